@@ -83,6 +83,16 @@ size_t tally_objective_spec_dim(const struct tally_objective_spec *spec)
                         : features);
 }
 
+bool tally_objective_spec_has_points(const struct tally_objective_spec *spec)
+{
+    return (TALLY_OBJECTIVE_KINDS[spec->type]->data & TALLY_DATA_SET_POINTS) != 0;
+}
+
+uint32_t tally_objective_spec_points(const struct tally_objective_spec *spec)
+{
+    return tally_objective_spec_has_points(spec) ? tally_data_spec_points(&spec->data) : 0;
+}
+
 enum tally_status tally_objective_load(const struct tally_objective_spec *spec, uint32_t clients,
                                        struct tally_rng_key key,
                                        const struct tally_data_source *source,

@@ -38,6 +38,12 @@ void tally_objective_spec_choose(struct tally_objective_spec *spec, int type);
 enum tally_status tally_objective_spec_validate(const struct tally_objective_spec *spec,
                                                 int64_t clients, struct tally_error *err);
 
+/* Whether the objective is made of points, so that clients can be weighted by their number. */
+bool tally_objective_spec_has_points(const struct tally_objective_spec *spec);
+/* The number of points of all clients, cut as tally_shard_of() does it, if the spec tells; 0: only
+ * who has the data knows. */
+uint32_t tally_objective_spec_points(const struct tally_objective_spec *spec);
+
 /* Forgets what clients report beside the loss, for a process that only solves: it then needs no
  * files of held-out points. */
 void tally_objective_spec_drop_report(struct tally_objective_spec *spec);

@@ -256,6 +256,15 @@ int64_t tally_data_spec_features(const struct tally_data_spec *data)
     return features;
 }
 
+uint32_t tally_data_spec_points(const struct tally_data_spec *data)
+{
+    const int64_t n = data->type == TALLY_DATA_SYNTHETIC_LINEAR ? data->synthetic_linear.points
+                      : data->type == TALLY_DATA_IDX && data->sharding != TALLY_SHARDING_LOCAL
+                          ? data->idx.points_per_class * data->idx.classes
+                          : 0;
+    return (uint32_t)n;
+}
+
 int64_t tally_data_spec_classes(const struct tally_data_spec *data)
 {
     const bool is_table = (1 << data->type & TALLY_DATA_SET_TABLES) != 0;

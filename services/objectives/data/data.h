@@ -135,6 +135,9 @@ enum tally_status tally_data_spec_validate(const struct tally_data_spec *data,
 
 /* Numbers in a point; the d of `matrix`. */
 int64_t tally_data_spec_features(const struct tally_data_spec *data);
+/* Points of all clients, whose shards are cut from them; 0 if the spec does not tell, or the shards
+ * are not cut. */
+uint32_t tally_data_spec_points(const struct tally_data_spec *data);
 /* 0 if the labels are no classes. */
 int64_t tally_data_spec_classes(const struct tally_data_spec *data);
 

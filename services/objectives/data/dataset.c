@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codec/numeric/gcd.h"
 #include "codec/numeric/vector.h"
 
 void tally_dataset_free(struct tally_dataset *dataset)
@@ -45,9 +46,23 @@ enum tally_status tally_dataset_check_whole(const struct tally_dataset *dataset,
                             "the points of all clients are not here, so f cannot be computed");
 }
 
+void tally_dataset_weigh_points(struct tally_dataset *dataset)
+{
+    for (uint32_t m = 0; m < dataset->clients; m++) {
+        dataset->n_weighed += dataset->shards[m].size;
+        dataset->unit = tally_gcd(dataset->unit, dataset->shards[m].size);
+    }
+}
+
+uint32_t tally_dataset_share(const struct tally_dataset *dataset, struct tally_shard shard)
+{
+    return dataset->unit > 0 ? shard.size / dataset->unit : 1;
+}
+
 double tally_dataset_weight(const struct tally_dataset *dataset, struct tally_shard shard)
 {
-    return 1.0 / ((double)dataset->clients * shard.size);
+    return 1.0 / (dataset->n_weighed > 0 ? (double)dataset->n_weighed
+                                         : (double)dataset->clients * shard.size);
 }
 
 void tally_dataset_weights(const struct tally_dataset *dataset, double *ret_weights)

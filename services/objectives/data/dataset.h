@@ -28,6 +28,9 @@ struct tally_dataset {
     uint32_t *columns; /* sparse: of each value, ascending within a row */
     uint8_t *bytes;    /* bytes: uint8[points][features] */
     double *labels;    /* double[points] */
+    /* Of weighting `points`, tally_dataset_weigh_points(); otherwise 0. */
+    uint64_t n_weighed; /* sum of the sizes of all shards */
+    uint32_t unit;      /* their greatest common divisor */
 };
 
 void tally_dataset_free(struct tally_dataset *dataset);
@@ -44,7 +47,13 @@ uint32_t tally_dataset_n_shards(const struct tally_dataset *dataset);
 enum tally_status tally_dataset_check_whole(const struct tally_dataset *dataset,
                                             struct tally_error *err);
 
-/* What a point of the shard weighs in f, 1 / (M n_m): f is the mean over clients. */
+/* From now on f is the mean over all points, not over the clients. */
+void tally_dataset_weigh_points(struct tally_dataset *dataset);
+
+/* What the mean over a shard counts for among the others: 1, or a multiple of n_m. Integers with no
+ * common divisor, so that weights that are all equal change no bit. */
+uint32_t tally_dataset_share(const struct tally_dataset *dataset, struct tally_shard shard);
+/* What a point of the shard weighs in f: 1 / (M n_m), or 1 / sum n_m. */
 double tally_dataset_weight(const struct tally_dataset *dataset, struct tally_shard shard);
 /* That of every point, double[points], summed over the shards that share it. The dataset is
  * whole. */

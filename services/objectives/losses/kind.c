@@ -2,6 +2,8 @@
 
 #include "services/objectives/losses/report.h"
 
+const char *const TALLY_WEIGHTING_NAMES[] = {"equal", "points", NULL};
+
 void tally_objective_free(struct tally_objective *objective)
 {
     if (objective != NULL) {
@@ -27,6 +29,17 @@ enum tally_status tally_objective_metrics(const struct tally_objective *objectiv
     return objective->report != NULL && evaluates
                ? tally_report_metrics(objective, client, x, ret_metrics, ret_n, err)
                : TALLY_OK;
+}
+
+enum tally_status tally_objective_points(const struct tally_objective *objective, uint32_t client,
+                                         uint32_t *ret_n, struct tally_error *err)
+{
+    return objective->ops->points != NULL
+               ? objective->ops->points(objective, client, ret_n, err)
+               : tally_fail(err, TALLY_FAILED_PRECONDITION, "weighting",
+                            "the objective of this worker cannot tell how many points client %u "
+                            "has",
+                            client);
 }
 
 enum tally_status tally_objective_local_loss(const struct tally_objective *objective,

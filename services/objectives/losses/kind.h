@@ -1,10 +1,12 @@
 /* kind: what a type of objective is, and what an objective of it can do.
  *
- * Client m holds a shard and its local loss f_m, the mean over the shard; the job's objective is
+ * Client m holds a shard of n_m points and its local loss f_m, the mean over the shard; the job's
+ * objective is
  *
- *     f(x) = (1/M) sum_m f_m(x)
+ *     f(x) = (1/M) sum_m f_m(x)                      weighting `equal`
+ *     f(x) = sum_m n_m f_m(x) / sum_m n_m            weighting `points`: the mean over all points
  *
- * which for shards of equal size is the mean over all points. Each file beside this one that
+ * which are the same for shards of equal size. Each file beside this one that
  * defines a `struct tally_objective_kind` is a type of objective; services/objectives/objective.h
  * is the table of all types. An objective is immutable once it is made: several threads may query
  * it. */
@@ -38,8 +40,13 @@ struct tally_plugin_spec {
     char options[4097]; /* for the plug-in */
 };
 
+/* What a client counts for in f, and in the means of a job. */
+enum tally_weighting { TALLY_WEIGHTING_EQUAL, TALLY_WEIGHTING_POINTS };
+extern const char *const TALLY_WEIGHTING_NAMES[]; /* NULL-terminated */
+
 struct tally_objective_spec {
     int type;                                 /* index into TALLY_OBJECTIVE_KINDS */
+    int weighting;                            /* enum tally_weighting; of the job's document */
     double l2;                                /* ridge mu: f has the term mu |x|^2 */
     double parameters[TALLY_LOSS_PARAMETERS]; /* of the loss: its file names them */
     bool bias;                                /* every point has one more feature, which is 1 */
@@ -126,6 +133,9 @@ struct tally_objective_ops {
     enum tally_status (*metrics)(const struct tally_objective *objective, uint32_t client,
                                  uint32_t round, const double *x, struct tally_metric *ret_metrics,
                                  size_t *ret_n, struct tally_error *err);
+    /* NULL: it cannot tell. Errors: as local_loss. */
+    enum tally_status (*points)(const struct tally_objective *objective, uint32_t client,
+                                uint32_t *ret_n, struct tally_error *err);
     /* NULL: it has none. Errors: as local_loss. */
     enum tally_status (*evaluate)(const struct tally_objective *objective, uint32_t client,
                                   const double *x, struct tally_evaluation *ret_evaluation,
@@ -158,6 +168,11 @@ enum tally_status tally_objective_metrics(const struct tally_objective *objectiv
                                           uint32_t round, const double *x, bool evaluates,
                                           struct tally_metric *ret_metrics, size_t *ret_n,
                                           struct tally_error *err);
+
+/* n_m, how many points the client has; at least 1. Errors: FAILED_PRECONDITION (also if the
+ * objective, such as a plug-in, cannot tell). */
+enum tally_status tally_objective_points(const struct tally_objective *objective, uint32_t client,
+                                         uint32_t *ret_n, struct tally_error *err);
 
 /* f_m(x), client in [0, M). */
 enum tally_status tally_objective_local_loss(const struct tally_objective *objective,

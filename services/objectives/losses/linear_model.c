@@ -6,8 +6,8 @@
  *     Hessian               (1/N) sum_i phi''(z, y) X_i X_i^T + 2 l2 I
  *
  * Points are weighted 1 / (M n_m), so that f is the mean over clients also when shards differ in
- * size. With `bias` every point has one more feature, which is 1; l2 counts its coordinate as any
- * other. Sparse points cost their nonzeros.
+ * size, or 1 / N with weighting `points`. With `bias` every point has one more feature, which is 1;
+ * l2 counts its coordinate as any other. Sparse points cost their nonzeros.
  *
  * Least squares with few coordinates keeps its quadratic form x^T A x - 2 b^T x + c: a value of f
  * costs dim^2 / 2 operations then, whatever the number of points. */
@@ -110,6 +110,18 @@ static enum tally_status linear_model_local_loss(const struct tally_objective *o
     return status;
 }
 
+static enum tally_status linear_model_points(const struct tally_objective *objective,
+                                             uint32_t client, uint32_t *ret_n,
+                                             struct tally_error *err)
+{
+    struct tally_shard shard;
+    enum tally_status status = tally_dataset_shard(of(objective)->data, client, &shard, err);
+    if (status == TALLY_OK) {
+        *ret_n = shard.size;
+    }
+    return status;
+}
+
 static enum tally_status linear_model_evaluate(const struct tally_objective *objective,
                                                uint32_t client, const double *x,
                                                struct tally_evaluation *ret_evaluation,
@@ -162,12 +174,13 @@ static enum tally_status linear_model_local_gradient(const struct tally_objectiv
 /* Of the points that are here, which are all where f is asked for. */
 static double mean_loss(const struct linear_model *self, const double *x)
 {
-    uint32_t n = 0;
-    double sum = 0;
+    double sum = 0, n = 0;
     for (uint32_t m = 0; m < tally_dataset_n_shards(self->data); m++) {
-        if (self->data->shards[m].size > 0) {
-            sum += shard_loss(self, self->data->shards[m], x, NULL);
-            n++;
+        const struct tally_shard shard = self->data->shards[m];
+        if (shard.size > 0) {
+            const double share = tally_dataset_share(self->data, shard);
+            sum += share * shard_loss(self, shard, x, NULL);
+            n += share;
         }
     }
     return sum / n + ridge(self, x);
@@ -530,6 +543,7 @@ static const struct tally_objective_ops LINEAR_MODEL_OPS = {
     .losses = linear_model_losses,
     .minimum = linear_model_minimum,
     .curvature = linear_model_curvature,
+    .points = linear_model_points,
     .evaluate = linear_model_evaluate,
 };
 
@@ -553,6 +567,9 @@ enum tally_status tally_linear_model_make(const struct tally_objective_kind *kin
     self->l2 = spec->l2;
     self->has_bias = spec->bias;
     self->has_classes = kind->labels == TALLY_LABELS_BINARY;
+    if (status == TALLY_OK && spec->weighting == TALLY_WEIGHTING_POINTS) {
+        tally_dataset_weigh_points(self->data);
+    }
     if (status == TALLY_OK && !make_form(self)) {
         status = tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for %u points of dim %zu",
                             self->data->points, self->base.dim);

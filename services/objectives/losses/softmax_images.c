@@ -27,6 +27,7 @@ struct softmax {
     double l2;                /* mu */
     double value_of[256];     /* of a pixel: / 255, which is a slow division */
     struct tally_idx_set set; /* shard by shard */
+    uint32_t n_parts;         /* f is the mean of the means over so many equal cuts of them */
 };
 
 /* Room for one block of rows and n points' logits. */
@@ -148,6 +149,14 @@ static enum tally_status softmax_local_loss(const struct tally_objective *object
     return status;
 }
 
+static enum tally_status softmax_n_points(const struct tally_objective *objective, uint32_t client,
+                                          uint32_t *ret_n, struct tally_error *err)
+{
+    (void)err;
+    *ret_n = shard_of(of(objective), client).size;
+    return TALLY_OK;
+}
+
 static enum tally_status softmax_evaluate(const struct tally_objective *objective, uint32_t client,
                                           const double *x, struct tally_evaluation *ret_evaluation,
                                           struct tally_error *err)
@@ -211,8 +220,7 @@ static enum tally_status softmax_losses(const struct tally_objective *objective,
                                         struct tally_error *err)
 {
     const struct softmax *self = of(objective);
-    if (!tally_softmax_losses(&self->set, self->classes, objective->clients, points, n,
-                              ret_losses)) {
+    if (!tally_softmax_losses(&self->set, self->classes, self->n_parts, points, n, ret_losses)) {
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the losses of %zu points", n);
     }
     for (size_t p = 0; p < n; p++) {
@@ -241,9 +249,9 @@ static double full_gradient(struct solver *solver, const double *y)
     for (size_t i = 0; i < dim; i++) {
         solver->gradient[i] = 2 * self->l2 * y[i];
     }
-    for (uint32_t m = 0; m < self->base.clients; m++) {
-        const struct tally_shard shard = shard_of(self, m);
-        const double weight = 1.0 / ((double)self->base.clients * shard.size);
+    for (uint32_t m = 0; m < self->n_parts; m++) {
+        const struct tally_shard shard = tally_shard_of(self->set.points, self->n_parts, m);
+        const double weight = 1.0 / ((double)self->n_parts * shard.size);
         double sum = 0;
         for (size_t i = 0; i < dim; i++) {
             scaled[i] = 0;
@@ -429,6 +437,7 @@ static const struct tally_objective_ops SOFTMAX_OPS = {
     .losses = softmax_losses,
     .minimum = softmax_minimum,
     .curvature = softmax_curvature,
+    .points = softmax_n_points,
     .evaluate = softmax_evaluate,
 };
 
@@ -460,6 +469,9 @@ enum tally_status tally_softmax_images_make(const struct tally_objective_kind *k
     self->features = (size_t)data->features;
     self->classes = (size_t)data->classes;
     self->l2 = spec->l2;
+    /* The mean over all points is that of one cut. Equal shards are left: they change no bit. */
+    self->n_parts =
+        spec->weighting == TALLY_WEIGHTING_POINTS && self->set.points % clients != 0 ? 1 : clients;
     for (int pixel = 0; pixel < 256; pixel++) {
         self->value_of[pixel] = pixel / 255.0;
     }

@@ -1,6 +1,7 @@
 /* softmax_points: softmax_regression.c for points of any layout, dense or sparse. W is
  * double[features][classes]; with `bias` it has one more row, of a feature that is 1. Points
- * are weighted 1 / (M n_m). A sparse point costs its nonzeros times the classes. */
+ * are weighted 1 / (M n_m), or 1 / N with weighting `points`. A sparse point costs its nonzeros
+ * times the classes. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -134,6 +135,18 @@ static enum tally_status softmax_points_local_loss(const struct tally_objective 
     return TALLY_OK;
 }
 
+static enum tally_status softmax_points_points(const struct tally_objective *objective,
+                                               uint32_t client, uint32_t *ret_n,
+                                               struct tally_error *err)
+{
+    struct tally_shard shard;
+    enum tally_status status = tally_dataset_shard(of(objective)->data, client, &shard, err);
+    if (status == TALLY_OK) {
+        *ret_n = shard.size;
+    }
+    return status;
+}
+
 static enum tally_status softmax_points_evaluate(const struct tally_objective *objective,
                                                  uint32_t client, const double *x,
                                                  struct tally_evaluation *ret_evaluation,
@@ -195,16 +208,16 @@ static enum tally_status softmax_points_losses(const struct tally_objective *obj
         return TALLY_NO_MEMORY;
     }
     for (size_t p = 0; p < n; p++) { /* of the points that are here */
-        uint32_t n_shards = 0;
-        double sum = 0;
+        double sum = 0, n_shares = 0;
         for (uint32_t m = 0; m < tally_dataset_n_shards(self->data); m++) {
             const struct tally_shard shard = self->data->shards[m];
             if (shard.size > 0) {
-                sum += shard_loss(self, shard, points + p * objective->dim, room, NULL);
-                n_shards++;
+                const double share = tally_dataset_share(self->data, shard);
+                sum += share * shard_loss(self, shard, points + p * objective->dim, room, NULL);
+                n_shares += share;
             }
         }
-        ret_losses[p] = sum / n_shards;
+        ret_losses[p] = sum / n_shares;
     }
     free(room);
     return TALLY_OK;
@@ -409,6 +422,7 @@ static const struct tally_objective_ops SOFTMAX_POINTS_OPS = {
     .losses = softmax_points_losses,
     .minimum = softmax_points_minimum,
     .curvature = softmax_points_curvature,
+    .points = softmax_points_points,
     .evaluate = softmax_points_evaluate,
 };
 
@@ -427,6 +441,9 @@ enum tally_status tally_softmax_points_make(const struct tally_objective_kind *k
     if (status != TALLY_OK) {
         free(self);
         return status;
+    }
+    if (spec->weighting == TALLY_WEIGHTING_POINTS) {
+        tally_dataset_weigh_points(self->data);
     }
     self->classes = (size_t)tally_data_spec_classes(&spec->data);
     self->rows = (size_t)tally_data_spec_features(&spec->data) + spec->bias;
