@@ -261,13 +261,20 @@ static bool write_field(struct tally_json *object, const struct tally_field *fie
     return false;
 }
 
+/* Of a kind that may be quiet: false, "", or the first choice. */
+static bool is_zero(const struct tally_field *field, const void *member)
+{
+    return field->kind == TALLY_FIELD_CHOICE ? *(const int *)member == 0
+                                             : *(const char *)member == '\0';
+}
+
 bool tally_json_write_fields(struct tally_json *object, const struct tally_field *fields,
                              size_t n_fields, const void *from_struct)
 {
     bool ok = true;
     for (size_t i = 0; i < n_fields; i++) {
         const char *member = (const char *)from_struct + fields[i].offset;
-        if (!fields[i].quiet || *member != '\0') { /* also of a bool, which is one byte */
+        if (!fields[i].quiet || !is_zero(&fields[i], member)) {
             ok = write_field(object, &fields[i], member) && ok;
         }
     }

@@ -24,7 +24,7 @@ struct tally_field {
     bool omits_zero;            /* of REAL: 0, its default, is not written */
     double min, max;            /* inclusive limits of INTEGER and REAL */
     bool min_exclusive;         /* min itself is refused */
-    bool quiet;                 /* of BOOL, TEXT: false, "", the default, is not written */
+    bool quiet;                 /* of BOOL, TEXT, CHOICE: false, "", the first are not written */
     bool auto_allowed;          /* of REAL: the text "auto" is taken too, as NaN */
     size_t capacity;            /* of TEXT, with its NUL */
     const char *const *choices; /* of CHOICE; NULL-terminated */

@@ -98,7 +98,9 @@ struct tally_setting {
     struct tally_rng_key key;
     const struct tally_encoding *encoding; /* of the levels; NULL: `dithered` */
     struct tally_budget budget;
-    bool has_regret; /* f(x*) is known; otherwise the job is judged by its final point alone */
+    bool weighs_points; /* clients are weighted by their points (weights.h) */
+    uint32_t points;    /* then of all clients; 0: only the clients know theirs */
+    bool has_regret;    /* f(x*) is known; otherwise the job is judged by its final point alone */
 };
 
 /* What the server knows about the point of a round and its clients need for their own steps; of
@@ -141,12 +143,19 @@ struct tally_client_task {
     struct tally_shift *shift; /* of the client; NULL: the job keeps none */
 };
 
+/* Of the messages of a round; equal weights are 1. */
+struct tally_weights {
+    uint64_t sum;
+    uint32_t unit; /* greatest common divisor; 0: no message */
+};
+
 /* What the server knows when a round ends. Borrowed. */
 struct tally_server_task {
     const struct tally_setting *setting;
     const struct tally_round_plan *plan;
-    const int64_t *sums; /* int64[dim]: of the messages */
+    const int64_t *sums; /* int64[dim], or [dim][2] (weights.h): of the messages */
     int64_t received;    /* messages, at least 1 but where clients may decline */
+    struct tally_weights weights;
     uint32_t round, iterate;
     double squares;  /* sum of scratch.square over the messages, in the order of the clients */
     const double *x; /* double[dim]: the common point */
@@ -167,6 +176,7 @@ struct tally_message_view {
     struct tally_grid grid;
     uint32_t client;           /* of an update */
     uint32_t number;           /* the round of an update; the iterate that a broadcast leads to */
+    uint32_t weight;           /* of an update: what it counts for */
     struct tally_shift *shift; /* of an update: of its client; NULL: the job keeps none */
 };
 
@@ -300,6 +310,8 @@ struct tally_algorithm {
     /* Whether a round may have a part of the clients alone (job/engine/cohort.h). Such an algorithm
      * moves the point in every round but a cut one, and keeps nothing per client. */
     bool takes_cohorts;
+    /* Whether clients may have weights: its mean is tally_weighted_mean(). */
+    bool takes_weights;
     /* Whether clients move away from the common point within a round. */
     bool moves_locally;
     /* Whether a round of no samples has a message: that of the opening round's queries. */
@@ -318,7 +330,8 @@ struct tally_algorithm {
                                      struct tally_scratch *scratch,
                                      struct tally_client_answer *answer, struct tally_error *err);
 
-    /* Server: checks a message wholly, then adds it to sums (int64[dim]). Errors: MALFORMED; then
+    /* Server: checks a message wholly, then adds it to sums, an int64[dim] or, with weights,
+     * [dim][2]. Errors: MALFORMED; then
      * nothing was added. */
     enum tally_status (*receive)(const struct tally_setting *setting,
                                  const struct tally_round_plan *plan,

@@ -1,5 +1,6 @@
 #include "services/document/preview.h"
 
+#include "services/algorithms/weights.h"
 #include "services/document/document.h"
 #include "services/job/advice.h"
 #include "services/job/footprint.h"
@@ -20,25 +21,29 @@ static int64_t samples_after(const struct tally_algorithm *algorithm,
     return ok && plan.samples > 0 ? plan.samples : 1;
 }
 
-/* Rounds that end within the horizon; the stage of a baseline whose rounds grow is the number of
- * queries before. False: the least number of queries of a round gives an upper bound alone. */
+/* Rounds that end within the horizon, and whether the horizon cuts one more; the stage of a
+ * baseline whose rounds grow is the number of queries before. False: the least number of queries of
+ * a round gives an upper bound alone. */
 static bool count_rounds(const struct tally_algorithm *algorithm,
-                         const struct tally_setting *setting, int64_t *ret_n)
+                         const struct tally_setting *setting, int64_t *ret_n, bool *ret_is_cut)
 {
     const int64_t horizon = setting->horizon;
     const int64_t least = samples_after(algorithm, setting, 0);
     *ret_n = horizon / least;
+    *ret_is_cut = horizon % least != 0;
     if (*ret_n == 0 || samples_after(algorithm, setting, horizon) == least) {
         return true;
     }
     if (*ret_n > MAX_ROUNDS) {
         return false;
     }
-    int64_t n = 0;
+    int64_t n = 0, last = 0;
     for (int64_t t = least; t <= horizon; t += samples_after(algorithm, setting, t)) {
         n++;
+        last = t;
     }
     *ret_n = n;
+    *ret_is_cut = last < horizon;
     return true;
 }
 
@@ -50,16 +55,19 @@ static uint64_t share_of(const struct tally_setting *setting, uint64_t bits)
     return bits / clients * cohort + (bits % clients * cohort + clients - 1) / clients;
 }
 
-/* Every round has a message each way, but a last one that the horizon cuts. A round that need not
+/* Every round has a message each way, but a last one that the horizon cuts, which has the weights
+ * alone. A round that need not
  * hear all clients may have fewer messages. */
 static struct expected baseline_bits(const struct tally_job_spec *spec,
                                      const struct tally_setting *setting)
 {
     const struct tally_algorithm *algorithm = tally_job_spec_algorithm(spec);
     const struct tally_message_bits bits = algorithm->message_bits(setting);
+    const uint64_t weight_bits = tally_weight_bits(setting);
     int64_t n;
-    const bool is_counted = count_rounds(algorithm, setting, &n);
-    const uint64_t uplink = (uint64_t)n * bits.uplink;
+    bool is_cut;
+    const bool is_counted = count_rounds(algorithm, setting, &n, &is_cut);
+    const uint64_t uplink = (uint64_t)n * (bits.uplink + weight_bits) + is_cut * weight_bits;
     return (struct expected){.uplink_per_client = share_of(setting, uplink),
                              .downlink = (uint64_t)n * bits.downlink,
                              .is_exact = is_counted && spec->policy == TALLY_POLICY_WAIT};

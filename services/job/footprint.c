@@ -20,6 +20,13 @@ static int64_t dim_of(const struct tally_job_spec *spec)
     return (int64_t)tally_objective_spec_dim(&spec->objective);
 }
 
+/* With weights a sum has two words. */
+static int64_t coordinate_bytes(const struct tally_job_spec *spec)
+{
+    const bool is_weighted = spec->objective.weighting == TALLY_WEIGHTING_POINTS;
+    return (COORDINATE_BYTES + (is_weighted ? 8 : 0)) * dim_of(spec);
+}
+
 /* What an algorithm with a memory needs beyond the others: the memory, its copy in the saved state,
  * and a wide scratch vector. */
 static int64_t memory_bytes(const struct tally_job_spec *spec)
@@ -40,12 +47,12 @@ static int64_t clients_bytes(const struct tally_job_spec *spec)
 
 int64_t tally_footprint_started(const struct tally_job_spec *spec)
 {
-    return COORDINATE_BYTES * dim_of(spec) + clients_bytes(spec) + memory_bytes(spec) + FIXED_BYTES;
+    return coordinate_bytes(spec) + clients_bytes(spec) + memory_bytes(spec) + FIXED_BYTES;
 }
 
 const char *tally_footprint_started_field(const struct tally_job_spec *spec)
 {
-    return COORDINATE_BYTES * dim_of(spec) >= clients_bytes(spec)
+    return coordinate_bytes(spec) >= clients_bytes(spec)
                ? tally_objective_dim_field(&spec->objective)
                : "clients";
 }

@@ -2,6 +2,7 @@
 
 #include <math.h>
 
+#include "services/algorithms/weights.h"
 #include "services/job/model_copy.h"
 #include "services/job/reasons.h"
 
@@ -85,6 +86,7 @@ static enum tally_status run_round(struct tally_job *job, struct tally_model_cop
     const struct tally_job_round round = *tally_job_open_round(job);
     uint32_t n;
     const uint32_t *cohort = tally_job_cohort(job, &n); /* until the last of them answers */
+    const struct tally_setting setting = tally_job_spec_setting(tally_job_get_spec(job));
     enum tally_status status = follow(job, copy, err);
     for (uint32_t i = 0; status == TALLY_OK && i < n; i++) {
         const uint32_t m = cohort[i];
@@ -95,10 +97,12 @@ static enum tally_status run_round(struct tally_job *job, struct tally_model_cop
             status = tally_job_receive(job, &update, ret_outcome, err);
         }
         if (status == TALLY_OK && !round.plan.cut) {
-            const struct tally_message_view view = {.payload = update.payload,
-                                                    .n_payload = update.n_payload,
-                                                    .payload_bits = update.payload_bits,
-                                                    .grid = round.plan.grid};
+            struct tally_message_view view = {.payload = update.payload,
+                                              .n_payload = update.n_payload,
+                                              .payload_bits = update.payload_bits,
+                                              .grid = round.plan.grid,
+                                              .client = m};
+            tally_weight_take(&setting, &view, NULL); /* the engine has accepted it */
             show_message(observer, job, true, &view);
         }
     }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "codec/numeric/checksum.h"
+#include "services/algorithms/weights.h"
 
 struct tally_model_copy {
     struct tally_job_spec spec;
@@ -189,6 +190,9 @@ enum tally_status tally_model_copy_compute(struct tally_model_copy *copy,
         &copy->setting,         &round->plan, copy->objective, client,
         (uint32_t)round->round, copy->x,      evaluate,        shift};
     status = copy->algorithm->client_step(&task, &copy->scratch, &copy->answer, err);
+    if (status == TALLY_OK) {
+        status = tally_weight_put(&task, &copy->answer.message, err);
+    }
     if (status != TALLY_OK) {
         return status;
     }
@@ -200,7 +204,7 @@ enum tally_status tally_model_copy_compute(struct tally_model_copy *copy,
     if (status != TALLY_OK) {
         return status;
     }
-    if (!round->plan.cut) {
+    if (!round->plan.cut || tally_weight_bits(&copy->setting) > 0) {
         bits = copy->answer.message.bits;
         update.payload = copy->answer.message.payload.data;
         update.n_payload = copy->answer.message.payload.size;

@@ -31,6 +31,14 @@ const struct tally_field TALLY_JOB_FIELDS[] = {
      .max = TALLY_MAX_CLIENTS,
      .doc = "how many clients take part in a round, drawn from the seed without replacement; a "
             "number below 1 is a share of `clients`. By default all; `ceal` and `calm` need all"},
+    {.name = "weighting",
+     .kind = TALLY_FIELD_CHOICE,
+     .offset = JOB(objective.weighting),
+     .choices = TALLY_WEIGHTING_NAMES,
+     .quiet = true,
+     .doc = "what a client counts for in the objective and in the mean of a round: `equal`, or "
+            "`points`, as much as it has data points; `ceal` and `calm` take `equal` alone, and so "
+            "do objectives without points"},
     {.name = "horizon",
      .kind = TALLY_FIELD_INTEGER,
      .unit = "gradient queries",
@@ -191,6 +199,13 @@ uint32_t tally_job_spec_cohort(const struct tally_job_spec *spec)
     return spec->cohort == 0 ? (uint32_t)spec->clients : (uint32_t)fmin(fmax(n, 1), clients);
 }
 
+bool tally_job_spec_weighs_losses(const struct tally_job_spec *spec)
+{
+    return spec->objective.weighting == TALLY_WEIGHTING_POINTS &&
+           (!tally_job_spec_algorithm(spec)->moves_locally ||
+            spec->objective.data.sharding == TALLY_SHARDING_LOCAL);
+}
+
 struct tally_setting tally_job_spec_setting(const struct tally_job_spec *spec)
 {
     return (struct tally_setting){
@@ -206,6 +221,8 @@ struct tally_setting tally_job_spec_setting(const struct tally_job_spec *spec)
         .encoding =
             spec->encoding < TALLY_ENCODING_INDEX_DITHERED ? TALLY_ENCODINGS[spec->encoding] : NULL,
         .budget = spec->budget,
+        .weighs_points = spec->objective.weighting == TALLY_WEIGHTING_POINTS,
+        .points = tally_objective_spec_points(&spec->objective),
         .has_regret = spec->reference.type != TALLY_REFERENCE_NONE,
     };
 }
@@ -228,6 +245,26 @@ static enum tally_status check_cohort(const struct tally_job_spec *spec, struct 
                             "algorithm %s needs all %lld clients in every round: its theory has no "
                             "term for the clients that a cohort leaves out",
                             algorithm->name, (long long)spec->clients);
+}
+
+static enum tally_status check_weighting(const struct tally_job_spec *spec, struct tally_error *err)
+{
+    const struct tally_algorithm *algorithm = tally_job_spec_algorithm(spec);
+    if (spec->objective.weighting == TALLY_WEIGHTING_EQUAL) {
+        return TALLY_OK;
+    }
+    if (!algorithm->takes_weights) {
+        return tally_fail(
+            err, TALLY_INVALID_ARGUMENT, "weighting",
+            "algorithm %s needs equal clients: its theory takes the variance of their "
+            "mean from their number",
+            algorithm->name);
+    }
+    return tally_objective_spec_has_points(&spec->objective)
+               ? TALLY_OK
+               : tally_fail(err, TALLY_INVALID_ARGUMENT, "weighting",
+                            "the clients of an objective of type %s have no number of points",
+                            TALLY_OBJECTIVE_NAMES[spec->objective.type]);
 }
 
 static enum tally_status check_quorum(const struct tally_job_spec *spec, struct tally_error *err)
@@ -356,8 +393,8 @@ static enum tally_status check_stages(const struct tally_job_spec *spec, struct 
 
 static enum tally_status (*const RULES[])(const struct tally_job_spec *spec,
                                           struct tally_error *err) = {
-    check_cohort, check_quorum,    check_deadline, check_objective,
-    check_domain, check_reference, check_calm,     check_stages,
+    check_cohort, check_weighting, check_quorum, check_deadline, check_objective,
+    check_domain, check_reference, check_calm,   check_stages,
 };
 const size_t TALLY_N_JOB_RULES = sizeof RULES / sizeof RULES[0];
 

@@ -104,6 +104,11 @@ const struct tally_algorithm *tally_job_spec_algorithm(const struct tally_job_sp
  * and is at least one client. */
 uint32_t tally_job_spec_cohort(const struct tally_job_spec *spec);
 
+/* Whether the loss of a round is the weighted mean of what its clients reported. It is unless these
+ * losses are f itself, over all points, at the clients' own iterates: regret counts each query
+ * alike. */
+bool tally_job_spec_weighs_losses(const struct tally_job_spec *spec);
+
 /* The part of the spec that algorithms see; borrows from spec. */
 struct tally_setting tally_job_spec_setting(const struct tally_job_spec *spec);
 

@@ -6,6 +6,7 @@
 #include "codec/numeric/fixed_point.h"
 #include "codec/numeric/float32.h"
 #include "codec/quantize/qsgd.h"
+#include "services/algorithms/weights.h"
 #include "services/objectives/loss_path.h"
 
 #define PARAM(member) offsetof(struct tally_baseline_params, member)
@@ -294,7 +295,7 @@ enum tally_status tally_baseline_receive_float32(const struct tally_setting *set
         return status;
     }
     for (size_t i = 0; i < setting->dim; i++) {
-        sums[i] += tally_fixed_point_of((double)scratch->vector[i]);
+        tally_weighted_sum_add(setting, message->weight, i, (double)scratch->vector[i], sums);
     }
     *ret_bits = (struct tally_bits){.formula_bits = message->payload_bits,
                                     .payload_bits = message->payload_bits,
@@ -321,7 +322,7 @@ enum tally_status tally_baseline_receive_qsgd(const struct tally_setting *settin
     }
     const double scale = (double)qsgd.norm / (double)qsgd.levels;
     for (size_t i = 0; i < setting->dim; i++) {
-        sums[i] += tally_fixed_point_of(scale * scratch->levels[i]);
+        tally_weighted_sum_add(setting, message->weight, i, scale * scratch->levels[i], sums);
     }
     *ret_bits = (struct tally_bits){.formula_bits = message->payload_bits,
                                     .payload_bits = message->payload_bits,
@@ -336,7 +337,7 @@ enum tally_status tally_baseline_decide(const struct tally_server_task *task, do
     const struct tally_setting *setting = task->setting;
     double square = 0;
     for (size_t i = 0; i < setting->dim; i++) {
-        const double mean = tally_fixed_point_value(task->sums[i]) / (double)task->received;
+        const double mean = tally_weighted_mean(task, i);
         square += mean * mean;
         const double step = tally_server_optimizer_step(setting, task->memory, i, scale * mean);
         scratch->vector[i] = (float)(task->x[i] + step);

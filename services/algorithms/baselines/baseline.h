@@ -4,10 +4,10 @@
  *     between rounds   K gradient queries, at the common point or along a client's own iterates;
  *                      FedAvg, FedProx and FedPAQ may have steps that decay and rounds
  *                      that grow
- *     server           x <- x + mean of the clients' (dequantized) steps, or what a server
- *                      optimizer makes of that mean (server_optimizer.h)
- *     downlink         x as float32; every client and the server go on from the rounded values,
- *                      projected onto the domain, as every local step is
+ *     server           x <- x + (weighted) mean of the clients' (dequantized) steps, or what a
+ * server optimizer makes of that mean (server_optimizer.h) downlink         x as float32; every
+ * client and the server go on from the rounded values, projected onto the domain, as every local
+ * step is
  *
  * The server adds in fixed point (codec/numeric/fixed_point.h), so its sums do not depend on the
  * order. */
@@ -41,7 +41,7 @@ enum tally_status tally_baseline_plan(const struct tally_setting *setting, int64
 #define TALLY_BASELINE_SLOTS                                                                       \
     .defaults = tally_baseline_defaults, .first_stage = tally_baseline_first_stage,                \
     .plan = tally_baseline_plan, .client_step = client_step, .decide = decide,                     \
-    .apply = tally_baseline_apply, .takes_cohorts = true
+    .apply = tally_baseline_apply, .takes_cohorts = true, .takes_weights = true
 
 /* Those of the methods with local steps. */
 #define TALLY_FEDERATED_SLOTS                                                                      \
@@ -89,8 +89,8 @@ enum tally_status tally_baseline_receive_qsgd(const struct tally_setting *settin
                                               struct tally_scratch *scratch, int64_t *sums,
                                               struct tally_bits *ret_bits, struct tally_error *err);
 
-/* Broadcasts float32(x + D), D = scale * sums / received, or what the job's server optimizer makes
- * of D. Errors: NOT_FINITE, NO_MEMORY. */
+/* Broadcasts float32(x + D), D = scale * the (weighted) mean of the messages, or what the job's
+ * server optimizer makes of D. Errors: NOT_FINITE, NO_MEMORY. */
 enum tally_status tally_baseline_decide(const struct tally_server_task *task, double scale,
                                         struct tally_scratch *scratch,
                                         struct tally_decision *decision, struct tally_error *err);

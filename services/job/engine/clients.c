@@ -80,6 +80,7 @@ void job_clients_accept(struct job_clients *clients, uint32_t client,
     kept->receipt = answer->receipt;
     kept->loss = answer->loss;
     kept->report = answer->report;
+    kept->weight = answer->weight;
 }
 
 void job_clients_set_absent(struct job_clients *clients, uint32_t client, bool absent,

@@ -18,6 +18,7 @@ struct job_client {
     struct tally_report report;   /* of the opening round */
     uint32_t drawn_for;           /* the last round that drew the client ... */
     uint32_t place;               /* ... and its place in that cohort */
+    uint32_t weight;              /* of its answer to the open round */
     bool absent;
 };
 
@@ -42,7 +43,7 @@ const struct tally_cohort *job_clients_recall(const struct job_clients *clients,
 /* Whether the client is in the cohort of the open round. */
 bool job_clients_is_drawn(const struct job_clients *clients, uint32_t client);
 bool job_clients_has_answered(const struct job_clients *clients, uint32_t client, int64_t round);
-/* Keeps a client's answer to the open round: receipt, loss and report. */
+/* Keeps a client's answer to the open round: receipt, loss, report and weight. */
 void job_clients_accept(struct job_clients *clients, uint32_t client,
                         const struct job_client *answer);
 /* `round` is the open one. */

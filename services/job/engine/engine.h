@@ -31,6 +31,7 @@
 #define TALLY_SERVICES_JOB_ENGINE_ENGINE_H
 
 #include "codec/numeric/checksum.h"
+#include "services/algorithms/weights.h"
 #include "services/job/engine/broadcasts.h"
 #include "services/job/engine/clients.h"
 #include "services/job/engine/metrics.h"
@@ -50,8 +51,9 @@ struct tally_job {
     struct tally_checksum saved; /* of what is saved, up to and with x */
 
     struct tally_job_round open;
-    int64_t *sums; /* int64[dim], of the open round */
-    void *memory;  /* the algorithm's; NULL where it has none */
+    int64_t *sums; /* int64[dim] or [dim][2], of the open round (algorithms/weights.h) */
+    struct tally_weights weights; /* of its answers, also where they are no messages */
+    void *memory;                 /* the algorithm's; NULL where it has none */
     struct tally_bits received_bits;
     uint64_t telemetry_bits;
     struct job_clients clients;
@@ -66,6 +68,7 @@ struct tally_job {
 
 enum tally_status job_make_queued(const struct tally_job_spec *spec, struct tally_job **ret_job,
                                   struct tally_error *err);
+size_t job_sums_bytes(const struct tally_job *job);
 /* Makes what only a started job needs; the point is the initial one. */
 enum tally_status job_make_vectors(struct tally_job *job, struct tally_error *err);
 /* Fills the algorithm's memory, if it has one; `schedule` as algorithm.h has it. */

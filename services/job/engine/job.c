@@ -86,7 +86,7 @@ enum tally_status job_make_vectors(struct tally_job *job, struct tally_error *er
 {
     const size_t dim = job->setting.dim;
     job->x = vector_new(dim * sizeof *job->x);
-    job->sums = vector_new(dim * sizeof *job->sums);
+    job->sums = vector_new(job_sums_bytes(job));
     const size_t memory_bytes = job_memory_bytes(job);
     job->memory = memory_bytes > 0 ? vector_new(memory_bytes) : NULL;
     if (tally_scratch_init(&job->scratch, dim, TALLY_SCRATCH_SERVER, err) != TALLY_OK ||
@@ -105,6 +105,11 @@ void job_begin_memory(struct tally_job *job, int64_t opening_samples, const char
     if (job->memory != NULL) {
         job->algorithm->memory.begin(&job->setting, job->x, opening_samples, schedule, job->memory);
     }
+}
+
+size_t job_sums_bytes(const struct tally_job *job)
+{
+    return job->setting.dim * tally_weighted_sum_words(&job->setting) * sizeof *job->sums;
 }
 
 size_t job_memory_bytes(const struct tally_job *job)

@@ -202,19 +202,21 @@ const float *tally_job_shift(const struct tally_job *job, uint32_t client, int64
     return vector;
 }
 
+/* Of a round that the horizon cuts: nothing is left of a message without its weight. */
+static enum tally_status check_cut(const struct tally_message_view *view, uint32_t clipped,
+                                   struct tally_error *err)
+{
+    return view->n_payload == 0 && view->payload_bits == 0 && clipped == 0
+               ? TALLY_OK
+               : tally_fail(err, TALLY_MALFORMED, "payload", "round %u takes no gradient message",
+                            view->number);
+}
+
 /* Decodes the message and adds it to the sums. */
 static enum tally_status add_message(struct tally_job *job, const struct tally_job_update *update,
-                                     struct tally_report *ret_report, struct tally_bits *ret_bits,
+                                     struct job_client *answer, struct tally_bits *ret_bits,
                                      struct tally_error *err)
 {
-    if (job->open.plan.cut) {
-        if (update->n_payload != 0 || update->payload_bits != 0 || update->clipped != 0) {
-            return tally_fail(err, TALLY_MALFORMED, "payload",
-                              "round %lld takes no gradient message", (long long)update->round);
-        }
-        *ret_bits = (struct tally_bits){0};
-        return TALLY_OK;
-    }
     struct tally_message_view view = {.payload = update->payload,
                                       .n_payload = update->n_payload,
                                       .payload_bits = update->payload_bits,
@@ -222,15 +224,27 @@ static enum tally_status add_message(struct tally_job *job, const struct tally_j
                                       .client = update->client,
                                       .number = (uint32_t)job->open.round,
                                       .shift = shift_of(job, update->client)};
-    enum tally_status status =
-        job_is_opening(job)
-            ? job->algorithm->opening->receive(&job->setting, &view, ret_report, ret_bits, err)
-            : job->algorithm->receive(&job->setting, &job->open.plan, &view, &job->scratch,
-                                      job->sums, ret_bits, err);
-    ret_bits->clipped = update->clipped;
-    if (!job_is_opening(job)) {
-        ret_report->norm = job->scratch.square;
+    *ret_bits = (struct tally_bits){0};
+    enum tally_status status = tally_weight_take(&job->setting, &view, err);
+    if (status != TALLY_OK) {
+        return status;
     }
+    if (job->open.plan.cut) {
+        status = check_cut(&view, update->clipped, err);
+    } else if (job_is_opening(job)) {
+        status =
+            job->algorithm->opening->receive(&job->setting, &view, &answer->report, ret_bits, err);
+    } else {
+        status = job->algorithm->receive(&job->setting, &job->open.plan, &view, &job->scratch,
+                                         job->sums, ret_bits, err);
+        answer->report.norm = job->scratch.square;
+    }
+    const uint64_t weight_bits = tally_weight_bits(&job->setting);
+    ret_bits->formula_bits += weight_bits;
+    ret_bits->payload_bits += weight_bits;
+    ret_bits->messages |= weight_bits > 0;
+    ret_bits->clipped = update->clipped;
+    answer->weight = view.weight;
     return status;
 }
 
@@ -239,7 +253,7 @@ enum tally_status tally_job_receive(struct tally_job *job, const struct tally_jo
 {
     const uint64_t digest = digest_of(update);
     struct tally_job_outcome outcome = {0};
-    struct tally_report report = {0};
+    struct job_client answer = {.loss = update->has_loss ? update->loss : NAN};
     enum tally_status status = admit(job, update, digest, &outcome, err);
     if (status == TALLY_OK && outcome.duplicate) {
         *ret_outcome = outcome;
@@ -249,16 +263,15 @@ enum tally_status tally_job_receive(struct tally_job *job, const struct tally_jo
         status = check_telemetry(job, update, err);
     }
     if (status == TALLY_OK) {
-        status = add_message(job, update, &report, &outcome.bits, err);
+        status = add_message(job, update, &answer, &outcome.bits, err);
     }
     if (status != TALLY_OK) {
         return status;
     }
-    const struct job_client answer = {
-        .receipt = {update->round, digest, outcome.bits.formula_bits, outcome.bits.payload_bits},
-        .loss = update->has_loss ? update->loss : NAN,
-        .report = report};
+    answer.receipt = (struct tally_receipt){update->round, digest, outcome.bits.formula_bits,
+                                            outcome.bits.payload_bits};
     job_clients_accept(&job->clients, update->client, &answer);
+    tally_weights_add(&job->weights, answer.weight);
     tally_bits_add(&job->received_bits, &outcome.bits);
     job->telemetry_bits += update->has_loss ? LOSS_BITS : 0;
     job->telemetry_bits += job->open.plan.cut ? 0 : CLIPPED_BITS;

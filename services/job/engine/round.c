@@ -48,6 +48,7 @@ static void cut_at_horizon(struct tally_job *job, struct tally_job_outcome *outc
                                         .stage = progress->stage,
                                         .samples = job->spec.horizon - progress->time_step,
                                         .cut = true};
+    record.bits.uplink = job->received_bits; /* of weights alone */
     record.bits.telemetry_bits = job->telemetry_bits;
     if (job->open.evaluate) {
         tally_job_list_missing(job, record.missing);
@@ -85,7 +86,8 @@ static uint32_t mark_of(const struct tally_job *job)
 void job_open_round(struct tally_job *job, struct tally_job_outcome *outcome)
 {
     struct tally_progress *progress = &job->progress;
-    memset(job->sums, 0, job->setting.dim * sizeof *job->sums);
+    memset(job->sums, 0, job_sums_bytes(job));
+    job->weights = (struct tally_weights){0};
     job->received_bits = (struct tally_bits){0};
     job->telemetry_bits = 0;
     job_metrics_clear(&job->metrics);
@@ -130,12 +132,17 @@ static void take_losses(struct tally_job *job)
     if (!job->open.evaluate) {
         return;
     }
-    double sum = 0;
+    const bool is_weighted = tally_job_spec_weighs_losses(&job->spec);
+    double sum = 0, n = 0;
     for (uint32_t i = 0; i < job->clients.cohort.n; i++) {
         const struct job_client *client = answer_of(job, i);
-        sum += client != NULL ? client->loss : 0;
+        if (client != NULL) {
+            const uint32_t weight = is_weighted ? client->weight / job->weights.unit : 1;
+            sum += weight * client->loss;
+            n += weight;
+        }
     }
-    job->progress.loss = sum / (double)job->open.received;
+    job->progress.loss = sum / n;
     job->progress.has_loss = true;
 }
 
@@ -247,6 +254,7 @@ static enum tally_status decide(struct tally_job *job, struct tally_round_record
                                            .plan = &job->open.plan,
                                            .sums = job->sums,
                                            .received = (int64_t)job->received_bits.messages,
+                                           .weights = job->weights,
                                            .round = (uint32_t)job->open.round,
                                            .squares = sum_squares(job),
                                            .iterate = (uint32_t)job->open.iterate,

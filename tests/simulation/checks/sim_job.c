@@ -143,6 +143,16 @@ static void add_cohort(struct tally_job_spec *spec)
     }
 }
 
+/* A quarter of the jobs whose algorithm allows it: clients count by their points, of which there is
+ * one more, so that shards differ. */
+static void add_weights(struct tally_job_spec *spec)
+{
+    if (tally_job_spec_algorithm(spec)->takes_weights && spec->seed / 3 % 4 == 0) {
+        spec->objective.weighting = TALLY_WEIGHTING_POINTS;
+        spec->objective.data.synthetic_linear.points++;
+    }
+}
+
 static void draw_spec(struct sim_job *job, int64_t max_clients)
 {
     int n_algorithms = 0; /* calm and those after it come in through the digits of the seed */
@@ -183,6 +193,7 @@ static void draw_spec(struct sim_job *job, int64_t max_clients)
         add_server_optimizer(&spec);
     }
     add_cohort(&spec);
+    add_weights(&spec);
     job->spec = spec;
 }
 
@@ -330,13 +341,14 @@ void sim_job_draw(struct sim_job *job, int number, int64_t max_clients)
                        job->progress.estimates.sigma + job->progress.estimates.gradient_bound > 0;
     sim_note("job",
              "%s: %s%s, domain %s, reference %s, %s, quorum %lld of %u of %lld clients, dim %lld, "
-             "horizon %lld, %lld rounds",
+             "weighting %s, horizon %lld, %lld rounds",
              job->name, tally_job_spec_algorithm(&job->spec)->name, opens ? " (auto)" : "",
              TALLY_DOMAIN_NAMES[job->spec.domain.type],
              TALLY_REFERENCE_NAMES[job->spec.reference.type], TALLY_POLICY_NAMES[job->spec.policy],
              (long long)job->spec.quorum, tally_job_spec_cohort(&job->spec),
              (long long)job->spec.clients, (long long)job->spec.objective.data.synthetic_linear.dim,
-             (long long)job->spec.horizon, (long long)job->n_rounds);
+             TALLY_WEIGHTING_NAMES[job->spec.objective.weighting], (long long)job->spec.horizon,
+             (long long)job->n_rounds);
 }
 
 void sim_job_fini(struct sim_job *job)

@@ -1,0 +1,111 @@
+#include "services/algorithms/weights.h"
+
+#include <string.h>
+
+#include "codec/numeric/gcd.h"
+#include "services/objectives/data/sharding.h"
+
+enum { WEIGHT_BYTES = 4 };
+
+static bool travels(const struct tally_setting *setting)
+{
+    return setting->weighs_points && setting->points == 0;
+}
+
+uint64_t tally_weight_bits(const struct tally_setting *setting)
+{
+    return travels(setting) ? 8 * WEIGHT_BYTES : 0;
+}
+
+/* Makes room for the weight in front of what is there; of a cut round that is nothing. */
+static enum tally_status make_room(struct tally_message *message, struct tally_error *err)
+{
+    struct tally_buffer *payload = &message->payload;
+    const enum tally_status status = tally_buffer_reserve(payload, payload->size + WEIGHT_BYTES);
+    if (status != TALLY_OK) {
+        return tally_fail(err, status, NULL, "no memory for a message of %zu bytes",
+                          payload->size + WEIGHT_BYTES);
+    }
+    memmove(payload->data + WEIGHT_BYTES, payload->data, payload->size);
+    payload->size += WEIGHT_BYTES;
+    message->bits.formula_bits += 8 * WEIGHT_BYTES;
+    message->bits.payload_bits += 8 * WEIGHT_BYTES;
+    message->bits.messages = 1;
+    return TALLY_OK;
+}
+
+enum tally_status tally_weight_put(const struct tally_client_task *task,
+                                   struct tally_message *message, struct tally_error *err)
+{
+    if (!travels(task->setting)) {
+        return TALLY_OK;
+    }
+    if (task->plan->cut) {
+        message->payload.size = 0;
+        message->bits = (struct tally_bits){0};
+    }
+    uint32_t n;
+    enum tally_status status = tally_objective_points(task->objective, task->client, &n, err);
+    if (status == TALLY_OK && n > TALLY_WEIGHT_MOST) {
+        status = tally_fail(err, TALLY_OUT_OF_RANGE, "weighting",
+                            "client %u has %u points, the limit is %d", task->client, n,
+                            (int)TALLY_WEIGHT_MOST);
+    }
+    if (status == TALLY_OK) {
+        status = make_room(message, err);
+    }
+    for (int i = 0; status == TALLY_OK && i < WEIGHT_BYTES; i++) {
+        message->payload.data[i] = (uint8_t)(n >> 8 * i);
+    }
+    return status;
+}
+
+enum tally_status tally_weight_take(const struct tally_setting *setting,
+                                    struct tally_message_view *message, struct tally_error *err)
+{
+    if (!travels(setting)) {
+        message->weight =
+            setting->weighs_points
+                ? tally_shard_of(setting->points, setting->clients, message->client).size
+                : 1;
+        return TALLY_OK;
+    }
+    uint32_t n = 0;
+    if (message->n_payload < WEIGHT_BYTES || message->payload_bits < 8 * WEIGHT_BYTES) {
+        return tally_fail(err, TALLY_MALFORMED, "payload",
+                          "the payload does not begin with the client's number of points");
+    }
+    for (int i = 0; i < WEIGHT_BYTES; i++) {
+        n |= (uint32_t)message->payload[i] << 8 * i;
+    }
+    if (n < 1 || n > TALLY_WEIGHT_MOST) {
+        return tally_fail(err, TALLY_MALFORMED, "payload", "number of points %u outside [1, %d]", n,
+                          (int)TALLY_WEIGHT_MOST);
+    }
+    message->weight = n;
+    message->payload += WEIGHT_BYTES;
+    message->n_payload -= WEIGHT_BYTES;
+    message->payload_bits -= 8 * WEIGHT_BYTES;
+    return TALLY_OK;
+}
+
+void tally_weights_add(struct tally_weights *weights, uint32_t weight)
+{
+    weights->sum += weight;
+    weights->unit = tally_gcd(weights->unit, weight);
+}
+
+size_t tally_weighted_sum_words(const struct tally_setting *setting)
+{
+    return setting->weighs_points ? 2 : 1;
+}
+
+double tally_weighted_mean(const struct tally_server_task *task, size_t i)
+{
+    if (!task->setting->weighs_points) {
+        return tally_fixed_point_value(task->sums[i]) / (double)task->received;
+    }
+    const struct tally_weights *weights = &task->weights;
+    const uint64_t n = weights->sum / weights->unit;
+    return tally_fixed_point_weighted_value(task->sums + 2 * i, weights->unit) / (double)n;
+}

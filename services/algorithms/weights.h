@@ -1,0 +1,55 @@
+/* weights: what a client counts for in the mean of a round (`weighting` of the job).
+ *
+ *     equal     mean = sum v_m / C                 C: the messages of the round
+ *     points    mean = sum n_m v_m / sum n_m       n_m: how many points client m has
+ *
+ * Where the document tells how many points there are and they are cut into shards, all sides know
+ * n_m. Otherwise every message of a client begins with it, 32 bits in front of what the algorithm
+ * sends; the message of a round that the horizon cuts is these bits alone. They count as bits of
+ * the message, by formula as well. A client sends them again in every round: a server that kept
+ * them could not conclude a round from the messages of that round.
+ *
+ * Sums are integers (codec/numeric/fixed_point.h), and before the division the common divisor of
+ * all weights is taken out. So neither the order of arrival nor weights that are all equal change a
+ * bit. */
+#ifndef TALLY_SERVICES_ALGORITHMS_WEIGHTS_H
+#define TALLY_SERVICES_ALGORITHMS_WEIGHTS_H
+
+#include "codec/numeric/fixed_point.h"
+#include "services/algorithms/algorithm.h"
+#include "services/objectives/data/data.h"
+
+enum { TALLY_WEIGHT_MOST = TALLY_DATA_MAX_POINTS };
+
+/* Bits of n_m in front of a client's message: 32, or 0 if it has none. */
+uint64_t tally_weight_bits(const struct tally_setting *setting);
+
+/* Client: puts its n_m in front of its message, if the job's messages have it. Errors: NO_MEMORY,
+ * OUT_OF_RANGE, those of tally_objective_points(). */
+enum tally_status tally_weight_put(const struct tally_client_task *task,
+                                   struct tally_message *message, struct tally_error *err);
+/* Server: sets the weight of a client's message, and takes it off the message where it is there.
+ * Errors: MALFORMED. */
+enum tally_status tally_weight_take(const struct tally_setting *setting,
+                                    struct tally_message_view *message, struct tally_error *err);
+
+/* Another message of that weight. */
+void tally_weights_add(struct tally_weights *weights, uint32_t weight);
+
+/* Words of a sum of one coordinate. */
+size_t tally_weighted_sum_words(const struct tally_setting *setting);
+/* Server: adds value, within tally_fixed_point_bound(cohort), to the sum of coordinate i. */
+static inline void tally_weighted_sum_add(const struct tally_setting *setting, uint32_t weight,
+                                          size_t i, double value, int64_t *sums)
+{
+    const int64_t addend = tally_fixed_point_of(value);
+    if (setting->weighs_points) {
+        tally_fixed_point_add_weighted(sums + 2 * i, addend, weight);
+    } else {
+        sums[i] += addend;
+    }
+}
+/* The mean of coordinate i over the messages. */
+double tally_weighted_mean(const struct tally_server_task *task, size_t i);
+
+#endif
