@@ -52,6 +52,7 @@ struct tally_baseline_params {
     double step_decay;         /* step t is eta / (1 + step_decay t) long; 0: all are eta */
     double local_steps_growth; /* a round that begins after t has K + local_steps_growth t */
     double mu;                 /* weight of the proximal term of `fedprox`; 0: none */
+    double alpha;              /* gain of the shifts of `diana`; NaN: by theory */
     struct tally_server_optimizer server_optimizer;
 };
 
@@ -312,6 +313,11 @@ struct tally_algorithm {
     bool takes_cohorts;
     /* Whether clients may have weights: its mean is tally_weighted_mean(). */
     bool takes_weights;
+    /* Whether a round needs the message of every client, so that no quorum below `clients` will do.
+     */
+    bool needs_everyone;
+    /* Whether no point may be projected onto a domain. */
+    bool needs_whole_space;
     /* Whether clients move away from the common point within a round. */
     bool moves_locally;
     /* Whether a round of no samples has a message: that of the opening round's queries. */
@@ -357,7 +363,9 @@ struct tally_algorithm {
     X(FEDPAQ, fedpaq)                                                                              \
     X(FEDCOM, fedcom)                                                                              \
     X(CALM, calm)                                                                                  \
-    X(FEDPROX, fedprox)
+    X(FEDPROX, fedprox)                                                                            \
+    X(DIANA, diana)                                                                                \
+    X(SCAFFOLD, scaffold)
 
 #define TALLY_ALGORITHM_EXTERN(symbol, name) extern const struct tally_algorithm TALLY_##symbol;
 TALLY_ALGORITHM_TABLE(TALLY_ALGORITHM_EXTERN)

@@ -37,8 +37,8 @@ const struct tally_field TALLY_JOB_FIELDS[] = {
      .choices = TALLY_WEIGHTING_NAMES,
      .quiet = true,
      .doc = "what a client counts for in the objective and in the mean of a round: `equal`, or "
-            "`points`, as much as it has data points; `ceal` and `calm` take `equal` alone, and so "
-            "do objectives without points"},
+            "`points`, as much as it has data points; `ceal`, `calm`, `diana` and `scaffold` take "
+            "`equal` alone, and so do objectives without points"},
     {.name = "horizon",
      .kind = TALLY_FIELD_INTEGER,
      .unit = "gradient queries",
@@ -242,8 +242,8 @@ static enum tally_status check_cohort(const struct tally_job_spec *spec, struct 
     return algorithm->takes_cohorts || tally_job_spec_cohort(spec) == spec->clients
                ? TALLY_OK
                : tally_fail(err, TALLY_INVALID_ARGUMENT, "cohort",
-                            "algorithm %s needs all %lld clients in every round: its theory has no "
-                            "term for the clients that a cohort leaves out",
+                            "algorithm %s needs all %lld clients in every round "
+                            "(services/algorithms/README.md has the reason)",
                             algorithm->name, (long long)spec->clients);
 }
 
@@ -256,8 +256,7 @@ static enum tally_status check_weighting(const struct tally_job_spec *spec, stru
     if (!algorithm->takes_weights) {
         return tally_fail(
             err, TALLY_INVALID_ARGUMENT, "weighting",
-            "algorithm %s needs equal clients: its theory takes the variance of their "
-            "mean from their number",
+            "algorithm %s needs equal clients (services/algorithms/README.md has the reason)",
             algorithm->name);
     }
     return tally_objective_spec_has_points(&spec->objective)
@@ -269,7 +268,15 @@ static enum tally_status check_weighting(const struct tally_job_spec *spec, stru
 
 static enum tally_status check_quorum(const struct tally_job_spec *spec, struct tally_error *err)
 {
+    const struct tally_algorithm *algorithm = tally_job_spec_algorithm(spec);
     const uint32_t cohort = tally_job_spec_cohort(spec);
+    if (algorithm->needs_everyone && spec->quorum < spec->clients &&
+        spec->policy != TALLY_POLICY_WAIT) {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, "quorum",
+                          "quorum %lld is below clients %lld; algorithm %s needs the message of "
+                          "every client in every round",
+                          (long long)spec->quorum, (long long)spec->clients, algorithm->name);
+    }
     return spec->quorum <= cohort
                ? TALLY_OK
                : tally_fail(err, TALLY_INVALID_ARGUMENT, "quorum", "quorum %lld is above %s %u",
@@ -298,6 +305,14 @@ static enum tally_status check_objective(const struct tally_job_spec *spec, stru
 
 static enum tally_status check_domain(const struct tally_job_spec *spec, struct tally_error *err)
 {
+    const struct tally_algorithm *algorithm = tally_job_spec_algorithm(spec);
+    if (algorithm->needs_whole_space && spec->domain.type != TALLY_DOMAIN_WHOLE) {
+        return tally_fail(
+            err, TALLY_INVALID_ARGUMENT, "domain",
+            "algorithm %s takes no domain: its control variates follow from where the "
+            "clients' messages lead, which a projection would change",
+            algorithm->name);
+    }
     const enum tally_status status = tally_domain_validate(&spec->domain, err);
     if (status != TALLY_OK) {
         tally_error_in_field(err, "domain");

@@ -54,9 +54,25 @@ const struct tally_field TALLY_PROXIMAL_FIELDS[5] = {
                       "near the point of the round; 0: `fedavg`"),
 };
 
+const struct tally_field TALLY_DIANA_FIELDS[4] = {
+    STEP_SIZE,
+    LOCAL_STEPS,
+    LEVELS,
+    TALLY_POSITIVE("alpha", PARAM(alpha), 1, .auto_allowed = true,
+                   .doc = "share alpha of its message by which a client's shift moves; `auto`: "
+                          "1 / (1 + min(d / `levels`^2, sqrt(d) / `levels`))"),
+};
+
+const struct tally_field TALLY_SCAFFOLD_FIELDS[3] = {
+    STEP_SIZE,
+    LOCAL_STEPS,
+    TALLY_POSITIVE("server_step_size", PARAM(server_step_size), 1e9,
+                   .doc = "step size S of the server, in mean differences of the clients"),
+};
+
 union tally_algorithm_params tally_baseline_defaults(void)
 {
-    return (union tally_algorithm_params){.baseline = {.server_step_size = 1}};
+    return (union tally_algorithm_params){.baseline = {.server_step_size = 1, .alpha = NAN}};
 }
 
 int64_t tally_baseline_first_stage(const union tally_algorithm_params *params)
@@ -114,7 +130,7 @@ static enum tally_status diverged(const struct tally_client_task *task, struct t
 }
 
 /* The step after n queries of the open round, against scratch->gradient. */
-static void take_step(const struct tally_client_task *task, int64_t n,
+static void take_step(const struct tally_client_task *task, int64_t n, const double *correction,
                       struct tally_scratch *scratch)
 {
     const struct tally_setting *setting = task->setting;
@@ -122,6 +138,9 @@ static void take_step(const struct tally_client_task *task, int64_t n,
     const double step_size = step_size_at(task, n);
     for (size_t i = 0; mu > 0 && i < setting->dim; i++) {
         scratch->gradient[i] += mu * (scratch->local[i] - task->x[i]);
+    }
+    for (size_t i = 0; correction != NULL && i < setting->dim; i++) {
+        scratch->gradient[i] += correction[i];
     }
     for (size_t i = 0; i < setting->dim; i++) {
         scratch->local[i] -= step_size * scratch->gradient[i];
@@ -132,6 +151,14 @@ static void take_step(const struct tally_client_task *task, int64_t n,
 enum tally_status tally_baseline_walk(const struct tally_client_task *task,
                                       struct tally_scratch *scratch, double *ret_loss,
                                       struct tally_error *err)
+{
+    return tally_baseline_corrected_walk(task, NULL, scratch, ret_loss, err);
+}
+
+enum tally_status tally_baseline_corrected_walk(const struct tally_client_task *task,
+                                                const double *correction,
+                                                struct tally_scratch *scratch, double *ret_loss,
+                                                struct tally_error *err)
 {
     const struct tally_setting *setting = task->setting;
     const size_t dim = setting->dim;
@@ -156,7 +183,7 @@ enum tally_status tally_baseline_walk(const struct tally_client_task *task,
                                                setting->minibatch, &rng, scratch->gradient, err);
         }
         if (status == TALLY_OK) {
-            take_step(task, step, scratch);
+            take_step(task, step, correction, scratch);
         }
     }
     if (status == TALLY_OK && task->evaluate) {
@@ -233,6 +260,27 @@ static bool is_summable(const struct tally_setting *setting, float value)
     return fabs((double)value) <= tally_fixed_point_bound(setting->cohort);
 }
 
+/* Both sides: adds a decoded message, float[dim], to the shift of its client, if there is one. */
+static void keep(const struct tally_setting *setting, const struct tally_round_plan *plan,
+                 struct tally_shift *shift, uint32_t round, const float *decoded)
+{
+    if (shift != NULL) {
+        tally_shift_add(shift, round, decoded, plan->facts.shift_gain, setting->dim);
+    }
+}
+
+/* The same of scratch->levels. */
+static void keep_qsgd(const struct tally_setting *setting, const struct tally_round_plan *plan,
+                      struct tally_shift *shift, uint32_t round, const struct tally_qsgd *qsgd,
+                      struct tally_scratch *scratch)
+{
+    const double scale = (double)qsgd->norm / (double)qsgd->levels;
+    for (size_t i = 0; shift != NULL && i < setting->dim; i++) {
+        scratch->vector[i] = (float)(scale * scratch->levels[i]);
+    }
+    keep(setting, plan, shift, round, scratch->vector);
+}
+
 enum tally_status tally_baseline_send_float32(const struct tally_client_task *task,
                                               struct tally_scratch *scratch,
                                               struct tally_message *message,
@@ -243,7 +291,11 @@ enum tally_status tally_baseline_send_float32(const struct tally_client_task *ta
             return diverged(task, err);
         }
     }
-    return write_float32(task->setting, scratch, message, err);
+    enum tally_status status = write_float32(task->setting, scratch, message, err);
+    if (status == TALLY_OK) {
+        keep(task->setting, task->plan, task->shift, task->round, scratch->vector);
+    }
+    return status;
 }
 
 enum tally_status tally_baseline_send_qsgd(const struct tally_client_task *task,
@@ -262,9 +314,14 @@ enum tally_status tally_baseline_send_qsgd(const struct tally_client_task *task,
     if (status == TALLY_OK) {
         status = open_message(message, tally_baseline_bits_qsgd(setting).uplink, err);
     }
-    return status != TALLY_OK ? status
-                              : tally_qsgd_encode(&qsgd, scratch->levels, setting->dim,
-                                                  message->payload.data, message->payload.size);
+    if (status == TALLY_OK) {
+        status = tally_qsgd_encode(&qsgd, scratch->levels, setting->dim, message->payload.data,
+                                   message->payload.size);
+    }
+    if (status == TALLY_OK) {
+        keep_qsgd(setting, task->plan, task->shift, task->round, &qsgd, scratch);
+    }
+    return status;
 }
 
 static enum tally_status check_bound(const struct tally_setting *setting, float value,
@@ -284,7 +341,6 @@ enum tally_status tally_baseline_receive_float32(const struct tally_setting *set
                                                  struct tally_bits *ret_bits,
                                                  struct tally_error *err)
 {
-    (void)plan;
     enum tally_status status =
         tally_float32_decode(message->payload, message->n_payload, message->payload_bits,
                              setting->dim, scratch->vector, err);
@@ -297,6 +353,7 @@ enum tally_status tally_baseline_receive_float32(const struct tally_setting *set
     for (size_t i = 0; i < setting->dim; i++) {
         tally_weighted_sum_add(setting, message->weight, i, (double)scratch->vector[i], sums);
     }
+    keep(setting, plan, message->shift, message->number, scratch->vector);
     *ret_bits = (struct tally_bits){.formula_bits = message->payload_bits,
                                     .payload_bits = message->payload_bits,
                                     .messages = 1};
@@ -309,7 +366,6 @@ enum tally_status tally_baseline_receive_qsgd(const struct tally_setting *settin
                                               struct tally_scratch *scratch, int64_t *sums,
                                               struct tally_bits *ret_bits, struct tally_error *err)
 {
-    (void)plan;
     struct tally_qsgd qsgd;
     enum tally_status status =
         tally_qsgd_decode(message->payload, message->n_payload, message->payload_bits,
@@ -324,6 +380,7 @@ enum tally_status tally_baseline_receive_qsgd(const struct tally_setting *settin
     for (size_t i = 0; i < setting->dim; i++) {
         tally_weighted_sum_add(setting, message->weight, i, scale * scratch->levels[i], sums);
     }
+    keep_qsgd(setting, plan, message->shift, message->number, &qsgd, scratch);
     *ret_bits = (struct tally_bits){.formula_bits = message->payload_bits,
                                     .payload_bits = message->payload_bits,
                                     .messages = 1};
@@ -342,6 +399,14 @@ enum tally_status tally_baseline_decide(const struct tally_server_task *task, do
         const double step = tally_server_optimizer_step(setting, task->memory, i, scale * mean);
         scratch->vector[i] = (float)(task->x[i] + step);
     }
+    return tally_baseline_conclude(task, square, scratch, decision, err);
+}
+
+enum tally_status tally_baseline_conclude(const struct tally_server_task *task, double square,
+                                          struct tally_scratch *scratch,
+                                          struct tally_decision *decision, struct tally_error *err)
+{
+    const struct tally_setting *setting = task->setting;
     decision->norm = sqrt(square);
     decision->passed = true;
     decision->next_stage =

@@ -26,6 +26,10 @@ extern const struct tally_field TALLY_BASELINE_FIELDS[4];
 extern const struct tally_field TALLY_SCHEDULED_FIELDS[5];
 /* The same with mu in place of levels. */
 extern const struct tally_field TALLY_PROXIMAL_FIELDS[5];
+/* step_size, local_steps, levels, alpha. */
+extern const struct tally_field TALLY_DIANA_FIELDS[4];
+/* step_size, local_steps, server_step_size. */
+extern const struct tally_field TALLY_SCAFFOLD_FIELDS[3];
 union tally_algorithm_params tally_baseline_defaults(void);
 int64_t tally_baseline_first_stage(const union tally_algorithm_params *params);
 /* 2 / smoothness. A step multiplies the distance from x* by 1 - step_size lambda along an
@@ -37,11 +41,13 @@ enum tally_status tally_baseline_plan(const struct tally_setting *setting, int64
                                       const void *memory, struct tally_round_plan *ret_plan,
                                       struct tally_error *err);
 
-/* The slots that all of them share. */
-#define TALLY_BASELINE_SLOTS                                                                       \
+/* The slots that all share but those with client_shifts.h, whose plan is their own. */
+#define TALLY_BASELINE_COMMON_SLOTS                                                                \
     .defaults = tally_baseline_defaults, .first_stage = tally_baseline_first_stage,                \
-    .plan = tally_baseline_plan, .client_step = client_step, .decide = decide,                     \
-    .apply = tally_baseline_apply, .takes_cohorts = true, .takes_weights = true
+    .client_step = client_step, .decide = decide, .apply = tally_baseline_apply
+#define TALLY_BASELINE_SLOTS                                                                       \
+    TALLY_BASELINE_COMMON_SLOTS, .plan = tally_baseline_plan, .takes_cohorts = true,               \
+                                 .takes_weights = true
 
 /* Those of the methods with local steps. */
 #define TALLY_FEDERATED_SLOTS                                                                      \
@@ -61,11 +67,18 @@ enum tally_status tally_baseline_walk(const struct tally_client_task *task,
                                       struct tally_scratch *scratch, double *ret_loss,
                                       struct tally_error *err);
 
+/* The same with `correction`, double[dim], added to every gradient, unless it is NULL. */
+enum tally_status tally_baseline_corrected_walk(const struct tally_client_task *task,
+                                                const double *correction,
+                                                struct tally_scratch *scratch, double *ret_loss,
+                                                struct tally_error *err);
+
 /* scratch->vector <- scale * (scratch->local - x), as float32. */
 void tally_baseline_difference(const struct tally_client_task *task, double scale,
                                struct tally_scratch *scratch);
 
-/* A client's message of scratch->vector: as float32 values, or by QSGD with the params' levels.
+/* A client's message of scratch->vector: as float32 values, or by QSGD with the params' levels. If
+ * the job keeps shifts, the decoded message is added to the client's (algorithms/shift.h).
  * Errors: NOT_FINITE (also of numbers above what the server can add up,
  * codec/numeric/fixed_point.h: a walk that diverges meets that bound first), NO_MEMORY. */
 enum tally_status tally_baseline_send_float32(const struct tally_client_task *task,
@@ -76,7 +89,7 @@ enum tally_status tally_baseline_send_qsgd(const struct tally_client_task *task,
                                            struct tally_scratch *scratch,
                                            struct tally_message *message, struct tally_error *err);
 
-/* The `receive` slots for the two kinds of message. */
+/* The `receive` slots for the two kinds of message. They add it to the client's shift, too. */
 enum tally_status tally_baseline_receive_float32(const struct tally_setting *setting,
                                                  const struct tally_round_plan *plan,
                                                  const struct tally_message_view *message,
@@ -94,6 +107,12 @@ enum tally_status tally_baseline_receive_qsgd(const struct tally_setting *settin
 enum tally_status tally_baseline_decide(const struct tally_server_task *task, double scale,
                                         struct tally_scratch *scratch,
                                         struct tally_decision *decision, struct tally_error *err);
+
+/* Broadcasts scratch->vector, the new point; `square` is the squared norm of the server's
+ * estimate. Errors: NOT_FINITE, NO_MEMORY. */
+enum tally_status tally_baseline_conclude(const struct tally_server_task *task, double square,
+                                          struct tally_scratch *scratch,
+                                          struct tally_decision *decision, struct tally_error *err);
 
 /* The `apply` slot: x is what was broadcast, projected. */
 enum tally_status tally_baseline_apply(const struct tally_setting *setting,

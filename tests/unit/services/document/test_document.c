@@ -317,6 +317,10 @@ static void test_document_document__written_document_reads_back(void)
          "\"step_decay\": 0.5, \"local_steps_growth\": 1000"),
         "\"ceal\", \"step_size\": 0.1, \"sigma\": 1",
         "\"fedprox\", \"step_size\": 0.1, \"local_steps\": 5, \"mu\": 0",
+        "\"diana\", \"step_size\": 0.1, \"local_steps\": 5, \"levels\": 1",
+        "\"diana\", \"step_size\": 0.1, \"local_steps\": 5, \"levels\": 3, \"alpha\": 1",
+        ("\"scaffold\", \"step_size\": 0.1, \"local_steps\": 5, "
+         "\"server_step_size\": 0.5"),
         ("\"fedavg\", \"step_size\": 0.1, \"local_steps\": 5, "
          "\"server_optimizer\": {\"type\": \"sgd\", \"step_size\": 0.5}"),
         ("\"fedcom\", \"step_size\": 0.1, \"local_steps\": 5, \"levels\": 3, "

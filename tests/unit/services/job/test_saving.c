@@ -114,18 +114,30 @@ static void test_job_saving__restored_at_every_round_boundary_ends_the_same(void
     restore_at_every_round_boundary(&spec);
 }
 
-/* What the server's optimizer remembers is restored too. */
-static void test_job_saving__server_optimizers_end_the_same(void)
+static struct tally_job_spec baseline_spec(int algorithm)
 {
     struct tally_job_spec spec = job_host_spec();
+    spec.algorithm = algorithm;
+    spec.params.baseline = (struct tally_baseline_params){
+        .step_size = 0.1, .local_steps = 3, .levels = 4, .server_step_size = 1, .alpha = 0.5};
+    return spec;
+}
+
+/* What the server's optimizer remembers is restored too, and so are the clients' shifts. */
+static void test_job_saving__memories_end_the_same(void)
+{
     for (int type = 0; TALLY_SERVER_OPTIMIZER_NAMES[type] != NULL; type++) {
-        spec.algorithm = 2 + type % 3; /* fedavg, fedpaq, fedcom */
-        spec.params.baseline = (struct tally_baseline_params){
-            .step_size = 0.1, .local_steps = 3, .levels = 4, .server_step_size = 1};
+        struct tally_job_spec spec = baseline_spec(2 + type % 3); /* fedavg, fedpaq, fedcom */
         spec.params.baseline.server_optimizer = tally_server_optimizer_defaults();
         spec.params.baseline.server_optimizer.type = type;
         spec.params.baseline.server_optimizer.step_size = 0.1;
         restore_at_every_round_boundary(&spec);
+    }
+    for (int a = 0; TALLY_ALGORITHMS[a] != NULL; a++) {
+        if (TALLY_ALGORITHMS[a]->shift_start != NULL && TALLY_ALGORITHMS[a] != &TALLY_CALM) {
+            const struct tally_job_spec spec = baseline_spec(a);
+            restore_at_every_round_boundary(&spec);
+        }
     }
 }
 
@@ -379,15 +391,6 @@ static void save_changes_of(const struct tally_job_spec *spec, int every, int st
     job_host_fini(&HOST);
 }
 
-static struct tally_job_spec baseline_spec(int algorithm)
-{
-    struct tally_job_spec spec = job_host_spec();
-    spec.algorithm = algorithm;
-    spec.params.baseline = (struct tally_baseline_params){
-        .step_size = 0.1, .local_steps = 3, .levels = 4, .server_step_size = 1};
-    return spec;
-}
-
 static void test_job_saving__whole_and_changes_are_the_state_of_now(void)
 {
     struct tally_job_spec spec = job_host_spec();
@@ -397,7 +400,7 @@ static void test_job_saving__whole_and_changes_are_the_state_of_now(void)
     spec.domain = (struct tally_domain){.type = TALLY_DOMAIN_BALL, .radius = 3};
     save_changes_of(&spec, INT_MAX, 1);
     for (int a = 0; TALLY_ALGORITHMS[a] != NULL; a++) {
-        if (TALLY_ALGORITHMS[a] != &TALLY_CEAL && TALLY_ALGORITHMS[a] != &TALLY_CALM) {
+        if (TALLY_ALGORITHMS[a]->takes_cohorts) { /* the others keep more, or are ceal */
             spec = baseline_spec(a);
             save_changes_of(&spec, INT_MAX, 2);
         }
@@ -577,7 +580,7 @@ static void test_job_saving__change_since_too_long_ago_is_refused(void)
 
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_job_saving__restored_at_every_round_boundary_ends_the_same),
-    TALLY_TEST(test_job_saving__server_optimizers_end_the_same),
+    TALLY_TEST(test_job_saving__memories_end_the_same),
     TALLY_TEST(test_job_saving__crash_after_every_message_with_state_of_the_boundary),
     TALLY_TEST(test_job_saving__crash_after_every_message_with_state_of_the_moment),
     TALLY_TEST(test_job_saving__restored_job_still_knows_the_last_messages),
