@@ -57,13 +57,33 @@ static void draw_policy(struct tally_job_spec *spec)
     spec->job_deadline_ms = sim_chance(50) ? sim_between(1, 10000) : 0;
 }
 
-/* Jobs of fedavg that keep their shape: rounds and messages are as long as before. */
-static void turn_into_fedprox(struct tally_job_spec *spec)
+static void turn_into(struct tally_job_spec *spec, const struct tally_algorithm *algorithm)
 {
-    while (TALLY_ALGORITHMS[spec->algorithm] != &TALLY_FEDPROX) {
+    spec->algorithm = 0;
+    while (TALLY_ALGORITHMS[spec->algorithm] != algorithm) {
         spec->algorithm++;
     }
-    spec->params.baseline.mu = (double)(spec->seed / 10000 % 10) * 0.5;
+}
+
+/* Two fifths of the jobs of fedavg, fedpaq and fedcom become jobs of a method that came later. */
+static void turn_into_later_method(struct tally_job_spec *spec)
+{
+    const struct tally_algorithm *algorithm = tally_job_spec_algorithm(spec);
+    const int64_t digit = spec->seed / 10000 % 10;
+    if (digit >= 4) {
+        return;
+    }
+    if (algorithm == &TALLY_FEDAVG) {
+        turn_into(spec, &TALLY_FEDPROX);
+        spec->params.baseline.mu = (double)digit * 0.5;
+    } else if (algorithm == &TALLY_FEDPAQ) {
+        turn_into(spec, &TALLY_DIANA);
+        spec->params.baseline.alpha = digit == 0 ? NAN : 0.25 * (double)digit;
+    } else if (algorithm == &TALLY_FEDCOM) {
+        turn_into(spec, &TALLY_SCAFFOLD);
+        spec->quorum = spec->clients;
+        spec->domain = (struct tally_domain){.type = TALLY_DOMAIN_WHOLE};
+    }
 }
 
 /* The same of jobs whose server gets an optimizer. */
@@ -110,9 +130,7 @@ static void vary(struct tally_job_spec *spec)
  * half of those with shifts, and with budgets that are soon used up. */
 static void turn_into_calm(struct tally_job_spec *spec)
 {
-    while (TALLY_ALGORITHMS[spec->algorithm] != &TALLY_CALM) {
-        spec->algorithm++;
-    }
+    turn_into(spec, &TALLY_CALM);
     const int64_t digits = spec->seed / 10;
     spec->params = TALLY_CALM.defaults();
     spec->params.calm.step_size = 0.05 * (double)(1 + digits % 8);
@@ -186,9 +204,7 @@ static void draw_spec(struct sim_job *job, int64_t max_clients)
     if (tally_job_spec_algorithm(&spec) == &TALLY_CEAL && spec.seed % 5 == 4) {
         turn_into_calm(&spec);
     }
-    if (tally_job_spec_algorithm(&spec) == &TALLY_FEDAVG && spec.seed / 10000 % 10 < 4) {
-        turn_into_fedprox(&spec);
-    }
+    turn_into_later_method(&spec);
     if (tally_job_spec_algorithm(&spec)->takes_server_optimizer && spec.seed / 100000 % 10 < 6) {
         add_server_optimizer(&spec);
     }
