@@ -99,7 +99,7 @@ class DryRun(DryRunTestCase):
 
     def test_baselines_send_what_was_expected(self):
         growing = {"algorithm__local_steps_growth": 0.3, "algorithm__step_decay": 0.1}
-        for name, changes in (("fedavg", {}), ("fedprox", {}), ("fedpaq", {}), ("fedcom", {}), ("minibatch-sgd", {}),
+        for name, changes in (("fedavg", {}), ("fedprox", {}), ("fedpaq", {}), ("fedcom", {}), ("minibatch-sgd", {}), ("diana", {}), ("scaffold", {}),
                               ("fedavg", growing), ("fedpaq", growing)):
             # The horizon cuts the last round, which sends nothing.
             document = job_document(f"synthetic-{name}", horizon=130, algorithm__local_steps=20, **changes)

@@ -1,5 +1,5 @@
-"""Clients with unlike data keep shifts: what a worker that takes a client over must be told, and what crashes may not
-change."""
+"""Clients keep shifts, as calm, diana and scaffold do: what a worker that takes a client over must be told, and what
+crashes may not change."""
 
 import random
 import time
@@ -20,7 +20,17 @@ DOCUMENT = {
 }
 
 
+def baseline(name, **algorithm):
+    """The same clients, with real-valued or QSGD messages and no budget."""
+    document = {**DOCUMENT, "algorithm": {"type": name, "step_size": 0.01, "local_steps": 12, **algorithm}}
+    del document["budget"], document["encoding"]
+    return document
+
+
 class Shifts(TallyTestCase):
+    document = DOCUMENT
+    quorum = 2
+
     def setUp(self):
         super().setUp()
         seed = time.time_ns()
@@ -30,7 +40,7 @@ class Shifts(TallyTestCase):
         self.data.mkdir()
         self.options = ("--data-dir", str(self.data))
         self.write_unlike_clients()
-        self.expected = simulate(DOCUMENT, options=self.options)
+        self.expected = simulate(self.document, options=self.options)
         self.assertGreaterEqual(self.expected["round"], 5)
 
     def write_unlike_clients(self):
@@ -47,7 +57,7 @@ class Shifts(TallyTestCase):
         coordinator = self.start_coordinator(options=(*self.options, *options.pop("options", ())))
         self.gate = start_gate(self, coordinator)
         self.workers = [self.start_on_data(f"w{i}", CLIENTS // n_workers) for i in range(n_workers)]
-        job_id = coordinator.client.submit(DOCUMENT)
+        job_id = coordinator.client.submit(self.document)
         coordinator.client.wait_status(job_id, "running")
         return coordinator, job_id
 
@@ -69,14 +79,6 @@ class Shifts(TallyTestCase):
     def test_service_is_the_simulation(self):
         coordinator, job_id = self.start(3)
         self.assertEqual(self.check_result(coordinator, job_id), 0)
-
-    def test_shifts_save_bits(self):
-        bits = []
-        for shifts in (True, False):
-            document = {**DOCUMENT, "algorithm": {**DOCUMENT["algorithm"], "shifts": shifts}}
-            del document["budget"]
-            bits.append(simulate(document, options=self.options)["bits"]["uplink"]["payload"])
-        self.assertLess(bits[0], 0.9 * bits[1])  # 0.85
 
     def test_coordinator_killed_between_and_within_rounds(self):
         coordinator, job_id = self.start(3)
@@ -107,12 +109,36 @@ class Shifts(TallyTestCase):
         for i in range(3):
             self.start_on_data(f"w{i}", 2)
         slow = self.start_worker(self.gate, "slow", clients=2, options=self.options)
-        document = {**DOCUMENT, "policy": "drop", "quorum": 2, "round_deadline_ms": 5}
+        document = {**self.document, "policy": "drop", "quorum": self.quorum, "round_deadline_ms": 5}
         job_ids = [coordinator.client.submit({**document, "seed": seed}) for seed in range(5)]
         slow.kill()
         for job_id in job_ids:
             detail = coordinator.client.wait_status(job_id, "completed")
             self.assertEqual(detail["time_step"], DOCUMENT["horizon"])
+
+
+class Calm(Shifts):
+    def test_shifts_save_bits(self):
+        bits = []
+        for shifts in (True, False):
+            document = {**DOCUMENT, "algorithm": {**DOCUMENT["algorithm"], "shifts": shifts}}
+            del document["budget"]
+            bits.append(simulate(document, options=self.options)["bits"]["uplink"]["payload"])
+        self.assertLess(bits[0], 0.9 * bits[1])  # 0.85
+
+
+class Diana(Shifts):
+    document = baseline("diana", levels=3)
+
+
+class Scaffold(Shifts):
+    """Of a round's messages none may be missing: the slow worker's clients move to the others."""
+
+    document = baseline("scaffold", server_step_size=1.25)
+    quorum = CLIENTS
+
+
+del Shifts  # the base of the three, not a test
 
 
 if __name__ == "__main__":
