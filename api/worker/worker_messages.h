@@ -21,12 +21,12 @@ enum {
     TALLY_WORKER_NAME_CAPACITY = 65,    /* with NUL */
     TALLY_ENCODING_NAME_CAPACITY = 16,  /* with NUL */
     TALLY_FAILURE_CAPACITY = 257,       /* with NUL */
-    TALLY_MAX_SLOTS = 4096,             /* clients in one session */
+    TALLY_MAX_SLOTS = 8192,             /* clients in one session */
     TALLY_MAX_CURSORS = 16,
-    TALLY_MAX_BROADCASTS = 64,           /* in one task; past it the server sends a snapshot */
-    TALLY_MAX_UPDATES = TALLY_MAX_SLOTS, /* in one request */
-    TALLY_RESULT_CODE_CAPACITY = 24,     /* with NUL */
-    TALLY_RESULT_MESSAGE_CAPACITY = 482  /* with NUL: a field and a message of tally_error */
+    TALLY_MAX_BROADCASTS = 64,          /* in one task; past it the server sends a snapshot */
+    TALLY_MAX_UPDATES = 4096,           /* in one request */
+    TALLY_RESULT_CODE_CAPACITY = 24,    /* with NUL */
+    TALLY_RESULT_MESSAGE_CAPACITY = 482 /* with NUL: a field and a message of tally_error */
 };
 
 struct tally_bytes {

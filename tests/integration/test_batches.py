@@ -10,7 +10,7 @@ import time
 import unittest
 
 from common import (
-    HANG_S, Client, ConnectError, ForeignWorker, essence, job_document, messages, task_of, wait_until,
+    HANG_S, Client, ConnectError, ForeignWorker, essence, job_document, messages, simulate, task_of, wait_until,
 )
 from recording_proxy import RecordingProxy
 from test_messages import MessagesTestCase
@@ -326,6 +326,18 @@ class EqualResults(BatchTestCase):
         alone = self.play("alone", 7 * [1])
         self.assertEqual(self.play("together", [7]), alone)
         self.assertEqual(self.play("both", [2, 1, 4]), alone)
+
+
+class Splitting(MessagesTestCase):
+    def test_a_worker_of_more_clients_than_a_request_takes_splits_them(self):
+        document = job_document("synthetic-minibatch-sgd", clients=5000, quorum=5000, horizon=150, reference={"type": "none"},
+                                objective__data__dim=2, objective__data__points=5000)
+        coordinator = self.start_coordinator()
+        job_id = coordinator.client.submit(document)
+        self.start_worker(coordinator, "w", clients=5000, options=("--exit-when-idle",))
+        detail = coordinator.client.wait_status(job_id, "completed")
+        self.assertEqual(detail["round"], 3)
+        self.assertEqual(essence(detail), essence(simulate(document)))
 
 
 class LargeBatch(BatchTestCase):

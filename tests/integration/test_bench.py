@@ -136,7 +136,7 @@ class Refusals(BenchCase):
                 (["--runs", "0"], "--runs: 0 outside"),
                 (["--rounds", "-1"], "--rounds: -1 outside"),
                 (["--idle", "-1"], "--idle: -1 outside"),
-                (["--clients-per-worker", "0"], "--clients-per-worker: 0 outside [1, 4096]"),
+                (["--clients-per-worker", "0"], "--clients-per-worker: 0 outside [1, 8192]"),
                 (["--clients", "6,7", "--clients-per-worker", "3"],
                  "--clients-per-worker: 7 clients cannot be shared among workers with 3 each"),
                 (["--seconds", "0"], "--seconds: 0 outside"),

@@ -407,7 +407,7 @@ class Workers(PythonCase):
         url = "http://127.0.0.1:1"
         for field, action in (("coordinator", lambda: tally.Worker("ftp://x")),
                               ("clients", lambda: tally.Worker(url, clients=0)),
-                              ("clients", lambda: tally.Worker(url, clients=4097)),
+                              ("clients", lambda: tally.Worker(url, clients=8193)),
                               ("wait_ms", lambda: tally.Worker(url, wait_ms=30001)),
                               ("name", lambda: tally.Worker(url, name="x" * 65)),
                               ("job", lambda: tally.Worker(url, job="x" * 33)),

@@ -42,7 +42,7 @@ static void test_libtally_worker__limits(void)
     text[65] = '\0';
     config.clients = 0;
     expect_refused(&config, TALLY_CODE_OUT_OF_RANGE, "clients");
-    config.clients = 4097;
+    config.clients = 8193;
     expect_refused(&config, TALLY_CODE_OUT_OF_RANGE, "clients");
     config = config_new();
     config.wait_ms = 30001;
