@@ -175,16 +175,17 @@ static enum tally_status check_reference(const struct tally_json *document,
                       needs_value ? "needs a value" : "takes no value");
 }
 
-/* A quorum below the number of a round's clients without a policy means `drop`; `drop` without a
- * quorum means a quorum of 1. */
+/* Over-selection, or a quorum below the answers of a round, without a policy means `drop`; `drop`
+ * without a quorum means a quorum of 1. */
 static void complete_quorum(const struct tally_json *document, struct tally_job_spec *spec)
 {
-    if (tally_json_get(document, "policy") == NULL && spec->quorum != 0 &&
-        spec->quorum < tally_job_spec_cohort(spec)) {
+    const uint32_t answers = tally_job_spec_answers(spec);
+    const bool drops = spec->over_selection > 0 || (spec->quorum != 0 && spec->quorum < answers);
+    if (tally_json_get(document, "policy") == NULL && drops) {
         spec->policy = TALLY_POLICY_DROP;
     }
     if (spec->quorum == 0) {
-        spec->quorum = spec->policy == TALLY_POLICY_DROP ? 1 : tally_job_spec_cohort(spec);
+        spec->quorum = spec->policy == TALLY_POLICY_DROP ? 1 : answers;
     }
 }
 

@@ -47,12 +47,12 @@ static bool count_rounds(const struct tally_algorithm *algorithm,
     return true;
 }
 
-/* Of the bits of clients that take part in all rounds, the share of each client: on average, it
- * takes part in cohort / clients of them. Rounded up. */
-static uint64_t share_of(const struct tally_setting *setting, uint64_t bits)
+/* Of the bits of clients that are heard in all rounds, the share of each client: on average, it is
+ * heard in answers / clients of them. Rounded up. */
+static uint64_t share_of(const struct tally_job_spec *spec, uint64_t bits)
 {
-    const uint64_t clients = setting->clients, cohort = setting->cohort;
-    return bits / clients * cohort + (bits % clients * cohort + clients - 1) / clients;
+    const uint64_t clients = (uint64_t)spec->clients, answers = tally_job_spec_answers(spec);
+    return bits / clients * answers + (bits % clients * answers + clients - 1) / clients;
 }
 
 /* Every round has a message each way, but a last one that the horizon cuts, which has the weights
@@ -68,7 +68,7 @@ static struct expected baseline_bits(const struct tally_job_spec *spec,
     bool is_cut;
     const bool is_counted = count_rounds(algorithm, setting, &n, &is_cut);
     const uint64_t uplink = (uint64_t)n * (bits.uplink + weight_bits) + is_cut * weight_bits;
-    return (struct expected){.uplink_per_client = share_of(setting, uplink),
+    return (struct expected){.uplink_per_client = share_of(spec, uplink),
                              .downlink = (uint64_t)n * bits.downlink,
                              .is_exact = is_counted && spec->policy == TALLY_POLICY_WAIT};
 }

@@ -18,12 +18,12 @@
  * are drawn from the seed. An update of another client is refused. Clients that are not drawn cost
  * nothing: regret and bits count those that take part.
  *
- * A round closes when all clients of its cohort have answered, or earlier under the policy of the
- * spec: at its deadline, and under `drop` also when all present clients have answered. The average
- * is then over the answers that arrived, and the record lists the missing clients. Only the host
- * knows which clients are absent and when a deadline has passed; it reports them as events. They
- * are not saved: after a restore all clients are present and the time of the open round starts
- * again.
+ * A round closes when all clients of its cohort have answered, with over-selection when the wanted
+ * number of them has, or earlier under the policy of the spec: at its deadline, and under `drop`
+ * also when all present clients have answered. The average is then over the answers that arrived,
+ * and the record lists the missing clients. Only the host knows which clients are absent and when a
+ * deadline has passed; it reports them as events. They are not saved: after a restore all clients
+ * are present and the time of the open round starts again.
  *
  * A job with parameters to be estimated ("auto") begins with an opening round of stage 0. Its
  * clients send reports instead of gradients, which are combined in client order when it closes; the
@@ -213,6 +213,11 @@ struct tally_job_round {
 const struct tally_job_round *tally_job_open_round(const struct tally_job *job);
 /* The clients of the open round, ascending; none if no round is open. Borrowed until it closes. */
 const uint32_t *tally_job_cohort(const struct tally_job *job, uint32_t *ret_n);
+/* Puts clients into the order in which they are asked to compute in a round: ascending, or with
+ * over-selection, where the first answers count, in the order of numbers that are drawn for each
+ * client and round. Every order of a cohort has the same probability. Errors: NO_MEMORY. */
+enum tally_status tally_job_order(const struct tally_job *job, uint32_t *clients, size_t n,
+                                  struct tally_error *err);
 /* Whether the client is one of them. Precondition: client < M. */
 bool tally_job_is_drawn(const struct tally_job *job, uint32_t client);
 bool tally_job_has_received(const struct tally_job *job, uint32_t client);

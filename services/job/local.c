@@ -1,6 +1,8 @@
 #include "services/job/local.h"
 
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "services/algorithms/weights.h"
 #include "services/job/model_copy.h"
@@ -78,18 +80,48 @@ static void show_message(const struct tally_local_observer *observer, const stru
     }
 }
 
-/* One round: every client of its cohort computes and sends. */
+/* Whether the round that led to this outcome goes on. */
+static bool is_open(const struct tally_job *job, const struct tally_job_outcome *outcome)
+{
+    return outcome->n_records == 0 && tally_job_status(job) == TALLY_JOB_RUNNING;
+}
+
+/* The clients of the open round in the order of their answers; free() frees it. */
+static enum tally_status make_order(const struct tally_job *job, uint32_t **ret_clients,
+                                    uint32_t *ret_n, struct tally_error *err)
+{
+    const uint32_t *cohort = tally_job_cohort(job, ret_n);
+    uint32_t *clients = malloc(*ret_n * sizeof *clients);
+    if (clients == NULL) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a round of %u clients",
+                          *ret_n);
+    }
+    memcpy(clients, cohort, *ret_n * sizeof *clients);
+    const enum tally_status status = tally_job_order(job, clients, *ret_n, err);
+    if (status != TALLY_OK) {
+        free(clients);
+        return status;
+    }
+    *ret_clients = clients;
+    return TALLY_OK;
+}
+
+/* One round: the clients of its cohort compute and send, until it has closed. *ret_client is the
+ * last of them. */
 static enum tally_status run_round(struct tally_job *job, struct tally_model_copy *copy,
                                    const struct tally_local_observer *observer,
-                                   struct tally_job_outcome *ret_outcome, struct tally_error *err)
+                                   struct tally_job_outcome *ret_outcome, uint32_t *ret_client,
+                                   struct tally_error *err)
 {
     const struct tally_job_round round = *tally_job_open_round(job);
-    uint32_t n;
-    const uint32_t *cohort = tally_job_cohort(job, &n); /* until the last of them answers */
+    uint32_t n, *clients = NULL;
     const struct tally_setting setting = tally_job_spec_setting(tally_job_get_spec(job));
-    enum tally_status status = follow(job, copy, err);
-    for (uint32_t i = 0; status == TALLY_OK && i < n; i++) {
-        const uint32_t m = cohort[i];
+    enum tally_status status = make_order(job, &clients, &n, err);
+    if (status == TALLY_OK) {
+        status = follow(job, copy, err);
+    }
+    for (uint32_t i = 0; status == TALLY_OK && i < n && is_open(job, ret_outcome); i++) {
+        const uint32_t m = *ret_client = clients[i];
         struct tally_job_update update;
         struct tally_bits bits;
         status = tally_model_copy_compute(copy, &round, m, &update, &bits, err);
@@ -106,6 +138,7 @@ static enum tally_status run_round(struct tally_job *job, struct tally_model_cop
             show_message(observer, job, true, &view);
         }
     }
+    free(clients);
     return status;
 }
 
@@ -127,13 +160,10 @@ static bool show_outcome(const struct tally_local_observer *observer, const stru
     return true;
 }
 
-/* As in the service when a worker reports that a client cannot compute its update. The clients
- * answer in order, so the number of updates is the place of the client. */
-static void fail_client(struct tally_job *job, struct tally_error *err)
+/* As in the service when a worker reports that a client cannot compute its update. */
+static void fail_client(struct tally_job *job, uint32_t client, struct tally_error *err)
 {
     const struct tally_job_round *round = tally_job_open_round(job);
-    uint32_t n;
-    const uint32_t client = tally_job_cohort(job, &n)[round->received];
     char reason[TALLY_REASON_CAPACITY];
     TALLY_REASON_WRITE(reason, CLIENT_FAILED, client, (unsigned)round->round,
                        err != NULL ? err->message : "the local steps diverged");
@@ -147,9 +177,10 @@ static enum tally_status run_rounds(struct tally_job *job, struct tally_model_co
 {
     while (tally_job_status(job) == TALLY_JOB_RUNNING) {
         struct tally_job_outcome outcome = {0};
-        enum tally_status status = run_round(job, copy, observer, &outcome, err);
+        uint32_t client = 0;
+        enum tally_status status = run_round(job, copy, observer, &outcome, &client, err);
         if (status == TALLY_NOT_FINITE) {
-            fail_client(job, err);
+            fail_client(job, client, err);
             return TALLY_OK;
         }
         if (status != TALLY_OK) {

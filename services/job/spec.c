@@ -31,6 +31,16 @@ const struct tally_field TALLY_JOB_FIELDS[] = {
      .max = TALLY_MAX_CLIENTS,
      .doc = "how many clients take part in a round, drawn from the seed without replacement; a "
             "number below 1 is a share of `clients`. By default all; `ceal` and `calm` need all"},
+    {.name = "over_selection",
+     .kind = TALLY_FIELD_REAL,
+     .unit = "share of the cohort",
+     .offset = JOB(over_selection),
+     .omits_zero = true,
+     .min = 0,
+     .max = 10,
+     .doc = "how many more clients than `cohort` are drawn for a round, which closes as soon as "
+            "`cohort` of them have answered; policy `drop` or `fail`. The first answers count, so "
+            "results depend on the order of arrival"},
     {.name = "weighting",
      .kind = TALLY_FIELD_CHOICE,
      .offset = JOB(objective.weighting),
@@ -192,11 +202,19 @@ const struct tally_algorithm *tally_job_spec_algorithm(const struct tally_job_sp
     return TALLY_ALGORITHMS[spec->algorithm];
 }
 
-uint32_t tally_job_spec_cohort(const struct tally_job_spec *spec)
+uint32_t tally_job_spec_answers(const struct tally_job_spec *spec)
 {
     const double clients = (double)spec->clients;
     const double n = spec->cohort < 1 ? nearbyint(spec->cohort * clients) : spec->cohort;
     return spec->cohort == 0 ? (uint32_t)spec->clients : (uint32_t)fmin(fmax(n, 1), clients);
+}
+
+uint32_t tally_job_spec_cohort(const struct tally_job_spec *spec)
+{
+    static const double rounding = 1e-12; /* 0.07 * 100 is a little more than 7 */
+    const double n = tally_job_spec_answers(spec);
+    return (uint32_t)fmin(n + ceil(n * spec->over_selection * (1 - rounding)),
+                          (double)spec->clients);
 }
 
 bool tally_job_spec_weighs_losses(const struct tally_job_spec *spec)
@@ -239,12 +257,30 @@ static enum tally_status check_cohort(const struct tally_job_spec *spec, struct 
                           spec->cohort);
     }
     const struct tally_algorithm *algorithm = tally_job_spec_algorithm(spec);
-    return algorithm->takes_cohorts || tally_job_spec_cohort(spec) == spec->clients
+    return algorithm->takes_cohorts || tally_job_spec_answers(spec) == spec->clients
                ? TALLY_OK
                : tally_fail(err, TALLY_INVALID_ARGUMENT, "cohort",
                             "algorithm %s needs all %lld clients in every round "
                             "(services/algorithms/README.md has the reason)",
                             algorithm->name, (long long)spec->clients);
+}
+
+static enum tally_status check_over_selection(const struct tally_job_spec *spec,
+                                              struct tally_error *err)
+{
+    if (spec->over_selection == 0) {
+        return TALLY_OK;
+    }
+    if (tally_job_spec_answers(spec) == spec->clients) {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, "over_selection",
+                          "over_selection needs a cohort below clients %lld",
+                          (long long)spec->clients);
+    }
+    return spec->policy != TALLY_POLICY_WAIT
+               ? TALLY_OK
+               : tally_fail(err, TALLY_INVALID_ARGUMENT, "over_selection",
+                            "over_selection closes rounds without all clients, which policy wait "
+                            "does not; choose drop or fail");
 }
 
 static enum tally_status check_weighting(const struct tally_job_spec *spec, struct tally_error *err)
@@ -269,7 +305,7 @@ static enum tally_status check_weighting(const struct tally_job_spec *spec, stru
 static enum tally_status check_quorum(const struct tally_job_spec *spec, struct tally_error *err)
 {
     const struct tally_algorithm *algorithm = tally_job_spec_algorithm(spec);
-    const uint32_t cohort = tally_job_spec_cohort(spec);
+    const uint32_t cohort = tally_job_spec_answers(spec);
     if (algorithm->needs_everyone && spec->quorum < spec->clients &&
         spec->policy != TALLY_POLICY_WAIT) {
         return tally_fail(err, TALLY_INVALID_ARGUMENT, "quorum",
@@ -408,8 +444,8 @@ static enum tally_status check_stages(const struct tally_job_spec *spec, struct 
 
 static enum tally_status (*const RULES[])(const struct tally_job_spec *spec,
                                           struct tally_error *err) = {
-    check_cohort, check_weighting, check_quorum, check_deadline, check_objective,
-    check_domain, check_reference, check_calm,   check_stages,
+    check_cohort,    check_over_selection, check_weighting, check_quorum, check_deadline,
+    check_objective, check_domain,         check_reference, check_calm,   check_stages,
 };
 const size_t TALLY_N_JOB_RULES = sizeof RULES / sizeof RULES[0];
 

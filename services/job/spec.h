@@ -47,6 +47,7 @@ struct tally_job_spec {
     struct tally_objective_spec objective;
     int64_t clients;        /* M */
     double cohort;          /* clients of a round: a number, below 1 a share of M; 0 = all */
+    double over_selection;  /* a round draws so many more, as a share of the cohort */
     int64_t horizon;        /* T, gradient queries per client */
     int64_t minibatch;      /* data points per query; 0: all of the client */
     int64_t evaluate_every; /* local steps between two evaluations of the loss */
@@ -100,8 +101,11 @@ enum tally_status tally_job_spec_check(const struct tally_job_spec *spec, size_t
 
 const struct tally_algorithm *tally_job_spec_algorithm(const struct tally_job_spec *spec);
 
-/* How many clients take part in a round, in [1, clients]: a share is rounded to the nearest number,
- * and is at least one client. */
+/* How many answers close a round at once, in [1, clients]: of a cohort that is a share the nearest
+ * number, and at least one. */
+uint32_t tally_job_spec_answers(const struct tally_job_spec *spec);
+/* How many clients are drawn for a round, in [answers, clients]: with over-selection more than
+ * that. */
 uint32_t tally_job_spec_cohort(const struct tally_job_spec *spec);
 
 /* Whether the loss of a round is the weighted mean of what its clients reported. It is unless these

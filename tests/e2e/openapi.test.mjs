@@ -704,8 +704,8 @@ test("schema and server draw the same limits around a document", async (context)
         document = {...document, clients: value, objective: {...document.objective,
           data: {...document.objective.data, points: 100000}}};
       }
-      if (good && ["cohort", "weighting"].includes(at[0])) { // of an algorithm that takes it
-        document = {...clone(requestExamples().fedavg), [at[0]]: value, clients: 100000,
+      if (good && ["cohort", "over_selection", "weighting"].includes(at[0])) { // of an algorithm that takes it
+        document = {...clone(requestExamples().fedavg), cohort: 10, [at[0]]: value, clients: 100000,
           reference: {type: "value", value: 1}};
         document.objective.data.points = 100000;
         delete document.quorum;
@@ -739,6 +739,8 @@ test("rules that no schema can say are the server's, and named", async () => {
     [{...ceal, cohort: 1}, "cohort"],
     [{...ceal, cohort: 3}, "cohort"],
     [{...ceal, algorithm: {type: "fedavg", step_size: 0.01, local_steps: 2}, cohort: 1.5}, "cohort"],
+    [{...ceal, over_selection: 0.3}, "over_selection"],
+    [{...ceal, algorithm: {type: "fedavg", step_size: 0.01, local_steps: 2}, cohort: 2, policy: "wait", over_selection: 1}, "over_selection"],
     [{...ceal, weighting: "points"}, "weighting"],
     [{...plugin, algorithm: {type: "fedavg", step_size: 0.01, local_steps: 2}, weighting: "points"}, "weighting"],
     [{...ceal, policy: "drop", round_deadline_ms: 0}, "round_deadline_ms"],

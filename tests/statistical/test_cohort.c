@@ -3,6 +3,7 @@
 #include "services/job/engine/cohort.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "tests/harness.h"
 
@@ -112,10 +113,56 @@ static void test_statistical_cohort__rounds_are_independent(void)
     tally_cohort_fini(&b);
 }
 
+/* All 24 orders of four clients, which a simulation with over-selection has them answer in:
+ * chi-square with 23 degrees of freedom. */
+static void test_statistical_cohort__every_order_is_as_likely(void)
+{
+    double counts[256] = {0}, sum = 0;
+    int n_orders = 0;
+    for (uint32_t round = 1; round <= ROUNDS; round++) {
+        uint32_t order[4] = {0, 1, 2, 3};
+        CU_ASSERT_EQUAL(tally_cohort_shuffle(tally_rng_key(5, 0), round, order, 4, NULL), TALLY_OK);
+        counts[order[0] << 6 | order[1] << 4 | order[2] << 2 | order[3]]++;
+    }
+    for (int s = 0; s < 256; s++) {
+        const double expected = ROUNDS / 24.0;
+        n_orders += counts[s] > 0;
+        sum += counts[s] > 0 ? (counts[s] - expected) * (counts[s] - expected) / expected : 0;
+    }
+    CU_ASSERT_EQUAL(n_orders, 24);
+    expect_chi_square(sum, 23);
+}
+
+/* The two that answer first, of four that are drawn from six: every pair is as likely, so their
+ * mean is unbiased. Chi-square with 14 degrees of freedom. */
+static void test_statistical_cohort__first_answers_are_a_fair_draw(void)
+{
+    struct tally_cohort cohort = cohort_of(6, 6, 4);
+    double counts[64] = {0}, sum = 0;
+    int n_pairs = 0;
+    for (uint32_t round = 1; round <= ROUNDS; round++) {
+        tally_cohort_draw(&cohort, round);
+        uint32_t order[4];
+        memcpy(order, cohort.drawn, sizeof order);
+        CU_ASSERT_EQUAL(tally_cohort_shuffle(cohort.key, round, order, 4, NULL), TALLY_OK);
+        counts[1 << order[0] | 1 << order[1]]++;
+    }
+    for (int s = 0; s < 64; s++) {
+        const double expected = ROUNDS / 15.0;
+        n_pairs += counts[s] > 0;
+        sum += counts[s] > 0 ? (counts[s] - expected) * (counts[s] - expected) / expected : 0;
+    }
+    CU_ASSERT_EQUAL(n_pairs, 15);
+    expect_chi_square(sum, 14);
+    tally_cohort_fini(&cohort);
+}
+
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_statistical_cohort__every_client_is_drawn_equally_often),
     TALLY_TEST(test_statistical_cohort__every_pair_is_drawn_equally_often),
     TALLY_TEST(test_statistical_cohort__every_subset_is_drawn_equally_often),
     TALLY_TEST(test_statistical_cohort__rounds_are_independent),
+    TALLY_TEST(test_statistical_cohort__every_order_is_as_likely),
+    TALLY_TEST(test_statistical_cohort__first_answers_are_a_fair_draw),
 };
 TALLY_SUITE(statistical_cohort, TESTS);

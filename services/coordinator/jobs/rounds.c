@@ -50,6 +50,10 @@ static void log_end(const struct hosted_job *job)
 /* Says it when other clients are missing than in the round before, not in every round. */
 static void note_missing(struct hosted_job *job, const struct tally_round_record *record)
 {
+    const bool is_full = record->received == tally_job_spec_answers(&job->spec);
+    if (job->spec.over_selection > 0 && (is_full || record->cut)) {
+        return; /* others were too late, as in every round */
+    }
     if (strcmp(job->noted_missing, record->missing) == 0) {
         return;
     }
@@ -96,7 +100,7 @@ enum tally_status put_closed(struct tally_coordinator *coordinator, struct hoste
         coordinator->transaction->uncommitted.closed++;
         if (!record->cut) {
             coordinator->transaction->uncommitted.dropped_answers +=
-                (uint64_t)(tally_job_spec_cohort(&job->spec) - record->received);
+                (uint64_t)(tally_job_spec_answers(&job->spec) - record->received);
         }
         note_missing(job, record);
     }

@@ -93,6 +93,8 @@ struct hosted_job *find_work(struct session *session, uint32_t *clients, size_t 
         if (hands_out(job)) {
             *ret_n_clients = pending_clients(session, job, session->n_assignments, clients);
             if (*ret_n_clients > 0) {
+                /* Without memory the order is another, which harms nothing. */
+                (void)tally_job_order(job->engine, clients, *ret_n_clients, NULL);
                 session->turn = i + 1;
                 while (session->turn < n && session->assignments[session->turn].job == job) {
                     session->turn++;

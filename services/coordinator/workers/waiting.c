@@ -128,7 +128,7 @@ static bool wait_for_clients(const struct tally_coordinator *coordinator,
              waiting->clients);
     add_names(waiting);
     add_text(waiting, ": round %lld has %lld of %lld answers", (long long)round->round,
-             (long long)round->received, (long long)n_cohort);
+             (long long)round->received, (long long)tally_job_spec_answers(&job->spec));
     if (job->spec.policy == TALLY_POLICY_DROP && round->received < job->spec.quorum) {
         add_text(waiting, ", the quorum is %lld", (long long)job->spec.quorum);
     }

@@ -237,8 +237,8 @@ function drawNumbers(numbers, job, last) {
   numbers.set(8, jobAge(job), "");
 }
 
-const IN_DOCUMENT = ["name", "labels", "algorithm", "objective", "clients", "cohort", "weighting", "horizon", "minibatch", "evaluate_every", "seed",
-  "encoding", "initial_point", "domain", "reference", "budget", "quorum", "policy", "round_deadline_ms", "job_deadline_ms"];
+const IN_DOCUMENT = ["name", "labels", "algorithm", "objective", "clients", "cohort", "over_selection", "weighting", "horizon", "minibatch", "evaluate_every",
+  "seed", "encoding", "initial_point", "domain", "reference", "budget", "quorum", "policy", "round_deadline_ms", "job_deadline_ms"];
 
 // What was submitted: the detail without what the coordinator added.
 export function documentOf(job) {

@@ -33,6 +33,11 @@ void tally_cohort_fini(struct tally_cohort *cohort);
 /* Fills `drawn` with the clients of the round, unless it has them. */
 void tally_cohort_draw(struct tally_cohort *cohort, uint32_t round);
 
+/* Puts clients into an order that is drawn for the round from another stream: each client has a
+ * number of its own, so the order of some does not depend on the others. Errors: NO_MEMORY. */
+enum tally_status tally_cohort_shuffle(struct tally_rng_key key, uint32_t round, uint32_t *clients,
+                                       size_t n, struct tally_error *err);
+
 /* The index of the client in `drawn`; n if it is not there. */
 uint32_t tally_cohort_place(const struct tally_cohort *cohort, uint32_t client);
 

@@ -266,6 +266,14 @@ const uint32_t *tally_job_cohort(const struct tally_job *job, uint32_t *ret_n)
     return job->clients.cohort.drawn;
 }
 
+enum tally_status tally_job_order(const struct tally_job *job, uint32_t *clients, size_t n,
+                                  struct tally_error *err)
+{
+    return job->spec.over_selection > 0
+               ? tally_cohort_shuffle(job->setting.key, job->clients.open_round, clients, n, err)
+               : TALLY_OK;
+}
+
 bool tally_job_is_drawn(const struct tally_job *job, uint32_t client)
 {
     return job_clients_is_drawn(&job->clients, client);

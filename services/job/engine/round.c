@@ -296,13 +296,12 @@ static void close_round(struct tally_job *job, struct tally_job_outcome *outcome
 
 void job_close_if_complete(struct tally_job *job, struct tally_job_outcome *outcome)
 {
-    const bool may_drop =
-        job->spec.policy != TALLY_POLICY_WAIT &&
-        job->open.received >= (job->spec.quorum > 0 ? job->spec.quorum : job->setting.cohort);
+    const uint32_t answers = tally_job_spec_answers(&job->spec);
+    const bool may_drop = job->spec.policy != TALLY_POLICY_WAIT &&
+                          job->open.received >= (job->spec.quorum > 0 ? job->spec.quorum : answers);
     const bool waits_for_none =
         job->spec.policy == TALLY_POLICY_DROP && job->clients.n_awaited == 0;
-    if (job->open.received == job->setting.cohort ||
-        (may_drop && (job->open.overdue || waits_for_none))) {
+    if (job->open.received == answers || (may_drop && (job->open.overdue || waits_for_none))) {
         close_round(job, outcome);
     }
 }

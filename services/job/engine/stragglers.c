@@ -17,7 +17,7 @@ static void fail_without_quorum(struct tally_job *job)
     char missing[TALLY_MISSING_CAPACITY];
     tally_job_list_missing(job, missing);
     TALLY_REASON_WRITE(job->reason, QUORUM_MISSED, (long long)job->open.round,
-                       (long long)job->open.received, (long long)job->setting.cohort,
+                       (long long)job->open.received, (long long)tally_job_spec_answers(&job->spec),
                        (long long)job->spec.round_deadline_ms, (long long)job->spec.quorum,
                        missing);
     job_move(job, TALLY_EVENT_FAIL, NULL);

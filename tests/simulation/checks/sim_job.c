@@ -147,15 +147,20 @@ static void turn_into_calm(struct tally_job_spec *spec)
     }
 }
 
-/* A third of the jobs whose algorithm allows it: a round has a part of the clients. */
+/* A third of the jobs whose algorithm allows it: a round has a part of the clients. Half of those
+ * that may close without all draw more of them than they want. */
 static void add_cohort(struct tally_job_spec *spec)
 {
+    static const double shares[] = {0, 0, 0.3, 1};
     if (!tally_job_spec_algorithm(spec)->takes_cohorts || spec->clients == 1 ||
         spec->seed / 7 % 3 != 0) {
         return;
     }
     const int64_t n = 1 + spec->seed / 21 % (spec->clients - 1);
     spec->cohort = (double)n;
+    if (spec->policy != TALLY_POLICY_WAIT) {
+        spec->over_selection = shares[spec->seed / 420 % 4];
+    }
     if (spec->quorum > n || spec->policy == TALLY_POLICY_WAIT) {
         spec->quorum = n;
     }
@@ -286,23 +291,28 @@ static bool run_round(struct sim_job *job, struct tally_job *engine, struct tall
         SIM_REQUIRE(tally_model_copy_apply(model, iterate, &view, NULL) == TALLY_OK, "broadcast");
     }
     job->checksums[iterate] = tally_model_copy_checksum(model);
-    for (uint32_t m = 0; m < job->spec.clients; m++) {
+    uint32_t n;
+    const uint32_t *cohort = tally_job_cohort(engine, &n);
+    uint32_t *order = sim_new(n * sizeof *order);
+    memcpy(order, cohort, n * sizeof *order);
+    SIM_REQUIRE(tally_job_order(engine, order, n, NULL) == TALLY_OK, "no memory");
+    struct tally_job_outcome outcome = {0};
+    bool ok = true;
+    for (uint32_t k = 0; ok && k < n; k++) { /* also those that are too late */
         struct tally_job_update update;
         struct tally_bits bits;
-        struct tally_job_outcome outcome = {0};
-        if (!sim_job_draws(job, round.round, m)) {
-            continue;
-        }
-        if (tally_model_copy_compute(model, &round, m, &update, &bits, NULL) != TALLY_OK ||
-            tally_job_receive(engine, &update, &outcome, NULL) != TALLY_OK) {
-            return false;
-        }
-        job->updates[(round.round - 1) * job->spec.clients + m] = sim_job_update_digest(&update);
-        for (int i = 0; i < outcome.n_records; i++) {
-            job->records[job->n_rounds++] = outcome.records[i];
-        }
+        const uint32_t m = order[k];
+        ok = tally_model_copy_compute(model, &round, m, &update, &bits, NULL) == TALLY_OK &&
+             (outcome.n_records > 0 ||
+              tally_job_receive(engine, &update, &outcome, NULL) == TALLY_OK);
+        job->updates[(round.round - 1) * job->spec.clients + m] =
+            ok ? sim_job_update_digest(&update) : 0;
     }
-    return true;
+    for (int i = 0; ok && i < outcome.n_records; i++) {
+        job->records[job->n_rounds++] = outcome.records[i];
+    }
+    free(order);
+    return ok;
 }
 
 /* False if the job fails, or is too long for a simulation. */
@@ -356,13 +366,15 @@ void sim_job_draw(struct sim_job *job, int number, int64_t max_clients)
     const bool opens = job->records[0].stage == 0 &&
                        job->progress.estimates.sigma + job->progress.estimates.gradient_bound > 0;
     sim_note("job",
-             "%s: %s%s, domain %s, reference %s, %s, quorum %lld of %u of %lld clients, dim %lld, "
+             "%s: %s%s, domain %s, reference %s, %s, quorum %lld of %u of %u of %lld clients, "
+             "dim %lld, "
              "weighting %s, horizon %lld, %lld rounds",
              job->name, tally_job_spec_algorithm(&job->spec)->name, opens ? " (auto)" : "",
              TALLY_DOMAIN_NAMES[job->spec.domain.type],
              TALLY_REFERENCE_NAMES[job->spec.reference.type], TALLY_POLICY_NAMES[job->spec.policy],
-             (long long)job->spec.quorum, tally_job_spec_cohort(&job->spec),
-             (long long)job->spec.clients, (long long)job->spec.objective.data.synthetic_linear.dim,
+             (long long)job->spec.quorum, tally_job_spec_answers(&job->spec),
+             tally_job_spec_cohort(&job->spec), (long long)job->spec.clients,
+             (long long)job->spec.objective.data.synthetic_linear.dim,
              TALLY_WEIGHTING_NAMES[job->spec.objective.weighting], (long long)job->spec.horizon,
              (long long)job->n_rounds);
 }
