@@ -224,6 +224,44 @@ static void test_job_model_copy__diverged_point_is_not_finite(void)
     job_host_fini(&HOST);
 }
 
+/* A worker is not sent the shift of a client that has sent nothing yet: its own must be the
+ * coordinator's. */
+static void test_job_model_copy__shifts_begin_where_the_engines_begin(void)
+{
+    int n = 0;
+    for (int a = 0; TALLY_ALGORITHMS[a] != NULL; a++) {
+        if (TALLY_ALGORITHMS[a]->shift_start == NULL || TALLY_ALGORITHMS[a] == &TALLY_CALM) {
+            continue;
+        }
+        struct tally_job_spec spec = job_host_spec();
+        spec.algorithm = a;
+        spec.params.baseline = (struct tally_baseline_params){
+            .step_size = 0.1, .local_steps = 3, .levels = 4, .server_step_size = 1, .alpha = 0.5};
+        spec.initial_point.type = TALLY_INITIAL_RANDOM_SPHERE;
+        spec.initial_point.radius = 2;
+        job_host_init(&HOST, &spec);
+        const struct tally_job_round *open = tally_job_open_round(HOST.job);
+        struct tally_job_update own, given;
+        struct tally_bits bits;
+        struct tally_model_copy *other = NULL;
+        int64_t round;
+        const float *shift = tally_job_shift(HOST.job, 3, &round);
+        CU_ASSERT_EQUAL(round, 0);
+        CU_ASSERT_EQUAL_FATAL(tally_model_copy_new(&spec, HOST.objective, &other, NULL), TALLY_OK);
+        CU_ASSERT_EQUAL(tally_model_copy_set_shift(other, 3, 0, (const uint8_t *)shift,
+                                                   6 * sizeof *shift, NULL),
+                        TALLY_OK);
+        CU_ASSERT_EQUAL(tally_model_copy_compute(HOST.copy, open, 3, &own, &bits, NULL), TALLY_OK);
+        CU_ASSERT_EQUAL(tally_model_copy_compute(other, open, 3, &given, &bits, NULL), TALLY_OK);
+        CU_ASSERT_EQUAL_FATAL(own.n_payload, given.n_payload);
+        CU_ASSERT_EQUAL(memcmp(own.payload, given.payload, own.n_payload), 0);
+        tally_model_copy_free(other);
+        job_host_fini(&HOST);
+        n++;
+    }
+    CU_ASSERT_TRUE(n >= 2); /* diana, scaffold */
+}
+
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_job_model_copy__starts_where_the_engine_starts),
     TALLY_TEST(test_job_model_copy__applies_only_the_next_broadcast),
@@ -234,5 +272,6 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_job_model_copy__plays_by_the_announced_grid),
     TALLY_TEST(test_job_model_copy__sends_nothing_in_a_cut_round),
     TALLY_TEST(test_job_model_copy__diverged_point_is_not_finite),
+    TALLY_TEST(test_job_model_copy__shifts_begin_where_the_engines_begin),
 };
 TALLY_SUITE(job_model_copy, TESTS);
