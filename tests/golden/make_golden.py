@@ -206,6 +206,7 @@ def top_k_valid():
     yield "all", top_k(5, [0, 1, 2, 3, 4], [0.0, -0.0, 1, 2, 3])
     yield "half", top_k(6, [0, 2, 5], [1, 2, 3])
     yield "complement", top_k(7, [0, 1, 3, 6], [1, 2, 3, 4])
+    yield "exact-r", top_k(9, [0, 4, 8], [1, 2, 3])  # 4 (n + 1) 2^r is 2 d - n + 1
     yield "last-ones", top_k(1000, list(range(990, 1000)), [1.0] * 10)
     yield "first-ones", top_k(1000, list(range(10)), [1.0] * 10)
     yield "largest-index", top_k(2**24, [0, 2**24 - 1], [1, 2])
