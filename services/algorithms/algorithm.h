@@ -53,6 +53,8 @@ struct tally_baseline_params {
     double local_steps_growth; /* a round that begins after t has K + local_steps_growth t */
     double mu;                 /* weight of the proximal term of `fedprox`; 0: none */
     double alpha;              /* gain of the shifts of `diana`; NaN: by theory */
+    int64_t k;                 /* coordinates of a message of `ef21` */
+    int compressor;            /* of `ef21`, baselines/ef21.c */
     struct tally_server_optimizer server_optimizer;
 };
 
@@ -251,6 +253,7 @@ struct tally_step_limit {
 /* Bits of one message up, and of one broadcast. */
 struct tally_message_bits {
     uint64_t uplink, downlink;
+    bool is_bound; /* a message up has at most that many */
 };
 
 /* Slots are required where not said otherwise. Functions that fail leave their results unspecified
@@ -323,8 +326,9 @@ struct tally_algorithm {
     /* Whether a round of no samples has a message: that of the opening round's queries. */
     bool repeats_opening;
 
-    /* Optional, of algorithms whose messages all have the same length: the bits of each message of
-     * a client and of each broadcast. Every round except a cut one has both. */
+    /* Optional, of algorithms whose messages all have the same length, or one that they do not
+     * exceed: the bits of each message of a client and of each broadcast. Every round except a cut
+     * one has both. */
     struct tally_message_bits (*message_bits)(const struct tally_setting *setting);
 
     /* Client: makes plan->samples gradient queries from x on, and its message unless the round is
@@ -365,7 +369,8 @@ struct tally_algorithm {
     X(CALM, calm)                                                                                  \
     X(FEDPROX, fedprox)                                                                            \
     X(DIANA, diana)                                                                                \
-    X(SCAFFOLD, scaffold)
+    X(SCAFFOLD, scaffold)                                                                          \
+    X(EF21, ef21)
 
 #define TALLY_ALGORITHM_EXTERN(symbol, name) extern const struct tally_algorithm TALLY_##symbol;
 TALLY_ALGORITHM_TABLE(TALLY_ALGORITHM_EXTERN)

@@ -70,7 +70,8 @@ static struct expected baseline_bits(const struct tally_job_spec *spec,
     const uint64_t uplink = (uint64_t)n * (bits.uplink + weight_bits) + is_cut * weight_bits;
     return (struct expected){.uplink_per_client = share_of(spec, uplink),
                              .downlink = (uint64_t)n * bits.downlink,
-                             .is_exact = is_counted && spec->policy == TALLY_POLICY_WAIT};
+                             .is_exact =
+                                 is_counted && !bits.is_bound && spec->policy == TALLY_POLICY_WAIT};
 }
 
 static struct expected expect(const struct tally_job_spec *spec)

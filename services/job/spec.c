@@ -30,7 +30,8 @@ const struct tally_field TALLY_JOB_FIELDS[] = {
      .min_exclusive = true,
      .max = TALLY_MAX_CLIENTS,
      .doc = "how many clients take part in a round, drawn from the seed without replacement; a "
-            "number below 1 is a share of `clients`. By default all; `ceal` and `calm` need all"},
+            "number below 1 is a share of `clients`. By default all, which `ceal`, `calm`, "
+            "`diana`, `scaffold` and `ef21` need"},
     {.name = "over_selection",
      .kind = TALLY_FIELD_REAL,
      .unit = "share of the cohort",
@@ -47,8 +48,8 @@ const struct tally_field TALLY_JOB_FIELDS[] = {
      .choices = TALLY_WEIGHTING_NAMES,
      .quiet = true,
      .doc = "what a client counts for in the objective and in the mean of a round: `equal`, or "
-            "`points`, as much as it has data points; `ceal`, `calm`, `diana` and `scaffold` take "
-            "`equal` alone, and so do objectives without points"},
+            "`points`, as much as it has data points; `ceal`, `calm`, `diana`, `scaffold` and "
+            "`ef21` take `equal` alone, and so do objectives without points"},
     {.name = "horizon",
      .kind = TALLY_FIELD_INTEGER,
      .unit = "gradient queries",

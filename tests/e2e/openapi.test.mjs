@@ -664,6 +664,7 @@ const COMPANY = {
   "objective.data.classes 1000000": {"objective.data.features": 2, "objective.bias": false},
   "objective.data.classes undefined": {"objective.type": "logistic_regression"},
   "objective.data.points_per_class 10000000": {"objective.data.classes": 2, "objective.data.features": 1},
+  "algorithm.k 10000000": {"objective.data.dim": 10000000, "objective.data.points": 13},
   "algorithm.sigma 0.001": {"algorithm.gamma0": 1000},
   "algorithm.sigma 1000000000": {},
   "algorithm.gradient_bound 1000000000": {"algorithm.sigma": 1e9},
@@ -732,9 +733,10 @@ test("schema and server draw the same limits around a document", async (context)
 
 // What the description of submitJob and of the numbers says in words: the schema lets it pass.
 test("rules that no schema can say are the server's, and named", async () => {
-  const {calm, ceal, images, libsvm, npy, plugin} = requestExamples();
+  const {calm, ceal, ef21, images, libsvm, npy, plugin} = requestExamples();
   const inData = (base, data) => ({...base, objective: {...base.objective, data: {...base.objective.data, ...data}}});
   for (const [document, field] of [
+    [{...ef21, algorithm: {...ef21.algorithm, k: 9}}, "algorithm.k"],
     [{...ceal, quorum: 3}, "quorum"],
     [{...ceal, cohort: 1}, "cohort"],
     [{...ceal, cohort: 3}, "cohort"],

@@ -110,6 +110,19 @@ class DryRun(DryRunTestCase):
                 self.assertEqual((expected["uplink_per_client"], expected["downlink"]),
                                  (bits["uplink_per_client"]["payload"], bits["downlink"]["payload"]))
 
+    def test_messages_of_ef21_are_exact_or_have_a_bound(self):
+        for compressor in ("top_k", "rand_k"):
+            document = job_document("synthetic-ef21", horizon=130, algorithm__compressor=compressor)
+            expected = self.dry(document).json()["expected_bits"]
+            bits = json.loads(tally("simulate", "-", "--json", stdin=json.dumps(document)).stdout)["bits"]
+            self.assertEqual(expected["downlink"], bits["downlink"]["payload"])
+            self.assertEqual(expected["is_exact"], compressor == "rand_k")
+            sent = bits["uplink_per_client"]["payload"]
+            if compressor == "rand_k":
+                self.assertEqual(expected["uplink_per_client"], sent)
+            else:
+                self.assertTrue(0.9 * expected["uplink_per_client"] < sent <= expected["uplink_per_client"], sent)
+
     def test_budgets_are_bounds_and_ceal_is_not_known(self):
         document = job_document("synthetic-calm-paper-bits")
         self.assertEqual(self.dry(document).json()["expected_bits"],

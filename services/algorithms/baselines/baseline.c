@@ -8,6 +8,7 @@
 #include "codec/quantize/qsgd.h"
 #include "services/algorithms/weights.h"
 #include "services/objectives/loss_path.h"
+#include "services/objectives/losses/kind.h"
 
 #define PARAM(member) offsetof(struct tally_baseline_params, member)
 
@@ -70,6 +71,18 @@ const struct tally_field TALLY_SCAFFOLD_FIELDS[3] = {
                    .doc = "step size S of the server, in mean differences of the clients"),
 };
 
+static const char *const COMPRESSOR_NAMES[] = {"top_k", "rand_k", NULL};
+
+const struct tally_field TALLY_EF21_FIELDS[4] = {
+    STEP_SIZE,
+    LOCAL_STEPS,
+    TALLY_INTEGER("k", PARAM(k), 1, TALLY_MAX_DIM, .required = true, .unit = "coordinates",
+                  .doc = "coordinates that a message has, at most the dimension"),
+    TALLY_CHOICE("compressor", PARAM(compressor), COMPRESSOR_NAMES,
+                 .doc = "which ones: those of largest magnitude, whose indices are sent, or random "
+                        "ones, which both sides draw from the seed"),
+};
+
 union tally_algorithm_params tally_baseline_defaults(void)
 {
     return (union tally_algorithm_params){.baseline = {.server_step_size = 1, .alpha = NAN}};
@@ -122,7 +135,8 @@ static bool is_finite_vector(const double *x, size_t dim)
     return true;
 }
 
-static enum tally_status diverged(const struct tally_client_task *task, struct tally_error *err)
+enum tally_status tally_baseline_diverged(const struct tally_client_task *task,
+                                          struct tally_error *err)
 {
     return tally_fail(err, TALLY_NOT_FINITE, NULL,
                       "the steps of client %u diverged; step_size %g is too large", task->client,
@@ -194,7 +208,7 @@ enum tally_status tally_baseline_corrected_walk(const struct tally_client_task *
         return status;
     }
     if (!is_finite_vector(scratch->local, dim) || (task->evaluate && !isfinite(*ret_loss))) {
-        return diverged(task, err);
+        return tally_baseline_diverged(task, err);
     }
     return TALLY_OK;
 }
@@ -208,8 +222,8 @@ void tally_baseline_difference(const struct tally_client_task *task, double scal
 }
 
 /* Makes room for a message of n bits that costs the same by formula. */
-static enum tally_status open_message(struct tally_message *message, uint64_t n_bits,
-                                      struct tally_error *err)
+enum tally_status tally_baseline_open_message(struct tally_message *message, uint64_t n_bits,
+                                              struct tally_error *err)
 {
     const size_t n_bytes = (size_t)((n_bits + 7) / 8);
     message->payload.size = 0;
@@ -232,13 +246,14 @@ static uint32_t qsgd_levels(const struct tally_setting *setting)
 struct tally_message_bits tally_baseline_bits_float32(const struct tally_setting *setting)
 {
     const uint64_t bits = 32 * (uint64_t)setting->dim;
-    return (struct tally_message_bits){bits, bits};
+    return (struct tally_message_bits){.uplink = bits, .downlink = bits};
 }
 
 struct tally_message_bits tally_baseline_bits_qsgd(const struct tally_setting *setting)
 {
-    return (struct tally_message_bits){tally_qsgd_bits(qsgd_levels(setting), setting->dim),
-                                       tally_baseline_bits_float32(setting).downlink};
+    return (struct tally_message_bits){.uplink =
+                                           tally_qsgd_bits(qsgd_levels(setting), setting->dim),
+                                       .downlink = tally_baseline_bits_float32(setting).downlink};
 }
 
 static enum tally_status write_float32(const struct tally_setting *setting,
@@ -247,7 +262,7 @@ static enum tally_status write_float32(const struct tally_setting *setting,
 {
     uint64_t n_bits;
     enum tally_status status =
-        open_message(message, tally_baseline_bits_float32(setting).downlink, err);
+        tally_baseline_open_message(message, tally_baseline_bits_float32(setting).downlink, err);
     return status != TALLY_OK
                ? status
                : tally_float32_encode(scratch->vector, setting->dim, message->payload.data,
@@ -255,7 +270,7 @@ static enum tally_status write_float32(const struct tally_setting *setting,
 }
 
 /* Whether the server can add it up; false for NaN. */
-static bool is_summable(const struct tally_setting *setting, float value)
+bool tally_baseline_is_summable(const struct tally_setting *setting, float value)
 {
     return fabs((double)value) <= tally_fixed_point_bound(setting->cohort);
 }
@@ -287,8 +302,8 @@ enum tally_status tally_baseline_send_float32(const struct tally_client_task *ta
                                               struct tally_error *err)
 {
     for (size_t i = 0; i < task->setting->dim; i++) {
-        if (!is_summable(task->setting, scratch->vector[i])) {
-            return diverged(task, err);
+        if (!tally_baseline_is_summable(task->setting, scratch->vector[i])) {
+            return tally_baseline_diverged(task, err);
         }
     }
     enum tally_status status = write_float32(task->setting, scratch, message, err);
@@ -308,11 +323,12 @@ enum tally_status tally_baseline_send_qsgd(const struct tally_client_task *task,
     tally_rng_init(&rng, setting->key, task->client, task->round, TALLY_RNG_UPLINK);
     enum tally_status status = tally_qsgd_quantize(
         qsgd_levels(setting), scratch->vector, setting->dim, &rng, &qsgd, scratch->levels, NULL);
-    if (status == TALLY_NOT_FINITE || !is_summable(setting, qsgd.norm)) {
-        return diverged(task, err);
+    if (status == TALLY_NOT_FINITE || !tally_baseline_is_summable(setting, qsgd.norm)) {
+        return tally_baseline_diverged(task, err);
     }
     if (status == TALLY_OK) {
-        status = open_message(message, tally_baseline_bits_qsgd(setting).uplink, err);
+        status =
+            tally_baseline_open_message(message, tally_baseline_bits_qsgd(setting).uplink, err);
     }
     if (status == TALLY_OK) {
         status = tally_qsgd_encode(&qsgd, scratch->levels, setting->dim, message->payload.data,
@@ -324,11 +340,11 @@ enum tally_status tally_baseline_send_qsgd(const struct tally_client_task *task,
     return status;
 }
 
-static enum tally_status check_bound(const struct tally_setting *setting, float value,
-                                     const char *name, struct tally_error *err)
+enum tally_status tally_baseline_check_bound(const struct tally_setting *setting, float value,
+                                             const char *name, struct tally_error *err)
 {
     const double bound = tally_fixed_point_bound(setting->cohort);
-    return is_summable(setting, value)
+    return tally_baseline_is_summable(setting, value)
                ? TALLY_OK
                : tally_fail(err, TALLY_MALFORMED, "payload", "%s %g outside [-%g, %g]", name,
                             (double)value, bound, bound);
@@ -345,7 +361,7 @@ enum tally_status tally_baseline_receive_float32(const struct tally_setting *set
         tally_float32_decode(message->payload, message->n_payload, message->payload_bits,
                              setting->dim, scratch->vector, err);
     for (size_t i = 0; status == TALLY_OK && i < setting->dim; i++) {
-        status = check_bound(setting, scratch->vector[i], "value", err);
+        status = tally_baseline_check_bound(setting, scratch->vector[i], "value", err);
     }
     if (status != TALLY_OK) {
         return status;
@@ -371,7 +387,7 @@ enum tally_status tally_baseline_receive_qsgd(const struct tally_setting *settin
         tally_qsgd_decode(message->payload, message->n_payload, message->payload_bits,
                           qsgd_levels(setting), setting->dim, &qsgd, scratch->levels, err);
     if (status == TALLY_OK) {
-        status = check_bound(setting, qsgd.norm, "norm", err);
+        status = tally_baseline_check_bound(setting, qsgd.norm, "norm", err);
     }
     if (status != TALLY_OK) {
         return status;

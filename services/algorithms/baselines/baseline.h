@@ -30,6 +30,8 @@ extern const struct tally_field TALLY_PROXIMAL_FIELDS[5];
 extern const struct tally_field TALLY_DIANA_FIELDS[4];
 /* step_size, local_steps, server_step_size. */
 extern const struct tally_field TALLY_SCAFFOLD_FIELDS[3];
+/* step_size, local_steps, k, compressor. */
+extern const struct tally_field TALLY_EF21_FIELDS[4];
 union tally_algorithm_params tally_baseline_defaults(void);
 int64_t tally_baseline_first_stage(const union tally_algorithm_params *params);
 /* 2 / smoothness. A step multiplies the distance from x* by 1 - step_size lambda along an
@@ -76,6 +78,17 @@ enum tally_status tally_baseline_corrected_walk(const struct tally_client_task *
 /* scratch->vector <- scale * (scratch->local - x), as float32. */
 void tally_baseline_difference(const struct tally_client_task *task, double scale,
                                struct tally_scratch *scratch);
+
+/* For messages of other kinds than those below. A value that the server can add up, false for NaN;
+ * the error of a client whose values are not; the server's error of such a value. */
+bool tally_baseline_is_summable(const struct tally_setting *setting, float value);
+enum tally_status tally_baseline_diverged(const struct tally_client_task *task,
+                                          struct tally_error *err);
+enum tally_status tally_baseline_check_bound(const struct tally_setting *setting, float value,
+                                             const char *name, struct tally_error *err);
+/* Makes room for a message of n bits that costs the same by formula. Errors: NO_MEMORY. */
+enum tally_status tally_baseline_open_message(struct tally_message *message, uint64_t n_bits,
+                                              struct tally_error *err);
 
 /* A client's message of scratch->vector: as float32 values, or by QSGD with the params' levels. If
  * the job keeps shifts, the decoded message is added to the client's (algorithms/shift.h).

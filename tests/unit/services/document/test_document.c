@@ -321,6 +321,8 @@ static void test_document_document__written_document_reads_back(void)
         "\"diana\", \"step_size\": 0.1, \"local_steps\": 5, \"levels\": 3, \"alpha\": 1",
         ("\"scaffold\", \"step_size\": 0.1, \"local_steps\": 5, "
          "\"server_step_size\": 0.5"),
+        "\"ef21\", \"step_size\": 0.1, \"local_steps\": 5, \"k\": 1",
+        "\"ef21\", \"step_size\": 0.1, \"local_steps\": 5, \"k\": 2, \"compressor\": \"rand_k\"",
         ("\"fedavg\", \"step_size\": 0.1, \"local_steps\": 5, "
          "\"server_optimizer\": {\"type\": \"sgd\", \"step_size\": 0.5}"),
         ("\"fedcom\", \"step_size\": 0.1, \"local_steps\": 5, \"levels\": 3, "

@@ -129,6 +129,8 @@ static void test_document_faults__server_optimizers_are_looked_into(void)
         "\"type\": \"fedprox\", \"step_size\": 1, \"local_steps\": 2, \"mu\": -1", "algorithm.mu",
         "out_of_range", NULL, "mu -1 outside [0, 1e+09]");
 #undef FEDAVG
+    expect_optimizer_fault("\"type\": \"ef21\", \"step_size\": 1, \"local_steps\": 2, \"k\": 0",
+                           "algorithm.k", "out_of_range", NULL, "k 0 outside [1, 10000000]");
 }
 
 static void test_document_faults__rules_between_valid_members_are_all_looked_at(void)

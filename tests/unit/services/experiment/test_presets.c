@@ -110,8 +110,9 @@ static void test_experiment_presets__names_tell_what_they_are(void)
 /* TALLY_JOBS_DIR, deploy/jobs, comes from the build. Files that are no preset of their own: the
  * job of the quickstart, a long one for the tests, and those of methods that [1] has not. */
 static const char *const OTHER_JOBS[] = {
-    "synthetic-ceal",    "synthetic-ceal-long", "synthetic-fedprox", "synthetic-fedavgm",
-    "synthetic-fedadam", "synthetic-fedyogi",   "synthetic-diana",   "synthetic-scaffold"};
+    "synthetic-ceal",    "synthetic-ceal-long", "synthetic-fedprox",
+    "synthetic-fedavgm", "synthetic-fedadam",   "synthetic-fedyogi",
+    "synthetic-diana",   "synthetic-scaffold",  "synthetic-ef21"};
 
 /* The complete document of a spec as text, the caller's to free. */
 static struct tally_buffer text_of(const struct tally_job_spec *spec)

@@ -41,7 +41,7 @@ static void test_job_advice__steps_have_the_limit_of_their_method(void)
         {"fedcom", 10, 1, 0.2, 0},   {"fedcom", 4, 2, 0.2928932188134524, 0},
         {"fedprox", 0, 50, 2, 0},    {"fedprox", 0, 50, 1.6, 1},
         {"diana", 0, 50, 2, 0},      {"scaffold", 1, 50, 2, 0},
-        {"scaffold", 10, 1, 0.2, 0},
+        {"scaffold", 10, 1, 0.2, 0}, {"ef21", 0, 50, 2, 0},
     };
     for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
         for (int side = -1; side <= 1; side += 2) {

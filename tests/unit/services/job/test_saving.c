@@ -120,6 +120,7 @@ static struct tally_job_spec baseline_spec(int algorithm)
     spec.algorithm = algorithm;
     spec.params.baseline = (struct tally_baseline_params){
         .step_size = 0.1, .local_steps = 3, .levels = 4, .server_step_size = 1, .alpha = 0.5};
+    spec.params.baseline.k = 2;
     return spec;
 }
 
