@@ -65,11 +65,11 @@ static void turn_into(struct tally_job_spec *spec, const struct tally_algorithm 
     }
 }
 
-/* Two fifths of the jobs of fedavg, fedpaq and fedcom become jobs of a method that came later. */
+/* Two fifths of the jobs of the first four baselines become jobs of a method that came later. */
 static void turn_into_later_method(struct tally_job_spec *spec)
 {
     const struct tally_algorithm *algorithm = tally_job_spec_algorithm(spec);
-    const int64_t digit = spec->seed / 10000 % 10;
+    const int64_t digit = spec->seed / 1000 % 10;
     if (digit >= 4) {
         return;
     }
@@ -83,6 +83,11 @@ static void turn_into_later_method(struct tally_job_spec *spec)
         turn_into(spec, &TALLY_SCAFFOLD);
         spec->quorum = spec->clients;
         spec->domain = (struct tally_domain){.type = TALLY_DOMAIN_WHOLE};
+    } else if (algorithm == &TALLY_MINIBATCH_SGD) {
+        const int64_t dim = (int64_t)tally_objective_spec_dim(&spec->objective);
+        turn_into(spec, &TALLY_EF21);
+        spec->params.baseline.k = 1 + spec->seed / 11 % dim;
+        spec->params.baseline.compressor = (int)(digit % 2);
     }
 }
 
