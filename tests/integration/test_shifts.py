@@ -1,5 +1,5 @@
-"""Clients keep shifts, as calm, diana and scaffold do: what a worker that takes a client over must be told, and what
-crashes may not change."""
+"""Clients keep shifts, as calm, diana, scaffold and ef21 do: what a worker that takes a client over must be told, and
+what crashes may not change."""
 
 import random
 import time
@@ -138,7 +138,11 @@ class Scaffold(Shifts):
     quorum = CLIENTS
 
 
-del Shifts  # the base of the three, not a test
+class Ef21(Shifts):
+    document = baseline("ef21", k=2)
+
+
+del Shifts  # the base of the four, not a test
 
 
 if __name__ == "__main__":
