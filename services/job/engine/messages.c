@@ -195,9 +195,9 @@ const float *tally_job_shift(const struct tally_job *job, uint32_t client, int64
 {
     uint64_t round = 0;
     const struct tally_shift *shift = shift_of(job, client);
-    const float *vector = shift == NULL ? NULL
-                                        : tally_shift_in(shift, (uint64_t)job->open.round,
-                                                              job->setting.dim, &round);
+    const float *vector =
+        shift == NULL ? NULL
+                      : tally_shift_in(shift, (uint64_t)job->open.round, job->setting.dim, &round);
     *ret_round = (int64_t)round;
     return vector;
 }
