@@ -131,18 +131,30 @@ struct tally_walk_facts calm_facts(const struct tally_setting *setting,
                            : 0};
 }
 
+/* How much coarser the uplink's grids are in a job that is judged by its final model: later rounds
+ * make good what earlier ones lose, the better the more clients there are. */
+static double coarser(const struct tally_setting *setting, struct calm_memory *memory,
+                      double excess)
+{
+    static const double MOST = 1.7;
+    if (setting->has_regret || calm_travel(setting, memory) == NULL) {
+        return 1;
+    }
+    return fmax(1, fmin(MOST, fmin(pow(excess, 0.1), sqrt(0.28 * setting->clients))));
+}
+
 /* Epochs that grow by three; coarser grids where more coordinates average out their errors. */
-static void default_schedule(const struct tally_setting *setting,
-                             struct tally_calm_schedule *schedule)
+static void default_schedule(const struct tally_setting *setting, struct calm_memory *memory)
 {
     enum { EPOCHS = 5, GROWTH = 3 };
     const double excess = fmax(1, (double)setting->dim / 30);
+    const double uplink = 1.3 * pow(excess, 0.2) * coarser(setting, memory, excess);
     int64_t samples = CALM_OPENING_SAMPLES;
-    *schedule = (struct tally_calm_schedule){.n = EPOCHS};
+    memory->schedule = (struct tally_calm_schedule){.n = EPOCHS};
     for (int i = 0; i < EPOCHS; i++, samples *= GROWTH) {
-        schedule->epochs[i] =
+        memory->schedule.epochs[i] =
             (struct tally_calm_epoch){.samples = samples,
-                                      .uplink_resolution = 1.3 * pow(excess, 0.2),
+                                      .uplink_resolution = uplink,
                                       .downlink_resolution = 1.6 * pow(excess, 0.09)};
     }
 }
@@ -401,7 +413,7 @@ void calm_memory_begin(const struct tally_setting *setting, const double *x,
         }
     }
     if (!calm_opens(setting->params) && !calm_read_schedule(schedule, &memory->schedule)) {
-        default_schedule(setting, &memory->schedule);
+        default_schedule(setting, memory);
     }
 }
 

@@ -34,7 +34,7 @@
  * A job without a regret is judged by its final model: its last epoch ends at the horizon with a
  * message. Any other job makes its last queries without one.
  *
- * Left out: blocks of coordinates, each with a grid of its own.
+ * Left out: blocks of coordinates, each with a grid of its own; CALM.md says what they would give.
  *
  * Source: the project's own; the constants were found by search on quadratics, logistic and softmax
  * regressions and a small network. Polyak's step: Polyak, Introduction to Optimization, 1987. */

@@ -1,5 +1,6 @@
 /* The values of CALM's opening round, as its reports and its conclusion carry them. */
 #include <math.h>
+#include <stdlib.h>
 
 #include "codec/numeric/bits.h"
 #include "services/algorithms/calm.h"
@@ -101,9 +102,52 @@ static void test_calm_opening__malformed_reports_are_refused(void)
     }
 }
 
+/* The resolution of the uplink in a job that has just opened. */
+static double resolution(uint32_t clients, size_t dim, bool has_regret, double client_spread)
+{
+    const union tally_algorithm_params params = {.calm = {.step_size = 1,
+                                                          .noise = 1,
+                                                          .initial_variance = 1,
+                                                          .client_spread = client_spread,
+                                                          .local_step_limit = NAN}};
+    const struct tally_setting setting = {.params = &params,
+                                          .clients = clients,
+                                          .dim = dim,
+                                          .horizon = 100,
+                                          .has_regret = has_regret};
+    struct calm_memory *memory = malloc(calm_memory_bytes(&setting));
+    double *x = calloc(dim, sizeof *x);
+    CU_ASSERT_TRUE_FATAL(memory != NULL && x != NULL);
+    calm_memory_begin(&setting, x, 6, "", memory);
+    const double uplink = memory->schedule.epochs[0].uplink_resolution;
+    free(x);
+    free(memory);
+    return uplink;
+}
+
+/* How much coarser the grids are in a job that is judged by its final model. */
+static double coarser(uint32_t clients, size_t dim)
+{
+    return resolution(clients, dim, false, NAN) / resolution(clients, dim, true, NAN);
+}
+
+static void test_calm_opening__grids_are_coarser_where_only_the_final_model_counts(void)
+{
+    CU_ASSERT_DOUBLE_EQUAL(resolution(10, 30, true, NAN), 1.3, 1e-12);
+    CU_ASSERT_DOUBLE_EQUAL(resolution(10, 30000, true, NAN), 1.3 * pow(1000, 0.2), 1e-12);
+    CU_ASSERT_DOUBLE_EQUAL(coarser(10, 30), 1, 1e-12);
+    CU_ASSERT_DOUBLE_EQUAL(coarser(10, 3000), pow(100, 0.1), 1e-12);
+    CU_ASSERT_DOUBLE_EQUAL(coarser(20, 60000), 1.7, 1e-12);
+    CU_ASSERT_DOUBLE_EQUAL(coarser(4, 60000), sqrt(1.12), 1e-12);
+    CU_ASSERT_DOUBLE_EQUAL(coarser(2, 60000), 1, 1e-12);
+    /* A job that never travels has one grid, whatever it is judged by. */
+    CU_ASSERT_EQUAL(resolution(10, 30000, false, 1), resolution(10, 30000, true, 1));
+}
+
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_calm_opening__values_lie_an_eighth_of_an_octave_apart),
     TALLY_TEST(test_calm_opening__noise_is_the_nearest_value),
     TALLY_TEST(test_calm_opening__malformed_reports_are_refused),
+    TALLY_TEST(test_calm_opening__grids_are_coarser_where_only_the_final_model_counts),
 };
 TALLY_SUITE(calm_opening, TESTS);
