@@ -1,4 +1,4 @@
-/* tally reproduce synthetic|mnist: the experiments of [1], run here and now. */
+/* tally reproduce: the experiments of [1], and one of the papers about compressed gradients. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,6 +12,7 @@
 #include "services/cli/view/reproduce_table.h"
 #include "services/experiment/campaigns/frontier_report.h"
 #include "services/experiment/campaigns/report.h"
+#include "services/experiment/logistic/logistic_report.h"
 #include "services/experiment/runs/seeds.h"
 #include "services/progress/progress_bar.h"
 
@@ -28,7 +29,9 @@ const struct tally_option TALLY_CLI_REPRODUCE_OPTIONS[] = {
     {"reading", "loud|quiet", "loud", "how the synthetic data are scaled", NULL},
     {"radius", "R", NULL, "norm of the synthetic start; 2 for loud and 1 for quiet unless given",
      NULL},
-    {"data-dir", "DIR", "data", "where the MNIST files are", NULL},
+    {"set", "NAME,...", NULL, "only these sets of logistic: wine, heart_scale, digits, fashion",
+     NULL},
+    {"data-dir", "DIR", "data", "where the files of MNIST and logistic are", NULL},
     {"threads", "N", NULL, "threads; as many as there are processors unless given", NULL},
     {"json", NULL, NULL, "print JSON alone on standard output", NULL},
     {"frontier", NULL, NULL,
@@ -66,7 +69,7 @@ static void read_problem(const struct tally_options *options, struct tally_probl
     }
     if (strcmp(experiment, "synthetic") != 0) {
         tally_fail(err, TALLY_INVALID_ARGUMENT, NULL,
-                   "no experiment \"%.60s\"; there are synthetic and mnist", experiment);
+                   "no experiment \"%.60s\"; there are synthetic, mnist and logistic", experiment);
     }
     const enum tally_problem_kind kind = reading == 1 ? TALLY_PROBLEM_QUIET : TALLY_PROBLEM_LOUD;
     *ret_problem = (struct tally_problem){kind, tally_problem_usual_radius(kind)};
@@ -96,20 +99,29 @@ static void read_seeds(const struct tally_options *options, struct tally_runner_
     }
 }
 
-static enum tally_status read_config(const struct tally_options *options,
-                                     struct tally_campaign_config *config, struct tally_error *err)
+/* As many as there are processors, unless given. */
+static unsigned read_threads(const struct tally_options *options, struct tally_error *err)
 {
     const long online = sysconf(_SC_NPROCESSORS_ONLN);
     int64_t threads = online < 1 ? 1 : online < MAX_THREADS ? online : MAX_THREADS;
-    read_problem(options, &config->problem, err);
-    read_seeds(options, &config->runner, err);
     if (tally_options_has(options, "threads")) {
         tally_options_integer(options, "threads", 1, MAX_THREADS, &threads, err);
     }
+    return (unsigned)threads;
+}
+
+static enum tally_status read_config(const struct tally_options *options,
+                                     struct tally_campaign_config *config, struct tally_error *err)
+{
+    read_problem(options, &config->problem, err);
+    read_seeds(options, &config->runner, err);
     if (config->problem.kind == TALLY_PROBLEM_MNIST && tally_options_bool(options, "frontier")) {
         tally_options_refuse(options, "frontier", err, "only synthetic has a frontier");
     }
-    config->runner.threads = (unsigned)threads;
+    if (tally_options_has(options, "set")) {
+        tally_options_refuse(options, "set", err, "only logistic has sets");
+    }
+    config->runner.threads = read_threads(options, err);
     config->runner.kind = config->problem.kind;
     config->runner.data_dir = tally_options_text(options, "data-dir");
     config->with_grid = !tally_options_bool(options, "no-grid");
@@ -191,9 +203,69 @@ static int run_frontier(struct reproduction *reproduction, const struct tally_op
     return exit_code;
 }
 
+static enum tally_status read_logistic(const struct tally_options *options,
+                                       struct tally_logistic_config *config,
+                                       struct tally_error *err)
+{
+    static const char *const others[] = {"runs",    "no-grid", "preset",
+                                         "reading", "radius",  "frontier"};
+    struct tally_runner_config seeds;
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        if (tally_options_is_given(options, others[i])) {
+            tally_options_refuse(options, others[i], err, "not an option of logistic");
+        }
+    }
+    read_seeds(options, &seeds, err);
+    if (tally_options_has(options, "seeds") && seeds.n_seeds > 1) {
+        tally_options_refuse(options, "seeds", err, "logistic runs one seed, such as 7-7");
+    }
+    config->seed = seeds.first_seed;
+    config->threads = read_threads(options, err);
+    config->data_dir = tally_options_text(options, "data-dir");
+    config->only = tally_options_text(options, "set");
+    return err->status;
+}
+
+static int print_logistic(const struct tally_logistic *logistic, bool as_json)
+{
+    if (as_json) {
+        return tally_cli_take_json(tally_logistic_json(logistic));
+    }
+    struct tally_buffer text = {0};
+    return tally_cli_print(tally_logistic_table(logistic, &text), &text);
+}
+
+static int run_logistic(struct reproduction *reproduction, const struct tally_options *options)
+{
+    const char *folder = tally_options_text(options, "out");
+    struct tally_logistic_config config = {.watch = watch, .context = reproduction};
+    struct tally_logistic logistic;
+    struct tally_error err = TALLY_ERROR_INIT;
+    if (read_logistic(options, &config, &err) != TALLY_OK ||
+        (folder != NULL && tally_out_folder_make(folder, &err) != TALLY_OK)) {
+        return tally_cli_report_usage(&err);
+    }
+    tally_progress_painter_init(&reproduction->painter, STDERR_FILENO);
+    const enum tally_status status = tally_logistic_run(&config, &logistic, &err);
+    tally_progress_clear(&reproduction->painter);
+    if (status != TALLY_OK) {
+        return report(&err);
+    }
+    int exit_code = print_logistic(&logistic, tally_options_bool(options, "json"));
+    if (folder != NULL &&
+        tally_reproduce_files_write_logistic(&logistic, folder, &err) != TALLY_OK) {
+        exit_code = report(&err);
+    }
+    tally_logistic_fini(&logistic);
+    return exit_code;
+}
+
 int tally_cli_reproduce(struct tally_cli *cli)
 {
     struct reproduction reproduction = {.started_ms = tally_monotonic_ms()};
+    if (strcmp(tally_options_positional(cli->options, 0), "logistic") == 0) {
+        return run_logistic(&reproduction, cli->options);
+    }
     struct tally_campaign_config *config = &reproduction.config;
     struct tally_error err = TALLY_ERROR_INIT;
     if (read_config(cli->options, config, &err) != TALLY_OK) {

@@ -8,6 +8,7 @@
 #include "services/experiment/campaigns/frontier_report.h"
 #include "services/experiment/campaigns/plot.h"
 #include "services/experiment/campaigns/report.h"
+#include "services/experiment/logistic/logistic_report.h"
 
 /* A JSON value and a newline; takes `value`, which is NULL when memory ran out. */
 static enum tally_status render_json(struct tally_json *value, struct tally_buffer *out)
@@ -39,29 +40,37 @@ enum { N_FILES = sizeof FILES / sizeof FILES[0] };
 static const char *const SCRIPTS[] = {"regret.gnuplot", "bits.gnuplot"};
 enum { N_SCRIPTS = sizeof SCRIPTS / sizeof SCRIPTS[0] };
 
-static enum tally_status write_job(const struct tally_campaign *campaign, size_t row,
-                                   const char *folder, struct tally_error *err)
+static enum tally_status write_job(const struct tally_job_spec *spec, const char *folder,
+                                   struct tally_error *err)
 {
-    const struct tally_campaign_row *of = &campaign->rows[row];
-    const struct tally_job_spec spec = (of->tuned ? tally_preset_tuned_job : tally_preset_job)(
-        of->preset, &campaign->config.problem, of->step_size, campaign->config.runner.first_seed);
     char name[256];
     struct tally_buffer text = {0};
-    snprintf(name, sizeof name, "%s.json", spec.name);
-    const enum tally_status made = render_json(tally_document_of(&spec), &text);
+    snprintf(name, sizeof name, "%s.json", spec->name);
+    const enum tally_status made = render_json(tally_document_of(spec), &text);
     enum tally_status status = tally_out_folder_write(folder, name, made, &text, err);
     tally_buffer_fini(&text);
     return status;
+}
+
+/* The folder of the job documents below the folder. */
+static enum tally_status make_jobs_folder(const char *folder, char ret_path[PATH_MAX],
+                                          struct tally_error *err)
+{
+    snprintf(ret_path, PATH_MAX, "%s/jobs", folder);
+    return tally_out_folder_make(ret_path, err);
 }
 
 static enum tally_status write_jobs(const struct tally_campaign *campaign, const char *folder,
                                     struct tally_error *err)
 {
     char jobs[PATH_MAX];
-    snprintf(jobs, sizeof jobs, "%s/jobs", folder);
-    enum tally_status status = tally_out_folder_make(jobs, err);
+    enum tally_status status = make_jobs_folder(folder, jobs, err);
     for (size_t i = 0; status == TALLY_OK && i < campaign->n_rows; i++) {
-        status = write_job(campaign, i, jobs, err);
+        const struct tally_campaign_row *row = &campaign->rows[i];
+        const struct tally_job_spec spec = (row->tuned ? tally_preset_tuned_job : tally_preset_job)(
+            row->preset, &campaign->config.problem, row->step_size,
+            campaign->config.runner.first_seed);
+        status = write_job(&spec, jobs, err);
     }
     return status;
 }
@@ -95,4 +104,37 @@ enum tally_status tally_reproduce_files_write_frontier(const struct tally_fronti
     tally_buffer_fini(&csv);
     tally_buffer_fini(&json);
     return status;
+}
+
+static enum tally_status render_logistic(const struct tally_logistic *logistic,
+                                         struct tally_buffer *out)
+{
+    return render_json(tally_logistic_json(logistic), out);
+}
+
+enum tally_status tally_reproduce_files_write_logistic(const struct tally_logistic *logistic,
+                                                       const char *folder, struct tally_error *err)
+{
+    static const struct {
+        const char *name;
+        enum tally_status (*render)(const struct tally_logistic *logistic,
+                                    struct tally_buffer *out);
+    } files[] = {{"logistic.json", render_logistic},
+                 {"logistic-curves.csv", tally_logistic_curves_csv},
+                 {"logistic.gnuplot", tally_logistic_script}};
+    static const char *const scripts[] = {"logistic.gnuplot"};
+    char jobs[PATH_MAX];
+    enum tally_status status = make_jobs_folder(folder, jobs, err);
+    for (size_t i = 0; status == TALLY_OK && i < sizeof files / sizeof files[0]; i++) {
+        struct tally_buffer text = {0};
+        const enum tally_status made = files[i].render(logistic, &text);
+        status = tally_out_folder_write(folder, files[i].name, made, &text, err);
+        tally_buffer_fini(&text);
+    }
+    for (size_t i = 0; status == TALLY_OK && i < logistic->n_rows; i++) {
+        struct tally_job_spec spec;
+        status = tally_logistic_job(logistic, i, logistic->rows[i].best->step_size, &spec, err);
+        status = status == TALLY_OK ? write_job(&spec, jobs, err) : status;
+    }
+    return status == TALLY_OK ? tally_out_folder_draw(folder, scripts, 1, err) : status;
 }

@@ -5,12 +5,16 @@
  *   jobs/NAME.json                              every row as a job document for its first seed
  *
  * and for --frontier: frontier.csv and frontier.json, from which tests/bench/frontier.py makes a
- * table and a picture. */
+ * table and a picture;
+ *
+ * for logistic: logistic.json, logistic-curves.csv, logistic.gnuplot, which draws logistic.svg and
+ * logistic.png, and jobs/NAME.json, every row at its best step size. */
 #ifndef TALLY_SERVICES_CLI_VIEW_REPRODUCE_FILES_H
 #define TALLY_SERVICES_CLI_VIEW_REPRODUCE_FILES_H
 
 #include "services/experiment/campaigns/campaign.h"
 #include "services/experiment/campaigns/frontier.h"
+#include "services/experiment/logistic/logistic.h"
 
 /* Writes into a folder that exists, and draws if gnuplot is installed; reports on stderr if it is
  * not. Errors: INVALID_ARGUMENT (the folder, a script that gnuplot rejects), UNAVAILABLE,
@@ -18,6 +22,8 @@
 enum tally_status tally_reproduce_files_write(const struct tally_campaign *campaign,
                                               const char *folder, struct tally_error *err);
 enum tally_status tally_reproduce_files_write_frontier(const struct tally_frontier *frontier,
+                                                       const char *folder, struct tally_error *err);
+enum tally_status tally_reproduce_files_write_logistic(const struct tally_logistic *logistic,
                                                        const char *folder, struct tally_error *err);
 
 #endif

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "services/base/text/word_list.h"
 #include "services/experiment/campaigns/forecast.h"
 
 /* A run on MNIST takes seconds, so its grid is searched on this many seeds alone. */
@@ -17,22 +18,9 @@ const char *tally_campaign_row_name(const struct tally_campaign_row *row)
     return row->tuned ? TUNED : row->preset->name;
 }
 
-/* Whether `name` stands in a list separated by commas. */
-static bool is_in_list(const char *list, const char *name, size_t n_name)
-{
-    while (list != NULL && list[0] != '\0') {
-        const size_t n = strcspn(list, ",");
-        if (n == n_name && strncmp(list, name, n) == 0) {
-            return true;
-        }
-        list += n + (list[n] == ',');
-    }
-    return false;
-}
-
 static bool is_wanted(const struct tally_campaign_config *config, const char *name)
 {
-    return config->only == NULL || is_in_list(config->only, name, strlen(name));
+    return config->only == NULL || tally_word_list_has(config->only, name, strlen(name));
 }
 
 static bool is_known(const struct tally_campaign_config *config, const char *name, size_t n)
@@ -74,8 +62,9 @@ static void list_names(enum tally_problem_kind kind, char *ret_list, size_t capa
 static enum tally_status check_names(const struct tally_campaign_config *config,
                                      struct tally_error *err)
 {
-    for (const char *at = config->only; at != NULL && *at != '\0';) {
-        const size_t n = strcspn(at, ",");
+    const char *list = config->only;
+    size_t n;
+    for (const char *at; (at = tally_word_list_next(&list, &n)) != NULL;) {
         if (!is_known(config, at, n)) {
             char names[128];
             list_names(config->problem.kind, names, sizeof names);
@@ -83,7 +72,6 @@ static enum tally_status check_names(const struct tally_campaign_config *config,
                 err, TALLY_INVALID_ARGUMENT, "preset", "%s has no preset \"%.*s\"; there are %s",
                 tally_problem_experiment(&config->problem), (int)(n < 60 ? n : 60), at, names);
         }
-        at += n + (at[n] == ',');
     }
     return TALLY_OK;
 }

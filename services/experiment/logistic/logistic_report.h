@@ -1,0 +1,31 @@
+/* logistic_report: what tally_logistic_run() found, for people and programs. Errors of all:
+ * NO_MEMORY. */
+#ifndef TALLY_SERVICES_EXPERIMENT_LOGISTIC_LOGISTIC_REPORT_H
+#define TALLY_SERVICES_EXPERIMENT_LOGISTIC_LOGISTIC_REPORT_H
+
+#include "api/json/json.h"
+#include "codec/base/buffer.h"
+#include "services/experiment/logistic/logistic.h"
+
+/* A table for each set: the bits up with which each gap was reached. */
+enum tally_status tally_logistic_table(const struct tally_logistic *logistic,
+                                       struct tally_buffer *out);
+
+/* {"experiment", "seed", "clients", "sets": [{"name", "dim", "smoothness", "strong_convexity",
+ *  "start_gap"}], "rows": [{"set", "gradients", "algorithm", "step_size", "at_edge", "final_gap",
+ *  "prices": [{"gap", "step_size", "uplink_bits", "downlink_bits"}]}]}: step_size and what follows
+ * it is of the best curve; prices of gaps that were not reached are missing. NULL when memory ran
+ * out. */
+struct tally_json *tally_logistic_json(const struct tally_logistic *logistic);
+
+/* The best curve of every row: set, gradients, algorithm, step_size, round, uplink_bits,
+ * downlink_bits, gap; a blank line between two curves, which separates them for gnuplot. */
+enum tally_status tally_logistic_curves_csv(const struct tally_logistic *logistic,
+                                            struct tally_buffer *out);
+
+/* Draws logistic-curves.csv: logistic.svg and logistic.png, a panel for each set and kind of
+ * gradient. */
+enum tally_status tally_logistic_script(const struct tally_logistic *logistic,
+                                        struct tally_buffer *out);
+
+#endif
