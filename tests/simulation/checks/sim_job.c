@@ -65,7 +65,8 @@ static void turn_into(struct tally_job_spec *spec, const struct tally_algorithm 
     }
 }
 
-/* Two fifths of the jobs of the first four baselines become jobs of a method that came later. */
+/* Of the jobs of the first four baselines, up to two fifths become jobs of a method that came
+ * later. */
 static void turn_into_later_method(struct tally_job_spec *spec)
 {
     const struct tally_algorithm *algorithm = tally_job_spec_algorithm(spec);
@@ -79,10 +80,9 @@ static void turn_into_later_method(struct tally_job_spec *spec)
     } else if (algorithm == &TALLY_FEDPAQ) {
         turn_into(spec, &TALLY_DIANA);
         spec->params.baseline.alpha = digit == 0 ? NAN : 0.25 * (double)digit;
-    } else if (algorithm == &TALLY_FEDCOM) {
+    } else if (algorithm == &TALLY_FEDCOM && spec->policy == TALLY_POLICY_WAIT &&
+               spec->domain.type == TALLY_DOMAIN_WHOLE) { /* scaffold needs both */
         turn_into(spec, &TALLY_SCAFFOLD);
-        spec->quorum = spec->clients;
-        spec->domain = (struct tally_domain){.type = TALLY_DOMAIN_WHOLE};
     } else if (algorithm == &TALLY_MINIBATCH_SGD) {
         const int64_t dim = (int64_t)tally_objective_spec_dim(&spec->objective);
         turn_into(spec, &TALLY_EF21);
