@@ -6,7 +6,7 @@ import time
 import unittest
 from pathlib import Path
 
-from common import TallyTestCase, essence, simulate, sum_of_rounds, wait_until
+from common import ForeignWorker, TallyTestCase, essence, simulate, sum_of_rounds, wait_until
 from round_gate import start_gate
 
 CLIENTS = 6
@@ -143,6 +143,47 @@ class Ef21(Shifts):
 
 
 del Shifts  # the base of the four, not a test
+
+
+class LostCopy(TallyTestCase):
+    """A worker that has thrown its copy of a job away has none of its clients' shifts, also of those that a task of
+    4 MiB leaves out or that have answered."""
+
+    DIM = 600_000  # a task has one shift
+
+    def test_all_shifts_are_sent_again(self):
+        coordinator = self.start_coordinator()
+        job_id = coordinator.client.submit({
+            "algorithm": {"type": "ef21", "step_size": 0.1, "local_steps": 1, "k": 1, "compressor": "rand_k"},
+            "objective": {"type": "least_squares", "data": {"type": "csv", "file": "none.csv", "label": "y",
+                                                            "features": self.DIM}},
+            "clients": 3, "horizon": 100, "reference": {"type": "none"}})
+        worker = ForeignWorker(coordinator.client, slots=3)
+
+        def answer(task, clients):
+            for client in clients:
+                worker.post(worker.update(task, client, payload=bytes(4), payload_bits=32))
+
+        def next_task():
+            task = worker.poll_task()
+            worker.cursors[job_id] = task.iterate
+            sent = [(shift.client, len(shift.vector) // 4) for shift in task.shifts]
+            self.assertEqual([client for client, _ in sent], list(task.clients))
+            return task, sent
+
+        task, sent = next_task()
+        self.assertEqual(sent, [(0, 0), (1, 0), (2, 0)])
+        answer(task, range(3))
+        task, sent = next_task()
+        self.assertEqual(sent, [(0, 0), (1, 0), (2, 0)])
+        answer(task, [0])
+        worker.cursors.clear()
+        for client in (1, 2):
+            task, sent = next_task()
+            self.assertEqual((task.round, sent), (2, [(client, self.DIM)]))
+            answer(task, [client])
+        task, sent = next_task()
+        self.assertEqual((task.round, sent), (3, [(0, self.DIM), (1, 0), (2, 0)]))
 
 
 if __name__ == "__main__":

@@ -239,10 +239,19 @@ static void share_task(struct hosted_job *job, const struct tally_job_round *rou
     task->shared_is_apart = shared->tail != NULL;
 }
 
+/* The worker has no shift of the job, whatever it had before. */
+static void forget_shifts(const struct session *session, struct hosted_job *job)
+{
+    for (uint32_t i = 0; i < session->n_assignments; i++) {
+        if (session->assignments[i].job == job) {
+            job->slots[session->assignments[i].client].has_shift = false;
+        }
+    }
+}
+
 /* Adds the shifts of the task's clients, and drops the last clients if they would make it too long:
- * the worker gets them once it has answered for the others. `has_none`: the worker has no shift of
- * the job, whatever it had before. */
-static void add_shifts(struct hosted_job *job, bool has_none, struct tally_task *task)
+ * the worker gets them once it has answered for the others. */
+static void add_shifts(struct hosted_job *job, struct tally_task *task)
 {
     const struct tally_job_round *open = tally_job_open_round(job->engine);
     static struct tally_client_shift shifts[TALLY_MAX_SLOTS]; /* of one thread, like the response */
@@ -254,7 +263,7 @@ static void add_shifts(struct hosted_job *job, bool has_none, struct tally_task 
         const uint32_t client = task->clients[i];
         int64_t round;
         const float *vector = tally_job_shift(job->engine, client, &round);
-        const bool lacks = round > 0 && (has_none || !job->slots[client].has_shift);
+        const bool lacks = round > 0 && !job->slots[client].has_shift;
         total += lacks ? bytes : 0;
         if (lacks && i > 0 && total > MAX_SHIFT_BYTES) {
             task->n_clients = i;
@@ -283,8 +292,9 @@ void make_task(const struct session *session, struct hosted_job *job, uint32_t *
     const int64_t have = cursor_of(session, job);
     if (have == 0) {
         task->job_document = (struct tally_bytes){job->document.data, job->document.size};
+        forget_shifts(session, job);
     }
-    add_shifts(job, have == 0, task);
+    add_shifts(job, task);
     /* Every worker can make the initial point from the document. */
     add_catch_up(job, have > 0 ? have : 1, task);
     share_task(job, round, have, task);
