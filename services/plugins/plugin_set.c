@@ -210,6 +210,13 @@ static enum tally_status open_plugin(const struct tally_plugin_source *source,
                           "plug-in %s serves dim %" PRIu64 ", the job has %" PRIu64, source->name,
                           source->dim, problem.dim);
     }
+    if (spec->minibatch == 0) {
+        return tally_fail(
+            err, TALLY_FAILED_PRECONDITION, "minibatch",
+            "plug-in %s does not say how many points a client has, so its jobs need a "
+            "minibatch of at least 1",
+            source->name);
+    }
     enum tally_status status = source->ops->open(source, &problem, &instance, err);
     if (status != TALLY_OK) {
         tally_error_wrap(err, "plug-in %s", source->name);

@@ -107,6 +107,11 @@ static void test_plugins_set__an_override_serves_any_job_of_its_dim(void)
     stub = (struct stub){0};
     add(&set, &plugin, true, STUB_DIM);
     tally_objective_free(expect_opened(&set, &spec, 1));
+    spec.minibatch = 0; /* its gradients are over a number of points */
+    expect_refused(&set, &spec, "minibatch",
+                   "plug-in mine does not say how many points a client has, so its jobs need a "
+                   "minibatch of at least 1");
+    spec.minibatch = 1;
     spec.objective.data.synthetic_linear.dim = STUB_DIM + 1;
     tally_objective_free(expect_opened(&set, &spec, 1));
     spec = stub_job(); /* of a plug-in that is not here */
