@@ -27,22 +27,37 @@ static int64_t coordinate_bytes(const struct tally_job_spec *spec)
     return (COORDINATE_BYTES + (is_weighted ? 8 : 0)) * dim_of(spec);
 }
 
+/* The memory of an algorithm that has one. */
+static int64_t own_bytes(const struct tally_job_spec *spec)
+{
+    const struct tally_algorithm *algorithm = tally_job_spec_algorithm(spec);
+    const struct tally_setting setting = tally_job_spec_setting(spec);
+    return algorithm->memory.bytes == NULL ? 0 : (int64_t)algorithm->memory.bytes(&setting);
+}
+
 /* What an algorithm with a memory needs beyond the others: the memory, its copy in the saved state,
  * and a wide scratch vector. */
 static int64_t memory_bytes(const struct tally_job_spec *spec)
 {
-    const struct tally_algorithm *algorithm = tally_job_spec_algorithm(spec);
-    const struct tally_setting setting = tally_job_spec_setting(spec);
-    const size_t n = algorithm->memory.bytes == NULL ? 0 : algorithm->memory.bytes(&setting);
-    return n == 0 ? 0 : 2 * (int64_t)n + REAL_BYTES * dim_of(spec);
+    const int64_t n = own_bytes(spec);
+    return n == 0 ? 0 : 2 * n + REAL_BYTES * dim_of(spec);
+}
+
+static int64_t round_bytes(const struct tally_job_spec *spec)
+{
+    const int64_t cohort = tally_job_spec_cohort(spec);
+    return cohort < spec->clients ? COHORT_CLIENT_BYTES * cohort
+                                  : STATE_CLIENT_BYTES * spec->clients;
 }
 
 static int64_t clients_bytes(const struct tally_job_spec *spec)
 {
-    const int64_t cohort = tally_job_spec_cohort(spec);
-    const int64_t round =
-        cohort < spec->clients ? COHORT_CLIENT_BYTES * cohort : STATE_CLIENT_BYTES * spec->clients;
-    return CLIENT_BYTES * spec->clients + round;
+    return CLIENT_BYTES * spec->clients + round_bytes(spec);
+}
+
+int64_t tally_footprint_state(const struct tally_job_spec *spec)
+{
+    return REAL_BYTES * dim_of(spec) + round_bytes(spec) + own_bytes(spec);
 }
 
 int64_t tally_footprint_started(const struct tally_job_spec *spec)

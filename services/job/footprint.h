@@ -12,11 +12,12 @@
  *     clients                 352 M    in the engine, their slots, and in the state
  *     the rest             128 KiB     spec, document, row
  *
- * so 52 d + 352 M + 192 KiB, with the 64 KiB of broadcasts. With a cohort of C < M clients the
- * state has the receipts of 16 rounds, and 320 M + 552 C stands in place of 352 M. Vectors that an
- * algorithm does not use count too, so that the estimate is an upper bound. Excluded are updates
- * that wait for a commit (services/coordinator/turn/pending.c, 40 MiB) and unfinished request
- * bodies and responses
+ * so 52 d + 352 M + 192 KiB, with the 64 KiB of broadcasts. The memory of an algorithm that has one
+ * (algorithm.h) counts twice, with its copy in the state, and 8 d for a vector of scratch. With a
+ * cohort of C < M clients the state has the receipts of 16 rounds, and 320 M + 552 C stands in
+ * place of 352 M. Vectors that an algorithm does not use count too, so that the estimate is an
+ * upper bound. Excluded are updates that wait for a commit (services/coordinator/turn/pending.c, 40
+ * MiB) and unfinished request bodies and responses
  * (--max-held-bytes), which are limited for the whole process, and the data of an in-memory store.
  *
  * Solving f(x*) takes the data, N points of n numbers, and some vectors:
@@ -38,8 +39,11 @@
 /* Bytes per client: in the engine, and in the host's client slot. */
 enum { TALLY_FOOTPRINT_ENGINE_CLIENT = 96, TALLY_FOOTPRINT_SLOT = 224 };
 
-/* Bytes of a started job; below 2^40 for a valid spec. */
+/* Bytes of a started job; below 2^44 for a valid spec. */
 int64_t tally_footprint_started(const struct tally_job_spec *spec);
+
+/* Bytes of its saved state. */
+int64_t tally_footprint_state(const struct tally_job_spec *spec);
 
 /* Bytes while f(x*) is solved; 0 if it is given or not asked for. */
 int64_t tally_footprint_solving(const struct tally_job_spec *spec);

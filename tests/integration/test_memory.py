@@ -122,6 +122,15 @@ class Limited(TallyTestCase):
                 self.assertIn(f"--max-job-bytes {LARGE_BYTES}", problem["detail"])
         self.assertEqual(len(self.client.get_json("/v1/jobs")["jobs"]), 1)
 
+    def test_a_state_that_no_store_takes_is_refused(self):
+        """SQLite refuses values of more than 10^9 bytes: such a job would stop all others."""
+        self.start(1 << 40, slots=0)
+        document = plain_job(1_000_000, "ef21", clients=112)
+        document["algorithm"] |= {"local_steps": 1, "k": 1}
+        problem = self.assert_problem(self.client.post_job(document), 400, "clients")
+        self.assertIn("904005376 bytes, the limit is 900000000", problem["detail"])
+        self.client.submit({**document, "clients": 111})
+
     def test_one_that_does_not_fit_yet_waits_and_is_not_overtaken(self):
         self.start(2 * LARGE_BYTES - 1)
         first, second, small = (self.client.submit(plain_job(dim)) for dim in (LARGE, LARGE, 10))

@@ -12,9 +12,11 @@
 #include "services/coordinator/base/rooms.h"
 #include "services/coordinator/jobs/prepare.h"
 #include "services/coordinator/jobs/rounds.h"
+#include "services/coordinator/jobs/stored_state.h"
 #include "services/coordinator/turn/transaction.h"
 #include "services/document/document.h"
 #include "services/document/faults.h"
+#include "services/job/footprint.h"
 
 /* ---- New jobs ---- */
 
@@ -52,6 +54,21 @@ static enum tally_status check_dim(const struct tally_coordinator *coordinator,
                             (long long)dim, (long long)limit);
 }
 
+/* The store could not take the state, and no other job could go on. */
+static enum tally_status check_state(const struct tally_coordinator *coordinator,
+                                     const struct tally_job_spec *spec, struct tally_error *err)
+{
+    (void)coordinator;
+    const int64_t n = tally_footprint_state(spec);
+    return n <= STATE_MOST_BYTES
+               ? TALLY_OK
+               : tally_fail(err, TALLY_OUT_OF_RANGE, "clients",
+                            "the job's state would have about %lld bytes, the limit is %d: "
+                            "algorithm %s keeps vectors for each of %lld clients",
+                            (long long)n, (int)STATE_MOST_BYTES,
+                            tally_job_spec_algorithm(spec)->name, (long long)spec->clients);
+}
+
 static enum tally_status check_text(const struct tally_coordinator *coordinator,
                                     const struct tally_job_spec *spec, struct tally_error *err)
 {
@@ -62,7 +79,7 @@ static enum tally_status check_text(const struct tally_coordinator *coordinator,
 static enum tally_status (*const LIMITS[])(const struct tally_coordinator *coordinator,
                                            const struct tally_job_spec *spec,
                                            struct tally_error *err) = {
-    check_text, check_clients, check_dim, memory_check_started, memory_check_solving};
+    check_text, check_clients, check_dim, check_state, memory_check_started, memory_check_solving};
 enum { N_LIMITS = sizeof LIMITS / sizeof LIMITS[0] };
 
 enum tally_status check_new_job(const struct tally_coordinator *coordinator,

@@ -46,6 +46,20 @@ static void test_job_footprint__of_server_optimizers(void)
     }
 }
 
+/* A shift has two vectors of floats and two rounds. */
+static void test_job_footprint__of_states_of_clients(void)
+{
+    struct tally_job_spec spec = drawn(1000000, 200, 100);
+    CU_ASSERT_EQUAL(tally_footprint_state(&spec), 8000000 + 32 * 100);
+    const int64_t without = tally_footprint_started(&spec);
+    while (tally_job_spec_algorithm(&spec) != &TALLY_EF21) {
+        spec.algorithm++;
+    }
+    const int64_t shifts = 100 * (8000000 + 16);
+    CU_ASSERT_EQUAL(tally_footprint_state(&spec), 8000000 + 32 * 100 + shifts);
+    CU_ASSERT_EQUAL(tally_footprint_started(&spec) - without, 2 * shifts + 8000000);
+}
+
 static void test_job_footprint__of_solving(void)
 {
     struct tally_job_spec spec = drawn(2000, 5000, 2);
@@ -79,6 +93,7 @@ static void test_job_footprint__what_is_not_solved_takes_nothing(void)
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_job_footprint__of_a_started_job),
     TALLY_TEST(test_job_footprint__of_server_optimizers),
+    TALLY_TEST(test_job_footprint__of_states_of_clients),
     TALLY_TEST(test_job_footprint__of_solving),
     TALLY_TEST(test_job_footprint__what_is_not_solved_takes_nothing),
 };
