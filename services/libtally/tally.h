@@ -189,7 +189,7 @@ struct tally_worker_config {
     const char *tls_ca;      /* PEM file of the authorities to trust; NULL = the system's */
     const char *data_dir;    /* where the data files of jobs are; "data" */
     const char *job;         /* serve this job only; NULL = any */
-    uint32_t clients;        /* played at once, 1 .. 4,096; 1 */
+    uint32_t clients;        /* played at once, 1 .. 8,192; 1 */
     uint32_t wait_ms;        /* how long a poll for work may wait, 1 .. 30,000; 10,000 */
     int exit_when_idle;      /* end when the coordinator has no job left */
 
