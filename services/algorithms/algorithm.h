@@ -341,8 +341,7 @@ struct tally_algorithm {
                                      struct tally_client_answer *answer, struct tally_error *err);
 
     /* Server: checks a message wholly, then adds it to sums, an int64[dim] or, with weights,
-     * [dim][2]. Errors: MALFORMED; then
-     * nothing was added. */
+     * [dim][2]. Errors: MALFORMED; then nothing was added. */
     enum tally_status (*receive)(const struct tally_setting *setting,
                                  const struct tally_round_plan *plan,
                                  const struct tally_message_view *message,

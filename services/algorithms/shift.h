@@ -2,8 +2,7 @@
  *
  * Methods that profit from what a client has sent before need a state per client that both sides
  * know: what its messages leave out (`diana`, `ef21`, and `calm` with `shifts`), what they add up
- * to
- * (`scaffold`). That state is the shift c, and every decoded message Q of the client moves it:
+ * to (`scaffold`). That state is the shift c, and every decoded message Q of the client moves it:
  *
  *     both     c <- c + gain Q
  *

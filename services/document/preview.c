@@ -56,8 +56,7 @@ static uint64_t share_of(const struct tally_job_spec *spec, uint64_t bits)
 }
 
 /* Every round has a message each way, but a last one that the horizon cuts, which has the weights
- * alone. A round that need not
- * hear all clients may have fewer messages. */
+ * alone. A round that need not hear all clients may have fewer messages. */
 static struct expected baseline_bits(const struct tally_job_spec *spec,
                                      const struct tally_setting *setting)
 {

@@ -1,13 +1,13 @@
-/* baseline: what Minibatch-SGD, FedAvg, FedProx, FedPAQ and FedCOM share: local steps, real-valued
- * sums, and a float32 broadcast of the new point.
+/* baseline: what all algorithms but CEAL and CALM share: local steps, real-valued sums, and a
+ * float32 broadcast of the new point.
  *
  *     between rounds   K gradient queries, at the common point or along a client's own iterates;
  *                      FedAvg, FedProx and FedPAQ may have steps that decay and rounds
  *                      that grow
  *     server           x <- x + (weighted) mean of the clients' (dequantized) steps, or what a
- * server optimizer makes of that mean (server_optimizer.h) downlink         x as float32; every
- * client and the server go on from the rounded values, projected onto the domain, as every local
- * step is
+ *                      server optimizer makes of that mean (server_optimizer.h)
+ *     downlink         x as float32; every client and the server go on from the rounded values,
+ *                      projected onto the domain, as every local step is
  *
  * The server adds in fixed point (codec/numeric/fixed_point.h), so its sums do not depend on the
  * order. */
