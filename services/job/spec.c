@@ -66,7 +66,7 @@ const struct tally_field TALLY_JOB_FIELDS[] = {
      .min = 0,
      .max = 1000000,
      .doc = "data points per gradient query, drawn with replacement; 0 = all points of the client, "
-            "each once: the exact gradient of its loss"},
+            "each once: the exact gradient of its loss, which a plug-in does not have"},
     {.name = "evaluate_every",
      .kind = TALLY_FIELD_INTEGER,
      .unit = "local steps",
@@ -94,9 +94,8 @@ const struct tally_field TALLY_JOB_FIELDS[] = {
      .offset = JOB(quorum),
      .min = 1,
      .max = TALLY_MAX_CLIENTS,
-     .doc = "minimum number of updates for a round; by default all clients of the round, or 1 with "
-            "policy "
-            "`drop`"},
+     .doc = "minimum number of updates for a round; by default as many as close it: `cohort`, else "
+            "`clients`; with policy `drop` 1"},
     {.name = "policy",
      .kind = TALLY_FIELD_CHOICE,
      .offset = JOB(policy),
@@ -104,7 +103,7 @@ const struct tally_field TALLY_JOB_FIELDS[] = {
      .doc =
          "what a round does when its deadline has passed: `wait` for every client; `drop` the "
          "clients that are missing once the quorum has answered; `fail` the job without a quorum. "
-         "A quorum below `cohort` makes `drop` the default"},
+         "A quorum below `cohort`, or `over_selection`, makes `drop` the default"},
     {.name = "round_deadline_ms",
      .kind = TALLY_FIELD_INTEGER,
      .unit = "ms",
