@@ -13,6 +13,7 @@ import pathlib
 import pty
 import re
 import select
+import shutil
 import signal
 import socket
 import struct
@@ -951,6 +952,21 @@ class Plan(CliCase):
         self.assertEqual(err, "")
         self.assertRegex(out, r"(?m)^ +2\d\d\.\d +2\d\d\.\d +5\d\d\.\d +2\.\d\d +45\d\.\d  1\d \d+ \d+ \d+ \| \d+$")
         self.assertRegex(out, r"(?m)^ +5 +\d+ +0 +0 +- +- ")
+
+    def test_out_has_the_numbers_and_a_picture(self):
+        for name, words in (("many", ("--uplink-bits", "130,263,540", "--downlink-bits", "145,289,550")), ("one", ())):
+            job = self.JOB if words else {key: value for key, value in self.JOB.items() if key != "budget"}
+            folder = self.cwd / name
+            out, err = self.expect(0, "plan", "-", "--json", "--out", folder, *words, stdin=json.dumps(job).encode())
+            self.assertEqual((folder / "plan.json").read_text(), out)
+            if shutil.which("gnuplot") is None:
+                self.assertIn("gnuplot", err)
+                continue
+            self.assertTrue((folder / "plan.png").read_bytes().startswith(b"\x89PNG"))
+            picture = (folder / "plan.svg").read_text()
+            for title in ("planned", "every query shared", "cumulative regret at the horizon"):
+                self.assertIn(title, picture)
+        self.assertIn("/dev/null", self.expect(2, "plan", "-", "--out", "/dev/null", stdin=json.dumps(self.JOB).encode())[1])
 
     def test_mistakes(self):
         ceal = {**self.JOB, "algorithm": {"type": "ceal", "step_size": 2, "sigma": 4.47}, "encoding": "unary"}

@@ -6,6 +6,7 @@
 #include "services/algorithms/calm.h"
 #include "services/cli/commands/commands.h"
 #include "services/cli/document/document_text.h"
+#include "services/cli/view/out_folder.h"
 #include "services/cli/view/plan_report.h"
 #include "services/job/spec.h"
 
@@ -22,6 +23,7 @@ const struct tally_option TALLY_CLI_PLAN_OPTIONS[] = {
      NULL},
     TALLY_DOCUMENT_SET_OPTION,
     {"json", NULL, NULL, "print JSON", NULL},
+    {"out", "DIR", NULL, "folder for the plan as JSON, and its picture by gnuplot", NULL},
     {0},
 };
 
@@ -132,9 +134,17 @@ int tally_cli_plan(struct tally_cli *cli)
     if (status != TALLY_OK) {
         return tally_cli_refuse_document(faults, &err);
     }
+    const char *folder = tally_options_text(cli->options, "out");
+    if (folder != NULL && tally_out_folder_make(folder, &err) != TALLY_OK) {
+        return tally_cli_report_usage(&err);
+    }
     const struct tally_setting setting = tally_job_spec_setting(&spec);
     struct tally_json *report = tally_plan_report_make(&setting, budgets, n);
-    const int exit_code = print_report(cli, report);
+    int exit_code = print_report(cli, report);
+    if (report != NULL && folder != NULL &&
+        tally_plan_report_write(report, folder, &err) != TALLY_OK) {
+        exit_code = tally_cli_report(&err);
+    }
     tally_json_free(report);
     return exit_code;
 }

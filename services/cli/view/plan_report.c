@@ -6,7 +6,9 @@
 
 #include "services/algorithms/calm.h"
 #include "services/algorithms/calm/calm_plan.h"
+#include "services/base/text/text.h"
 #include "services/base/text/text_table.h"
+#include "services/cli/view/out_folder.h"
 #include "services/document/planned.h"
 
 static double bits_of(int64_t budget)
@@ -195,4 +197,63 @@ enum tally_status tally_plan_report_render(const struct tally_json *report,
         }
     }
     return status;
+}
+
+static double member(const struct tally_json *object, const char *key)
+{
+    return tally_json_get_real(object, key, NAN);
+}
+
+/* The data stand in the script: bits, regret, ideal regret, which gnuplot leaves out if it is NaN.
+ */
+static enum tally_status render_script(const struct tally_json *report, struct tally_buffer *out)
+{
+    static const char *const terminals[] = {"svg", "pngcairo"}, *const files[] = {"svg", "png"};
+    const struct tally_json *plans = tally_json_get(report, "plans");
+    struct tally_text text = {out, TALLY_OK};
+    tally_text_put(&text, "set encoding utf8\n$plan << EOD\n");
+    for (size_t i = 0; i < tally_json_size(plans); i++) {
+        const struct tally_json *plan = tally_json_at(plans, i);
+        tally_text_printf(&text, "%.9g %.9g %.9g\n",
+                          member(plan, "uplink_bits") + member(plan, "downlink_bits"),
+                          member(plan, "regret"), member(plan, "ideal_regret"));
+    }
+    tally_text_printf(&text,
+                      "EOD\nset border 3 lw 1 lc rgb \"#444444\"\n"
+                      "set tics nomirror out textcolor rgb \"#222222\"\n"
+                      "set grid lc rgb \"#dddddd\" lw 1\nset logscale x\n"
+                      "set xtics format \"%%.0s%%c\"\nset yrange [0:*]\nset offsets graph 0.1, "
+                      "graph 0.1, 0, 0\nset xlabel \"bits up per client, and down\"\n"
+                      "set ylabel \"cumulative regret at the horizon\"\nshared = %.9g\n",
+                      member(report, "shared_regret"));
+    for (size_t t = 0; t < 2; t++) {
+        tally_text_printf(
+            &text,
+            "set terminal %s size 760,460 font \"sans,13\" background \"white\" "
+            "noenhanced\nset output \"plan.%s\"\n"
+            "plot $plan using 1:2 with linespoints lw 3 pt 7 lc rgb \"#117733\" title "
+            "\"planned\", \\\n     $plan using 1:3 with linespoints lw 2 dt 2 pt 6 lc "
+            "rgb \"#0072b2\" title \"ideal rates\", \\\n     shared with lines lw 2 dt 3 "
+            "lc rgb \"#444444\" title \"every query shared\"\n",
+            terminals[t], files[t]);
+    }
+    tally_text_put(&text, "unset output\n");
+    return text.status;
+}
+
+enum tally_status tally_plan_report_write(const struct tally_json *report, const char *folder,
+                                          struct tally_error *err)
+{
+    static const char *const scripts[] = {"plan.gnuplot"};
+    struct tally_buffer json = {0}, script = {0};
+    enum tally_status made = tally_json_dump(report, 2, &json);
+    made = made == TALLY_OK ? tally_buffer_append_text(&json, "\n") : made;
+    enum tally_status status = tally_out_folder_write(folder, "plan.json", made, &json, err);
+    if (status == TALLY_OK) {
+        made = render_script(report, &script);
+        status = tally_out_folder_write(folder, scripts[0], made, &script, err);
+    }
+    tally_buffer_fini(&json);
+    tally_buffer_fini(&script);
+    return status == TALLY_OK ? tally_out_folder_draw(folder, scripts, 1, err) : status;
 }

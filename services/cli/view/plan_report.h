@@ -31,4 +31,10 @@ struct tally_json *tally_plan_report_make(const struct tally_setting *setting,
 enum tally_status tally_plan_report_render(const struct tally_json *report,
                                            struct tally_buffer *out);
 
+/* Writes plan.json into a folder that exists, and plan.gnuplot, which draws plan.svg and plan.png:
+ * regret against the bits of both directions, as planned, at ideal rates, and with every query
+ * shared. Errors: as tally_out_folder_write() and tally_out_folder_draw(). */
+enum tally_status tally_plan_report_write(const struct tally_json *report, const char *folder,
+                                          struct tally_error *err);
+
 #endif
