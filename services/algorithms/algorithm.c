@@ -53,6 +53,14 @@ void tally_scratch_fini(struct tally_scratch *scratch)
     *scratch = (struct tally_scratch){0};
 }
 
+enum tally_status tally_client_loss(const struct tally_client_task *task, double *ret_loss,
+                                    struct tally_error *err)
+{
+    return task->evaluate
+               ? tally_objective_local_loss(task->objective, task->client, task->x, ret_loss, err)
+               : TALLY_OK;
+}
+
 enum tally_status tally_client_gradient(const struct tally_client_task *task,
                                         struct tally_scratch *scratch, struct tally_error *err)
 {

@@ -381,6 +381,11 @@ extern const char *const TALLY_ALGORITHM_NAMES[];
 
 /* Shared by algorithms. */
 
+/* Client: the loss of an algorithm whose clients stay at x: f_m there, if the task asks for it.
+ * Errors: those of the objective. */
+enum tally_status tally_client_loss(const struct tally_client_task *task, double *ret_loss,
+                                    struct tally_error *err);
+
 /* Client: scratch->vector <- the mean of plan->samples gradient queries at x, as float32. Errors:
  * those of the objective. */
 enum tally_status tally_client_gradient(const struct tally_client_task *task,

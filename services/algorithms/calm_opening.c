@@ -106,11 +106,7 @@ enum tally_status calm_report(const struct tally_client_task *task, struct tally
                               struct tally_client_answer *answer, struct tally_error *err)
 {
     struct tally_report report;
-    enum tally_status status = TALLY_OK;
-    if (task->evaluate) {
-        status =
-            tally_objective_local_loss(task->objective, task->client, task->x, &answer->loss, err);
-    }
+    enum tally_status status = tally_client_loss(task, &answer->loss, err);
     if (status != TALLY_OK || task->plan->cut) {
         return status;
     }

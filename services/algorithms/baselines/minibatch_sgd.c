@@ -9,11 +9,7 @@ static enum tally_status client_step(const struct tally_client_task *task,
                                      struct tally_scratch *scratch,
                                      struct tally_client_answer *answer, struct tally_error *err)
 {
-    enum tally_status status = TALLY_OK;
-    if (task->evaluate) {
-        status =
-            tally_objective_local_loss(task->objective, task->client, task->x, &answer->loss, err);
-    }
+    enum tally_status status = tally_client_loss(task, &answer->loss, err);
     if (status != TALLY_OK || task->plan->cut) {
         return status;
     }
