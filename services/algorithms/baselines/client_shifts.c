@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "services/algorithms/baselines/baseline.h"
+
 size_t tally_client_shifts_bytes(const struct tally_setting *setting)
 {
     return setting->clients * tally_shift_bytes(setting->dim);
@@ -60,6 +62,19 @@ enum tally_shift_start tally_client_shifts_point(const struct tally_setting *set
     return TALLY_SHIFT_POINT;
 }
 
+enum tally_status tally_client_shifts_difference(const struct tally_client_task *task,
+                                                 struct tally_scratch *scratch,
+                                                 struct tally_error *err)
+{
+    const size_t dim = task->setting->dim;
+    const float *shift = tally_shift_in(task->shift, task->round, dim, NULL);
+    const enum tally_status status = tally_client_gradient(task, scratch, err);
+    for (size_t i = 0; status == TALLY_OK && i < dim; i++) {
+        scratch->vector[i] = (float)(scratch->gradient[i] - (double)shift[i]);
+    }
+    return status;
+}
+
 enum tally_status tally_client_shifts_mean(const struct tally_server_task *task, bool with_messages,
                                            struct tally_scratch *scratch, struct tally_error *err)
 {
@@ -82,4 +97,20 @@ enum tally_status tally_client_shifts_mean(const struct tally_server_task *task,
         mean[i] /= setting->clients;
     }
     return TALLY_OK;
+}
+
+enum tally_status tally_client_shifts_descend(const struct tally_server_task *task,
+                                              struct tally_scratch *scratch,
+                                              struct tally_decision *decision,
+                                              struct tally_error *err)
+{
+    const double step_size = task->setting->params->baseline.step_size;
+    double square = 0;
+    for (size_t i = 0; i < task->setting->dim; i++) {
+        const double gradient = scratch->wide.reals[i];
+        square += gradient * gradient;
+        scratch->vector[i] = (float)(task->x[i] - step_size * gradient);
+    }
+    decision->control_bits = 1;
+    return tally_baseline_conclude(task, square, scratch, decision, err);
 }

@@ -29,9 +29,23 @@ struct tally_shift *tally_client_shifts_of(const struct tally_setting *setting, 
 enum tally_shift_start tally_client_shifts_zero(const struct tally_setting *setting);
 enum tally_shift_start tally_client_shifts_point(const struct tally_setting *setting);
 
+/* Client: scratch->vector <- the mean of plan->samples gradient queries at x, less the shift, as
+ * float32. Errors: those of the objective. */
+enum tally_status tally_client_shifts_difference(const struct tally_client_task *task,
+                                                 struct tally_scratch *scratch,
+                                                 struct tally_error *err);
+
 /* Server, in `decide`: scratch->wide.reals <- the mean of the shifts of all M clients, summed in
  * their order; as they were before the round's messages, or with them. Errors: NO_MEMORY. */
 enum tally_status tally_client_shifts_mean(const struct tally_server_task *task, bool with_messages,
                                            struct tally_scratch *scratch, struct tally_error *err);
+
+/* Server, in `decide`, for clients that take no steps of their own: x - eta g, where g is
+ * scratch->wide.reals; with a control bit, whether a client's message counted. Errors: as of
+ * tally_baseline_conclude(). */
+enum tally_status tally_client_shifts_descend(const struct tally_server_task *task,
+                                              struct tally_scratch *scratch,
+                                              struct tally_decision *decision,
+                                              struct tally_error *err);
 
 #endif

@@ -46,16 +46,11 @@ static enum tally_status client_step(const struct tally_client_task *task,
                                      struct tally_scratch *scratch,
                                      struct tally_client_answer *answer, struct tally_error *err)
 {
-    const size_t dim = task->setting->dim;
-    const float *shift = tally_shift_in(task->shift, task->round, dim, NULL);
     enum tally_status status = tally_client_loss(task, &answer->loss, err);
     if (status != TALLY_OK || task->plan->cut) {
         return status;
     }
-    status = tally_client_gradient(task, scratch, err);
-    for (size_t i = 0; status == TALLY_OK && i < dim; i++) {
-        scratch->vector[i] = (float)(scratch->gradient[i] - (double)shift[i]);
-    }
+    status = tally_client_shifts_difference(task, scratch, err);
     return status != TALLY_OK ? status
                               : tally_baseline_send_qsgd(task, scratch, &answer->message, err);
 }
@@ -63,18 +58,13 @@ static enum tally_status client_step(const struct tally_client_task *task,
 static enum tally_status decide(const struct tally_server_task *task, struct tally_scratch *scratch,
                                 struct tally_decision *decision, struct tally_error *err)
 {
-    const double step_size = task->setting->params->baseline.step_size;
-    double square = 0;
     if (tally_client_shifts_mean(task, false, scratch, err) != TALLY_OK) {
         return TALLY_NO_MEMORY;
     }
     for (size_t i = 0; i < task->setting->dim; i++) {
-        const double gradient = scratch->wide.reals[i] + tally_weighted_mean(task, i);
-        square += gradient * gradient;
-        scratch->vector[i] = (float)(task->x[i] - step_size * gradient);
+        scratch->wide.reals[i] += tally_weighted_mean(task, i);
     }
-    decision->control_bits = 1;
-    return tally_baseline_conclude(task, square, scratch, decision, err);
+    return tally_client_shifts_descend(task, scratch, decision, err);
 }
 
 const struct tally_algorithm TALLY_DIANA = {

@@ -161,16 +161,11 @@ static enum tally_status client_step(const struct tally_client_task *task,
                                      struct tally_scratch *scratch,
                                      struct tally_client_answer *answer, struct tally_error *err)
 {
-    const size_t dim = task->setting->dim;
     enum tally_status status = tally_client_loss(task, &answer->loss, err);
     if (status != TALLY_OK || task->plan->cut) {
         return status;
     }
-    status = tally_client_gradient(task, scratch, err);
-    const float *estimate = tally_shift_in(task->shift, task->round, dim, NULL);
-    for (size_t i = 0; status == TALLY_OK && i < dim; i++) {
-        scratch->vector[i] = (float)(scratch->gradient[i] - (double)estimate[i]);
-    }
+    status = tally_client_shifts_difference(task, scratch, err);
     return status != TALLY_OK ? status : send(task, scratch, &answer->message, err);
 }
 
@@ -210,18 +205,9 @@ static enum tally_status receive(const struct tally_setting *setting,
 static enum tally_status decide(const struct tally_server_task *task, struct tally_scratch *scratch,
                                 struct tally_decision *decision, struct tally_error *err)
 {
-    const double step_size = task->setting->params->baseline.step_size;
-    double square = 0;
-    if (tally_client_shifts_mean(task, true, scratch, err) != TALLY_OK) {
-        return TALLY_NO_MEMORY;
-    }
-    for (size_t i = 0; i < task->setting->dim; i++) {
-        const double gradient = scratch->wide.reals[i];
-        square += gradient * gradient;
-        scratch->vector[i] = (float)(task->x[i] - step_size * gradient);
-    }
-    decision->control_bits = 1;
-    return tally_baseline_conclude(task, square, scratch, decision, err);
+    return tally_client_shifts_mean(task, true, scratch, err) != TALLY_OK
+               ? TALLY_NO_MEMORY
+               : tally_client_shifts_descend(task, scratch, decision, err);
 }
 
 static struct tally_message_bits message_bits(const struct tally_setting *setting)
