@@ -5,8 +5,8 @@
  * float32's own for |v| >= 2^-17. M addends must stay below 2^62, hence the bound on |v|.
  *
  * A weighted sum has addends n * round(v * 2^40) with integer weights n, for the same |v|. It is
- * kept in two words, high * 2^32 + low with 0 <= low < 2^32. No word overflows: M addends of
- * weights up to 2^31 add at most 2^31 (2^62 / M / 2^32 + 1) M = 2^61 + 2^31 M to `high`, and
+ * kept in two words, high * 2^32 + low with 0 <= low < 2^32. No word overflows: M <= 2^28 addends
+ * of weights up to 2^31 add at most 2^31 (2^62 / M / 2^32 + 1) M = 2^61 + 2^31 M to `high`, and
  * carries of at most 2^31 + 1 each. */
 #ifndef TALLY_CODEC_NUMERIC_FIXED_POINT_H
 #define TALLY_CODEC_NUMERIC_FIXED_POINT_H
@@ -20,8 +20,6 @@ double tally_fixed_point_bound(uint32_t addends);
 /* Requires |v| within the bound of the sum. */
 int64_t tally_fixed_point_of(double v);
 double tally_fixed_point_value(int64_t sum);
-
-enum { TALLY_FIXED_POINT_MAX_ADDENDS = 1 << 28 }; /* of a weighted sum */
 
 /* sum += weight * addend, an addend of tally_fixed_point_of(); weight <= 2^31. */
 void tally_fixed_point_add_weighted(int64_t sum[2], int64_t addend, uint32_t weight);
