@@ -29,6 +29,17 @@ enum tally_status tally_dataset_shard(const struct tally_dataset *dataset, uint3
                             "the data of client %u are not in this data folder", client);
 }
 
+enum tally_status tally_dataset_count(const struct tally_dataset *dataset, uint32_t client,
+                                      uint32_t *ret_n, struct tally_error *err)
+{
+    struct tally_shard shard;
+    const enum tally_status status = tally_dataset_shard(dataset, client, &shard, err);
+    if (status == TALLY_OK) {
+        *ret_n = shard.size;
+    }
+    return status;
+}
+
 uint32_t tally_dataset_n_shards(const struct tally_dataset *dataset)
 {
     const struct tally_shard *shards = dataset->shards;

@@ -39,6 +39,10 @@ void tally_dataset_free(struct tally_dataset *dataset);
 enum tally_status tally_dataset_shard(const struct tally_dataset *dataset, uint32_t client,
                                       struct tally_shard *ret_shard, struct tally_error *err);
 
+/* How many they are. Errors: as above. */
+enum tally_status tally_dataset_count(const struct tally_dataset *dataset, uint32_t client,
+                                      uint32_t *ret_n, struct tally_error *err);
+
 /* How many clients' shards, from the first on, are all that is here: 1 where all clients share the
  * points, else all; some of them may be empty. */
 uint32_t tally_dataset_n_shards(const struct tally_dataset *dataset);

@@ -114,12 +114,7 @@ static enum tally_status linear_model_points(const struct tally_objective *objec
                                              uint32_t client, uint32_t *ret_n,
                                              struct tally_error *err)
 {
-    struct tally_shard shard;
-    enum tally_status status = tally_dataset_shard(of(objective)->data, client, &shard, err);
-    if (status == TALLY_OK) {
-        *ret_n = shard.size;
-    }
-    return status;
+    return tally_dataset_count(of(objective)->data, client, ret_n, err);
 }
 
 static enum tally_status linear_model_evaluate(const struct tally_objective *objective,
