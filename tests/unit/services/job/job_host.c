@@ -30,6 +30,18 @@ struct tally_job_spec job_host_spec(void)
     return spec;
 }
 
+struct tally_job_spec job_host_fedavg_spec(int64_t clients, double cohort)
+{
+    struct tally_job_spec spec = job_host_spec();
+    spec.algorithm = 2; /* fedavg */
+    spec.params = TALLY_FEDAVG.defaults();
+    spec.params.baseline.step_size = 0.02;
+    spec.params.baseline.local_steps = 3;
+    spec.clients = clients;
+    spec.cohort = cohort;
+    return spec;
+}
+
 void job_host_init(struct job_host *host, const struct tally_job_spec *spec)
 {
     *host = (struct job_host){.spec = *spec};

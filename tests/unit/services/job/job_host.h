@@ -25,6 +25,8 @@ struct job_host {
  * to 7, of which 14 pass, some messages are clipped either way, and the last is cut at the horizon.
  */
 struct tally_job_spec job_host_spec(void);
+/* The same with FedAvg, 3 local steps, and so many clients and answers of a round. */
+struct tally_job_spec job_host_fedavg_spec(int64_t clients, double cohort);
 
 /* A started job. */
 void job_host_init(struct job_host *host, const struct tally_job_spec *spec);

@@ -12,13 +12,7 @@ static struct job_host HOST;
 
 static struct tally_job_spec cohort_spec(void)
 {
-    struct tally_job_spec spec = job_host_spec();
-    spec.algorithm = 2; /* fedavg */
-    spec.params = TALLY_FEDAVG.defaults();
-    spec.params.baseline.step_size = 0.02;
-    spec.params.baseline.local_steps = 3;
-    spec.clients = CLIENTS;
-    spec.cohort = COHORT;
+    struct tally_job_spec spec = job_host_fedavg_spec(CLIENTS, COHORT);
     spec.horizon = 61; /* 20 rounds and one that is cut */
     return spec;
 }

@@ -12,13 +12,7 @@ static struct job_host HOST;
 
 static struct tally_job_spec over_spec(void)
 {
-    struct tally_job_spec spec = job_host_spec();
-    spec.algorithm = 2; /* fedavg */
-    spec.params = TALLY_FEDAVG.defaults();
-    spec.params.baseline.step_size = 0.02;
-    spec.params.baseline.local_steps = 3;
-    spec.clients = CLIENTS;
-    spec.cohort = WANTED;
+    struct tally_job_spec spec = job_host_fedavg_spec(CLIENTS, WANTED);
     spec.over_selection = 0.4; /* 4.2 */
     spec.policy = TALLY_POLICY_DROP;
     spec.quorum = 1;
