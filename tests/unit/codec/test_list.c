@@ -89,9 +89,48 @@ static void test_codec_list__remove_within_loop(void)
     CU_ASSERT_EQUAL(values_of(&list), 24);
 }
 
+struct owner {
+    int others[4];
+    struct tally_list list;
+};
+
+static void add_value(const struct member *member, int *sum)
+{
+    *sum += member->value;
+}
+
+/* Not inlined, as its list would be known; through pointers, as a queue is worked off. */
+__attribute__((noinline)) static void
+drain(struct owner *const *owner, void (*work)(const struct member *member, int *sum), int *sum)
+{
+    struct member *member;
+    while ((member = TALLY_LIST_FIRST(struct member, node, &(*owner)->list)) != NULL) {
+        tally_list_remove(&member->node);
+        if (member->value != 0) {
+            work(member, sum);
+        }
+    }
+}
+
+static void test_codec_list__drain(void)
+{
+    struct owner owner, *pointer = &owner;
+    struct member members[N_MEMBERS];
+    tally_list_init(&owner.list);
+    for (int i = 0; i < N_MEMBERS; i++) {
+        members[i] = (struct member){.value = i % 2};
+        tally_list_append(&owner.list, &members[i].node);
+    }
+    int sum = 0;
+    drain(&pointer, add_value, &sum);
+    CU_ASSERT_EQUAL(sum, N_MEMBERS / 2);
+    CU_ASSERT_TRUE(tally_list_is_empty(&owner.list));
+}
+
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_codec_list__order),
     TALLY_TEST(test_codec_list__remove),
     TALLY_TEST(test_codec_list__remove_within_loop),
+    TALLY_TEST(test_codec_list__drain),
 };
 TALLY_SUITE(codec_list, TESTS);
