@@ -27,8 +27,8 @@ enum tally_status job_copy_new(const char *id, const struct tally_bytes *documen
         status = tally_model_copy_new(&copy->spec, copy->objective, &copy->model, err);
     }
     if (status == TALLY_OK) {
-        copy->is_known = calloc((size_t)copy->spec.clients, sizeof *copy->is_known);
-        status = copy->is_known != NULL
+        copy->places = calloc((size_t)copy->spec.clients, sizeof *copy->places);
+        status = copy->places != NULL
                      ? TALLY_OK
                      : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for %lld clients",
                                   (long long)copy->spec.clients);
@@ -48,16 +48,35 @@ void job_copy_free(struct job_copy *copy)
         tally_model_copy_free(copy->model);
         tally_objective_free(copy->objective);
         free(copy->clients);
-        free(copy->is_known);
+        free(copy->places);
         free(copy);
     }
 }
 
-static enum tally_status remember_client(struct job_copy *copy, uint32_t client,
+static void put_client(struct job_copy *copy, size_t index, uint32_t client)
+{
+    copy->clients[index] = client;
+    copy->places[client] = (uint32_t)index + 1;
+}
+
+/* Puts a client that is in the list at `index`, and the one that is there in its place. */
+static void swap_to(struct job_copy *copy, size_t index, uint32_t client)
+{
+    if (index < copy->n_clients) { /* not so for a task with a client twice */
+        put_client(copy, copy->places[client] - 1, copy->clients[index]);
+        put_client(copy, index, client);
+    }
+}
+
+/* The i-th client of a task. */
+static enum tally_status remember_client(struct job_copy *copy, size_t i, uint32_t client,
                                          struct tally_error *err)
 {
-    if (client >= copy->spec.clients || copy->is_known[client]) { /* no such client: nothing is
-                                                                   * computed for it */
+    if (client >= copy->spec.clients) { /* no such client: nothing is computed for it */
+        return TALLY_OK;
+    }
+    if (copy->places[client] != 0) {
+        swap_to(copy, i, client);
         return TALLY_OK;
     }
     if (copy->n_clients == copy->capacity) {
@@ -69,8 +88,8 @@ static enum tally_status remember_client(struct job_copy *copy, uint32_t client,
         copy->clients = clients;
         copy->capacity = capacity;
     }
-    copy->clients[copy->n_clients++] = client;
-    copy->is_known[client] = true;
+    put_client(copy, copy->n_clients++, client);
+    swap_to(copy, i, client);
     return TALLY_OK;
 }
 
@@ -116,7 +135,7 @@ enum tally_status job_copy_follow(struct job_copy *copy, const struct tally_task
 {
     enum tally_status status = TALLY_OK;
     for (size_t i = 0; status == TALLY_OK && i < task->n_clients; i++) {
-        status = remember_client(copy, task->clients[i], err);
+        status = remember_client(copy, i, task->clients[i], err);
     }
     if (status == TALLY_OK && task->snapshot.size > 0) {
         status = tally_model_copy_load(copy->model, (int64_t)task->iterate, task->snapshot.data,

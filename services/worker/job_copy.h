@@ -15,9 +15,9 @@ struct job_copy {
     struct tally_job_spec spec;
     struct tally_objective *objective;
     struct tally_model_copy *model;
-    uint32_t *clients; /* served in this session or an earlier one, in no order */
+    uint32_t *clients; /* served in this session or an earlier one, those of the last task first */
     size_t n_clients, capacity;
-    bool *is_known; /* [clients of the job]: whether the list has it */
+    uint32_t *places; /* [clients of the job]: 1 + its index in the list; 0 = it is not there */
     struct job_copy *next;
 };
 
