@@ -217,6 +217,12 @@ uint32_t tally_job_spec_cohort(const struct tally_job_spec *spec)
                           (double)spec->clients);
 }
 
+int64_t tally_job_spec_slots(const struct tally_job_spec *spec)
+{
+    return spec->objective.data.sharding == TALLY_SHARDING_LOCAL ? spec->clients
+                                                                 : tally_job_spec_cohort(spec);
+}
+
 bool tally_job_spec_weighs_losses(const struct tally_job_spec *spec)
 {
     return spec->objective.weighting == TALLY_WEIGHTING_POINTS &&

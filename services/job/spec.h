@@ -107,6 +107,9 @@ uint32_t tally_job_spec_answers(const struct tally_job_spec *spec);
 /* How many clients are drawn for a round, in [answers, clients]: with over-selection more than
  * that. */
 uint32_t tally_job_spec_cohort(const struct tally_job_spec *spec);
+/* How many clients must have a worker before the job can go on: those of a round, as they may take
+ * turns, or all if each has data of its own worker. */
+int64_t tally_job_spec_slots(const struct tally_job_spec *spec);
 
 /* Whether the loss of a round is the weighted mean of what its clients reported. It is unless these
  * losses are f itself, over all points, at the clients' own iterates: regret counts each query

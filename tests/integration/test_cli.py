@@ -372,6 +372,10 @@ class Submit(CliCase):
         self.assertEqual(self.submit_to((2, 3)),
                          "the workers here have 3 slots, and the job needs 4 clients; start another worker:\n"
                          f"  tally-worker --coordinator {self.url} --clients 1\n")
+        cohort = {"cohort": 0.5, "over_selection": 0.5}
+        self.assertIn("the job needs 3 clients", self.submit_to((1, 2), **cohort))
+        local = {"objective": {"data": {"sharding": "local"}}}
+        self.assertIn("the job needs 4 clients", self.submit_to((1, 2), **cohort, **local))
 
     def test_with_enough_workers_it_says_nothing_more(self):
         for workers in ((1, 4), (9, 90), None):

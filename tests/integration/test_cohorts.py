@@ -4,9 +4,10 @@ and the service computes what `tally simulate` does."""
 import unittest
 
 from common import (
-    ForeignWorker, TallyTestCase, essence, job_document, memory_bytes, simulate, sum_of_rounds, uplink_of_workers,
-    wait_until,
+    ForeignWorker, TallyTestCase, essence, job_document, memory_bytes, messages, simulate, sum_of_rounds,
+    uplink_of_workers, wait_until,
 )
+from recording_proxy import RecordingProxy
 from round_gate import start_gate
 
 CLIENTS = 12
@@ -66,6 +67,30 @@ class Cohorts(TallyTestCase):
             before = record["t"]
         self.assertAlmostEqual(detail["cumulative_regret"], regret, delta=1e-9 * abs(regret))
 
+    def test_slots_for_a_cohort_are_enough(self):
+        """The drawn clients get the slots of those that are not; a worker that goes and comes back changes nothing."""
+        for base in ("synthetic-fedavg", "synthetic-fedpaq", "synthetic-minibatch-sgd"):
+            with self.subTest(base=base):
+                wanted = document(base)
+                coordinator = self.start_coordinator(name=f"c-{base}")
+                workers = [self.start_worker(coordinator, f"w{i}-{base}", clients=1 + i) for i in range(2)]
+                job_id = coordinator.client.submit(wanted)
+                wait_until(lambda: coordinator.client.job(job_id)["round"] >= 1, "a round")
+                workers[1].kill()
+                workers[1] = self.start_worker(coordinator, f"w1-{base}", clients=2)
+                self.check_result(coordinator.client, job_id, simulate(wanted))
+                self.assert_ends_well(*workers, coordinator)
+
+    def test_fewer_slots_than_a_cohort_do_not_start_it(self):
+        coordinator = self.start_coordinator()
+        client = coordinator.client
+        job_id = client.submit(document("synthetic-minibatch-sgd", horizon=10**8))
+        ForeignWorker(client, "first", slots=COHORT - 1)
+        expected = {"for": "workers", "text": "waits for 3 clients, 2 slots are free"}
+        wait_until(lambda: expected.items() <= client.job(job_id)["waiting"].items(), f"a job that {expected['text']}")
+        ForeignWorker(client, "second", slots=1)
+        client.wait_status(job_id, "running")
+
     def test_a_share_is_the_same_job(self):
         answers = [simulate(document(cohort=cohort)) for cohort in (3, 0.25)]
         self.assertEqual(*[essence(answer) for answer in answers])
@@ -84,6 +109,28 @@ class Cohorts(TallyTestCase):
         gate.open()
         self.check_result(coordinator.client, job_id, simulate(wanted))
         self.wait_until_heard(coordinator.client, workers)
+
+    def test_after_a_crash_a_worker_asks_for_the_clients_of_its_last_task(self):
+        """Its slots suffice for one cohort. Asking for others, it would get them, and the round would wait."""
+        coordinator = self.start_coordinator()
+        proxy = RecordingProxy(coordinator.client.port)
+        self.addCleanup(proxy.close)
+        self.start_worker(proxy, "w", clients=COHORT)
+        job_id = coordinator.client.submit(document(horizon=10**8))
+        wait_until(lambda: coordinator.client.job(job_id)["round"] >= 20, "round 20")
+        coordinator.kill()
+        self.start_coordinator(port=coordinator.port, store=coordinator.store)
+
+        def since_join():
+            calls = [call for call in proxy.exchanges if call.method in ("Join", "PostUpdates") and call.status == 200]
+            joins = [i for i, call in enumerate(calls) if call.method == "Join"]
+            return calls[joins[1]:joins[1] + 2] if len(joins) > 1 else []
+        wait_until(lambda: len(since_join()) == 2, "updates after the second Join")
+        join, post = since_join()
+        held = messages.JoinRequest.FromString(join.request_body).held
+        updates = messages.PostUpdatesRequest.FromString(post.request_body).updates
+        self.assertEqual(len(held), COHORT)
+        self.assertEqual({each.client for each in held}, {update.client for update in updates})
 
     def test_a_worker_is_given_its_drawn_clients_and_caught_up(self):
         """Each of the hands has one client. Whoever is not drawn gets no task; whoever has been away for long gets
@@ -113,33 +160,41 @@ class Cohorts(TallyTestCase):
         wait_until(lambda: client.job(job_id)["bits"]["recovery"] == recovery, f"recovery of {recovery} bits")
         self.assertEqual(client.job(job_id)["bits"]["downlink"]["delivered_payload"], 30 * 32 * DIM)
 
-    def test_an_absent_client_matters_if_it_is_drawn(self):
-        """With policy drop, rounds that draw the client that has gone close without it, at once; others have it
-        all."""
+    def play_round(self, client, job_id, hands, number):
+        """Every hand that has a task answers it. Returns the clients that they played, and the record."""
+        played = []
+        for hand in hands:
+            poll = hand.poll(wait_ms=0)
+            if poll.WhichOneof("kind") == "task" and poll.task.round == number:
+                hand.cursors[job_id] = poll.task.iterate
+                played += poll.task.clients
+                hand.post(hand.update(poll.task, poll.task.clients[0], payload=bytes(4 * DIM), payload_bits=32 * DIM))
+        record = wait_until(lambda: (client.rounds(job_id) or [None])[-1], "a record")
+        self.assertEqual((record["round"], record["received"]), (number, len(played)))
+        return played, record
+
+    def test_a_client_without_a_worker_gets_a_slot_when_it_is_drawn(self):
+        """Of four hands with one client each, one goes, then two more. As long as there are hands for a cohort, every
+        round is complete; with one hand, policy drop closes each at once with its answer."""
         coordinator = self.start_coordinator(options=("--session-timeout-ms", str(HOUR_MS)))
         client = coordinator.client
         wanted = document("synthetic-minibatch-sgd", clients=4, cohort=2, quorum=1, policy="drop", horizon=10**8)
         job_id = client.submit(wanted)
         hands = [ForeignWorker(client, f"h{i}") for i in range(4)]
         client.wait_status(job_id, "running")
-        (gone,) = [a["client"] for w in client.get_json("/v1/workers")["workers"] if w["name"] == "h0"
-                   for a in w["assignments"]]
-        hands[0].leave()
-        drawn = 0
-        for round_number in range(1, 31):
-            answered = 0
-            for hand in hands[1:]:
-                poll = hand.poll(wait_ms=0)
-                if poll.WhichOneof("kind") == "task" and poll.task.round == round_number:
-                    hand.cursors[job_id] = poll.task.iterate
-                    hand.post(hand.update(poll.task, poll.task.clients[0], payload=bytes(4 * DIM),
-                                          payload_bits=32 * DIM))
-                    answered += 1
-            record = wait_until(lambda: (client.rounds(job_id) or [None])[-1], "a record")
-            self.assertEqual(record["round"], round_number)
-            self.assertEqual((record["received"], record["missing"]), (answered, "" if answered == 2 else str(gone)))
-            drawn += answered == 1
-        self.assertTrue(5 < drawn < 25, drawn)
+        hands.pop(0).leave()
+        taken = set()
+        for number in range(1, 21):
+            played, record = self.play_round(client, job_id, hands, number)
+            self.assertEqual((len(played), record["missing"]), (2, ""))
+            taken.update(played)
+        self.assertEqual(taken, set(range(4)))
+        hands.pop(0).leave()
+        hands.pop(0).leave()
+        for number in range(21, 41):
+            played, record = self.play_round(client, job_id, hands, number)
+            self.assertEqual(len(played), 1)
+            self.assertNotIn(record["missing"], ("", str(played[0])))
 
     def test_a_client_that_is_not_drawn_is_refused(self):
         coordinator = self.start_coordinator()
@@ -160,14 +215,20 @@ class Cohorts(TallyTestCase):
             self.assertIn("needs all", answer.json()["detail"])
 
     def test_a_hundred_thousand_clients_fit_in_a_small_coordinator(self):
-        """The start needs a slot of every client; rounds are those of ten."""
-        clients, per_worker = 100000, 4000
+        self.check_a_hundred_thousand(n_workers=25, per_worker=4000)
+
+    def test_a_hundred_thousand_clients_take_turns_in_ten_slots(self):
+        self.check_a_hundred_thousand(n_workers=2, per_worker=5)
+
+    def check_a_hundred_thousand(self, n_workers, per_worker):
+        """Rounds are those of ten clients."""
+        clients = 100000
         coordinator = self.start_coordinator(options=("--session-timeout-ms", str(HOUR_MS)))
         client = coordinator.client
         job_id = client.submit(document(
             "synthetic-minibatch-sgd", clients=clients, cohort=10, quorum=10, horizon=10**8,
             objective__data__points=clients, objective__data__dim=3, reference={"type": "none"}))
-        hands = {f"h{i}": ForeignWorker(client, f"h{i}", slots=per_worker) for i in range(clients // per_worker)}
+        hands = {f"h{i}": ForeignWorker(client, f"h{i}", slots=per_worker) for i in range(n_workers)}
         client.wait_status(job_id, "running")
         for round_number in range(1, 4):
             n = 0

@@ -61,21 +61,23 @@ class OverSelection(TallyTestCase):
         self.assertNotIn("round closed without all clients", coordinator.log())
 
     def test_late_and_vacant_clients_do_not_count(self):
+        """Four hands are left for the five clients of a round, so one of them has none."""
         coordinator = self.start_coordinator(options=("--session-timeout-ms", str(HOUR_MS)))
         client = coordinator.client
         job_id = client.submit(document("synthetic-minibatch-sgd", horizon=10**8, reference={"type": "none"}))
         hands = [ForeignWorker(client, f"h{i}") for i in range(CLIENTS)]
         client.wait_status(job_id, "running")
-        hands[0].leave()
-        late = vacant = 0
+        for _ in range(CLIENTS - DRAWN + 1):
+            hands.pop(0).leave()
         for round_number in range(1, 31):
             updates = []
-            for hand in hands[1:]:
+            for hand in hands:
                 poll = hand.poll(wait_ms=0)
                 if poll.WhichOneof("kind") == "task" and poll.task.round == round_number:
                     hand.cursors[job_id] = poll.task.iterate
                     updates.append((hand, hand.update(poll.task, poll.task.clients[0], payload=bytes(4 * DIM),
                                                       payload_bits=32 * DIM)))
+            self.assertEqual(len(updates), DRAWN - 1)
             updates.reverse()  # not in the order of the clients
             for hand, update in updates[:WANTED]:
                 hand.post(update)
@@ -83,10 +85,8 @@ class OverSelection(TallyTestCase):
             self.assertEqual(before["round"], round_number)
             for hand, update in updates[WANTED:]:
                 self.assert_connect_error("failed_precondition", hand.post, update)
-                late += 1
             for hand, update in updates[:WANTED]:
                 hand.post(update)  # again: recognized
-            vacant += len(updates) < DRAWN
             after = client.job(job_id)
             self.assertEqual(after["bits"]["uplink"], before["bits"]["uplink"])
             self.assertEqual(after["bits"]["uplink"]["messages"], WANTED * round_number)
@@ -95,8 +95,6 @@ class OverSelection(TallyTestCase):
             self.assertEqual(record["received"], WANTED)
             self.assertFalse(counted & listed(record["missing"]))
             self.assertEqual(len(listed(record["missing"])), DRAWN - WANTED)
-        self.assertGreater(late, 30)
-        self.assertTrue(5 < vacant < 25, vacant)
 
     def test_what_it_needs_is_said(self):
         coordinator = self.start_coordinator()

@@ -26,12 +26,15 @@ void draw_network(struct draws *draws)
     faults->late = (int)SIM_DRAW_OF(0, 0, 10, 50);
 }
 
-/* Enough slots for every job; sometimes more. */
+/* Enough slots for all clients of every job, or of every cohort, which every second job may do
+ * with; sometimes more. */
 void draw_workers(struct draws *draws)
 {
     int64_t need = 0, have = 0;
     for (int i = 0; i < draws->n_jobs; i++) {
-        need = draws->jobs[i].spec.clients > need ? draws->jobs[i].spec.clients : need;
+        const struct tally_job_spec *spec = &draws->jobs[i].spec;
+        const int64_t least = spec->seed % 2 != 0 ? spec->clients : tally_job_spec_cohort(spec);
+        need = least > need ? least : need;
     }
     need += sim_chance(400) ? sim_between(1, 3) : 0;
     struct sim_workers_config *workers = &draws->workers;

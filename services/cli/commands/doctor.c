@@ -11,6 +11,7 @@
 #include "services/base/text/whole_file.h"
 #include "services/base/time.h"
 #include "services/cli/commands/commands.h"
+#include "services/cli/terminal/worker_hint.h"
 #include "services/cli/view/doctor_checks.h"
 #include "services/objectives/data/loaders/load.h"
 #include "services/progress/store_bar.h"
@@ -150,7 +151,7 @@ static void look_at_job(const struct tally_json *job, const char *folder,
 {
     const char *status = tally_json_get_text(job, "status");
     const char *waits = tally_json_get_text(tally_json_get(job, "waiting"), "text");
-    const int64_t clients = tally_json_get_integer(job, "clients", 0);
+    const int64_t clients = tally_slots_needed(job);
     if (status == NULL) {
         return;
     }

@@ -1,11 +1,13 @@
 #include "services/cli/terminal/worker_hint.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "api/worker/worker_messages.h"
 #include "codec/base/record.h"
+#include "services/job/spec.h"
 
 static bool is_live(const struct tally_json *detail)
 {
@@ -41,10 +43,25 @@ static void print_command(const struct tally_cli *cli, const struct tally_json *
             cli->rest.has_token ? " --token-file FILE" : "");
 }
 
+int64_t tally_slots_needed(const struct tally_json *detail)
+{
+    const struct tally_json *data = tally_json_get(tally_json_get(detail, "objective"), "data");
+    const char *sharding = tally_json_get_text(data, "sharding");
+    const bool is_local =
+        sharding != NULL && strcmp(sharding, TALLY_SHARDING_NAMES[TALLY_SHARDING_LOCAL]) == 0;
+    const struct tally_job_spec spec = {
+        .objective.data.sharding = is_local ? TALLY_SHARDING_LOCAL : TALLY_SHARDING_IID,
+        .clients = tally_json_get_integer(detail, "clients", 0),
+        .cohort = tally_json_get_real(detail, "cohort", 0),
+        .over_selection = fmax(tally_json_get_real(detail, "over_selection", 0), 0)};
+    return spec.clients < 1 || spec.clients > UINT32_MAX ? spec.clients
+                                                         : tally_job_spec_slots(&spec);
+}
+
 void tally_worker_hint(struct tally_cli *cli, const struct tally_json *detail)
 {
     struct tally_json *workers = NULL;
-    const int64_t n_clients = tally_json_get_integer(detail, "clients", 0);
+    const int64_t n_clients = tally_slots_needed(detail);
     if (!is_live(detail) ||
         tally_rest_get_json(&cli->rest, "/v1/workers?limit=1", &workers, NULL) != TALLY_OK) {
         return;

@@ -3,10 +3,15 @@
 #ifndef TALLY_SERVICES_CLI_TERMINAL_WORKER_HINT_H
 #define TALLY_SERVICES_CLI_TERMINAL_WORKER_HINT_H
 
+#include <stdint.h>
+
 #include "services/cli/view/cli.h"
 
-/* Asks the coordinator for its slots. If all workers together have fewer than the job's clients,
- * says so on stderr, with the command that adds the rest:
+/* Slots that workers must have before the job of this detail can start: tally_job_spec_slots(). */
+int64_t tally_slots_needed(const struct tally_json *detail);
+
+/* Asks the coordinator for its slots. If all workers together have fewer than the job needs, says
+ * so on stderr, with the command that adds the rest:
  *
  *   no worker is connected, and the job needs 4 clients; start a worker:
  *     tally-worker --clients 4 --plugin FILE

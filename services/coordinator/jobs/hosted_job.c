@@ -5,10 +5,15 @@
 #include <string.h>
 
 #include "api/worker/worker_messages.h"
+#include "services/base/time.h"
 #include "services/document/detail.h"
 #include "services/document/document.h"
 #include "services/job/advice.h"
 #include "services/job/footprint.h"
+
+/* The workers of a job that has been read from the store have so long to come before its slots go
+ * to other clients, or others are asked for some. */
+enum { WORKERS_RETURN_MS = 3000 };
 
 _Static_assert(sizeof(struct client_slot) <= TALLY_FOOTPRINT_SLOT, "as footprint.h says");
 
@@ -165,6 +170,7 @@ static enum tally_status load_with(struct tally_store *store, const struct tally
     job->wire_in_bytes = row->wire_in_bytes;
     job->wire_out_bytes = row->wire_out_bytes;
     job->n_vacant = row->clients;
+    tally_list_init(&job->assigned);
     job->has_stored_updates = true;
     status = store->ops->document_get(store, row->key, &job->document, err);
     if (status == TALLY_NOT_FOUND) { /* every job is stored with one */
@@ -209,12 +215,24 @@ enum tally_status hosted_job_load_later(struct tally_store *store,
     return load_with(store, row, make_stand_in, ret_job, err);
 }
 
+int64_t hosted_job_n_lacking(const struct hosted_job *job)
+{
+    const int64_t needed = tally_job_spec_slots(&job->spec);
+    const int64_t n_assigned = job->row.clients - job->n_vacant;
+    return needed > n_assigned ? needed - n_assigned : 0;
+}
+
+bool hosted_job_is_settled(const struct hosted_job *job)
+{
+    return tally_monotonic_ms() - job->arrived_ms >= WORKERS_RETURN_MS;
+}
+
 bool hosted_job_is_progressing(const struct hosted_job *job)
 {
     const enum tally_job_status status = tally_job_status(job->engine);
     return tally_job_status_is_terminal(status) ||
            (status == TALLY_JOB_RUNNING && !job->deadline_noted &&
-            (job->n_vacant == 0 || job->spec.policy == TALLY_POLICY_DROP));
+            (hosted_job_n_lacking(job) == 0 || job->spec.policy == TALLY_POLICY_DROP));
 }
 
 bool hosted_job_may_start(const struct hosted_job *job)
@@ -226,9 +244,10 @@ bool hosted_job_is_stuck(const struct hosted_job *job)
 {
     const enum tally_job_status status = tally_job_status(job->engine);
     const bool started = status == TALLY_JOB_RUNNING || status == TALLY_JOB_PAUSED;
+    const int64_t n_lacking = hosted_job_n_lacking(job);
     const bool drops = job->spec.policy == TALLY_POLICY_DROP && /* whichever clients are drawn */
-                       tally_job_spec_cohort(&job->spec) - job->n_vacant >= job->spec.quorum;
-    return started && job->n_vacant > 0 && !drops;
+                       tally_job_spec_cohort(&job->spec) - n_lacking >= job->spec.quorum;
+    return started && n_lacking > 0 && !drops;
 }
 
 void mark_touched(struct hosted_job *job)

@@ -9,6 +9,7 @@
 #include "api/json/json.h"
 #include "api/worker/worker_messages.h"
 #include "codec/base/buffer.h"
+#include "codec/base/list.h"
 #include "codec/base/shared_bytes.h"
 #include "services/coordinator/access/token_set.h"
 #include "services/coordinator/jobs/stored_state.h"
@@ -46,6 +47,8 @@ struct plugin_absence {
 /* One of the M clients of a job. */
 struct client_slot {
     struct session *session;                   /* that has it; NULL = vacant */
+    struct tally_list_node in_assigned;        /* hosted_job.assigned */
+    uint32_t place;                            /* in session.assignments */
     char previous[TALLY_WORKER_NAME_CAPACITY]; /* worker that had it before; "" = none */
     struct token_identity previous_identity;   /* of its token */
     int64_t delivered_iterate;                 /* newest point that its workers were sent */
@@ -83,6 +86,7 @@ struct hosted_job {
     struct tally_job *engine;
     struct client_slot *slots; /* [clients]; NULL while it is queued and has no workers */
     int64_t n_vacant;
+    struct tally_list assigned; /* the slots that are not vacant, those assigned last at the end */
     struct job_supply supply;
     struct plugin_absence absence;
     int64_t started_bytes, solving_bytes; /* estimates of services/job/footprint.h */
@@ -105,7 +109,8 @@ struct hosted_job {
     int64_t deadline_from_ms; /* monotonic; of the same round, also after a failed store */
     int64_t waits_since_ms;   /* Unix time of the same, or of the last change of status */
     char noted_missing[TALLY_MISSING_CAPACITY]; /* of the last record, as the log has said */
-    int64_t arrived_ms; /* monotonic; when it was taken from another replica; 0 = never */
+    int64_t arrived_ms; /* monotonic; when it was read from the store, by a replica that has been
+                           started or takes it over; 0 = it was submitted here */
     struct shared_task shared_task;
     struct event_feed *feed; /* of its event streams (rest/events.h); NULL = none */
     uint64_t recovery_bits, wire_in_bytes, wire_out_bytes; /* live; the row's lag behind */
@@ -133,9 +138,14 @@ void hosted_job_free(struct hosted_job *job);
 /* An update, as the engine receives it; borrows the payload. */
 struct tally_job_update event_of(const struct tally_update *update);
 
+/* How many more slots the job needs (tally_job_spec_slots) so that each client of a round can have
+ * one, whichever clients are drawn. */
+int64_t hosted_job_n_lacking(const struct hosted_job *job);
+/* Whether the workers of a job that has been read from the store have had time to come. */
+bool hosted_job_is_settled(const struct hosted_job *job);
 /* Whether a started job will give back its slots and its memory without help from outside. */
 bool hosted_job_is_progressing(const struct hosted_job *job);
-/* Whether a started job cannot progress before workers take its vacant clients. */
+/* Whether a started job cannot progress before it has more slots. */
 bool hosted_job_is_stuck(const struct hosted_job *job);
 /* Whether a queued job lacks nothing but slots and memory to start. */
 bool hosted_job_may_start(const struct hosted_job *job);

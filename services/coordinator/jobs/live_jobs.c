@@ -174,6 +174,7 @@ enum tally_status load_job(struct tally_coordinator *coordinator, struct tally_s
         return tally_fail(err, status, why.field, "%s", why.message);
     }
     add_job(coordinator, job);
+    job->arrived_ms = tally_monotonic_ms();
     restart_clock_after_outage(job);
     memory_note_loaded(coordinator, job);
     tally_log(TALLY_LOG_INFO, tally_log_event(event), tally_log_text("job", row->id),

@@ -69,12 +69,29 @@ static void note_missing(struct hosted_job *job, const struct tally_round_record
     }
 }
 
+/* Clients of the round that has opened that have no worker. Those of a job that has just been read
+ * from the store may get theirs back. */
+static void note_vacant(struct hosted_job *job)
+{
+    uint32_t n;
+    const uint32_t *cohort = tally_job_cohort(job->engine, &n);
+    const bool may_be = job->slots != NULL && job->n_vacant > 0 && hosted_job_is_settled(job);
+    for (uint32_t i = 0; may_be && i < n; i++) {
+        struct client_slot *slot = &job->slots[cohort[i]];
+        if (slot->session == NULL && !slot->absent) {
+            slot->absent = true;
+            mark_absence(job);
+        }
+    }
+}
+
 void round_closed(struct tally_coordinator *coordinator, struct hosted_job *job)
 {
     if (job->row.status != TALLY_JOB_PAUSED) { /* it has been waiting since it was paused */
         restart_clock(job);
     }
     coordinator->jobs->ops->ready(coordinator, job);
+    note_vacant(job);
     if (tally_job_status_is_terminal(job->row.status)) {
         coordinator->jobs->match_due = true;
         log_end(job);

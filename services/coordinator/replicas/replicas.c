@@ -360,7 +360,6 @@ static bool load_taken(struct tally_coordinator *coordinator, struct tally_store
     }
     hosted = find_job(coordinator, row->id);
     if (hosted != NULL) {
-        hosted->arrived_ms = tally_monotonic_ms();
         replicas->counts.jobs_taken++;
     }
     return true;

@@ -323,14 +323,37 @@ struct session *session_take_due(struct session_table *table, int64_t now_ms, in
 
 /* ---- Clients ---- */
 
+/* Puts a vacant client into a place of session->assignments. */
+static void put_client(struct session *session, uint32_t place, struct hosted_job *job,
+                       uint32_t client)
+{
+    struct client_slot *slot = &job->slots[client];
+    session->assignments[place] = (struct assignment){.job = job, .client = client};
+    slot->session = session;
+    slot->place = place;
+    slot->has_shift = false;
+    tally_list_append(&job->assigned, &slot->in_assigned);
+    if (slot->absent) {
+        slot->absent = false;
+        mark_absence(job);
+    }
+}
+
+static void take_client(struct client_slot *slot)
+{
+    const struct session *session = slot->session;
+    memcpy(slot->previous, session->name, sizeof slot->previous);
+    slot->previous_identity = session->token->identity;
+    slot->session = NULL;
+    tally_list_remove(&slot->in_assigned);
+}
+
 /* The client has no worker any more. */
 static void vacate(const struct session *session, const struct assignment *assigned)
 {
     struct client_slot *slot = &assigned->job->slots[assigned->client];
-    slot->session = NULL;
+    take_client(slot);
     slot->absent = true;
-    memcpy(slot->previous, session->name, sizeof slot->previous);
-    slot->previous_identity = session->token->identity;
     assigned->job->n_vacant++;
     assigned->job->supply.n_assigned -= !is_bound(session);
     mark_absence(assigned->job);
@@ -347,6 +370,7 @@ static void release(struct session_table *table, struct session *session,
         if (assigned.job == job) {
             vacate(session, &assigned);
         } else {
+            assigned.job->slots[assigned.client].place = kept;
             session->assignments[kept++] = assigned;
         }
     }
@@ -396,31 +420,30 @@ void session_free(struct session_table *table, struct session *session)
 void session_assign(struct session_table *table, struct session *session, struct hosted_job *job,
                     uint32_t client)
 {
-    session->assignments[session->n_assignments++] =
-        (struct assignment){.job = job, .client = client};
-    struct client_slot *slot = &job->slots[client];
-    slot->session = session;
-    slot->has_shift = false;
-    if (slot->absent) {
-        slot->absent = false;
-        mark_absence(job);
-    }
+    put_client(session, session->n_assignments++, job, client);
     job->n_vacant--;
     job->supply.n_assigned += !is_bound(session);
     supply_change_free(table, session, -1);
 }
 
+void session_replace_client(struct hosted_job *job, uint32_t from, uint32_t to)
+{
+    struct client_slot *slot = &job->slots[from];
+    struct session *session = slot->session;
+    take_client(slot);
+    put_client(session, slot->place, job, to);
+}
+
 void session_unassign(struct session_table *table, struct hosted_job *job, uint32_t client)
 {
     struct session *session = job->slots[client].session;
-    uint32_t i = 0;
-    while (session->assignments[i].job != job || session->assignments[i].client != client) {
-        i++;
-    }
-    vacate(session, &session->assignments[i]);
+    const uint32_t place = job->slots[client].place;
+    vacate(session, &session->assignments[place]);
     session->n_assignments--;
-    memmove(&session->assignments[i], &session->assignments[i + 1],
-            (session->n_assignments - i) * sizeof *session->assignments);
+    for (uint32_t i = place; i < session->n_assignments; i++) {
+        session->assignments[i] = session->assignments[i + 1];
+        session->assignments[i].job->slots[session->assignments[i].client].place = i;
+    }
     supply_change_free(table, session, 1);
 }
 

@@ -132,6 +132,9 @@ struct session *session_of_timer(struct wheel_node *timer);
  * slot. */
 void session_assign(struct session_table *table, struct session *session, struct hosted_job *job,
                     uint32_t client);
+/* Gives the slot of client `from` of the job to its client `to`, which must be vacant. `from` is
+ * vacant then, but not absent: no open round may want it. */
+void session_replace_client(struct hosted_job *job, uint32_t from, uint32_t to);
 /* Takes one client away from its session, whose slot is free then. */
 void session_unassign(struct session_table *table, struct hosted_job *job, uint32_t client);
 /* The session gives up its clients of the job and gets no more: the worker refuses it, as the

@@ -9,10 +9,6 @@
 #include "services/coordinator/workers/matching/matching.h"
 #include "services/coordinator/workers/workers.h"
 
-/* The workers of a job that has come from another replica have so long to come as well before
- * others are asked for. */
-enum { WORKERS_RETURN_MS = 3000 };
-
 int64_t count_free_slots(const struct tally_coordinator *coordinator, const struct hosted_job *job)
 {
     return supply_n_free(&coordinator->workers->sessions, job);
@@ -53,7 +49,7 @@ static struct match_job describe_job(const struct tally_coordinator *coordinator
                               .is_unsolved = memory_is_unsolved(job),
                               .has_memory = memory_is_free(use, job),
                               .will_have_memory = memory_will_be_free(use, job),
-                              .clients = job->row.clients,
+                              .needed = hosted_job_n_lacking(job),
                               .n_free = count_free_slots(coordinator, job),
                               .n_coming = count_coming_slots(coordinator, job, n_assigned)};
 }
@@ -79,20 +75,19 @@ int64_t find_next_to_start(const struct tally_coordinator *coordinator)
     const struct memory_use use = memory_use(coordinator);
     for (const struct hosted_job *job = coordinator->jobs->first; job != NULL; job = job->next) {
         if (hosted_job_may_start(job) && memory_will_be_free(&use, job) &&
-            count_coming_slots(coordinator, job, n_assigned) >= job->row.clients) {
+            count_coming_slots(coordinator, job, n_assigned) >= hosted_job_n_lacking(job)) {
             return job->row.key;
         }
     }
     return 0;
 }
 
-/* Clients that a running job lacks after its workers have had time to return. */
+/* Slots that a running job lacks after its workers have had time to return. */
 static int64_t count_unfilled(const struct tally_coordinator *coordinator,
                               const struct hosted_job *job)
 {
-    const bool is_settled = tally_monotonic_ms() - job->arrived_ms >= WORKERS_RETURN_MS;
-    return tally_job_status(job->engine) == TALLY_JOB_RUNNING && job->n_vacant > 0 && is_settled
-               ? job->n_vacant - count_free_slots(coordinator, job)
+    return tally_job_status(job->engine) == TALLY_JOB_RUNNING && hosted_job_is_settled(job)
+               ? hosted_job_n_lacking(job) - count_free_slots(coordinator, job)
                : 0;
 }
 
@@ -135,6 +130,9 @@ static void fill_job(struct tally_coordinator *coordinator, struct hosted_job *j
         session_assign(&coordinator->workers->sessions, session, job, client);
         mark_ready(coordinator, session);
     }
+    if (tally_job_status(job->engine) == TALLY_JOB_RUNNING) {
+        fill_cohort(coordinator, job);
+    }
 }
 
 /* Takes up to n clients away from a stuck job whose workers may serve `job`. Returns how many. */
@@ -155,27 +153,28 @@ static int64_t lend(struct tally_coordinator *coordinator, const struct hosted_j
 /* n_assigned: clients of all stuck jobs, at unbound workers. */
 static bool can_borrow(const struct hosted_job *job, int64_t n_assigned)
 {
-    return match_can_borrow(job->n_vacant, n_assigned - job->supply.n_assigned,
+    return match_can_borrow(hosted_job_n_lacking(job), n_assigned - job->supply.n_assigned,
                             supply_n_refused_assigned(job, hosted_job_is_stuck));
 }
 
 /* Fills the job from the other stuck jobs, which get their slots back when it has ended. */
 static void borrow_slots(struct tally_coordinator *coordinator, struct hosted_job *job)
 {
+    const int64_t needed = hosted_job_n_lacking(job);
     int64_t n = 0;
     for (struct hosted_job *other = coordinator->jobs->first; other != NULL; other = other->next) {
         if (other != job && hosted_job_is_stuck(other)) {
-            n += lend(coordinator, job, other, job->n_vacant - n);
+            n += lend(coordinator, job, other, needed - n);
         }
     }
     tally_log(TALLY_LOG_INFO, tally_log_event("job gets the slots of jobs that wait as well"),
-              tally_log_text("job", job->row.id), tally_log_integer("clients", job->n_vacant));
+              tally_log_text("job", job->row.id), tally_log_integer("clients", needed));
     fill_job(coordinator, job);
 }
 
 /* ---- Queued jobs ---- */
 
-/* Starts a queued job whose f(x*) is known and whose clients are all there. */
+/* Starts a queued job whose f(x*) is known and that has the slots it needs. */
 static void start_job(struct tally_coordinator *coordinator, struct hosted_job *job)
 {
     struct tally_error err = TALLY_ERROR_INIT;

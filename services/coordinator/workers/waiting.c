@@ -52,15 +52,16 @@ static void wait_for_workers(const struct tally_coordinator *coordinator,
                              const struct hosted_job *job, struct tally_waiting *waiting)
 {
     const int64_t n_free = count_free_slots(coordinator, job);
+    const int64_t needed = hosted_job_n_lacking(job);
     waiting->what = TALLY_WAITS_FOR_WORKERS;
     add_refusals(coordinator, job, "", "; ", waiting);
-    add_text(waiting, "waits for %lld client%s, %lld slot%s free", (long long)job->row.clients,
-             job->row.clients == 1 ? "" : "s", (long long)n_free, n_free == 1 ? " is" : "s are");
+    add_text(waiting, "waits for %lld client%s, %lld slot%s free", (long long)needed,
+             needed == 1 ? "" : "s", (long long)n_free, n_free == 1 ? " is" : "s are");
     if (coordinator->view.is_shared) {
         add_text(waiting, " at this coordinator, %lld at others",
                  (long long)coordinator->view.n_free_slots);
     }
-    if (n_free >= job->n_vacant) {
+    if (n_free >= needed) {
         add_text(waiting, ", but %s",
                  coordinator->draining ? "the coordinator is shutting down"
                                        : "an older job goes first");

@@ -43,12 +43,44 @@ void mark_ready(struct tally_coordinator *coordinator, struct session *session)
     }
 }
 
+/* A client that has a slot and does not take part in the open round, from `*at` on; false = none.
+ */
+static bool next_idle(const struct hosted_job *job, const struct tally_list_node **at,
+                      uint32_t *ret_client)
+{
+    for (; *at != &job->assigned.head; *at = (*at)->next) {
+        const struct client_slot *slot =
+            TALLY_LIST_MEMBER(const struct client_slot, in_assigned, *at);
+        *ret_client = (uint32_t)(slot - job->slots);
+        if (!tally_job_is_drawn(job->engine, *ret_client)) {
+            *at = (*at)->next;
+            return true;
+        }
+    }
+    return false;
+}
+
+void fill_cohort(struct tally_coordinator *coordinator, struct hosted_job *job)
+{
+    uint32_t n, idle;
+    const uint32_t *cohort = tally_job_cohort(job->engine, &n);
+    const struct tally_list_node *at = job->assigned.head.next;
+    const bool may_fill = job->n_vacant > 0 && hosted_job_is_settled(job) &&
+                          tally_job_spec_slots(&job->spec) < job->row.clients;
+    for (uint32_t i = 0; may_fill && i < n; i++) {
+        if (job->slots[cohort[i]].session == NULL && next_idle(job, &at, &idle)) {
+            session_replace_client(job, idle, cohort[i]);
+            mark_ready(coordinator, job->slots[cohort[i]].session);
+        }
+    }
+}
+
 /* Sessions without a client in the open round have nothing to do for the job. */
 static void mark_cohort_ready(struct tally_coordinator *coordinator, struct hosted_job *job)
 {
     uint32_t n;
     const uint32_t *cohort = tally_job_cohort(job->engine, &n);
-    for (uint32_t i = 0; job->slots != NULL && i < n; i++) {
+    for (uint32_t i = 0; i < n; i++) {
         if (job->slots[cohort[i]].session != NULL) {
             mark_ready(coordinator, job->slots[cohort[i]].session);
         }
@@ -57,7 +89,8 @@ static void mark_cohort_ready(struct tally_coordinator *coordinator, struct host
 
 void mark_job_ready(struct tally_coordinator *coordinator, struct hosted_job *job)
 {
-    if (tally_job_status(job->engine) == TALLY_JOB_RUNNING) {
+    if (tally_job_status(job->engine) == TALLY_JOB_RUNNING && job->slots != NULL) {
+        fill_cohort(coordinator, job);
         mark_cohort_ready(coordinator, job);
         return;
     }

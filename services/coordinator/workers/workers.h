@@ -34,6 +34,11 @@ void workers_free(struct workers *workers);
 
 /* Puts the session on the list of those whose poll is looked at after the commit. */
 void mark_ready(struct tally_coordinator *coordinator, struct session *session);
+/* Gives clients of the job's open round that have no worker the slots of clients that do not take
+ * part. Does nothing until the workers that had them have had time to return, or if clients have
+ * data of their workers. */
+void fill_cohort(struct tally_coordinator *coordinator, struct hosted_job *job);
+/* fill_cohort(), then mark_ready() for all whom the job's state concerns. */
 void mark_job_ready(struct tally_coordinator *coordinator, struct hosted_job *job);
 void mark_all_ready(struct tally_coordinator *coordinator);
 /* The worker has been heard of: its clients are waited for (again). */

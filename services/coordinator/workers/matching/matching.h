@@ -4,10 +4,11 @@
  * Vacant clients of started jobs are filled first, oldest job first. If that leaves several of them
  * short, the oldest that can be filled gets the others' slots (match_can_borrow): jobs that began
  * when there were more workers may each lack clients for ever, although together they hold enough
- * for one. Then queued jobs start in order of age as soon as all their clients can be filled
- * (match_queued). A queued job that the present workers could fill once the jobs that progress have
- * ended keeps younger jobs from taking its slots. A job that they could not fill does not: there
- * are too few workers, or a job that is paused or stuck keeps them. Memory follows the same rule.
+ * for one. Then queued jobs start in order of age as soon as there are slots for the clients of a
+ * round (match_queued): without cohorts, for all of the job. A queued job that the present workers
+ * could fill once the jobs that progress have ended keeps younger jobs from taking its slots. A job
+ * that they could not fill does not: there are too few workers, or a job that is paused or stuck
+ * keeps them. Memory follows the same rule.
  *
  *     slots       free 3, of progressing jobs 5, of a paused job 8
  *     job 1       16 clients    MATCH_PASS: 3 + 5 slots will never be enough
@@ -25,9 +26,9 @@ struct match_job {
     bool is_unsolved;      /* its f(x*) is to be solved, which has not begun */
     bool has_memory;       /* for its next step: solving or starting */
     bool will_have_memory; /* once the jobs that progress have ended */
-    int64_t clients;
-    int64_t n_free;   /* slots that it could have now */
-    int64_t n_coming; /* those, and the slots of jobs that progress */
+    int64_t needed;        /* slots, to start */
+    int64_t n_free;        /* slots that it could have now */
+    int64_t n_coming;      /* those, and the slots of jobs that progress */
 };
 
 enum match {
@@ -46,8 +47,8 @@ enum match match_queued(const struct match_job *job);
  * has come. 0 or less = none. */
 int64_t match_lacking(const struct match_job *job, int64_t n_free_elsewhere);
 
-/* Whether a stuck job that lacks n_vacant clients can be filled from the other stuck jobs.
+/* Whether a stuck job that lacks n_lacking slots can be filled from the other stuck jobs.
  * n_elsewhere: their clients at unbound workers; n_refused: of those, at workers that refuse it. */
-bool match_can_borrow(int64_t n_vacant, int64_t n_elsewhere, int64_t n_refused);
+bool match_can_borrow(int64_t n_lacking, int64_t n_elsewhere, int64_t n_refused);
 
 #endif

@@ -222,6 +222,18 @@ static void expect_refused(const struct tally_job_spec *spec, const char *field)
     TALLY_ASSERT_TEXT(err.field, field);
 }
 
+static void test_job_cohorts__slots_are_those_of_a_round_unless_data_are_local(void)
+{
+    struct tally_job_spec spec = cohort_spec();
+    CU_ASSERT_EQUAL(tally_job_spec_slots(&spec), COHORT);
+    spec.over_selection = 0.5;
+    CU_ASSERT_EQUAL(tally_job_spec_slots(&spec), COHORT + 2);
+    spec.objective.data.sharding = TALLY_SHARDING_LOCAL;
+    CU_ASSERT_EQUAL(tally_job_spec_slots(&spec), CLIENTS);
+    spec = job_host_fedavg_spec(CLIENTS, 0);
+    CU_ASSERT_EQUAL(tally_job_spec_slots(&spec), CLIENTS);
+}
+
 static void test_job_cohorts__what_cannot_be_is_refused(void)
 {
     struct tally_job_spec spec = cohort_spec();
@@ -247,6 +259,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_job_cohorts__every_host_computes_the_same),
     TALLY_TEST(test_job_cohorts__a_cohort_of_all_is_the_job_without),
     TALLY_TEST(test_job_cohorts__a_share_is_rounded_and_never_empty),
+    TALLY_TEST(test_job_cohorts__slots_are_those_of_a_round_unless_data_are_local),
     TALLY_TEST(test_job_cohorts__what_cannot_be_is_refused),
 };
 TALLY_SUITE(job_cohorts, TESTS);

@@ -32,6 +32,7 @@ static void make_job(struct scene *scene, int i)
     job->row.clients = CLIENTS;
     job->row.horizon = scene->n_jobs_made;
     job->n_vacant = CLIENTS;
+    tally_list_init(&job->assigned);
     job->slots = calloc(CLIENTS, sizeof *job->slots);
     CU_ASSERT_PTR_NOT_NULL_FATAL(job->slots);
     scene->jobs[i] = job;
@@ -164,6 +165,26 @@ static void expect_all_in_order(const struct scene *scene)
     CU_ASSERT_PTR_NULL(session_before(&scene->table, before));
 }
 
+/* The job's list has the slots that are not vacant, and each knows its place. */
+static void expect_assigned(const struct hosted_job *job)
+{
+    int64_t n_listed = 0, n_vacant = 0;
+    TALLY_LIST_EACH(node, &job->assigned)
+    {
+        const struct client_slot *slot =
+            TALLY_LIST_MEMBER(const struct client_slot, in_assigned, node);
+        const struct assignment *assigned = &slot->session->assignments[slot->place];
+        CU_ASSERT_PTR_EQUAL_FATAL(assigned->job, job);
+        CU_ASSERT_EQUAL_FATAL(assigned->client, slot - job->slots);
+        n_listed++;
+    }
+    for (int m = 0; m < CLIENTS; m++) {
+        n_vacant += job->slots[m].session == NULL;
+    }
+    CU_ASSERT_EQUAL_FATAL(job->n_vacant, n_vacant);
+    CU_ASSERT_EQUAL_FATAL(n_listed, CLIENTS - n_vacant);
+}
+
 static void expect_equal_counts(const struct scene *scene)
 {
     expect_all_in_order(scene);
@@ -180,6 +201,7 @@ static void expect_equal_counts(const struct scene *scene)
         CU_ASSERT_EQUAL_FATAL(job->supply.n_assigned, plain.n_assigned);
         CU_ASSERT_EQUAL_FATAL(count_coming(scene, job), plain.n_coming);
         CU_ASSERT_FATAL(same_order(scene, job));
+        expect_assigned(job);
     }
 }
 
@@ -209,6 +231,19 @@ static void assign(struct scene *scene, struct hosted_job *job)
         session_unassign(&scene->table, job, client);
     } else if (session != NULL) {
         session_assign(&scene->table, session, job, client);
+    }
+}
+
+/* A vacant client gets the slot of another. */
+static void replace(struct scene *scene, struct hosted_job *job)
+{
+    const uint32_t from = draw(scene, CLIENTS), to = draw(scene, CLIENTS);
+    const struct session *session = job->slots[from].session;
+    if (session != NULL && job->slots[to].session == NULL) {
+        session_replace_client(job, from, to);
+        CU_ASSERT_PTR_EQUAL(job->slots[to].session, session);
+        CU_ASSERT_PTR_NULL(job->slots[from].session);
+        CU_ASSERT_FALSE(job->slots[to].absent);
     }
 }
 
@@ -245,6 +280,10 @@ static void step(struct scene *scene)
     case 5:
     case 6:
         come_or_go(scene);
+        break;
+    case 7:
+    case 8:
+        replace(scene, scene->jobs[i]);
         break;
     default:
         assign(scene, scene->jobs[i]);

@@ -8,7 +8,7 @@ static struct match_job job_with(int64_t n_free, int64_t n_coming)
     return (struct match_job){.is_prepared = true,
                               .has_memory = true,
                               .will_have_memory = true,
-                              .clients = 8,
+                              .needed = 8,
                               .n_free = n_free,
                               .n_coming = n_coming};
 }
