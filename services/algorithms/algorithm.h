@@ -316,6 +316,8 @@ struct tally_algorithm {
     bool takes_cohorts;
     /* Whether clients may have weights: its mean is tally_weighted_mean(). */
     bool takes_weights;
+    /* Where not: why, a clause for the error that refuses them. */
+    const char *no_cohorts_reason, *no_weights_reason;
     /* Whether a round needs the message of every client, so that no quorum below `clients` will do.
      */
     bool needs_everyone;

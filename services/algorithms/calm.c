@@ -25,8 +25,7 @@
  *                          the horizon (a job without a regret that may travel has one there)
  *
  * With a budget and known constants, the lengths n and the resolutions are planned before the first
- * message (calm/calm_plan.h), and stored. Otherwise each epoch is three times as long as the one
- * before it.
+ * message (calm/calm_plan.h), and stored. Otherwise each epoch is three times as long as the last.
  *
  * Unknown constants are estimated: from reports in an opening round (calm_opening.c), and later
  * from the spread across the clients' messages. The round after the opening makes no queries:
@@ -34,8 +33,7 @@
  *
  * If the clients' means show that some directions are much flatter than h, a job that knows nothing
  * but its step size stops averaging and travels (calm/calm_travel.h): clients take plain gradient
- * steps of one length and send how far they got, z is the mean of the points that they reached, and
- * epochs grow slowly.
+ * steps of one length and send how far they got, z is the mean of their ends, epochs grow slowly.
  *
  * A budget is never exceeded: a client whose message would be too long sends an empty one; the
  * server coarsens a broadcast until it fits, and if no grid fits, communication ends.
@@ -570,8 +568,7 @@ static enum tally_status calm_apply(const struct tally_setting *setting,
     return TALLY_OK;
 }
 
-/* The prediction of a query takes a step of this length, and is a minibatch gradient step where
- * clients do not move. */
+/* The prediction of a query is a step of this length. */
 static struct tally_step_limit calm_step_limit(const union tally_algorithm_params *params,
                                                double smoothness)
 {
@@ -591,6 +588,9 @@ const struct tally_algorithm TALLY_CALM = {
     .schedule = calm_schedule,
     .plan = calm_plan,
     .step_limit = calm_step_limit,
+    .no_cohorts_reason = "its estimate of the variance counts the differences between clients "
+                         "once, and a cohort would draw them anew in every round",
+    .no_weights_reason = "its estimate of the variance is computed for the mean of equal clients",
     .moves_locally = true,
     .repeats_opening = true,
     .client_step = calm_client_step,

@@ -278,6 +278,9 @@ const struct tally_algorithm TALLY_CEAL = {
     .opening = &TALLY_CEAL_OPENING,
     .first_stage = ceal_first_stage,
     .step_limit = ceal_step_limit,
+    .no_cohorts_reason = "its norm test needs an error that shrinks from stage to stage, and the "
+                         "error of drawing clients does not",
+    .no_weights_reason = "its stages are computed for the variance of the mean of equal clients",
     .plan = ceal_plan,
     .client_step = ceal_client_step,
     .receive = ceal_receive,

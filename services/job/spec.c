@@ -30,8 +30,8 @@ const struct tally_field TALLY_JOB_FIELDS[] = {
      .min_exclusive = true,
      .max = TALLY_MAX_CLIENTS,
      .doc = "how many clients take part in a round, drawn from the seed without replacement; a "
-            "number below 1 is a share of `clients`. By default all, which `ceal`, `calm`, "
-            "`diana`, `scaffold` and `ef21` need"},
+            "number below 1 is a share of `clients`. The default is all clients; `ceal`, `calm`, "
+            "`diana`, `scaffold` and `ef21` take no other cohort"},
     {.name = "over_selection",
      .kind = TALLY_FIELD_REAL,
      .unit = "share of the cohort",
@@ -266,9 +266,9 @@ static enum tally_status check_cohort(const struct tally_job_spec *spec, struct 
     return algorithm->takes_cohorts || tally_job_spec_answers(spec) == spec->clients
                ? TALLY_OK
                : tally_fail(err, TALLY_INVALID_ARGUMENT, "cohort",
-                            "algorithm %s needs all %lld clients in every round "
-                            "(services/algorithms/README.md has the reason)",
-                            algorithm->name, (long long)spec->clients);
+                            "algorithm %s needs all %lld clients in every round: %s",
+                            algorithm->name, (long long)spec->clients,
+                            algorithm->no_cohorts_reason);
 }
 
 static enum tally_status check_over_selection(const struct tally_job_spec *spec,
@@ -296,10 +296,9 @@ static enum tally_status check_weighting(const struct tally_job_spec *spec, stru
         return TALLY_OK;
     }
     if (!algorithm->takes_weights) {
-        return tally_fail(
-            err, TALLY_INVALID_ARGUMENT, "weighting",
-            "algorithm %s needs equal clients (services/algorithms/README.md has the reason)",
-            algorithm->name);
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, "weighting",
+                          "algorithm %s needs equal clients: %s", algorithm->name,
+                          algorithm->no_weights_reason);
     }
     return tally_objective_spec_has_points(&spec->objective)
                ? TALLY_OK

@@ -218,8 +218,8 @@ class Synthetic(TallyTestCase):
         coordinator = self.start_coordinator()
         quadratic = {"type": "quadratic", "data": {"type": "matrix", "matrix": "A.npy", "vector": "b.npy", "dim": 3}}
         fedavg = job_document("synthetic-fedavg")
-        for document, what in ((job_document("synthetic-ceal"), "algorithm ceal needs equal clients"),
-                               (job_document("synthetic-calm-auto"), "algorithm calm needs equal clients"),
+        for document, what in ((job_document("synthetic-ceal"), "algorithm ceal needs equal clients: its stages"),
+                               (job_document("synthetic-calm-auto"), "algorithm calm needs equal clients: its estimate"),
                                ({**fedavg, "objective": quadratic}, "no number of points"),
                                ({**fedavg, "objective": {"type": "plugin", "name": "mine", "dim": 3},
                                  "reference": {"type": "none"}}, "no number of points")):

@@ -16,7 +16,11 @@
                .begin = tally_client_shifts_begin_##start,                                         \
                .is_valid = tally_client_shifts_are_valid,                                          \
                .shift = tally_client_shifts_of},                                                   \
-    .shift_start = tally_client_shifts_##start
+    .shift_start = tally_client_shifts_##start,                                                    \
+    .no_cohorts_reason = "it keeps a state per client and saves all of them in every round, so a " \
+                         "cohort would not make rounds cheaper",                                   \
+    .no_weights_reason = "its server needs the mean of the states of all clients, and knows a "    \
+                         "client's weight only when it answers"
 
 size_t tally_client_shifts_bytes(const struct tally_setting *setting);
 void tally_client_shifts_begin_zero(const struct tally_setting *setting, const double *x,

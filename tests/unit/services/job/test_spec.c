@@ -116,6 +116,44 @@ static void test_job_spec__setting_takes_over_the_numbers(void)
     CU_ASSERT_PTR_EQUAL(tally_job_spec_algorithm(&spec), &TALLY_CEAL);
 }
 
+/* The error says why, in words for people who have no source code at hand. */
+static void expect_reason(const struct tally_job_spec *spec, size_t rule, const char *field,
+                          const char *reason)
+{
+    struct tally_error err = TALLY_ERROR_INIT;
+    CU_ASSERT_PTR_NOT_NULL_FATAL(reason);
+    TALLY_ASSERT_STATUS(tally_job_spec_check(spec, rule, &err), TALLY_INVALID_ARGUMENT, &err);
+    TALLY_ASSERT_TEXT(err.field, field);
+    const char *end = strstr(err.message, reason);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(end);
+    TALLY_ASSERT_TEXT(end, reason);
+    CU_ASSERT_PTR_NULL(strstr(err.message, "README"));
+}
+
+static void test_job_spec__who_takes_no_cohorts_or_weights_says_why(void)
+{
+    enum { COHORT_RULE = 0, WEIGHTING_RULE = 2 };
+    int n_reasons = 0;
+    for (int a = 0; TALLY_ALGORITHMS[a] != NULL; a++) {
+        const struct tally_algorithm *algorithm = TALLY_ALGORITHMS[a];
+        struct tally_job_spec spec = job_host_spec();
+        spec.algorithm = a;
+        spec.cohort = 4;
+        spec.objective.weighting = TALLY_WEIGHTING_POINTS;
+        CU_ASSERT_EQUAL(algorithm->takes_cohorts, algorithm->no_cohorts_reason == NULL);
+        CU_ASSERT_EQUAL(algorithm->takes_weights, algorithm->no_weights_reason == NULL);
+        if (!algorithm->takes_cohorts) {
+            expect_reason(&spec, COHORT_RULE, "cohort", algorithm->no_cohorts_reason);
+            n_reasons++;
+        }
+        if (!algorithm->takes_weights) {
+            expect_reason(&spec, WEIGHTING_RULE, "weighting", algorithm->no_weights_reason);
+            n_reasons++;
+        }
+    }
+    CU_ASSERT_EQUAL(n_reasons, 10);
+}
+
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_job_spec__quorum_is_at_most_all),
     TALLY_TEST(test_job_spec__policies_but_wait_need_a_deadline),
@@ -124,5 +162,6 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_job_spec__grids_of_all_stages_must_exist),
     TALLY_TEST(test_job_spec__initial_point_has_its_radius),
     TALLY_TEST(test_job_spec__setting_takes_over_the_numbers),
+    TALLY_TEST(test_job_spec__who_takes_no_cohorts_or_weights_says_why),
 };
 TALLY_SUITE(job_spec, TESTS);
