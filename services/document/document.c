@@ -177,16 +177,27 @@ static enum tally_status check_reference(const struct tally_json *document,
 
 /* Over-selection, or a quorum below the answers of a round, without a policy means `drop`; `drop`
  * without a quorum means a quorum of 1. */
-static void complete_quorum(const struct tally_json *document, struct tally_job_spec *spec)
+static enum tally_status complete_quorum(const struct tally_json *document,
+                                         struct tally_job_spec *spec, struct tally_error *err)
 {
+    const struct tally_algorithm *algorithm = tally_job_spec_algorithm(spec);
     const uint32_t answers = tally_job_spec_answers(spec);
     const bool drops = spec->over_selection > 0 || (spec->quorum != 0 && spec->quorum < answers);
     if (tally_json_get(document, "policy") == NULL && drops) {
         spec->policy = TALLY_POLICY_DROP;
     }
-    if (spec->quorum == 0) {
-        spec->quorum = spec->policy == TALLY_POLICY_DROP ? 1 : answers;
+    if (spec->quorum != 0) {
+        return TALLY_OK;
     }
+    const bool is_drop = spec->policy == TALLY_POLICY_DROP;
+    const bool cannot_drop = is_drop && algorithm->needs_everyone && answers > 1;
+    spec->quorum = is_drop && !cannot_drop ? 1 : answers;
+    return !cannot_drop || spec->over_selection > 0 /* which is refused by itself */
+               ? TALLY_OK
+               : tally_fail(err, TALLY_INVALID_ARGUMENT, "policy",
+                            "policy drop closes rounds without all clients; algorithm %s needs the "
+                            "message of every client in every round",
+                            algorithm->name);
 }
 
 static void complete_encoding(const struct tally_json *document, struct tally_job_spec *spec)
@@ -236,7 +247,7 @@ enum tally_status tally_document_read(const struct tally_json *document,
         status = check_reference(document, spec, err);
     }
     if (status == TALLY_OK) {
-        complete_quorum(document, spec);
+        status = complete_quorum(document, spec, err);
         complete_encoding(document, spec);
     }
     return status;

@@ -168,7 +168,7 @@ class Scaffold(States):
         self.check_refusal("quorum", "needs the message of every client", quorum=3)
 
     def test_needs_every_message_of_a_policy_that_drops(self):
-        self.check_refusal("quorum", "quorum 1 is below clients 4", policy="drop")
+        self.check_refusal("policy", "policy drop closes rounds without all clients", policy="drop")
 
     def test_needs_all_clients(self):
         self.check_refusal("cohort", "needs all 4 clients", cohort=0.5)

@@ -346,11 +346,46 @@ static void test_document_errors__messages_name_value_and_limit(void)
     TALLY_ASSERT_TEXT(err.message, "quorum 11 is above clients 10");
 }
 
+/* An algorithm that needs every message: the error is about the member that the document has. */
+static void test_document_errors__a_policy_is_not_refused_for_the_default_quorum(void)
+{
+    static const struct {
+        const char *members, *field, *message;
+    } rows[] = {
+        {"\"policy\": \"drop\"", "policy",
+         "policy drop closes rounds without all clients; algorithm scaffold needs the message of "
+         "every client in every round"},
+        {"\"quorum\": 1", "quorum",
+         "quorum 1 is below clients 3; algorithm scaffold needs the message of every client in "
+         "every round"},
+        {"\"over_selection\": 1", "over_selection",
+         "over_selection needs a cohort below clients 3"},
+        {"\"policy\": \"drop\", \"quorum\": 3", "", ""},
+        {"\"policy\": \"fail\"", "", ""},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct tally_job_spec spec;
+        struct tally_error err = TALLY_ERROR_INIT;
+        char text[4000];
+        snprintf(text, sizeof text,
+                 "{\"name\": \"s\", \"clients\": 3, \"horizon\": 10, %s, \"algorithm\": {\"type\": "
+                 "\"scaffold\", \"step_size\": 0.1, \"local_steps\": 2}, \"objective\": {\"type\": "
+                 "\"least_squares\", \"data\": {\"type\": \"synthetic_linear\", \"dim\": 2, "
+                 "\"points\": 9}}}",
+                 rows[i].members);
+        const enum tally_status status = document_parse(text, &spec, &err);
+        CU_ASSERT_EQUAL(status, rows[i].field[0] == '\0' ? TALLY_OK : TALLY_INVALID_ARGUMENT);
+        TALLY_ASSERT_TEXT(err.field, rows[i].field);
+        TALLY_ASSERT_TEXT(err.message, rows[i].message);
+    }
+}
+
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_document_errors__errors_name_the_field),
     TALLY_TEST(test_document_errors__errors_of_images_name_the_field),
     TALLY_TEST(test_document_errors__algorithms_take_their_own_fields_alone),
     TALLY_TEST(test_document_errors__other_texts_are_refused),
     TALLY_TEST(test_document_errors__messages_name_value_and_limit),
+    TALLY_TEST(test_document_errors__a_policy_is_not_refused_for_the_default_quorum),
 };
 TALLY_SUITE(document_errors, TESTS);
