@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "services/document/document.h"
 #include "services/progress/load_watch.h"
@@ -51,6 +52,14 @@ void job_copy_free(struct job_copy *copy)
         free(copy->places);
         free(copy);
     }
+}
+
+struct job_copy *job_copy_find(struct job_copy *jobs, const char *id)
+{
+    while (jobs != NULL && strcmp(jobs->id, id) != 0) {
+        jobs = jobs->next;
+    }
+    return jobs;
 }
 
 static void put_client(struct job_copy *copy, size_t index, uint32_t client)

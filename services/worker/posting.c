@@ -53,6 +53,19 @@ static enum tally_status after_failure(struct worker *worker, const struct tally
     return contact_check_patience(worker, err);
 }
 
+/* With over-selection every round has updates that come too late. */
+static enum tally_log_level level_of_refusal(const struct worker *worker, const char *job_id,
+                                             enum tally_status refusal)
+{
+    const struct job_copy *job = job_copy_find(worker->jobs, job_id);
+    if (refusal == TALLY_INVALID_ARGUMENT) {
+        return TALLY_LOG_ERROR;
+    }
+    return refusal == TALLY_FAILED_PRECONDITION && job != NULL && job->spec.over_selection > 0
+               ? TALLY_LOG_DEBUG
+               : TALLY_LOG_INFO;
+}
+
 /* Metrics are telemetry: an update that may be refused for them goes once more without. Returns
  * whether it does. */
 static bool after_refusal(struct worker *worker, struct tally_update *update,
@@ -60,8 +73,9 @@ static bool after_refusal(struct worker *worker, struct tally_update *update,
 {
     const bool is_wrong = why->status == TALLY_INVALID_ARGUMENT;
     const bool goes_again = is_wrong && update->n_metrics > 0;
-    tally_log(is_wrong ? TALLY_LOG_ERROR : TALLY_LOG_INFO, tally_log_event("update refused"),
-              tally_log_text("job", update->job_id), tally_log_integer("round", update->round),
+    tally_log(level_of_refusal(worker, update->job_id, why->status),
+              tally_log_event("update refused"), tally_log_text("job", update->job_id),
+              tally_log_integer("round", update->round),
               tally_log_integer("client", update->client), tally_log_problem(why));
     if (is_wrong && !goes_again) {
         contact_pause(worker, NULL); /* the same would come out again: do not spin */

@@ -14,15 +14,6 @@ enum { MAX_LOST_POINTS = 3 };
 
 /* Jobs. */
 
-static struct job_copy *find_job(const struct worker *worker, const char *id)
-{
-    struct job_copy *job = worker->jobs;
-    while (job != NULL && strcmp(job->id, id) != 0) {
-        job = job->next;
-    }
-    return job;
-}
-
 static void forget_job(struct worker *worker, const char *id)
 {
     for (struct job_copy **at = &worker->jobs; *at != NULL; at = &(*at)->next) {
@@ -110,7 +101,7 @@ static enum tally_status answer_client(struct worker *worker, struct job_copy *j
 static enum tally_status open_job(struct worker *worker, const struct tally_task *task,
                                   struct job_copy **ret_job, struct tally_error *err)
 {
-    struct job_copy *job = find_job(worker, task->job_id);
+    struct job_copy *job = job_copy_find(worker->jobs, task->job_id);
     if (job == NULL) {
         enum tally_status status =
             job_copy_new(task->job_id, &task->job_document, worker->config->data_dir,

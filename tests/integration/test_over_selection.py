@@ -1,5 +1,6 @@
 """Over-selection: a round draws more clients than it wants answers, and the first answers count."""
 
+import re
 import unittest
 
 from common import ForeignWorker, TallyTestCase, essence, job_document, simulate, sum_of_rounds, wait_until
@@ -17,6 +18,11 @@ def document(base="synthetic-fedavg", /, **changes):
 def listed(text):
     ranges = [part.split("-") for part in text.split()]
     return {client for ends in ranges for client in range(int(ends[0]), int(ends[-1]) + 1)}
+
+
+def levels_of_refusals(workers):
+    lines = [line for worker in workers for line in worker.log().splitlines() if "update refused" in line]
+    return {re.search(r"level=(\w+)", line)[1] for line in lines}
 
 
 class OverSelection(TallyTestCase):
@@ -44,8 +50,8 @@ class OverSelection(TallyTestCase):
         """Whoever is first: every round has as many answers as it wants."""
         wanted = document(horizon=6000, algorithm__local_steps=10)
         coordinator = self.start_coordinator()
-        for i in range(4):
-            self.start_worker(coordinator, f"w{i}", clients=3)
+        workers = [self.start_worker(coordinator, f"w{i}", clients=3, options=("--log-level", "debug"))
+                   for i in range(4)]
         job_id = coordinator.client.submit(wanted)
         for closed in (30, 200):
             wait_until(lambda: coordinator.client.job(job_id)["round"] >= closed, f"round {closed}")
@@ -59,6 +65,15 @@ class OverSelection(TallyTestCase):
         missed = {client for record in records for client in listed(record["missing"])}
         self.assertEqual(missed, set(range(CLIENTS)))
         self.assertNotIn("round closed without all clients", coordinator.log())
+        self.assertEqual(levels_of_refusals(workers), {"debug"})
+
+    def test_without_it_a_late_update_stands_in_the_log(self):
+        coordinator = self.start_coordinator()
+        workers = [self.start_worker(coordinator, f"w{i}") for i in range(4)]
+        job_id = coordinator.client.submit(document(clients=4, cohort=None, over_selection=None, policy="drop",
+                                                    round_deadline_ms=1, horizon=100000, algorithm__local_steps=2000))
+        coordinator.client.wait_status(job_id, "completed")
+        self.assertEqual(levels_of_refusals(workers), {"info"})
 
     def test_late_and_vacant_clients_do_not_count(self):
         """Four hands are left for the five clients of a round, so one of them has none."""
