@@ -73,11 +73,13 @@ static void add_algorithm(struct tally_text_table *table, const struct tally_jso
     char clients[TALLY_RESULT_CELL_CAPACITY], cohort[TALLY_RESULT_CELL_CAPACITY] = "";
     char text[4 * TALLY_RESULT_CELL_CAPACITY + 48];
     const double drawn = tally_json_get_real(detail, "cohort", 0);
+    const double more = tally_json_get_real(detail, "over_selection", 0);
     tally_result_cell(tally_json_get(detail, "algorithm"), "type", type);
     tally_result_cell(detail, "encoding", encoding);
     tally_result_cell(detail, "clients", clients);
     if (drawn > 0) {
-        snprintf(cohort, sizeof cohort, ", cohort %g", drawn);
+        snprintf(cohort, sizeof cohort, more > 0 ? ", cohort %g, over-selection %g" : ", cohort %g",
+                 drawn, more);
     }
     snprintf(text, sizeof text, "%s, encoding %s, %s client%s%s", type, encoding, clients,
              strcmp(clients, "1") == 0 ? "" : "s", cohort);

@@ -121,6 +121,25 @@ static void test_cli_result_table__what_is_missing_is_a_dash(void)
            "wire bytes  in -  out -\n");
 }
 
+static void expect_algorithm(const char *json, const char *line)
+{
+    struct tally_json *detail = NULL;
+    struct tally_buffer out = {0};
+    CU_ASSERT_EQUAL_FATAL(tally_json_parse(json, strlen(json), &detail, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL_FATAL(tally_result_table_render(detail, &out), TALLY_OK);
+    CU_ASSERT_EQUAL_FATAL(tally_buffer_append(&out, "", 1), TALLY_OK);
+    CU_ASSERT_PTR_NOT_NULL(strstr((const char *)out.data, line));
+    tally_buffer_fini(&out);
+    tally_json_free(detail);
+}
+
+static void test_cli_result_table__tells_who_takes_part(void)
+{
+    expect_algorithm("{\"clients\":9,\"cohort\":0.25}", "encoding -, 9 clients, cohort 0.25\n");
+    expect_algorithm("{\"clients\":9,\"cohort\":4,\"over_selection\":0.5}",
+                     "encoding -, 9 clients, cohort 4, over-selection 0.5\n");
+}
+
 static void test_cli_result_table__cells_cut_what_is_too_long(void)
 {
     char name[1000];
@@ -138,6 +157,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_cli_result_table__shows_all_of_a_finished_job),
     TALLY_TEST(test_cli_result_table__metrics_have_a_row_each),
     TALLY_TEST(test_cli_result_table__what_is_missing_is_a_dash),
+    TALLY_TEST(test_cli_result_table__tells_who_takes_part),
     TALLY_TEST(test_cli_result_table__cells_cut_what_is_too_long),
 };
 TALLY_SUITE(cli_result_table, TESTS);
