@@ -29,12 +29,16 @@ PAPER = 263.3, 288.6  # bits of CEAL in Table I, up per client and down
 ALGORITHMS = {"minibatch_sgd": ("Minibatch-SGD", "#0072b2"), "fedavg": ("FedAvg", "#e69f00"),
               "fedpaq": ("FedPAQ", "#009e73"), "fedcom": ("FedCOM", "#cc79a7"), "ceal": ("CEAL", "#d55e00"),
               "calm": ("CALM", "#000000"), "fedavg scheduled": ("FedAvg, scheduled", "#56b4e9"),
-              "fedpaq scheduled": ("FedPAQ, scheduled, entropy-coded", "#7f7f00")}
+              "fedpaq scheduled": ("FedPAQ, scheduled, entropy-coded", "#7f7f00"),
+              "fedprox": ("FedProx", "#b0b0b0"), "fedavgm": ("FedAvgM", "#8b0000"), "fedadam": ("FedAdam", "#6a3d9a"),
+              "fedyogi": ("FedYogi", "#cab2d6"), "scaffold": ("SCAFFOLD", "#a6761d"), "diana": ("DIANA", "#1b9e9e"),
+              "ef21": ("EF21", "#66a61e")}
 ANY = math.inf, math.inf
 ENTRIES = [*((name, within, limits) for name in ("calm", "ceal")
              for within, limits in (("263.3 / 288.6", PAPER), ("650 / 650", (650, 650)))),
-           *((name, "any", ANY) for name in ("calm", "ceal", "minibatch_sgd", "fedavg", "fedpaq", "fedcom",
-                                             "fedavg scheduled", "fedpaq scheduled"))]
+           *((name, "any", ANY) for name in ("calm", "ceal", *(name for name in ALGORITHMS if name[0] != "c")))]
+# Constants that only some of the baselines have, by column of frontier.csv.
+OWN = {"server_step_size": "S", "beta1": "beta1", "mu": "mu", "levels": "s", "k": "k"}
 HEADS = "reading", "radius", "algorithm", "within bits", "regret", "+- std", "up", "down", "with"
 LEFT = {0, 2, 3, 8}  # columns that are aligned to the left
 
@@ -67,7 +71,8 @@ def parameters(point):
     if point["algorithm"] != "ceal":
         schedule = (f" + {point['local_steps_growth']:.3g} t, decay {point['step_decay']:.3g}"
                     if "scheduled" in point["algorithm"] else "")
-        return f"eta {point['step_size']:.3g}, K {point['local_steps']:.0f}{schedule}"
+        own = "".join(f", {sign} {point[key]:.3g}" for key, sign in OWN.items() if point.get(key))
+        return f"eta {point['step_size']:.3g}, K {point['local_steps']:.0f}{schedule}{own}"
     return (f"eta {point['step_size']:.3g}, c {point['sample_scale']:.3g}, j0 {point['first_stage']:.0f}, "
             f"gamma0 {point['gamma0']:.3g}, phi0 {point['phi0']:.3g}, L {point['gradient_bound']:.3g}")
 

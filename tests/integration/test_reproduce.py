@@ -316,7 +316,7 @@ class Frontier(unittest.TestCase):
     HEAD = ("reading,radius,algorithm,step_size,local_steps,sample_scale,first_stage,gamma0,phi0,gradient_bound,"
             "sigma,regret_mean,regret_std,uplink_formula,downlink_formula,uplink_entropy_payload,"
             "downlink_entropy_payload,on_front,uplink_bits,downlink_bits,uplink_budget,downlink_budget,step_decay,"
-            "local_steps_growth\n")
+            "local_steps_growth,server_step_size,beta1,mu,levels,k\n")
     POINTS = ("loud,1,ceal,2,,0.1,3,1.5,2,1,4.47,50,5,260,280,260,280,1,260,280,,\n"
               "loud,1,ceal,2,,0.1,3,1.5,2,1,4.47,40,4,264,280,260,280,1,264,280,,\n"
               "loud,1,ceal,2,,0.1,3,1.5,2,1,4.47,30,3,640,651,260,280,1,640,651,,\n"
@@ -326,7 +326,10 @@ class Frontier(unittest.TestCase):
               "quiet,3,fedavg,0.1,100,,,,,,,237.94,31.7,19200,19200,19200,19200,1,19200,19200,,\n"
               # Schedules are a family of their own, in which FedPAQ is judged by its entropy.
               "quiet,3,fedavg,0.1,4,,,,,,,90,9,9600,9600,9600,9600,1,9600,9600,,,0.01,0.3\n"
-              "quiet,3,fedpaq,0.1,4,,,,,,,99,9,1220,9600,800,9600,1,1220,9600,,,0,0.3\n" +
+              "quiet,3,fedpaq,0.1,4,,,,,,,99,9,1220,9600,800,9600,1,1220,9600,,,0,0.3\n"
+              # Methods that are not the paper's have constants of their own.
+              "loud,1,fedadam,0.1,100,,,,,,,80,9,19200,19200,19200,19200,1,19200,19200,,,,,0.03,0.3,,,\n"
+              "loud,1,ef21,1.5,50,,,,,,,70,9,7400,38400,7144,38400,1,7400,38400,,,,,,,,,5\n" +
               "".join(f"{reading},{radius},fedpaq,0.1,100,,,,,,,500,1,2440,19200,2440,19200,1,2440,19200,,\n"
                       for reading in ("loud", "quiet") for radius in (1, 2, 3)))
     LIMIT = {"reading": "loud", "radius": 1, "uplink_bits": 100, "downlink_bits": 150, "ideal_regret": 40,
@@ -339,8 +342,8 @@ class Frontier(unittest.TestCase):
             (folder / "frontier.json").write_text(json.dumps({"seeds": [3, 4], "limits": [self.LIMIT]}))
             done = subprocess.run([FRONTIER, folder], capture_output=True, text=True, check=True, timeout=PATIENCE_S)
             title, blank, heads, *rows = done.stdout.splitlines()
-            self.assertIn("seeds 3-4, 14 points", title)
-            self.assertEqual(len(rows), 6 * 12)
+            self.assertIn("seeds 3-4, 16 points", title)
+            self.assertEqual(len(rows), 6 * 19)
             cells = {tuple(row[:4]): row[4:] for row in (re.split("  +", line.strip()) for line in rows)}
             # The bits of Table I, up and down, are limits of their own.
             self.assertEqual(cells["loud", "1", "CEAL", "263.3 / 288.6"][:4], ["50.0", "5.0", "260.0", "280.0"])
@@ -350,6 +353,10 @@ class Frontier(unittest.TestCase):
             self.assertEqual(cells["quiet", "3", "FedAvg", "any"],
                              ["237.9", "31.7", "19200.0", "19200.0", "eta 0.1, K 100"])
             self.assertEqual(cells["quiet", "1", "FedAvg", "any"], ["none"])
+            self.assertEqual(cells["loud", "1", "FedAdam", "any"],
+                             ["80.0", "9.0", "19200.0", "19200.0", "eta 0.1, K 100, S 0.03, beta1 0.3"])
+            self.assertEqual(cells["loud", "1", "EF21", "any"],
+                             ["70.0", "9.0", "7400.0", "38400.0", "eta 1.5, K 50, k 5"])
             self.assertEqual(cells["quiet", "3", "FedAvg, scheduled", "any"],
                              ["90.0", "9.0", "9600.0", "9600.0", "eta 0.1, K 4 + 0.3 t, decay 0.01"])
             self.assertEqual(cells["quiet", "3", "FedPAQ, scheduled, entropy-coded", "any"][2:4], ["800.0", "9600.0"])

@@ -36,8 +36,9 @@ const struct tally_option TALLY_CLI_REPRODUCE_OPTIONS[] = {
     {"json", NULL, NULL, "print JSON alone on standard output", NULL},
     {"frontier", NULL, NULL,
      "map regret against bits instead, as CSV: both readings, radius 1 to 3, CALM over its "
-     "budgets, CEAL over its constants, baselines over local steps and schedules; "
-     "tests/bench/frontier.py draws it",
+     "budgets, CEAL over its constants, baselines over local steps, schedules and constants, also "
+     "FedProx, FedAvgM, FedAdam, FedYogi, SCAFFOLD, DIANA and EF21; tests/bench/frontier.py draws "
+     "it",
      NULL},
     {"out", "DIR", NULL, "folder for CSV, job documents, and pictures by gnuplot", NULL},
     {0},

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "services/algorithms/baselines/server_optimizer.h"
 #include "services/experiment/campaigns/search.h"
 
 static const double RADII[] = {1, 2, 3};
@@ -71,6 +72,25 @@ enum {
 };
 static const struct tally_step_range SCHEDULED_RANGE = {1.5, -4, 2};
 
+/* Baselines that [1] does not have: one constant each, and the share beta1 of a server optimizer,
+ * at every K and with the step sizes of SEARCH_RANGE around those of `like`. tau and beta2 stay at
+ * their defaults: tau matters only relative to the clients' step size. */
+static const struct extra {
+    const struct tally_algorithm *algorithm, *like;
+    int server;             /* enum tally_server_optimizer_type */
+    struct values constant; /* mu, levels, k; S, of the server */
+    struct values beta1;
+} EXTRAS[] = {
+    {&TALLY_FEDPROX, &TALLY_FEDAVG, TALLY_SERVER_SGD, {3, {0.01, 0.1, 1}}, {1, {0}}},
+    {&TALLY_FEDAVG, &TALLY_FEDAVG, TALLY_FEDAVGM, {4, {0.3, 1, 3, 10}}, {2, {0.3, 0.9}}},
+    {&TALLY_FEDAVG, &TALLY_FEDAVG, TALLY_FEDADAM, {4, {0.01, 0.03, 0.1, 0.3}}, {2, {0.3, 0.9}}},
+    {&TALLY_FEDAVG, &TALLY_FEDAVG, TALLY_FEDYOGI, {4, {0.01, 0.03, 0.1, 0.3}}, {2, {0.3, 0.9}}},
+    {&TALLY_SCAFFOLD, &TALLY_FEDAVG, TALLY_SERVER_SGD, {3, {1, 3, 10}}, {1, {0}}},
+    {&TALLY_DIANA, &TALLY_MINIBATCH_SGD, TALLY_SERVER_SGD, {3, {1, 3, 7}}, {1, {0}}},
+    {&TALLY_EF21, &TALLY_MINIBATCH_SGD, TALLY_SERVER_SGD, {4, {1, 3, 6, 10}}, {1, {0}}},
+};
+enum { N_EXTRAS = sizeof EXTRAS / sizeof EXTRAS[0] };
+
 /* Presets that are made on the spot, for one problem. */
 struct maker {
     struct tally_preset *presets; /* heap */
@@ -126,6 +146,42 @@ static void make_scheduled(enum tally_problem_kind kind, struct maker *maker)
             params->local_steps = FIRST_ROUNDS[i / N_GROWTHS / N_DECAYS];
             params->local_steps_growth = GROWTHS[i / N_DECAYS % N_GROWTHS];
             params->step_decay = decay * DECAYS[i % N_DECAYS];
+            add_preset(maker, &preset);
+        }
+    }
+}
+
+static void set_constants(const struct extra *extra, double constant, double beta1,
+                          struct tally_baseline_params *params)
+{
+    if (extra->algorithm == &TALLY_FEDPROX) {
+        params->mu = constant;
+    } else if (extra->algorithm == &TALLY_SCAFFOLD) {
+        params->server_step_size = constant;
+    } else if (extra->algorithm == &TALLY_DIANA) {
+        params->levels = (int64_t)constant;
+    } else if (extra->algorithm == &TALLY_EF21) {
+        params->k = (int64_t)constant;
+    } else {
+        params->server_optimizer = tally_server_optimizer_defaults();
+        params->server_optimizer.type = extra->server;
+        params->server_optimizer.step_size = constant;
+        params->server_optimizer.beta1 = beta1;
+    }
+}
+
+static void make_extras(enum tally_problem_kind kind, struct maker *maker)
+{
+    for (const struct extra *extra = EXTRAS; extra < EXTRAS + N_EXTRAS; extra++) {
+        struct tally_preset preset = start_of(extra->like, kind);
+        struct tally_baseline_params *params = &preset.params.baseline;
+        preset.algorithm = extra->algorithm;
+        preset.grid = SEARCH_RANGE;
+        params->alpha = NAN; /* by theory */
+        for (size_t i = 0; i < extra->constant.n * extra->beta1.n * N_LOCAL_STEPS; i++) {
+            params->local_steps = LOCAL_STEPS[i % N_LOCAL_STEPS];
+            set_constants(extra, extra->constant.value[i / N_LOCAL_STEPS / extra->beta1.n],
+                          extra->beta1.value[i / N_LOCAL_STEPS % extra->beta1.n], params);
             add_preset(maker, &preset);
         }
     }
@@ -364,6 +420,7 @@ static enum tally_status run_reading(struct tally_frontier *frontier,
     const struct tally_problem first = {config->kind, RADII[0]};
     make_baselines(config->kind, &baselines);
     make_scheduled(config->kind, &baselines);
+    make_extras(config->kind, &baselines);
     make_ceal(&first, &ceal);
     make_calm(config->kind, &calm);
     const double cost = cost_of(&first, &baselines, true, frontier->n_seeds) +
@@ -436,7 +493,15 @@ bool tally_frontier_is_scheduled(const struct tally_frontier_point *point)
            (point->params.baseline.step_decay > 0 || point->params.baseline.local_steps_growth > 0);
 }
 
-/* Problem, algorithm, schedule, bits, regret. */
+const char *tally_frontier_method(const struct tally_frontier_point *point)
+{
+    const struct tally_server_optimizer *server = &point->params.baseline.server_optimizer;
+    return point->algorithm->takes_server_optimizer && tally_server_optimizer_is_set(server)
+               ? TALLY_SERVER_OPTIMIZER_NAMES[server->type]
+               : point->algorithm->name;
+}
+
+/* Problem, method, schedule, bits, regret. */
 static int compare_points(const void *left, const void *right)
 {
     const struct tally_frontier_point *a = left, *b = right;
@@ -445,7 +510,7 @@ static int compare_points(const void *left, const void *right)
         result = order(a->problem.radius, b->problem.radius);
     }
     if (result == 0) {
-        result = strcmp(a->algorithm->name, b->algorithm->name);
+        result = strcmp(tally_frontier_method(a), tally_frontier_method(b));
     }
     if (result == 0) {
         result = tally_frontier_is_scheduled(a) - tally_frontier_is_scheduled(b);
@@ -460,7 +525,7 @@ static bool is_same_family(const struct tally_frontier_point *a,
                            const struct tally_frontier_point *b)
 {
     return a->problem.kind == b->problem.kind && order(a->problem.radius, b->problem.radius) == 0 &&
-           a->algorithm == b->algorithm &&
+           strcmp(tally_frontier_method(a), tally_frontier_method(b)) == 0 &&
            tally_frontier_is_scheduled(a) == tally_frontier_is_scheduled(b);
 }
 

@@ -3,8 +3,9 @@
  * [1] states neither CEAL's constants nor the start point, so this maps them: both readings of the
  * data, starts at |x^(1)| = 1, 2 and 3; CEAL over a table of constants, every baseline over its
  * number of local steps K, each at the best step size of a grid; FedAvg and FedPAQ with steps that
- * decay and rounds that grow, the same way; and CALM over its budgets, with the constants of the
- * problem and without. */
+ * decay and rounds that grow, the same way; baselines that [1] does not have (fedprox, FedAvg with
+ * a server optimizer, scaffold, diana, ef21) over a constant of their own too; and CALM over its
+ * budgets, with the constants of the problem and without. */
 #ifndef TALLY_SERVICES_EXPERIMENT_CAMPAIGNS_FRONTIER_H
 #define TALLY_SERVICES_EXPERIMENT_CAMPAIGNS_FRONTIER_H
 
@@ -20,7 +21,7 @@ struct tally_frontier_point {
     struct tally_budget budget;          /* of CALM; 0: none */
     struct tally_summary regret;
     struct tally_mean_bits bits;
-    /* No point of the same algorithm, with the same kind of schedule, has less regret and fewer
+    /* No point of the same method, with the same kind of schedule, has less regret and fewer
      * bits on this problem. */
     bool on_front;
 };
@@ -41,6 +42,9 @@ struct tally_frontier {
     size_t n_limits;
 };
 
+/* Its algorithm's name, or that of its server optimizer: "fedadam". */
+const char *tally_frontier_method(const struct tally_frontier_point *point);
+
 /* Whether its steps decay or its rounds grow. */
 bool tally_frontier_is_scheduled(const struct tally_frontier_point *point);
 
@@ -52,7 +56,7 @@ enum tally_status tally_frontier_run(const struct tally_runner_config *config,
                                      struct tally_frontier *ret_frontier, struct tally_error *err);
 void tally_frontier_fini(struct tally_frontier *frontier);
 
-/* Sorts the points and finds those on the front of their algorithm. */
+/* Sorts the points and finds those on the front of their method. */
 void tally_frontier_sort(struct tally_frontier *frontier);
 
 #endif

@@ -1,5 +1,6 @@
 #include "services/experiment/campaigns/frontier_report.h"
 
+#include "services/algorithms/baselines/server_optimizer.h"
 #include "services/base/text/text.h"
 #include "services/experiment/campaigns/report.h"
 
@@ -36,9 +37,34 @@ static void put_schedule(const struct tally_frontier_point *point, struct tally_
 {
     const struct tally_baseline_params *baseline = &point->params.baseline;
     if (tally_frontier_is_scheduled(point)) {
-        tally_text_printf(text, ",%.9g,%.9g\n", baseline->step_decay, baseline->local_steps_growth);
+        tally_text_printf(text, ",%.9g,%.9g", baseline->step_decay, baseline->local_steps_growth);
     } else {
-        tally_text_put(text, ",,\n");
+        tally_text_put(text, ",,");
+    }
+}
+
+static bool has_optimizer(const struct tally_frontier_point *point)
+{
+    return tally_frontier_method(point) != point->algorithm->name;
+}
+
+/* What the baselines vary that [1] does not have. */
+static void put_constants(const struct tally_frontier_point *point, struct tally_text *text)
+{
+    const struct tally_baseline_params *baseline = &point->params.baseline;
+    if (has_optimizer(point)) {
+        tally_text_printf(text, ",%.9g,%.9g,,,\n", baseline->server_optimizer.step_size,
+                          baseline->server_optimizer.beta1);
+    } else if (point->algorithm == &TALLY_SCAFFOLD) {
+        tally_text_printf(text, ",%.9g,,,,\n", baseline->server_step_size);
+    } else if (point->algorithm == &TALLY_FEDPROX) {
+        tally_text_printf(text, ",,,%.9g,,\n", baseline->mu);
+    } else if (point->algorithm == &TALLY_DIANA) {
+        tally_text_printf(text, ",,,,%lld,\n", (long long)baseline->levels);
+    } else if (point->algorithm == &TALLY_EF21) {
+        tally_text_printf(text, ",,,,,%lld\n", (long long)baseline->k);
+    } else {
+        tally_text_put(text, ",,,,,\n");
     }
 }
 
@@ -51,11 +77,11 @@ enum tally_status tally_frontier_csv(const struct tally_frontier *frontier,
                    "phi0,gradient_bound,sigma,regret_mean,regret_std,uplink_formula,"
                    "downlink_formula,uplink_entropy_payload,downlink_entropy_payload,on_front,"
                    "uplink_bits,downlink_bits,uplink_budget,downlink_budget,step_decay,"
-                   "local_steps_growth\n");
+                   "local_steps_growth,server_step_size,beta1,mu,levels,k\n");
     for (size_t i = 0; i < frontier->n_points; i++) {
         const struct tally_frontier_point *point = &frontier->points[i];
         tally_text_printf(&text, "%s,%g,%s", tally_problem_reading(&point->problem),
-                          point->problem.radius, point->algorithm->name);
+                          point->problem.radius, tally_frontier_method(point));
         put_params(point, &text);
         tally_text_printf(&text, ",%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%d", point->regret.mean,
                           point->regret.std, point->bits.uplink.formula,
@@ -63,16 +89,30 @@ enum tally_status tally_frontier_csv(const struct tally_frontier *frontier,
                           point->bits.downlink.entropy_payload, point->on_front);
         put_counted(point, &text);
         put_schedule(point, &text);
+        put_constants(point, &text);
     }
     return text.status;
+}
+
+static struct tally_json *server_json(const struct tally_server_optimizer *server)
+{
+    const struct tally_server_optimizer_kind *kind = &TALLY_SERVER_OPTIMIZER_KINDS[server->type];
+    struct tally_json *json = tally_json_object();
+    return tally_report_checked(
+        json, tally_json_set_text(json, "type", TALLY_SERVER_OPTIMIZER_NAMES[server->type]) &&
+                  tally_json_write_fields(json, kind->fields, kind->n_fields, server));
 }
 
 static struct tally_json *params_json(const struct tally_frontier_point *point)
 {
     struct tally_json *json = tally_json_object();
     return tally_report_checked(
-        json, json != NULL && tally_json_write_fields(json, point->algorithm->fields,
-                                                      point->algorithm->n_fields, &point->params));
+        json, json != NULL &&
+                  tally_json_write_fields(json, point->algorithm->fields,
+                                          point->algorithm->n_fields, &point->params) &&
+                  (!has_optimizer(point) ||
+                   tally_json_set(json, "server_optimizer",
+                                  server_json(&point->params.baseline.server_optimizer))));
 }
 
 static struct tally_json *budget_json(const struct tally_budget *budget)
@@ -88,7 +128,7 @@ static struct tally_json *point_json(const struct tally_frontier_point *point)
     struct tally_json *json = tally_json_object();
     bool ok = tally_json_set_text(json, "reading", tally_problem_reading(&point->problem)) &&
               tally_json_set_real(json, "radius", point->problem.radius) &&
-              tally_json_set_text(json, "algorithm", point->algorithm->name) &&
+              tally_json_set_text(json, "algorithm", tally_frontier_method(point)) &&
               tally_json_set(json, "parameters", params_json(point)) &&
               (point->budget.uplink_bits == 0 ||
                tally_json_set(json, "budget", budget_json(&point->budget))) &&

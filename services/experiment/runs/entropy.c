@@ -42,7 +42,8 @@ enum tally_status tally_message_entropy(const struct tally_job_spec *spec, bool 
             setting.encoding->decode(message->payload, message->n_payload, message->payload_bits,
                                      setting.dim, &message->grid, levels, &stats, err);
         *ret_bits = status == TALLY_OK ? tally_levels_entropy(levels, setting.dim) : 0;
-    } else if (is_uplink && (algorithm == &TALLY_FEDPAQ || algorithm == &TALLY_FEDCOM)) {
+    } else if (is_uplink && (algorithm == &TALLY_FEDPAQ || algorithm == &TALLY_FEDCOM ||
+                             algorithm == &TALLY_DIANA)) {
         struct tally_qsgd qsgd;
         status = tally_qsgd_decode(message->payload, message->n_payload, message->payload_bits,
                                    (uint32_t)spec->params.baseline.levels, setting.dim, &qsgd,

@@ -40,6 +40,9 @@ static double bits_of(const struct tally_job_spec *spec, bool is_uplink,
 static void test_experiment_entropy__of_a_qsgd_message_has_its_norm(void)
 {
     const struct tally_job_spec fedpaq = spec_of(&TALLY_FEDPAQ);
+    struct tally_job_spec diana = fedpaq;
+    diana.algorithm = 7;
+    CU_ASSERT_PTR_EQUAL_FATAL(tally_job_spec_algorithm(&diana), &TALLY_DIANA);
     int32_t levels[30] = {0};
     uint8_t bytes[64];
     const struct tally_qsgd zero = {3, 0};
@@ -55,6 +58,7 @@ static void test_experiment_entropy__of_a_qsgd_message_has_its_norm(void)
     }
     TALLY_ASSERT_STATUS(tally_qsgd_encode(&half, levels, 30, bytes, sizeof bytes), TALLY_OK, NULL);
     CU_ASSERT_DOUBLE_EQUAL(bits_of(&fedpaq, true, &view), 62, 1e-12);
+    CU_ASSERT_DOUBLE_EQUAL(bits_of(&diana, true, &view), 62, 1e-12);
 }
 
 static void test_experiment_entropy__of_floats_is_their_size(void)

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "services/algorithms/baselines/server_optimizer.h"
 #include "tests/harness.h"
 
 static struct tally_frontier_point point_of(const struct tally_algorithm *algorithm, double radius,
@@ -60,7 +61,7 @@ static void test_experiment_frontier__schedules_have_a_front_of_their_own(void)
     }
     TALLY_ASSERT_STATUS(tally_frontier_csv(&frontier, &text), TALLY_OK, NULL);
     TALLY_ASSERT_STATUS(tally_buffer_append(&text, "", 1), TALLY_OK, NULL);
-    CU_ASSERT_PTR_NOT_NULL(strstr((const char *)text.data, ",200,200,,,0.25,0\n"));
+    CU_ASSERT_PTR_NOT_NULL(strstr((const char *)text.data, ",200,200,,,0.25,0,,,,,\n"));
     tally_buffer_fini(&text);
 }
 
@@ -73,7 +74,7 @@ static void test_experiment_frontier__csv_and_json_tell_the_points(void)
     TALLY_ASSERT_STATUS(tally_buffer_append(&text, "", 1), TALLY_OK, NULL);
     CU_ASSERT_PTR_NOT_NULL(
         strstr((const char *)text.data,
-               "\nloud,1,fedavg,0.5,100,,,,,,,9,1,200,100,200,100,1,200,100,,,,\n"));
+               "\nloud,1,fedavg,0.5,100,,,,,,,9,1,200,100,200,100,1,200,100,,,,,,,,,\n"));
     text.size = 0;
     struct tally_json *json = tally_frontier_json(&frontier);
     TALLY_ASSERT_STATUS(tally_json_dump(json, 0, &text), TALLY_OK, NULL);
@@ -92,9 +93,57 @@ static void test_experiment_frontier__csv_and_json_tell_the_points(void)
     tally_buffer_fini(&text);
 }
 
+/* FedAvg with a server optimizer is a method of its own. */
+static void test_experiment_frontier__methods_have_their_own_fronts_and_constants(void)
+{
+    struct tally_frontier frontier = make_frontier();
+    struct tally_baseline_params *params[6];
+    static const struct tally_algorithm *const algorithms[] = {
+        &TALLY_FEDAVG, &TALLY_FEDAVG, &TALLY_SCAFFOLD, &TALLY_FEDPROX, &TALLY_DIANA, &TALLY_EF21};
+    for (int i = 0; i < 6; i++) {
+        points[i] = point_of(algorithms[i], 1, 100 + i, 100, 9);
+        params[i] = &points[i].params.baseline;
+    }
+    params[1]->server_optimizer = (struct tally_server_optimizer){
+        .type = TALLY_FEDADAM, .step_size = 0.03, .beta1 = 0.3, .beta2 = 0.99, .tau = 0.001};
+    params[2]->server_step_size = 10;
+    params[3]->mu = 0.1;
+    params[5]->k = 6;
+    tally_frontier_sort(&frontier);
+    static const char *const methods[] = {"diana",  "ef21",    "fedadam",
+                                          "fedavg", "fedprox", "scaffold"};
+    static const char *const endings[] = {",,,,,,,3,\n", ",,,,,,,,6\n",   ",,,,0.03,0.3,,,\n",
+                                          ",,,,,,,,\n",  ",,,,,,0.1,,\n", ",,,,10,,,,\n"};
+    struct tally_buffer text = {0};
+    TALLY_ASSERT_STATUS(tally_frontier_csv(&frontier, &text), TALLY_OK, NULL);
+    TALLY_ASSERT_STATUS(tally_buffer_append(&text, "", 1), TALLY_OK, NULL);
+    const char *line = strchr((const char *)text.data, '\n');
+    for (int i = 0; i < 6; i++) {
+        const char *name = methods[i], *end = strchr(line + 1, '\n');
+        TALLY_ASSERT_TEXT(tally_frontier_method(&frontier.points[i]), name);
+        CU_ASSERT_TRUE(frontier.points[i].on_front);
+        CU_ASSERT_EQUAL(strncmp(line, "\nloud,1,", 8), 0);
+        CU_ASSERT_EQUAL(strncmp(line + 8, name, strlen(name)), 0);
+        CU_ASSERT_EQUAL(strncmp(end + 1 - strlen(endings[i]), endings[i], strlen(endings[i])), 0);
+        line = end;
+    }
+    text.size = 0;
+    struct tally_json *json = tally_frontier_json(&frontier);
+    TALLY_ASSERT_STATUS(tally_json_dump(json, 0, &text), TALLY_OK, NULL);
+    TALLY_ASSERT_STATUS(tally_buffer_append(&text, "", 1), TALLY_OK, NULL);
+    CU_ASSERT_PTR_NOT_NULL(strstr(
+        (const char *)text.data,
+        "\"algorithm\": \"fedadam\", \"parameters\": {\"step_size\": 0.5, \"local_steps\": 100, "
+        "\"server_optimizer\": {\"type\": \"fedadam\", \"step_size\": 0.03, \"beta1\": 0.3, "
+        "\"beta2\": 0.99, \"tau\": 0.001}}, "));
+    tally_json_free(json);
+    tally_buffer_fini(&text);
+}
+
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_experiment_frontier__front_has_what_nothing_beats),
     TALLY_TEST(test_experiment_frontier__schedules_have_a_front_of_their_own),
+    TALLY_TEST(test_experiment_frontier__methods_have_their_own_fronts_and_constants),
     TALLY_TEST(test_experiment_frontier__csv_and_json_tell_the_points),
 };
 TALLY_SUITE(experiment_frontier, TESTS);
