@@ -29,10 +29,12 @@ PAPER = 263.3, 288.6  # bits of CEAL in Table I, up per client and down
 ALGORITHMS = {"minibatch_sgd": ("Minibatch-SGD", "#0072b2"), "fedavg": ("FedAvg", "#e69f00"),
               "fedpaq": ("FedPAQ", "#009e73"), "fedcom": ("FedCOM", "#cc79a7"), "ceal": ("CEAL", "#d55e00"),
               "calm": ("CALM", "#000000"), "fedavg scheduled": ("FedAvg, scheduled", "#56b4e9"),
-              "fedpaq scheduled": ("FedPAQ, scheduled, entropy-coded", "#7f7f00"),
-              "fedprox": ("FedProx", "#b0b0b0"), "fedavgm": ("FedAvgM", "#8b0000"), "fedadam": ("FedAdam", "#6a3d9a"),
-              "fedyogi": ("FedYogi", "#cab2d6"), "scaffold": ("SCAFFOLD", "#a6761d"), "diana": ("DIANA", "#1b9e9e"),
-              "ef21": ("EF21", "#66a61e")}
+              "fedpaq scheduled": ("FedPAQ, scheduled, entropy-coded", "#7f7f00")}
+# Those that the paper does not have: thinner lines.
+NEWER = {"fedprox": ("FedProx", "#999999"), "fedavgm": ("FedAvgM", "#8b0000"), "fedadam": ("FedAdam", "#6a3d9a"),
+         "fedyogi": ("FedYogi", "#c77cff"), "scaffold": ("SCAFFOLD", "#a6761d"), "diana": ("DIANA", "#1b9e9e"),
+         "ef21": ("EF21", "#66a61e")}
+ALGORITHMS.update(NEWER)
 ANY = math.inf, math.inf
 ENTRIES = [*((name, within, limits) for name in ("calm", "ceal")
              for within, limits in (("263.3 / 288.6", PAPER), ("650 / 650", (650, 650)))),
@@ -71,7 +73,7 @@ def parameters(point):
     if point["algorithm"] != "ceal":
         schedule = (f" + {point['local_steps_growth']:.3g} t, decay {point['step_decay']:.3g}"
                     if "scheduled" in point["algorithm"] else "")
-        own = "".join(f", {sign} {point[key]:.3g}" for key, sign in OWN.items() if point.get(key))
+        own = "".join(f", {sign} {point[key]:.3g}" for key, sign in OWN.items() if point.get(key) not in (None, ""))
         return f"eta {point['step_size']:.3g}, K {point['local_steps']:.0f}{schedule}{own}"
     return (f"eta {point['step_size']:.3g}, c {point['sample_scale']:.3g}, j0 {point['first_stage']:.0f}, "
             f"gamma0 {point['gamma0']:.3g}, phi0 {point['phi0']:.3g}, L {point['gradient_bound']:.3g}")
@@ -131,7 +133,8 @@ def panel(reading, radius, has_limits):
     lines = [series(reading, radius, "ceal", False, 'with points pt 7 ps 0.25 lc rgb "#f0c8a8" notitle')]
     for i, (name, (title, colour)) in enumerate(ALGORITHMS.items()):
         dashes = 1 if name in ("ceal", "calm") else 2 + i
-        lines.append(series(reading, radius, name, True, f"with linespoints lw 2 dt {dashes} pt {5 + 2 * i} ps 0.9 "
+        sizes = "lw 1 ps 0.5" if name in NEWER else "lw 2 ps 0.9"
+        lines.append(series(reading, radius, name, True, f"with linespoints {sizes} dt {dashes} pt {5 + 2 * i} "
                                                          f'lc rgb "{colour}" title "{title}"'))
     if has_limits:
         lines.append(limit(reading, radius, 4, 'dt 1 lc rgb "#888888" title "CALM, ideal rates (computed)"'))
@@ -143,7 +146,8 @@ def panel(reading, radius, has_limits):
 def script(has_limits):
     panels = [panel(reading, radius, has_limits) for reading in READINGS for radius in RADII]
     # One key for all panels, to their right.
-    plot = ("set key at screen 0.75, screen 0.94 left top vertical Left reverse samplen 2\n"
+    plot = ("set key at screen 0.75, screen 0.94 left top vertical Left reverse samplen 2 "
+            "font \",12\" spacing 0.88\n"
             "set multiplot layout 2,3 margins screen 0.068, 0.73, 0.11, 0.94 spacing screen 0.045, 0.16\n" + panels[0] +
             "unset key\n" + "".join(panels[1:]) + "unset multiplot\n")
     terminals = (("svg", "svg", "sans-serif"), ("pngcairo", "png", "sans"))

@@ -72,24 +72,24 @@ enum {
 };
 static const struct tally_step_range SCHEDULED_RANGE = {1.5, -4, 2};
 
-/* Baselines that [1] does not have: one constant each, and the share beta1 of a server optimizer,
- * at every K and with the step sizes of SEARCH_RANGE around those of `like`. tau and beta2 stay at
- * their defaults: tau matters only relative to the clients' step size. */
+/* Baselines that [1] does not have, each with a constant of its own, and server optimizers with
+ * beta1: at every K and with the step sizes of SEARCH_RANGE around those of `like`. tau and beta2
+ * stay at their defaults: tau matters only relative to the clients' step size. */
 static const struct extra {
     const struct tally_algorithm *algorithm, *like;
-    int server;             /* enum tally_server_optimizer_type */
+    int server;             /* enum tally_server_optimizer_type; TALLY_SERVER_SGD: none */
     struct values constant; /* mu, levels, k; S, of the server */
-    struct values beta1;
 } EXTRAS[] = {
-    {&TALLY_FEDPROX, &TALLY_FEDAVG, TALLY_SERVER_SGD, {3, {0.01, 0.1, 1}}, {1, {0}}},
-    {&TALLY_FEDAVG, &TALLY_FEDAVG, TALLY_FEDAVGM, {4, {0.3, 1, 3, 10}}, {2, {0.3, 0.9}}},
-    {&TALLY_FEDAVG, &TALLY_FEDAVG, TALLY_FEDADAM, {4, {0.01, 0.03, 0.1, 0.3}}, {2, {0.3, 0.9}}},
-    {&TALLY_FEDAVG, &TALLY_FEDAVG, TALLY_FEDYOGI, {4, {0.01, 0.03, 0.1, 0.3}}, {2, {0.3, 0.9}}},
-    {&TALLY_SCAFFOLD, &TALLY_FEDAVG, TALLY_SERVER_SGD, {3, {1, 3, 10}}, {1, {0}}},
-    {&TALLY_DIANA, &TALLY_MINIBATCH_SGD, TALLY_SERVER_SGD, {3, {1, 3, 7}}, {1, {0}}},
-    {&TALLY_EF21, &TALLY_MINIBATCH_SGD, TALLY_SERVER_SGD, {4, {1, 3, 6, 10}}, {1, {0}}},
+    {&TALLY_FEDPROX, &TALLY_FEDAVG, TALLY_SERVER_SGD, {3, {0.01, 0.1, 1}}},
+    {&TALLY_FEDAVG, &TALLY_FEDAVG, TALLY_FEDAVGM, {4, {1, 3, 10, 30}}},
+    {&TALLY_FEDAVG, &TALLY_FEDAVG, TALLY_FEDADAM, {5, {0.003, 0.01, 0.03, 0.1, 0.3}}},
+    {&TALLY_FEDAVG, &TALLY_FEDAVG, TALLY_FEDYOGI, {5, {0.003, 0.01, 0.03, 0.1, 0.3}}},
+    {&TALLY_SCAFFOLD, &TALLY_FEDAVG, TALLY_SERVER_SGD, {4, {1, 3, 10, 30}}},
+    {&TALLY_DIANA, &TALLY_MINIBATCH_SGD, TALLY_SERVER_SGD, {3, {1, 3, 7}}},
+    {&TALLY_EF21, &TALLY_MINIBATCH_SGD, TALLY_SERVER_SGD, {4, {1, 3, 6, 10}}},
 };
-enum { N_EXTRAS = sizeof EXTRAS / sizeof EXTRAS[0] };
+static const double BETA1[] = {0, 0.3, 0.6, 0.9};
+enum { N_EXTRAS = sizeof EXTRAS / sizeof EXTRAS[0], N_BETA1 = sizeof BETA1 / sizeof BETA1[0] };
 
 /* Presets that are made on the spot, for one problem. */
 struct maker {
@@ -173,15 +173,16 @@ static void set_constants(const struct extra *extra, double constant, double bet
 static void make_extras(enum tally_problem_kind kind, struct maker *maker)
 {
     for (const struct extra *extra = EXTRAS; extra < EXTRAS + N_EXTRAS; extra++) {
+        const size_t n_beta1 = extra->server == TALLY_SERVER_SGD ? 1 : N_BETA1;
         struct tally_preset preset = start_of(extra->like, kind);
         struct tally_baseline_params *params = &preset.params.baseline;
         preset.algorithm = extra->algorithm;
         preset.grid = SEARCH_RANGE;
         params->alpha = NAN; /* by theory */
-        for (size_t i = 0; i < extra->constant.n * extra->beta1.n * N_LOCAL_STEPS; i++) {
+        for (size_t i = 0; i < extra->constant.n * n_beta1 * N_LOCAL_STEPS; i++) {
             params->local_steps = LOCAL_STEPS[i % N_LOCAL_STEPS];
-            set_constants(extra, extra->constant.value[i / N_LOCAL_STEPS / extra->beta1.n],
-                          extra->beta1.value[i / N_LOCAL_STEPS % extra->beta1.n], params);
+            set_constants(extra, extra->constant.value[i / N_LOCAL_STEPS / n_beta1],
+                          BETA1[i / N_LOCAL_STEPS % n_beta1], params);
             add_preset(maker, &preset);
         }
     }
