@@ -91,6 +91,32 @@ test("a job that is not there leaves an explanation and the other documents", as
   await until("another document", async () => (await page.inputValue("#editor")).includes("fedavg"));
 });
 
+test("a document that comes late replaces neither a later choice nor what was typed", async () => {
+  const held = [];
+  const {documents} = await page.evaluate(async () => (await fetch("/assets/jobs.json")).json());
+  const path = `**${documents.find(({name}) => name === "synthetic-fedavg.json").path}`;
+  await page.route(path, (route) => held.push(route));
+  const letGo = async (n) => {
+    await until("the request", () => held.length === n);
+    await Promise.all([page.waitForResponse(path), held[n - 1].continue()]);
+    await page.evaluate(() => new Promise((resolve) => setTimeout(resolve)));
+  };
+  await window.go("#/submit");
+  await until("the first document", async () => (await page.inputValue("#editor")).includes("synthetic-ceal"));
+  await page.selectOption("#document-choice", "synthetic-fedavg.json");
+  await page.selectOption("#document-choice", "synthetic-fedpaq.json");
+  await until("the later choice", async () => (await page.inputValue("#editor")).includes("fedpaq"));
+  await letGo(1);
+  assert.match(await page.inputValue("#editor"), /fedpaq/);
+  await page.selectOption("#document-choice", "synthetic-fedavg.json");
+  await page.fill("#editor", "{}");
+  await letGo(2);
+  assert.equal(await page.inputValue("#editor"), "{}");
+  assert.equal(await page.inputValue("#document-choice"), "synthetic-fedpaq.json");
+  await page.unroute(path);
+  await window.go("#/workers"); // the next test begins anew
+});
+
 // Puts the cursor behind the first occurrence of a text.
 const cursorTo = (text) => page.evaluate((wanted) => {
   const editor = document.getElementById("editor");
@@ -103,7 +129,6 @@ const cursorTo = (text) => page.evaluate((wanted) => {
 test("help tells what the member under the cursor means, for the types that the document has", async () => {
   await window.go("#/submit");
   await until("the help", async () => (await cells("#member-help h3")).join() === "The document");
-  await page.selectOption("#document-choice", "synthetic-ceal.json");
   await until("the document", async () => (await page.inputValue("#editor")).includes("synthetic-ceal"));
   await cursorTo('"first_stage"');
   const help = () => page.textContent("#member-help");

@@ -22,6 +22,7 @@ export function mount(main, {signal, from, onError, setTitle}) {
   let key = {text: null, value: null};
   let loaded = ""; // the document as it came
   let loadedName = "";
+  let loads = 0; // begun so far
   let documents = new Map(); // by name: functions that fetch their text
   let reference = null; // of the members; null until it is there
   let markedLine = 0;
@@ -128,9 +129,18 @@ export function mount(main, {signal, from, onError, setTitle}) {
       choice.value = loadedName;
       return;
     }
+    const turn = ++loads;
+    const before = editor.value;
     try {
-      loaded = await documents.get(name)();
-      editor.value = loaded;
+      const text = await documents.get(name)();
+      if (turn !== loads) { // another document has been chosen since
+        return;
+      }
+      if (editor.value !== before) { // somebody has typed since
+        choice.value = loadedName;
+        return;
+      }
+      editor.value = loaded = text;
       loadedName = name;
       editor.setSelectionRange(0, 0);
       editor.scrollTop = 0;
