@@ -4,7 +4,8 @@
 
 #include "storage/store.h"
 
-/* A new member needs a row below and a migration; these lines make forgetting it a build error. */
+/* A new member needs a row below, with a new `since`; these lines make forgetting it a build error.
+ */
 _Static_assert(sizeof(struct tally_ledger) == 11 * 8, "column for every member of tally_ledger");
 _Static_assert(sizeof(struct tally_progress) ==
                    12 * 8 + sizeof(struct tally_ledger) + TALLY_METRICS_CAPACITY,
@@ -212,6 +213,19 @@ enum tally_status tally_columns_expand(struct tally_buffer *out, const char *sql
         }
     }
     return status == TALLY_OK ? tally_buffer_append(out, "", 1) : status;
+}
+
+int tally_columns_newest(void)
+{
+    static const struct tally_columns *const TABLES[] = {&TALLY_JOB_COLUMNS, &TALLY_ROUND_COLUMNS};
+    int newest = 0;
+    for (size_t t = 0; t < sizeof TABLES / sizeof TABLES[0]; t++) {
+        for (int i = 0; i < TABLES[t]->n_columns; i++) {
+            const int since = TABLES[t]->column[i].since;
+            newest = since > newest ? since : newest;
+        }
+    }
+    return newest;
 }
 
 const char *tally_status_filter(int status)

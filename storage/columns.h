@@ -2,8 +2,9 @@
  *
  * One table drives three things that must never disagree: the column lists of the SQL, binding a
  * struct to a statement, and reading it back. The struct's plain-data rule makes that possible: a
- * member is a fixed-size value at an offset. Only CREATE TABLE spells the columns again, because a
- * migration is history and must not change when the struct does. */
+ * member is a fixed-size value at an offset. A new row with a new `since` is a migration, too: each
+ * database adds the column (add_columns() of its schema). Only the first columns are spelled again,
+ * in CREATE TABLE: a migration is history and must not change when the struct does. */
 #ifndef TALLY_STORAGE_COLUMNS_H
 #define TALLY_STORAGE_COLUMNS_H
 
@@ -28,11 +29,14 @@ struct tally_column {
     size_t offset;   /* of the member in its struct */
     size_t capacity; /* of TEXT, with its NUL */
     bool fixed;      /* written at insert only */
-    int since;       /* the schema version that brought it; 0 = all that have checksums */
+    int since;       /* the schema version of SQLite that brought it; 0 = all that have checksums */
 };
 
+/* Versions from here on add the columns of these tables that are `since` them. */
+enum { TALLY_COLUMNS_FIRST_ADDING = 7 };
+
 struct tally_columns {
-    const char *table; /* for messages */
+    const char *table;
     const struct tally_column *column;
     int n_columns;
 };
@@ -56,6 +60,9 @@ struct tally_columns_dialect {
 enum tally_status tally_columns_expand(struct tally_buffer *out, const char *sql,
                                        const struct tally_columns *columns,
                                        const struct tally_columns_dialect *dialect);
+
+/* The greatest `since`. */
+int tally_columns_newest(void);
 
 /* "'', 'completed', 'failed', 'cancelled'": a name per terminal status, for SQL. A status that this
  * program does not know is live, so that start-up fails instead of losing the job. */

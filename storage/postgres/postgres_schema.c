@@ -121,24 +121,49 @@ static const char *const VERSION_4[] = {
     NULL,
 };
 
-/* What the workers report beside their messages, and the labels of jobs. Coordinators of older
- * versions do not touch them. */
-static const char *const VERSION_5[] = {
-    "ALTER TABLE jobs ADD COLUMN metrics text NOT NULL DEFAULT ''",
-    "ALTER TABLE jobs ADD COLUMN labels text NOT NULL DEFAULT ''",
-    "ALTER TABLE rounds ADD COLUMN metrics text NOT NULL DEFAULT ''",
-    NULL,
+/* Entry i takes the schema from version i to i + 1; then add_columns() does. */
+static const char *const *const MIGRATIONS[] = {VERSION_1, VERSION_2, VERSION_3, VERSION_4};
+
+enum {
+    N_MIGRATIONS = sizeof MIGRATIONS / sizeof MIGRATIONS[0],
+    SQLITE_AHEAD = 2, /* versions of SQLite before there was one here: of tally_column.since */
 };
-
-/* Entry i takes the schema from version i to i + 1. */
-static const char *const *const MIGRATIONS[] = {VERSION_1, VERSION_2, VERSION_3, VERSION_4,
-                                                VERSION_5};
-
-enum { NEWEST_VERSION = sizeof MIGRATIONS / sizeof MIGRATIONS[0] };
+_Static_assert((int)N_MIGRATIONS >= (int)TALLY_COLUMNS_FIRST_ADDING - SQLITE_AHEAD - 1,
+               "no version is left out");
 
 int tally_pg_newest_version(void)
 {
-    return NEWEST_VERSION;
+    const int newest = tally_columns_newest() - SQLITE_AHEAD;
+    return newest > N_MIGRATIONS ? newest : N_MIGRATIONS;
+}
+
+/* Adds the columns of a version, empty. Coordinators of older versions do not touch them. */
+static enum tally_status add_columns(struct tally_postgres *pg, int version,
+                                     struct tally_error *err)
+{
+    static const char *const TYPES[] = {
+        [TALLY_COLUMN_INT64] = "bigint NOT NULL DEFAULT 0",
+        [TALLY_COLUMN_UINT64] = "bigint NOT NULL DEFAULT 0",
+        [TALLY_COLUMN_REAL] = "double precision NOT NULL DEFAULT 'NaN'",
+        [TALLY_COLUMN_BOOL] = "boolean NOT NULL DEFAULT false",
+        [TALLY_COLUMN_TEXT] = "text NOT NULL DEFAULT ''",
+        [TALLY_COLUMN_STATUS] = "text NOT NULL DEFAULT ''",
+    };
+    static const struct tally_columns *const TABLES[] = {&TALLY_JOB_COLUMNS, &TALLY_ROUND_COLUMNS};
+    enum tally_status status = TALLY_OK;
+    for (size_t t = 0; t < sizeof TABLES / sizeof TABLES[0]; t++) {
+        for (int c = 0; c < TABLES[t]->n_columns && status == TALLY_OK; c++) {
+            const struct tally_column *column = &TABLES[t]->column[c];
+            char sql[256];
+            const char *const statements[] = {sql, NULL};
+            snprintf(sql, sizeof sql, "ALTER TABLE %s ADD COLUMN %s %s", TABLES[t]->table,
+                     column->name, TYPES[column->kind]);
+            if (column->since == version + SQLITE_AHEAD) {
+                status = tally_pg_exec(pg, statements, err);
+            }
+        }
+    }
+    return status;
 }
 
 enum tally_status tally_pg_identify(struct tally_postgres *pg, int64_t *ret_version,
@@ -154,16 +179,17 @@ enum tally_status tally_pg_identify(struct tally_postgres *pg, int64_t *ret_vers
     if (status != TALLY_OK) {
         return status;
     }
-    if (version > NEWEST_VERSION) {
+    const int newest = tally_pg_newest_version();
+    if (version > newest) {
         return tally_fail(err, TALLY_DATA_LOSS, NULL,
                           "database \"%s\" has schema version %lld, newer than %d, the newest that "
                           "this program knows",
-                          pg->label, (long long)version, (int)NEWEST_VERSION);
+                          pg->label, (long long)version, newest);
     }
     if (is_there != 0 && version < 1) {
         return tally_fail(err, TALLY_DATA_LOSS, NULL,
                           "database \"%s\" has schema version %lld outside [1, %d]", pg->label,
-                          (long long)version, (int)NEWEST_VERSION);
+                          (long long)version, newest);
     }
     *ret_version = version;
     return TALLY_OK;
@@ -174,12 +200,18 @@ static enum tally_status apply(struct tally_postgres *pg, struct tally_error *er
 {
     int64_t version = 0;
     enum tally_status status = tally_pg_identify(pg, &version, err);
-    for (int64_t i = version; i < NEWEST_VERSION && status == TALLY_OK; i++) {
-        status = tally_pg_exec(pg, MIGRATIONS[i], err);
+    const int newest = tally_pg_newest_version();
+    for (int i = (int)version; i < newest && status == TALLY_OK; i++) {
+        if (i < N_MIGRATIONS) {
+            status = tally_pg_exec(pg, MIGRATIONS[i], err);
+        }
+        if (i + 1 + SQLITE_AHEAD >= TALLY_COLUMNS_FIRST_ADDING && status == TALLY_OK) {
+            status = add_columns(pg, i + 1, err);
+        }
     }
-    if (status == TALLY_OK && version < NEWEST_VERSION) {
+    if (status == TALLY_OK && version < newest) {
         char mark[64];
-        snprintf(mark, sizeof mark, "UPDATE tally_schema SET version = %d", (int)NEWEST_VERSION);
+        snprintf(mark, sizeof mark, "UPDATE tally_schema SET version = %d", newest);
         const char *const statements[] = {mark, NULL};
         status = tally_pg_exec(pg, statements, err);
     }

@@ -15,22 +15,12 @@
     "downlink_formula_bits, downlink_payload_bits, downlink_messages, downlink_clipped,"           \
     "delivered_payload_bits, control_bits, telemetry_bits"
 
-/* As of version 2: the columns that the fixed checksum of a job covers. */
-#define FIXED_NAMES_2                                                                              \
-    "job_key, idempotency_key, request_digest, id, name, algorithm, created_ms, clients, dim,"     \
-    " horizon"
-
 /* As of version 4: the columns that the row checksum of a job covers. */
 #define MOVING_NAMES_4                                                                             \
     "status, reason, started_ms, finished_ms, round, time_step, iterate, stage,"                   \
     " cumulative_regret, f_star, has_f_star, loss, has_loss, x_checksum, " LEDGER_NAMES_2          \
     ", recovery_bits, wire_in_bytes, wire_out_bytes, estimated_sigma, estimated_gradient_bound,"   \
     " smoothness, strong_convexity"
-
-/* As of version 2: the columns that the row checksum of a round covers. */
-#define ROUND_NAMES_2                                                                              \
-    "job_key, round, time_step, iterate, stage, samples, received, norm, passed, cut, loss,"       \
-    " cumulative_regret, " LEDGER_NAMES_2 ", missing"
 
 #define LEDGER_COLUMNS                                                                             \
     "uplink_formula_bits INTEGER NOT NULL, uplink_payload_bits INTEGER NOT NULL,"                  \
@@ -40,7 +30,7 @@
     "delivered_payload_bits INTEGER NOT NULL, control_bits INTEGER NOT NULL,"                      \
     "telemetry_bits INTEGER NOT NULL"
 
-/* Entry i takes the schema from version i to i + 1. */
+/* Entry i takes the schema from version i to i + 1; then add_columns() does. */
 static const char *const MIGRATIONS[] = {
     "CREATE TABLE jobs ("
     "job_key INTEGER PRIMARY KEY,"
@@ -146,27 +136,83 @@ static const char *const MIGRATIONS[] = {
     "UPDATE jobs SET row_checksum = tally_checksum('jobs', fixed_checksum, " MOVING_NAMES_4
     ", schedule)"
     " WHERE row_checksum = tally_checksum('jobs', fixed_checksum, " MOVING_NAMES_4 ");",
-
-    /* 6 to 7: what the workers report beside their messages, and the labels of jobs, which are
-     * fixed. A row with a damaged column keeps a checksum that does not match, and stays damaged.
-     */
-    "ALTER TABLE jobs ADD COLUMN metrics TEXT NOT NULL DEFAULT '';"
-    "ALTER TABLE jobs ADD COLUMN labels TEXT NOT NULL DEFAULT '';"
-    "ALTER TABLE rounds ADD COLUMN metrics TEXT NOT NULL DEFAULT '';"
-    "UPDATE jobs SET fixed_checksum = tally_checksum('jobs', " FIXED_NAMES_2 ", labels),"
-    " row_checksum = tally_checksum('jobs', tally_checksum('jobs', " FIXED_NAMES_2
-    ", labels), " MOVING_NAMES_4 ", schedule, metrics)"
-    " WHERE fixed_checksum = tally_checksum('jobs', " FIXED_NAMES_2 ")"
-    " AND row_checksum = tally_checksum('jobs', fixed_checksum, " MOVING_NAMES_4 ", schedule);"
-    "UPDATE rounds SET row_checksum = tally_checksum('rounds', " ROUND_NAMES_2 ", metrics)"
-    " WHERE row_checksum = tally_checksum('rounds', " ROUND_NAMES_2 ");",
 };
 
-enum { NEWEST_VERSION = sizeof MIGRATIONS / sizeof MIGRATIONS[0], FIRST_WITH_CHECKSUMS = 2 };
+enum { N_MIGRATIONS = sizeof MIGRATIONS / sizeof MIGRATIONS[0], FIRST_WITH_CHECKSUMS = 2 };
+_Static_assert((int)N_MIGRATIONS >= (int)TALLY_COLUMNS_FIRST_ADDING - 1, "no version is left out");
 
 int tally_sqlite_newest_version(void)
 {
-    return NEWEST_VERSION;
+    const int newest = tally_columns_newest();
+    return newest > N_MIGRATIONS ? newest : N_MIGRATIONS;
+}
+
+/* The checksums of the rows, with the columns of one version, where they are right with those of
+ * the version before: a damaged row keeps a checksum that does not match, and stays damaged. */
+#define JOB_KEYS "job_key, idempotency_key, request_digest"
+static const struct {
+    const struct tally_columns *columns;
+    const char *set, *where;
+} CHECKSUM_UPDATE[] = {
+    {&TALLY_JOB_COLUMNS,
+     "UPDATE jobs SET fixed_checksum = tally_checksum('jobs', " JOB_KEYS ", {fixed_names}),"
+     " row_checksum = tally_checksum('jobs', tally_checksum('jobs', " JOB_KEYS ", {fixed_names}),"
+     " {moving_names})",
+     " WHERE fixed_checksum = tally_checksum('jobs', " JOB_KEYS ", {fixed_names})"
+     " AND row_checksum = tally_checksum('jobs', fixed_checksum, {moving_names});"},
+    {&TALLY_ROUND_COLUMNS,
+     "UPDATE rounds SET row_checksum = tally_checksum('rounds', job_key, {names})",
+     " WHERE row_checksum = tally_checksum('rounds', job_key, {names});"},
+};
+enum { N_CHECKSUM_UPDATES = sizeof CHECKSUM_UPDATE / sizeof CHECKSUM_UPDATE[0] };
+
+/* Appends without the NUL that tally_columns_expand() ends with. */
+static enum tally_status expand(struct tally_buffer *out, const char *sql,
+                                const struct tally_columns *columns, int version)
+{
+    const struct tally_columns_dialect dialect = {.version = version};
+    const enum tally_status status = tally_columns_expand(out, sql, columns, &dialect);
+    out->size -= status == TALLY_OK;
+    return status;
+}
+
+/* Adds the columns of a version, empty, and makes the checksums cover them. */
+static enum tally_status add_columns(const struct tally_sqlite *sqlite, int version,
+                                     struct tally_error *err)
+{
+    static const char *const TYPES[] = {
+        [TALLY_COLUMN_INT64] = "INTEGER NOT NULL DEFAULT 0",
+        [TALLY_COLUMN_UINT64] = "INTEGER NOT NULL DEFAULT 0",
+        [TALLY_COLUMN_REAL] = "ANY", /* NULL: NaN */
+        [TALLY_COLUMN_BOOL] = "INTEGER NOT NULL DEFAULT 0",
+        [TALLY_COLUMN_TEXT] = "TEXT NOT NULL DEFAULT ''",
+        [TALLY_COLUMN_STATUS] = "TEXT NOT NULL DEFAULT ''",
+    };
+    struct tally_buffer sql = {.size = 0};
+    enum tally_status status = TALLY_OK;
+    for (int i = 0; i < N_CHECKSUM_UPDATES && status == TALLY_OK; i++) {
+        const struct tally_columns *columns = CHECKSUM_UPDATE[i].columns;
+        for (int c = 0; c < columns->n_columns && status == TALLY_OK; c++) {
+            const struct tally_column *column = &columns->column[c];
+            if (column->since == version) {
+                status = tally_buffer_printf(&sql, "ALTER TABLE %s ADD COLUMN %s %s;",
+                                             columns->table, column->name, TYPES[column->kind]);
+            }
+        }
+        if (status == TALLY_OK) {
+            status = expand(&sql, CHECKSUM_UPDATE[i].set, columns, version);
+        }
+        if (status == TALLY_OK) {
+            status = expand(&sql, CHECKSUM_UPDATE[i].where, columns, version - 1);
+        }
+    }
+    if (status == TALLY_OK) {
+        status = tally_buffer_append(&sql, "", 1);
+    }
+    status = status == TALLY_OK ? tally_sqlite_exec(sqlite, (const char *)sql.data, err)
+                                : tally_fail(err, status, NULL, "no memory for a migration");
+    tally_buffer_fini(&sql);
+    return status;
 }
 
 bool tally_sqlite_has_checksums(int version)
@@ -198,16 +244,17 @@ enum tally_status tally_sqlite_identify(const struct tally_sqlite *sqlite, int *
                           "not 0x%08x)",
                           sqlite->path, (unsigned)application_id, APPLICATION_ID);
     }
-    if (version > NEWEST_VERSION) {
+    const int newest = tally_sqlite_newest_version();
+    if (version > newest) {
         return tally_fail(err, TALLY_DATA_LOSS, NULL,
                           "database \"%s\" has schema version %lld, newer than %d, the newest that "
                           "this program knows",
-                          sqlite->path, (long long)version, (int)NEWEST_VERSION);
+                          sqlite->path, (long long)version, newest);
     }
     if (!is_empty && version < 1) {
         return tally_fail(err, TALLY_DATA_LOSS, NULL,
                           "database \"%s\" has schema version %lld outside [1, %d]", sqlite->path,
-                          (long long)version, (int)NEWEST_VERSION);
+                          (long long)version, newest);
     }
     *ret_version = (int)version;
     return TALLY_OK;
@@ -218,7 +265,7 @@ static enum tally_status mark(const struct tally_sqlite *sqlite, struct tally_er
 {
     char sql[96];
     sqlite3_snprintf((int)sizeof sql, sql, "PRAGMA application_id = %d; PRAGMA user_version = %d;",
-                     APPLICATION_ID, (int)NEWEST_VERSION);
+                     APPLICATION_ID, tally_sqlite_newest_version());
     return tally_sqlite_exec(sqlite, sql, err);
 }
 
@@ -231,8 +278,14 @@ static enum tally_status apply(const struct tally_sqlite *sqlite, int version,
     if (status != TALLY_OK) {
         return status;
     }
-    for (int i = version; i < NEWEST_VERSION && status == TALLY_OK; i++) {
-        status = tally_sqlite_exec(sqlite, MIGRATIONS[i], err);
+    const size_t newest = (size_t)tally_sqlite_newest_version();
+    for (size_t i = (size_t)version; i < newest && status == TALLY_OK; i++) {
+        if (i < N_MIGRATIONS) {
+            status = tally_sqlite_exec(sqlite, MIGRATIONS[i], err);
+        }
+        if (i + 1 >= TALLY_COLUMNS_FIRST_ADDING && status == TALLY_OK) {
+            status = add_columns(sqlite, (int)i + 1, err);
+        }
     }
     if (status == TALLY_OK) {
         status = mark(sqlite, err);
@@ -272,7 +325,7 @@ static enum tally_status keep_copy(const struct tally_sqlite *sqlite, int versio
 enum tally_status tally_sqlite_migrate(const struct tally_sqlite *sqlite, int version,
                                        struct tally_error *err)
 {
-    if (version == NEWEST_VERSION) {
+    if (version == tally_sqlite_newest_version()) {
         return TALLY_OK;
     }
     enum tally_status status = version > 0 ? keep_copy(sqlite, version, err) : TALLY_OK;
@@ -281,5 +334,5 @@ enum tally_status tally_sqlite_migrate(const struct tally_sqlite *sqlite, int ve
 
 enum tally_status tally_sqlite_touch(const struct tally_sqlite *sqlite, struct tally_error *err)
 {
-    return apply(sqlite, NEWEST_VERSION, err);
+    return apply(sqlite, tally_sqlite_newest_version(), err);
 }
