@@ -4,6 +4,7 @@ import re
 import unittest
 
 from common import ForeignWorker, TallyTestCase, essence, job_document, simulate, sum_of_rounds, wait_until
+from round_gate import start_gate
 
 CLIENTS, DRAWN, WANTED = 12, 5, 3
 HOUR_MS = 3600 * 1000
@@ -69,11 +70,14 @@ class OverSelection(TallyTestCase):
 
     def test_without_it_a_late_update_stands_in_the_log(self):
         coordinator = self.start_coordinator()
-        workers = [self.start_worker(coordinator, f"w{i}") for i in range(4)]
+        gate = start_gate(self, coordinator)
+        late = self.start_worker(gate, "late")
+        self.start_worker(coordinator, "on time", clients=3)
         job_id = coordinator.client.submit(document(clients=4, cohort=None, over_selection=None, policy="drop",
-                                                    round_deadline_ms=1, horizon=100000, algorithm__local_steps=2000))
-        coordinator.client.wait_status(job_id, "completed")
-        self.assertEqual(levels_of_refusals(workers), {"info"})
+                                                    round_deadline_ms=50))
+        wait_until(lambda: coordinator.client.job(job_id)["round"] >= 1, "round 1 to close without the late worker")
+        gate.open()
+        wait_until(lambda: levels_of_refusals([late]) == {"info"}, "a refusal at the level info")
 
     def test_late_and_vacant_clients_do_not_count(self):
         """Four hands are left for the five clients of a round, so one of them has none."""
