@@ -131,6 +131,20 @@ static enum tally_status read_value(struct reading *reading, enum tally_table ta
                  add_bytes(sum_of(reading, table), reading->value.data, reading->value.size), err);
 }
 
+enum tally_status tally_store_walk_updates(struct tally_store *store,
+                                           const struct tally_store_job *job,
+                                           tally_store_update_fn *each, void *context,
+                                           struct tally_error *err)
+{
+    const int64_t rounds[] = {TALLY_STORE_TRAFFIC_ROUND, TALLY_STORE_METRICS_ROUND,
+                              job->progress.round + 1};
+    enum tally_status status = TALLY_OK;
+    for (size_t i = 0; status == TALLY_OK && i < sizeof rounds / sizeof *rounds; i++) {
+        status = store->ops->update_list(store, job->key, rounds[i], each, context, err);
+    }
+    return status;
+}
+
 static enum tally_status add_update(void *context, const struct tally_store_update *update,
                                     struct tally_error *err)
 {
@@ -186,12 +200,7 @@ static enum tally_status read_job(void *context, const struct tally_store_job *j
         status = read_value(reading, TALLY_TABLE_STATES, err);
     }
     if (status == TALLY_OK) {
-        status = ops->update_list(reading->store, job->key, TALLY_STORE_METRICS_ROUND, add_update,
-                                  reading, err);
-    }
-    if (status == TALLY_OK) {
-        status = ops->update_list(reading->store, job->key, job->progress.round + 1, add_update,
-                                  reading, err);
+        status = tally_store_walk_updates(reading->store, job, add_update, reading, err);
     }
     return status == TALLY_OK
                ? ops->round_list(reading->store, job->key, 0, INT64_MAX, add_round, reading, err)

@@ -17,7 +17,7 @@ enum tally_table {
     TALLY_TABLE_JOBS, /* with idempotency key and request digest */
     TALLY_TABLE_DOCUMENTS,
     TALLY_TABLE_STATES,
-    TALLY_TABLE_UPDATES, /* of the open rounds, and metrics: others are never read */
+    TALLY_TABLE_UPDATES, /* those of tally_store_walk_updates() */
     TALLY_TABLE_ROUNDS,
     TALLY_N_TABLES
 };
@@ -41,6 +41,14 @@ struct tally_store_digest {
     struct tally_job_digest *jobs; /* newest first; heap */
     size_t n_jobs, capacity;
 };
+
+/* The updates of a job that are read after a start: traffic, metrics and those of the open round.
+ * The store may have others left from rounds that are closed. Errors: those of update_list and
+ * `each`. */
+enum tally_status tally_store_walk_updates(struct tally_store *store,
+                                           const struct tally_store_job *job,
+                                           tally_store_update_fn *each, void *context,
+                                           struct tally_error *err);
 
 /* Reads through all of a store. `progress` (may be NULL) gets `what` and the rows so far of
  * `n_rows` (0 = not known). If rows are written meanwhile, the result is that of no instant.

@@ -71,9 +71,10 @@ struct tally_store_job {
     uint64_t wire_in_bytes, wire_out_bytes;
 };
 
-/* Of the updates of a job, those under this round are no client's: a coordinator keeps there what
- * clients reported in the last closed round (metrics). */
-enum { TALLY_STORE_METRICS_ROUND = 0 };
+/* Of the updates of a job, those under these rounds are no client's. A coordinator keeps there what
+ * each client has sent and been sent (traffic), and what clients reported in the last closed round
+ * (metrics). */
+enum { TALLY_STORE_TRAFFIC_ROUND = -1, TALLY_STORE_METRICS_ROUND = 0 };
 
 /* One accepted update of an open round, as it came. */
 struct tally_store_update {
@@ -146,9 +147,10 @@ struct tally_store_ops {
     enum tally_status (*update_insert)(struct tally_store *store, int64_t job_key,
                                        const struct tally_store_update *update,
                                        struct tally_error *err);
-    /* Drops the updates of rounds <= through_round. */
+    /* Drops the updates of the rounds from first_round to last_round. */
     enum tally_status (*updates_delete)(struct tally_store *store, int64_t job_key,
-                                        int64_t through_round, struct tally_error *err);
+                                        int64_t first_round, int64_t last_round,
+                                        struct tally_error *err);
     /* Adds a round record. Errors: ALREADY_EXISTS for the same (job, round). */
     enum tally_status (*round_insert)(struct tally_store *store, int64_t job_key,
                                       const struct tally_round_record *record,

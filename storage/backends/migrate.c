@@ -1,6 +1,7 @@
 #include "storage/backends/migrate.h"
 
 #include "storage/backends/backends.h"
+#include "storage/digest.h"
 
 /* What the target is given at a time: that much memory holds. */
 enum { ROWS_PER_FLUSH = 4096, BYTES_PER_FLUSH = 4 << 20 };
@@ -108,12 +109,7 @@ static enum tally_status copy_job(void *context, const struct tally_store_job *j
         status = copy_state(copying, err);
     }
     if (status == TALLY_OK) {
-        status = from->ops->update_list(from, job->key, TALLY_STORE_METRICS_ROUND, copy_update,
-                                        copying, err);
-    }
-    if (status == TALLY_OK) {
-        status = from->ops->update_list(from, job->key, job->progress.round + 1, copy_update,
-                                        copying, err);
+        status = tally_store_walk_updates(from, job, copy_update, copying, err);
     }
     return status == TALLY_OK
                ? from->ops->round_list(from, job->key, 0, INT64_MAX, copy_round, copying, err)

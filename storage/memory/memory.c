@@ -180,7 +180,8 @@ static enum tally_status memory_update_insert(struct tally_store *store, int64_t
 }
 
 static enum tally_status memory_updates_delete(struct tally_store *store, int64_t job_key,
-                                               int64_t through_round, struct tally_error *err)
+                                               int64_t first_round, int64_t last_round,
+                                               struct tally_error *err)
 {
     struct tally_memory_draft *draft = NULL;
     struct tally_error cause = TALLY_ERROR_INIT;
@@ -191,7 +192,7 @@ static enum tally_status memory_updates_delete(struct tally_store *store, int64_
     if (status != TALLY_OK) {
         return tally_fail(err, status, NULL, "%s", cause.message);
     }
-    tally_memory_draft_drop_updates(draft, through_round);
+    tally_memory_draft_drop_updates(draft, first_round, last_round);
     return TALLY_OK;
 }
 

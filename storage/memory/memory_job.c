@@ -310,13 +310,19 @@ enum tally_status tally_memory_draft_add_round(struct tally_memory_draft *draft,
     return status;
 }
 
-void tally_memory_draft_drop_updates(struct tally_memory_draft *draft, int64_t through_round)
+void tally_memory_draft_drop_updates(struct tally_memory_draft *draft, int64_t first_round,
+                                     int64_t last_round)
 {
     struct tally_memory_content *now = draft->content;
-    size_t n = 0;
-    while (n < now->n_updates && now->updates[n].round <= through_round) {
-        blob_release(now->updates[n++].body);
+    size_t first = 0;
+    while (first < now->n_updates && now->updates[first].round < first_round) {
+        first++;
     }
-    now->n_updates -= n;
-    memmove(now->updates, now->updates + n, now->n_updates * sizeof *now->updates);
+    size_t end = first;
+    while (end < now->n_updates && now->updates[end].round <= last_round) {
+        blob_release(now->updates[end++].body);
+    }
+    memmove(now->updates + first, now->updates + end,
+            (now->n_updates - end) * sizeof *now->updates);
+    now->n_updates -= end - first;
 }

@@ -94,7 +94,8 @@ enum tally_status tally_memory_draft_add_update(struct tally_memory_draft *draft
                                                 const struct tally_store_update *update);
 enum tally_status tally_memory_draft_add_round(struct tally_memory_draft *draft,
                                                const struct tally_round_record *record);
-void tally_memory_draft_drop_updates(struct tally_memory_draft *draft, int64_t through_round);
+void tally_memory_draft_drop_updates(struct tally_memory_draft *draft, int64_t first_round,
+                                     int64_t last_round);
 
 /* The first record after a round; NULL = there is none. Borrowed until the next change. */
 const struct tally_round_record *tally_memory_round_after(const struct tally_memory_rounds *rounds,

@@ -88,11 +88,13 @@ static enum tally_status postgres_update_insert(struct tally_store *store, int64
 }
 
 static enum tally_status postgres_updates_delete(struct tally_store *store, int64_t job_key,
-                                                 int64_t through_round, struct tally_error *err)
+                                                 int64_t first_round, int64_t last_round,
+                                                 struct tally_error *err)
 {
     struct tally_pg_call call = tally_pg_call(TALLY_PG_UPDATES_DELETE);
     tally_pg_bind_int64(&call, job_key);
-    tally_pg_bind_int64(&call, through_round);
+    tally_pg_bind_int64(&call, first_round);
+    tally_pg_bind_int64(&call, last_round);
     return tally_pg_transaction_add(postgres_of(store), &call, job_key, err);
 }
 

@@ -84,7 +84,8 @@ static const struct statement_text STATEMENT_TEXT[TALLY_PG_N_SQL] = {
                                        " SELECT $1::int8, $2::int8, $3::int8, $4::bytea" IF_THERE
                                        " ON CONFLICT DO NOTHING"},
     [TALLY_PG_UPDATES_DELETE] =
-        {.sql = "DELETE FROM updates WHERE job_key = $1::int8 AND round <= $2::int8"},
+        {.sql = "DELETE FROM updates"
+                " WHERE job_key = $1::int8 AND round BETWEEN $2::int8 AND $3::int8"},
     /* The other tables follow: their rows refer to it, ON DELETE CASCADE. */
     [TALLY_PG_JOB_DELETE] =
         {.sql = "DELETE FROM jobs WHERE job_key = $1::int8 AND status IN (" TALLY_SQL_TERMINAL_NAMES

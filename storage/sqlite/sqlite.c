@@ -278,11 +278,13 @@ static enum tally_status sqlite_update_insert(struct tally_store *store, int64_t
 }
 
 static enum tally_status sqlite_updates_delete(struct tally_store *store, int64_t job_key,
-                                               int64_t through_round, struct tally_error *err)
+                                               int64_t first_round, int64_t last_round,
+                                               struct tally_error *err)
 {
     struct tally_sql_call call = tally_sql_call(sqlite_of(store), TALLY_SQL_UPDATES_DELETE);
     tally_sql_bind_int64(&call, 1, job_key);
-    tally_sql_bind_int64(&call, 2, through_round);
+    tally_sql_bind_int64(&call, 2, first_round);
+    tally_sql_bind_int64(&call, 3, last_round);
     return run_write(&call, job_key, err);
 }
 

@@ -76,7 +76,8 @@ static const struct statement_text STATEMENT_TEXT[TALLY_N_SQL] = {
     [TALLY_SQL_UPDATE_INSERT] = {NULL, "INSERT INTO updates (job_key, round, client, body,"
                                        " row_checksum) VALUES (?1, ?2, ?3, ?4,"
                                        " tally_checksum('updates', ?1, ?2, ?3, ?4))"},
-    [TALLY_SQL_UPDATES_DELETE] = {NULL, "DELETE FROM updates WHERE job_key = ?1 AND round <= ?2"},
+    [TALLY_SQL_UPDATES_DELETE] = {NULL, "DELETE FROM updates"
+                                        " WHERE job_key = ?1 AND round BETWEEN ?2 AND ?3"},
     [TALLY_SQL_ROUND_INSERT] = {&TALLY_ROUND_COLUMNS,
                                 "INSERT INTO rounds (job_key, {names}, row_checksum)"
                                 " VALUES (?1, {values}, tally_checksum('rounds', ?1, {values}))"},

@@ -71,7 +71,7 @@
     X(test_store__bodies_of_any_size_are_exact)                                                    \
     X(test_store__second_update_of_a_client_already_exists)                                        \
     X(test_store__update_of_an_unknown_job_is_not_found)                                           \
-    X(test_store__updates_delete_drops_through_the_round)                                          \
+    X(test_store__updates_delete_drops_a_range_of_rounds)                                          \
     X(test_store__callback_stops_update_list)                                                      \
     X(test_store__every_member_of_a_record_is_read_back)                                           \
     X(test_store__records_are_listed_in_order_from_the_cursor)                                     \

@@ -448,7 +448,8 @@ enum tally_status hosted_job_put_rounds(struct tally_store *store, struct hosted
         status = store->ops->round_insert(store, job->row.key, &outcome->records[i], err);
     }
     if (status == TALLY_OK && job->has_stored_updates) {
-        status = store->ops->updates_delete(store, job->row.key, job->row.progress.round, err);
+        status = store->ops->updates_delete(store, job->row.key, TALLY_STORE_METRICS_ROUND,
+                                            job->row.progress.round, err);
         job->has_stored_updates = status != TALLY_OK;
     }
     if (status == TALLY_OK) {

@@ -121,7 +121,7 @@ void test_store_leases__former_leader_can_write_nothing(void)
             : kind == 2 ? a.ops->round_insert(a.store, job.key, &record, &a.err)
             : kind == 3 ? a.ops->job_update(a.store, &job, &a.err)
             : kind == 4 ? a.ops->state_append(a.store, job.key, 2, " stray", 6, &a.err)
-                        : a.ops->updates_delete(a.store, job.key, 9, &a.err);
+                        : a.ops->updates_delete(a.store, job.key, 1, 9, &a.err);
         CU_ASSERT(status == TALLY_OK || status == TALLY_FAILED_PRECONDITION);
         TALLY_ASSERT_STATUS(a.ops->commit(a.store, &a.err), TALLY_FAILED_PRECONDITION, &a.err);
         a.ops->rollback(a.store);
@@ -205,7 +205,7 @@ static void write_everything(struct store_fixture *f, struct tally_store_job job
     CU_ASSERT_EQUAL(f->ops->job_update(f->store, &job, NULL), TALLY_OK);
     CU_ASSERT_EQUAL(f->ops->state_append(f->store, job.key, 2, " more", 5, NULL), TALLY_OK);
     CU_ASSERT_EQUAL(f->ops->round_insert(f->store, job.key, &record, NULL), TALLY_OK);
-    CU_ASSERT_EQUAL(f->ops->updates_delete(f->store, job.key, 1, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL(f->ops->updates_delete(f->store, job.key, 1, 1, NULL), TALLY_OK);
     expect_update(f, job.key, 2, 1, "second");
     CU_ASSERT_EQUAL(f->ops->job_insert(f->store, &added, "{}", 2, "once", 1, &key, NULL), TALLY_OK);
     expect_update(f, key, 1, 1, "first");

@@ -133,13 +133,15 @@ void test_store__update_of_an_unknown_job_is_not_found(void)
     store_fixture_close(&f);
 }
 
-void test_store__updates_delete_drops_through_the_round(void)
+void test_store__updates_delete_drops_a_range_of_rounds(void)
 {
     struct store_fixture f;
     store_fixture_open(&f);
     int64_t a = expect_job(&f, "a", TALLY_JOB_RUNNING);
     int64_t b = expect_job(&f, "b", TALLY_JOB_RUNNING);
     expect_begin(&f);
+    expect_update(&f, a, TALLY_STORE_TRAFFIC_ROUND, 0, "traffic");
+    expect_update(&f, a, TALLY_STORE_METRICS_ROUND, 0, "metrics");
     expect_update(&f, a, 1, 1, "a1");
     expect_update(&f, a, 2, 1, "a2");
     expect_update(&f, a, 2, 2, "a2");
@@ -147,18 +149,23 @@ void test_store__updates_delete_drops_through_the_round(void)
     expect_update(&f, b, 1, 1, "b1");
     expect_commit(&f);
     expect_begin(&f);
-    TALLY_ASSERT_STATUS(f.ops->updates_delete(f.store, a, 2, &f.err), TALLY_OK, &f.err);
+    TALLY_ASSERT_STATUS(f.ops->updates_delete(f.store, a, 0, 2, &f.err), TALLY_OK, &f.err);
     expect_commit(&f);
+    TALLY_ASSERT_TEXT(updates_of(&f, a, TALLY_STORE_TRAFFIC_ROUND), "0=traffic");
+    TALLY_ASSERT_TEXT(updates_of(&f, a, TALLY_STORE_METRICS_ROUND), "");
     TALLY_ASSERT_TEXT(updates_of(&f, a, 1), "");
     TALLY_ASSERT_TEXT(updates_of(&f, a, 2), "");
     TALLY_ASSERT_TEXT(updates_of(&f, a, 3), "1=a3");
     TALLY_ASSERT_TEXT(updates_of(&f, b, 1), "1=b1");
     expect_begin(&f);
+    TALLY_ASSERT_STATUS(f.ops->updates_delete(f.store, a, -1, -1, &f.err), TALLY_OK, &f.err);
     expect_update(&f, a, 2, 1, "again");
-    TALLY_ASSERT_STATUS(f.ops->updates_delete(f.store, b + 1, 9, &f.err), TALLY_OK, &f.err);
-    TALLY_ASSERT_STATUS(f.ops->updates_delete(f.store, b, 0, &f.err), TALLY_OK, &f.err);
+    TALLY_ASSERT_STATUS(f.ops->updates_delete(f.store, b + 1, 1, 9, &f.err), TALLY_OK, &f.err);
+    TALLY_ASSERT_STATUS(f.ops->updates_delete(f.store, b, 1, 0, &f.err), TALLY_OK, &f.err);
     expect_commit(&f);
+    TALLY_ASSERT_TEXT(updates_of(&f, a, TALLY_STORE_TRAFFIC_ROUND), "");
     TALLY_ASSERT_TEXT(updates_of(&f, a, 2), "1=again");
+    TALLY_ASSERT_TEXT(updates_of(&f, a, 3), "1=a3");
     TALLY_ASSERT_TEXT(updates_of(&f, b, 1), "1=b1");
     store_fixture_close(&f);
 }

@@ -83,7 +83,7 @@ static void write_everything(struct store_fixture *f, int64_t key)
     CU_ASSERT_EQUAL(f->ops->state_put(f->store, key, "STATE", 5, NULL), TALLY_OK);
     CU_ASSERT_EQUAL(f->ops->state_append(f->store, key, 2, " 2", 2, NULL), TALLY_OK);
     CU_ASSERT_EQUAL(f->ops->state_put(f->store, key + 1, "first", 5, NULL), TALLY_OK);
-    CU_ASSERT_EQUAL(f->ops->updates_delete(f->store, key, 2, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL(f->ops->updates_delete(f->store, key, 1, 2, NULL), TALLY_OK);
     CU_ASSERT_EQUAL(f->ops->round_insert(f->store, key, &record, NULL), TALLY_OK);
     expect_update(f, key, 4, 1, "a4");
     CU_ASSERT_EQUAL(f->ops->job_insert(f->store, &added, "[1]", 3, "once", 5, &added_key, NULL),

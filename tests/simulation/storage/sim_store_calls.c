@@ -79,9 +79,10 @@ static enum tally_status sim_update_insert(struct tally_store *base, int64_t job
 }
 
 static enum tally_status sim_updates_delete(struct tally_store *base, int64_t job_key,
-                                            int64_t through_round, struct tally_error *err)
+                                            int64_t first_round, int64_t last_round,
+                                            struct tally_error *err)
 {
-    WRITE(job_key, updates_delete(store->inner, job_key, through_round, err));
+    WRITE(job_key, updates_delete(store->inner, job_key, first_round, last_round, err));
 }
 
 static enum tally_status sim_job_delete(struct tally_store *base, int64_t job_key,
