@@ -533,9 +533,9 @@ static enum tally_status count(const struct value *value, size_t *n, struct tall
 DEFINE_SCHEMA(PostUpdatesRequest, struct tally_updates)
 DEFINE_SCHEMA(PostUpdatesResponse, struct tally_updates_response)
 
-/* Takes the next field `tag` from `rest`, which has one and has been decoded before. */
+/* Takes the next field `tag`, of *ret_n bytes, from `rest`, which has one and has been decoded. */
 static enum tally_status take_element(struct tally_bytes *rest, uint32_t tag,
-                                      const struct schema *schema, void *into,
+                                      const struct schema *schema, void *into, size_t *ret_n,
                                       struct tally_error *err)
 {
     pb_istream_t stream = pb_istream_from_buffer(rest->data, rest->size);
@@ -547,6 +547,7 @@ static enum tally_status take_element(struct tally_bytes *rest, uint32_t tag,
              read_value(&stream, &value, err) == TALLY_OK;
     }
     *rest = (struct tally_bytes){.data = stream.state, .size = stream.bytes_left};
+    *ret_n = value.bytes.size;
     return ok ? take_message(&value, schema, into, err) : malformed(&stream, err);
 }
 
@@ -568,7 +569,7 @@ enum tally_status tally_updates_next(struct tally_updates *message, struct tally
         .session = message->session, .round = message->round, .mark = message->mark};
     memcpy(ret_update->job_id, message->job_id, sizeof message->job_id);
     return take_element(&message->rest, tally_v1_PostUpdatesRequest_updates_tag,
-                        &ClientUpdate_SCHEMA, ret_update, err);
+                        &ClientUpdate_SCHEMA, ret_update, &ret_update->own_bytes, err);
 }
 
 enum tally_status tally_updates_response_decode(const uint8_t *bytes, size_t n,
@@ -586,7 +587,7 @@ enum tally_status tally_updates_response_next(struct tally_updates_response *mes
 {
     *ret_result = (struct tally_update_result){.formula_bits = 0};
     return take_element(&message->rest, tally_v1_PostUpdatesResponse_results_tag,
-                        &UpdateResult_SCHEMA, ret_result, err);
+                        &UpdateResult_SCHEMA, ret_result, &(size_t){0}, err);
 }
 
 DEFINE_SCHEMA(LeaveRequest, struct leave_request)

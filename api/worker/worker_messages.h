@@ -152,6 +152,7 @@ struct tally_update {
     struct tally_bytes poll; /* an encoded tally_poll_request, decoded on its own */
     struct tally_metric metrics[TALLY_METRICS_MOST];
     size_t n_metrics;
+    size_t own_bytes; /* of its message, if it was decoded as one of several */
 };
 
 struct tally_update_response {

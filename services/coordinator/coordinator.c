@@ -23,13 +23,17 @@
 
 /* ---- What a lower room tells a higher one ---- */
 
-static void count_wire(struct tally_coordinator *coordinator, const char *job_id, uint64_t in,
+static void count_wire(struct tally_coordinator *coordinator, const struct call *call, uint64_t in,
                        uint64_t out)
 {
-    struct hosted_job *job = find_job(coordinator, job_id);
+    struct hosted_job *job = find_job(coordinator, call->job_id);
+    const struct traffic_part *parts = (const struct traffic_part *)call->parts.data;
+    const size_t n = call->parts.size / sizeof *parts;
     if (job != NULL) {
-        job->wire_in_bytes += in;
-        job->wire_out_bytes += out;
+        hosted_job_count_bytes(job, parts, n, in, out);
+        if (call->error.status == TALLY_OK) { /* else the commit has failed */
+            hosted_job_count_updates(job, parts, n);
+        }
     }
 }
 
@@ -84,7 +88,7 @@ static void work_each_second(struct tally_coordinator *coordinator)
 {
     struct live_jobs *jobs = coordinator->jobs;
     check_store(coordinator);
-    flush_wire(coordinator);
+    flush_wire(coordinator, coordinator->draining);
     jobs->reload_due = true;
     fail_unprepared(coordinator);
     delete_expired(coordinator);

@@ -28,6 +28,7 @@ const struct route ROUTES[] = {
     {"GET", "/v1/jobs/{id}/rounds", ROUTE_ADMIN, 0, get_rounds, AT_ANY},
     {"GET", "/v1/jobs/{id}/rounds.csv", ROUTE_ADMIN, 0, get_rounds_csv, AT_ANY},
     {"GET", "/v1/jobs/{id}/metrics", ROUTE_ADMIN, 0, get_client_metrics, AT_ANY},
+    {"GET", "/v1/jobs/{id}/traffic", ROUTE_ADMIN, 0, get_client_traffic, AT_LEADER_OR_STORE},
     {"GET", "/v1/jobs/{id}/model", ROUTE_ADMIN, ROUTE_IN_PIECES, get_model, AT_LEADER},
     {"GET", "/v1/jobs/{id}/series", ROUTE_ADMIN, 0, get_series, AT_ANY},
     {"GET", "/v1/jobs/{id}/events", ROUTE_ADMIN, 0, get_events, AT_ANY},

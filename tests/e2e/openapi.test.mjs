@@ -279,7 +279,7 @@ test("the example job runs and answers as its examples say", async () => {
   assert.equal((await check.fetch(`${where}/events`, last)).status, 204);
 });
 
-test("the metrics of single clients are as their examples say", async () => {
+test("the metrics and the traffic of single clients are as their examples say", async () => {
   await mkdir(path.join(folder, "data"));
   await writeFile(path.join(folder, "data/points.csv"), "a,y\n1,0\n2,1\n3,0\n4,0\n5,0\n6,1\n");
   const job = await submit(open, {
@@ -290,12 +290,15 @@ test("the metrics of single clients are as their examples say", async () => {
   });
   const where = `${open}/v1/jobs/${job.id}/metrics`;
   const metrics = async (query) => JSON.parse((await check.fetch(where + query)).text);
+  const traffic = async (query) => JSON.parse((await check.fetch(`${open}/v1/jobs/${job.id}/traffic${query}`)).text);
   assertLike(await metrics(""), example("/v1/jobs/{id}/metrics", "none"));
+  assertLike(await traffic(""), example("/v1/jobs/{id}/traffic", "none"));
   const worker = start("tally-worker", "--coordinator", open, "--name", "w", "--clients", "3", "--job", job.id);
   const ended = () => check.fetch(`${open}/v1/jobs/${job.id}`).then(({text}) => JSON.parse(text).status === "completed");
   await until("its end", ended);
   assert.equal(await programs.stop(worker), 0, worker.log);
   assertLike(await metrics("?limit=2"), example("/v1/jobs/{id}/metrics", "page"));
+  assertLike(await traffic("?limit=1"), example("/v1/jobs/{id}/traffic", "page"));
 });
 
 test("workers, health, metrics and pages answer as documented", async () => {

@@ -132,6 +132,7 @@ struct call {
     char location[64];
     const char *allow;                  /* methods, for 405 */
     char job_id[TALLY_JOB_ID_CAPACITY]; /* whose wire bytes these are; "" = no job's */
+    struct tally_buffer parts;          /* struct traffic_part of that job's updates */
     struct forwarded *forwarded;        /* another replica answers, or has; NULL = this one */
     struct response_pieces *pieces;     /* the response comes in pieces; NULL = at once */
     bool polls;                         /* it may wait there for a task; of a session's call */

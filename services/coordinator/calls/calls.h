@@ -12,8 +12,9 @@
 
 struct calls {
     const struct route *routes; /* ended by a NULL method; borrowed */
-    /* Adds an exchange's bytes to the job, if it is live; set by the owner of this struct. */
-    void (*count_wire)(struct tally_coordinator *coordinator, const char *job_id, uint64_t in,
+    /* Adds an exchange to the counters of the call's job, if that is live; set by the owner of this
+     * struct. */
+    void (*count_wire)(struct tally_coordinator *coordinator, const struct call *call, uint64_t in,
                        uint64_t out);
     struct call *unused; /* calls to be used again: malloc() takes long for their size */
     int n_unused;

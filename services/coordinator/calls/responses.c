@@ -99,6 +99,7 @@ void call_free(struct tally_coordinator *coordinator, struct call *call)
     }
     tally_json_free(call->collected);
     tally_json_free(call->errors);
+    tally_buffer_fini(&call->parts);
     tally_buffer_fini(&call->body);
     if (calls->n_unused == MAX_UNUSED_CALLS) {
         free(call);
@@ -109,12 +110,12 @@ void call_free(struct tally_coordinator *coordinator, struct call *call)
     calls->n_unused++;
 }
 
-/* Counts the wire bytes of an exchange for its job. */
-static void count_wire(struct tally_coordinator *coordinator, const char *job_id, uint64_t in,
+/* Counts an exchange for its job. */
+static void count_wire(struct tally_coordinator *coordinator, const struct call *call, uint64_t in,
                        uint64_t out)
 {
-    if (job_id[0] != '\0') {
-        coordinator->calls->count_wire(coordinator, job_id, in, out);
+    if (call->job_id[0] != '\0') {
+        coordinator->calls->count_wire(coordinator, call, in, out);
     }
 }
 
@@ -222,7 +223,7 @@ static uint64_t respond(struct call *call)
 void hand_over_call(struct tally_coordinator *coordinator, struct call *call)
 {
     begin_access(coordinator, call);
-    count_wire(coordinator, call->job_id, tally_http_wire_in_bytes(call->request), 0);
+    count_wire(coordinator, call, tally_http_wire_in_bytes(call->request), 0);
     end_access(coordinator, call);
     call_free(coordinator, call);
 }
@@ -234,11 +235,12 @@ void send_answer(struct tally_coordinator *coordinator, struct call *call)
         if (call->request_id[0] == '\0') {
             draw_request_id(coordinator, call->request_id);
         }
+        count_wire(coordinator, call, 0, 0); /* its updates are durable */
     } else if (!call->streaming) {
         begin_access(coordinator, call);
         const uint64_t in = tally_http_wire_in_bytes(call->request);
         call->access.bytes = respond(call);
-        count_wire(coordinator, call->job_id, in, call->access.bytes);
+        count_wire(coordinator, call, in, call->access.bytes);
     }
     end_access(coordinator, call);
     call_free(coordinator, call);

@@ -15,7 +15,8 @@
  * to other clients, or others are asked for some. */
 enum { WORKERS_RETURN_MS = 3000 };
 
-_Static_assert(sizeof(struct client_slot) <= TALLY_FOOTPRINT_SLOT, "as footprint.h says");
+_Static_assert(sizeof(struct client_slot) + sizeof(struct client_traffic) <= TALLY_FOOTPRINT_SLOT,
+               "as footprint.h says");
 
 void hosted_job_free(struct hosted_job *job)
 {
@@ -24,7 +25,7 @@ void hosted_job_free(struct hosted_job *job)
         tally_buffer_fini(&job->document);
         tally_buffer_fini(&job->shared_task.bytes);
         tally_shared_bytes_release(job->shared_task.tail);
-        free(job->slots);
+        hosted_job_drop_slots(job);
         free(job);
     }
 }
@@ -34,16 +35,54 @@ enum tally_status hosted_job_make_slots(struct hosted_job *job, struct tally_err
     if (job->slots == NULL) {
         job->slots = calloc((size_t)job->row.clients, sizeof *job->slots);
     }
-    return job->slots != NULL ? TALLY_OK
-                              : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for %lld clients",
-                                           (long long)job->row.clients);
+    if (job->traffic == NULL) {
+        job->traffic = calloc((size_t)job->row.clients, sizeof *job->traffic);
+    }
+    return job->slots != NULL && job->traffic != NULL
+               ? TALLY_OK
+               : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for %lld clients",
+                            (long long)job->row.clients);
 }
 
 void hosted_job_drop_slots(struct hosted_job *job)
 {
     free(job->slots);
+    free(job->traffic);
     job->slots = NULL;
+    job->traffic = NULL;
 }
+
+/* ---- Traffic ---- */
+
+void hosted_job_count_bytes(struct hosted_job *job, const struct traffic_part *parts, size_t n,
+                            uint64_t in, uint64_t out)
+{
+    job->wire_in_bytes += in;
+    job->wire_out_bytes += out;
+    if (job->traffic != NULL) {
+        traffic_share(job->traffic, parts, n, TRAFFIC_IN, in);
+        traffic_share(job->traffic, parts, n, TRAFFIC_OUT, out);
+        job->traffic_has_moved |= n > 0;
+    }
+}
+
+void hosted_job_count_updates(struct hosted_job *job, const struct traffic_part *parts, size_t n)
+{
+    if (job->traffic != NULL) {
+        traffic_add_updates(job->traffic, parts, n);
+        job->traffic_has_moved |= n > 0;
+    }
+}
+
+enum tally_status hosted_job_put_traffic(struct tally_store *store, struct hosted_job *job,
+                                         struct tally_error *err)
+{
+    job->traffic_has_moved = false;
+    job->traffic_stored_ms = tally_monotonic_ms();
+    return traffic_put(store, &job->row, job->traffic, err);
+}
+
+/* ---- From and to the store ---- */
 
 struct tally_job_update event_of(const struct tally_update *update)
 {
@@ -103,6 +142,26 @@ static enum tally_status take_metrics_again(void *context, const struct tally_st
     return TALLY_OK;
 }
 
+/* Slots and traffic. The traffic in memory is ahead of the stored one, unless another replica has
+ * led the job meanwhile. */
+static enum tally_status make_clients(struct tally_store *store, struct hosted_job *job,
+                                      struct tally_error *err)
+{
+    const struct tally_store_job *row = &job->row;
+    const bool is_behind = job->traffic == NULL || row->wire_in_bytes > job->wire_in_bytes ||
+                           row->wire_out_bytes > job->wire_out_bytes;
+    enum tally_status status = hosted_job_make_slots(job, err);
+    if (status == TALLY_OK && is_behind) {
+        memset(job->traffic, 0, (size_t)row->clients * sizeof *job->traffic);
+        status = traffic_get(store, row, job->traffic, err);
+        if (status != TALLY_OK) {
+            free(job->traffic);
+            job->traffic = NULL;
+        }
+    }
+    return status;
+}
+
 static enum tally_status restore_engine(struct tally_store *store, struct hosted_job *job,
                                         struct tally_job **ret_engine, struct tally_error *err)
 {
@@ -129,7 +188,7 @@ static enum tally_status restore_engine(struct tally_store *store, struct hosted
     }
     tally_buffer_fini(&state);
     if (status == TALLY_OK && row->status != TALLY_JOB_QUEUED) {
-        status = hosted_job_make_slots(job, err);
+        status = make_clients(store, job, err);
     }
     if (status != TALLY_OK) {
         tally_job_free(engine);
@@ -303,6 +362,7 @@ enum tally_status hosted_job_reload(struct tally_store *store, struct hosted_job
         raise_to(&job->recovery_bits, row.recovery_bits);
         raise_to(&job->wire_in_bytes, row.wire_in_bytes);
         raise_to(&job->wire_out_bytes, row.wire_out_bytes);
+        job->traffic_has_moved = job->traffic != NULL; /* what was written may be lost */
         mark_ended(job);
     }
     return status;

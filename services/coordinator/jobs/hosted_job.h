@@ -13,6 +13,7 @@
 #include "codec/base/shared_bytes.h"
 #include "services/coordinator/access/token_set.h"
 #include "services/coordinator/jobs/stored_state.h"
+#include "services/coordinator/traffic/traffic.h"
 #include "services/document/detail.h"
 #include "services/job/job.h"
 #include "storage/store.h"
@@ -78,13 +79,21 @@ struct job_marks {
  * round that closes, and stays when the job ends. */
 enum { CLIENT_METRICS_BLOCK = TALLY_MAX_UPDATES };
 
+/* The traffic of single clients is stored beside the row's wire counters, which it never exceeds:
+ * this often, and when the job or the coordinator ends. What a crash takes of it is left in the
+ * counters of the job. */
+enum { TRAFFIC_STORED_EVERY_MS = 10000 };
+
 struct hosted_job {
     struct job_marks *marks;    /* the coordinator's; NULL while it has not taken the job in */
     struct tally_store_job row; /* as last written */
     struct tally_job_spec spec;
     struct tally_buffer document; /* JSON text, as stored */
     struct tally_job *engine;
-    struct client_slot *slots; /* [clients]; NULL while it is queued and has no workers */
+    struct client_slot *slots;      /* [clients]; NULL while it is queued and has no workers */
+    struct client_traffic *traffic; /* [clients]; NULL with them */
+    bool traffic_has_moved;         /* since it was stored */
+    int64_t traffic_stored_ms;      /* monotonic */
     int64_t n_vacant;
     struct tally_list assigned; /* the slots that are not vacant, those assigned last at the end */
     struct job_supply supply;
@@ -118,7 +127,7 @@ struct hosted_job {
     struct hosted_job *next_of_id;                         /* in the same bucket */
 };
 
-/* Makes or frees the slots of a job whose clients are all vacant. */
+/* Makes or frees the slots and the traffic of a job whose clients are all vacant. */
 enum tally_status hosted_job_make_slots(struct hosted_job *job, struct tally_error *err);
 void hosted_job_drop_slots(struct hosted_job *job);
 
@@ -162,6 +171,14 @@ enum tally_status hosted_job_put_row(struct tally_store *store, struct hosted_jo
 enum tally_status hosted_job_put_rounds(struct tally_store *store, struct hosted_job *job,
                                         const struct tally_job_outcome *outcome, int64_t now_ms,
                                         struct tally_error *err);
+
+/* Adds what n clients of the job exchanged: the bytes, in and out, and the updates. */
+void hosted_job_count_bytes(struct hosted_job *job, const struct traffic_part *parts, size_t n,
+                            uint64_t in, uint64_t out);
+void hosted_job_count_updates(struct hosted_job *job, const struct traffic_part *parts, size_t n);
+/* Stores the traffic, in an open transaction that has the job's row. */
+enum tally_status hosted_job_put_traffic(struct tally_store *store, struct hosted_job *job,
+                                         struct tally_error *err);
 
 /* The job detail of a row and its document. waiting: what the job waits for, or NULL. NULL = out of
  * memory or a document that is no JSON. */

@@ -346,22 +346,33 @@ static bool wire_has_moved(const struct hosted_job *job)
                                 job->recovery_bits != job->row.recovery_bits);
 }
 
-static void put_wire(struct tally_coordinator *coordinator, struct hosted_job *job)
+static bool traffic_is_due(const struct hosted_job *job, bool is_last)
 {
-    if (wire_has_moved(job) &&
+    const int64_t since_ms = tally_monotonic_ms() - job->traffic_stored_ms;
+    return !job->is_deleted && job->traffic_has_moved &&
+           (is_last || since_ms >= TRAFFIC_STORED_EVERY_MS);
+}
+
+static void put_wire(struct tally_coordinator *coordinator, struct hosted_job *job, bool is_last)
+{
+    const bool has_traffic = traffic_is_due(job, is_last);
+    if ((has_traffic || wire_has_moved(job)) &&
         transaction_begin_write(coordinator->transaction, NULL) == TALLY_OK) {
         struct tally_error err = TALLY_ERROR_INIT;
         enum tally_status status =
             hosted_job_put_row(coordinator->store, job, tally_realtime_ms(), &err);
+        if (status == TALLY_OK && has_traffic) {
+            status = hosted_job_put_traffic(coordinator->store, job, &err);
+        }
         transaction_check(coordinator->transaction, status, &err);
     }
 }
 
-void flush_wire(struct tally_coordinator *coordinator)
+void flush_wire(struct tally_coordinator *coordinator, bool is_last)
 {
     for (struct hosted_job *job = coordinator->jobs->first; job != NULL; job = job->next) {
         if (!job->needs_reload) {
-            put_wire(coordinator, job);
+            put_wire(coordinator, job, is_last);
         }
     }
 }
@@ -382,7 +393,7 @@ void retire_jobs(struct tally_coordinator *coordinator)
             continue;
         }
         coordinator->jobs->ops->ending(coordinator, job);
-        put_wire(coordinator, job);
+        put_wire(coordinator, job, true);
         coordinator->jobs->ops->ready(coordinator, job);
         coordinator->jobs->ops->ended(coordinator, &job->row);
         if (job->is_deleted) {

@@ -59,8 +59,9 @@ void take_prepared(struct tally_coordinator *coordinator);
 /* Fails the jobs that cannot be prepared; once more if the store did not take it. */
 void fail_unprepared(struct tally_coordinator *coordinator);
 
-/* Writes wire counters that have moved. */
-void flush_wire(struct tally_coordinator *coordinator);
+/* Writes wire counters that have moved, and the traffic of clients if it is due. is_last: the
+ * coordinator is about to end. */
+void flush_wire(struct tally_coordinator *coordinator, bool is_last);
 /* Stores the last exchanges of jobs that ended, and removes them. */
 void retire_jobs(struct tally_coordinator *coordinator);
 /* Marks the jobs that transaction `number`, which was lost, wrote to. */

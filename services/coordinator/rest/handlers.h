@@ -6,12 +6,13 @@
 #include "services/coordinator/calls/call.h"
 
 handler_fn post_job, list_jobs, get_job, cancel_job, pause_job, resume_job, delete_job; /* jobs.c */
-handler_fn get_rounds, get_rounds_csv, get_client_metrics, get_model; /* results.c */
-handler_fn get_healthz, get_readyz;                                   /* service.c */
-handler_fn get_workers;                                               /* workers.c */
-handler_fn get_series;                                                /* series.c */
-handler_fn get_events;                                                /* events.c */
-handler_fn get_asset;                                                 /* dashboard.c */
+handler_fn get_rounds, get_rounds_csv, get_client_metrics, get_client_traffic,
+    get_model;                      /* results.c */
+handler_fn get_healthz, get_readyz; /* service.c */
+handler_fn get_workers;             /* workers.c */
+handler_fn get_series;              /* series.c */
+handler_fn get_events;              /* events.c */
+handler_fn get_asset;               /* dashboard.c */
 
 /* Runs the reads that waited for the commit, and makes the next piece of a response in pieces
  * (dispatch.c). */

@@ -1,4 +1,5 @@
-/* results: what a job has produced: round records, metrics of single clients, and the model. */
+/* results: what a job has produced: round records, metrics and traffic of single clients, and the
+ * model. */
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -101,6 +102,16 @@ struct clients_page {
     int64_t n, next_client; /* -1 = there are no more */
 };
 
+static enum tally_status read_page(struct call *call, struct clients_page *page,
+                                   struct tally_error *err)
+{
+    enum tally_status status =
+        read_query_integer(call, "first", 0, INT64_MAX, 0, &page->first, err);
+    return status == TALLY_OK
+               ? read_query_integer(call, "limit", 1, MAX_PAGE, DEFAULT_PAGE, &page->limit, err)
+               : status;
+}
+
 static bool append_client(struct tally_json *list, const struct tally_update *update)
 {
     struct tally_json *metrics = tally_json_object(), *object = tally_json_object();
@@ -168,10 +179,7 @@ enum tally_status get_client_metrics(struct tally_coordinator *coordinator, stru
     struct clients_page page = {.next_client = -1};
     enum tally_status status = read_row(coordinator, call->params[0], &row, err);
     if (status == TALLY_OK) {
-        status = read_query_integer(call, "first", 0, INT64_MAX, 0, &page.first, err);
-    }
-    if (status == TALLY_OK) {
-        status = read_query_integer(call, "limit", 1, MAX_PAGE, DEFAULT_PAGE, &page.limit, err);
+        status = read_page(call, &page, err);
     }
     if (status != TALLY_OK) {
         return status;
@@ -184,6 +192,91 @@ enum tally_status get_client_metrics(struct tally_coordinator *coordinator, stru
         return answer_json(call, 200, answer, err);
     }
     tally_json_free(answer);
+    return status;
+}
+
+/* Traffic of single clients: those that have sent or been sent anything. */
+
+static struct tally_json *wire_bytes_of(uint64_t in, uint64_t out)
+{
+    struct tally_json *object = tally_json_object();
+    const bool ok =
+        tally_json_set_unsigned(object, "in", in) && tally_json_set_unsigned(object, "out", out);
+    return tally_json_if_complete(object, ok);
+}
+
+static bool append_traffic(struct tally_json *list, uint32_t client,
+                           const struct client_traffic *traffic)
+{
+    struct tally_json *object = tally_json_object();
+    const uint64_t *bytes = traffic->wire_bytes;
+    const bool ok =
+        tally_json_set_integer(object, "client", client) &&
+        tally_json_set_unsigned(object, "updates", traffic->updates) &&
+        tally_json_set_unsigned(object, "payload_bits", traffic->payload_bits) &&
+        tally_json_set(object, "wire_bytes", wire_bytes_of(bytes[TRAFFIC_IN], bytes[TRAFFIC_OUT]));
+    object = tally_json_if_complete(object, ok);
+    return object != NULL && tally_json_append(list, object);
+}
+
+/* The page, and what of the job's bytes is no client's. `in` and `out`: the job's. */
+static struct tally_json *traffic_answer(const struct client_traffic *clients, int64_t n,
+                                         uint64_t in, uint64_t out, struct clients_page *page)
+{
+    struct tally_json *answer = tally_json_object();
+    bool ok = true;
+    page->list = tally_json_array();
+    for (int64_t m = 0; clients != NULL && m < n; m++) {
+        const uint64_t *bytes = clients[m].wire_bytes;
+        in -= bytes[TRAFFIC_IN];
+        out -= bytes[TRAFFIC_OUT];
+        if (m < page->first || bytes[TRAFFIC_IN] + bytes[TRAFFIC_OUT] == 0) {
+            continue;
+        }
+        if (page->n < page->limit) {
+            page->n++;
+            ok = append_traffic(page->list, (uint32_t)m, &clients[m]) && ok;
+        } else if (page->next_client < 0) {
+            page->next_client = m;
+        }
+    }
+    ok = tally_json_set(answer, "clients", page->list) && ok;
+    ok = (page->next_client >= 0 ? tally_json_set_integer(answer, "next_client", page->next_client)
+                                 : tally_json_set_null(answer, "next_client")) &&
+         ok;
+    ok = tally_json_set(answer, "other_wire_bytes", wire_bytes_of(in, out)) && ok;
+    return tally_json_if_complete(answer, ok);
+}
+
+enum tally_status get_client_traffic(struct tally_coordinator *coordinator, struct call *call,
+                                     struct tally_error *err)
+{
+    struct tally_store_job row;
+    struct clients_page page = {.next_client = -1};
+    const struct hosted_job *job = find_job(coordinator, call->params[0]);
+    struct client_traffic *stored = NULL;
+    enum tally_status status = read_page(call, &page, err);
+    if (status == TALLY_OK && job != NULL) {
+        return answer_json(call, 200,
+                           traffic_answer(job->traffic, job->row.clients, job->wire_in_bytes,
+                                          job->wire_out_bytes, &page),
+                           err);
+    }
+    if (status == TALLY_OK) {
+        status = read_row(coordinator, call->params[0], &row, err);
+    }
+    if (status == TALLY_OK) {
+        stored = calloc((size_t)row.clients, sizeof *stored);
+        status = stored != NULL
+                     ? traffic_get(coordinator->store, &row, stored, err)
+                     : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the clients' traffic");
+    }
+    if (status == TALLY_OK) {
+        status = answer_json(
+            call, 200,
+            traffic_answer(stored, row.clients, row.wire_in_bytes, row.wire_out_bytes, &page), err);
+    }
+    free(stored);
     return status;
 }
 

@@ -413,6 +413,7 @@ void session_free(struct session_table *table, struct session *session)
     }
     free(session->poll.message);
     tally_buffer_fini(&session->poll.results);
+    tally_buffer_fini(&session->poll.parts);
     free(session->assignments);
     free(session);
 }

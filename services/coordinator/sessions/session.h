@@ -67,6 +67,7 @@ struct session {
         bool is_batch;                              /* with has_update: they came by PostUpdates */
         struct tally_update_response update;        /* of the one; else .. */
         struct tally_buffer results;                /* .. of all, encoded */
+        struct tally_buffer parts;                  /* struct traffic_part of each */
         char job_id[TALLY_MESSAGE_JOB_ID_CAPACITY]; /* of the updates */
     } poll;
     struct tally_list_node in_ready; /* sessions whose poll is to be looked at */

@@ -70,6 +70,7 @@ void hold_poll(struct tally_coordinator *coordinator, struct session *session,
     session->poll.arrived_ns = call->arrived_ns;
     session->poll.until_ms = call->poll_until_ms;
     session->poll.has_update = false;
+    session->poll.parts.size = 0;
     session_set_timer(&coordinator->workers->sessions, session,
                       coordinator->config.session_timeout_ms);
     mark_ready(coordinator, session);
@@ -117,6 +118,7 @@ bool hold_update_poll(struct tally_coordinator *coordinator, struct call *call)
         call->body = (struct tally_buffer){0};
     }
     memcpy(session->poll.job_id, call->job_id, sizeof session->poll.job_id);
+    (void)tally_buffer_append(&session->poll.parts, call->parts.data, call->parts.size);
     hand_over_call(coordinator, call);
     return true;
 }
@@ -191,6 +193,29 @@ static void count_poll(struct tally_coordinator *coordinator, enum tally_poll_ki
     histogram_observe(&coordinator->workers->counts.polls[kind], seconds);
 }
 
+/* Adds the bytes of a poll and of its response to the job: for the clients of the task, each with
+ * the shift that the response has for it. */
+static void count_task(struct hosted_job *job, const struct tally_task *task, uint64_t in,
+                       uint64_t out)
+{
+    static struct traffic_part parts[TALLY_MAX_SLOTS]; /* of one thread */
+    for (size_t i = 0; i < task->n_clients; i++) {
+        const size_t own = i < task->n_shifts ? task->shifts[i].vector.size : 0;
+        parts[i] = (struct traffic_part){.client = task->clients[i],
+                                         .own_bytes = {[TRAFFIC_OUT] = (uint32_t)own}};
+    }
+    hosted_job_count_bytes(job, parts, task->n_clients, in, out);
+}
+
+/* The same for a response without a task: for the clients of the poll's updates. */
+static void count_acknowledgement(const struct session *session, struct hosted_job *job,
+                                  uint64_t out)
+{
+    const struct tally_buffer *parts = &session->poll.parts;
+    hosted_job_count_bytes(job, (const struct traffic_part *)parts->data,
+                           parts->size / sizeof(struct traffic_part), 0, out);
+}
+
 static void finish_poll(struct tally_coordinator *coordinator, struct session *session,
                         const struct tally_poll_response *response, struct hosted_job *job)
 {
@@ -214,9 +239,10 @@ static void finish_poll(struct tally_coordinator *coordinator, struct session *s
     if (job == NULL && has_update) {
         job = find_job(coordinator, session->poll.job_id);
     }
-    if (job != NULL) {
-        job->wire_in_bytes += in;
-        job->wire_out_bytes += out;
+    if (job != NULL && response->kind == TALLY_POLL_TASK) {
+        count_task(job, &response->task, in, out);
+    } else if (job != NULL) {
+        count_acknowledgement(session, job, out);
     }
 }
 
@@ -321,7 +347,7 @@ static void acknowledge_alone(struct tally_coordinator *coordinator, struct sess
     struct tally_http_request *request = end_poll(coordinator, session, tally_monotonic_ms());
     const uint64_t out = send_protobuf(request, &body, NULL);
     if (job != NULL) {
-        job->wire_out_bytes += out;
+        count_acknowledgement(session, job, out);
     }
     tally_buffer_fini(&body);
 }

@@ -269,6 +269,18 @@ static enum tally_status take_update(struct tally_coordinator *coordinator,
     return status;
 }
 
+/* Notes an update that was taken, so that its bytes are charged to its client. Without memory they
+ * are the job's alone. */
+static void add_part(struct call *call, const struct tally_update *update,
+                     const struct taken *taken)
+{
+    const struct traffic_part part = {.client = update->client,
+                                      .own_bytes = {[TRAFFIC_IN] = (uint32_t)update->own_bytes},
+                                      .is_accepted = taken->result == UPDATE_ACCEPTED,
+                                      .payload_bits = update->payload_bits};
+    (void)tally_buffer_append(&call->parts, &part, sizeof part);
+}
+
 enum tally_status worker_update(struct tally_coordinator *coordinator, struct call *call,
                                 struct tally_error *err)
 {
@@ -294,6 +306,7 @@ enum tally_status worker_update(struct tally_coordinator *coordinator, struct ca
         return status;
     }
     memcpy(call->job_id, update.job_id, sizeof call->job_id);
+    add_part(call, &update, &taken);
     call->updates[taken.result]++;
     call->update_response = (struct tally_update_response){.formula_bits = taken.bits.formula_bits,
                                                            .payload_bits = taken.bits.payload_bits};
@@ -344,6 +357,7 @@ static enum tally_status take_next(struct tally_coordinator *coordinator, struct
     }
     if (status == TALLY_OK) {
         memcpy(call->job_id, updates->job_id, sizeof call->job_id);
+        add_part(call, &update, &taken);
         call->updates[taken.result]++;
         result.formula_bits = taken.bits.formula_bits;
         result.payload_bits = taken.bits.payload_bits;
