@@ -16,10 +16,11 @@ LOOK_S = 0.02  # a held request checks the gate this often
 
 class RoundGate(RecordingProxy):
     """Forwards everything except updates of rounds after `last`, so that round `last` + 1 cannot close and
-    the job cannot end. Exchanges are not recorded. Workers use `url`; the coordinator may be restarted."""
+    the job cannot end. Exchanges are recorded if it `keeps` them. Workers use `url`; the coordinator may be
+    restarted."""
 
-    def __init__(self, coordinator, last=0):
-        super().__init__(coordinator.client.port, keeps=False)
+    def __init__(self, coordinator, last=0, keeps=False):
+        super().__init__(coordinator.client.port, keeps=keeps)
         self._last = last
         self._is_open = threading.Event()
 
@@ -52,8 +53,8 @@ class RoundGate(RecordingProxy):
         return True
 
 
-def start_gate(test, coordinator, last=0):
+def start_gate(test, coordinator, last=0, keeps=False):
     """A gate that ends with the test. Workers are started with it in place of the coordinator."""
-    gate = RoundGate(coordinator, last)
+    gate = RoundGate(coordinator, last, keeps)
     test.addCleanup(gate.close)
     return gate

@@ -14,7 +14,8 @@ for the same gradients a Python worker sends the same bytes as a C worker.
 """
 
 from ._client import (
-    Client, Event, cancel, client_metrics, delete, jobs, model, rounds, show, submit, to_pandas, wait, watch, workers,
+    Client, Event, cancel, client_metrics, client_traffic, delete, jobs, model, rounds, show, submit, to_pandas, wait,
+    watch, workers,
 )
 from ._codec import ENCODINGS, Message, decode, encode, grid
 from ._data import JobData
@@ -26,6 +27,7 @@ __version__ = version()
 
 __all__ = [
     "ENCODINGS", "Client", "Error", "Event", "Gradient", "JobData", "Loss", "Message", "Metrics", "Problem",
-    "Query", "Totals", "Worker", "cancel", "client_metrics", "decode", "delete", "encode", "grid", "jobs", "model",
-    "report", "rounds", "run_worker", "show", "simulate", "submit", "to_pandas", "version", "wait", "watch", "workers",
+    "Query", "Totals", "Worker", "cancel", "client_metrics", "client_traffic", "decode", "delete", "encode", "grid",
+    "jobs", "model", "report", "rounds", "run_worker", "show", "simulate", "submit", "to_pandas", "version", "wait", "watch",
+    "workers",
 ]

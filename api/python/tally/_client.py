@@ -292,6 +292,19 @@ class Client:
             first = answer["next_client"]
         return found
 
+    def client_traffic(self, job_id: str) -> list[dict[str, Any]]:
+        """What each client has sent and been sent, by client: `client`, `updates`, `payload_bits` and `wire_bytes`.
+
+        Clients that have sent and been sent nothing are absent.
+        """
+        found: list[dict[str, Any]] = []
+        first: int | None = 0
+        while first is not None:
+            answer = self._json(_job_path(job_id, f"/traffic?first={first}&limit={_PAGE}"))
+            found += answer["clients"]
+            first = answer["next_client"]
+        return found
+
     def watch(self, job_id: str, *, after: int | None = None) -> Iterator[Event]:
         """Yields the events of a job until it has ended; the last event is its final detail.
 
@@ -443,6 +456,11 @@ def client_metrics(job_id: str, **where: Any) -> dict[int, dict[str, float]]:
     """What each client reported in the last closed round that has metrics, `{client: {name: value}}`. Other
     arguments: those of Client."""
     return Client(**where).client_metrics(job_id)
+
+
+def client_traffic(job_id: str, **where: Any) -> list[dict[str, Any]]:
+    """What each client has sent and been sent, by client. Other arguments: those of Client."""
+    return Client(**where).client_traffic(job_id)
 
 
 def rounds(job_id: str, **where: Any) -> NDArray[np.void]:

@@ -1,5 +1,5 @@
 /* tally show ID: the result table, or the detail as JSON; with --clients the metrics of single
- * clients, over as many pages as it takes. */
+ * clients, with --traffic what each has sent and been sent, over as many pages as it takes. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,6 +15,7 @@ const struct tally_option TALLY_CLI_SHOW_OPTIONS[] = {
     {"json", NULL, NULL, "print the job's detail as JSON", NULL},
     {"clients", NULL, NULL,
      "show what each client reported in the last round that has metrics, instead", NULL},
+    {"traffic", NULL, NULL, "show what each client has sent and been sent, instead", NULL},
     {0},
 };
 
@@ -25,7 +26,7 @@ static int print_table(const struct tally_json *detail)
         tally_result_table_fit(detail, tally_terminal_columns(STDOUT_FILENO), &text), &text);
 }
 
-/* The metrics of single clients. */
+/* What is known of single clients. */
 
 enum { PAGE_CLIENTS = 1000, MOST_STARTS = 20 };
 
@@ -41,10 +42,10 @@ static enum tally_status append_page(const struct tally_json *page, struct tally
     return TALLY_OK;
 }
 
-/* The last page, with the clients of all pages, which are of one round: when another one has closed
- * meanwhile, the pages are read again. *ret_answer is to be freed in any case. */
-static enum tally_status collect_clients(struct tally_cli *cli, struct tally_json **ret_answer,
-                                         struct tally_error *err)
+/* The last page, with the clients of all pages. Metrics are of one round: when another one has
+ * closed meanwhile, the pages are read again. *ret_answer is to be freed in any case. */
+static enum tally_status collect_clients(struct tally_cli *cli, const char *what,
+                                         struct tally_json **ret_answer, struct tally_error *err)
 {
     struct tally_json *page = NULL, *all = NULL;
     enum tally_status status = TALLY_OK;
@@ -54,7 +55,7 @@ static enum tally_status collect_clients(struct tally_cli *cli, struct tally_jso
         char rest[64];
         tally_json_free(page);
         page = NULL;
-        snprintf(rest, sizeof rest, "/metrics?first=%" PRId64 "&limit=%d", first, PAGE_CLIENTS);
+        snprintf(rest, sizeof rest, "/%s?first=%" PRId64 "&limit=%d", what, first, PAGE_CLIENTS);
         status = tally_job_get_json(&cli->rest, cli->job, rest, &page, err);
         const int64_t page_round = tally_json_get_integer(page, "round", 0);
         if (first == 0) {
@@ -147,16 +148,53 @@ static int print_clients(const struct tally_json *answer)
     return exit_code;
 }
 
-static int show_clients(struct tally_cli *cli)
+static void add_bytes(struct tally_text_table *table, const struct tally_json *bytes)
+{
+    char cell[TALLY_RESULT_CELL_CAPACITY];
+    tally_result_cell(bytes, "in", cell);
+    tally_text_table_add(table, cell);
+    tally_result_cell(bytes, "out", cell);
+    tally_text_table_add(table, cell);
+}
+
+/* A line for each client, and one for what is no client's, if there is anything. */
+static int print_traffic(const struct tally_json *answer)
+{
+    static const char *const KEYS[] = {"client", "updates", "payload_bits"};
+    const struct tally_json *clients = tally_json_get(answer, "clients");
+    const struct tally_json *others = tally_json_get(answer, "other_wire_bytes");
+    struct tally_text_table table;
+    struct tally_buffer text = {0};
+    char cell[TALLY_RESULT_CELL_CAPACITY];
+    tally_text_table_init(&table, "rrrrr", "CLIENT,UPDATES,PAYLOAD BITS,BYTES IN,BYTES OUT");
+    for (size_t i = 0; i < tally_json_size(clients); i++) {
+        const struct tally_json *client = tally_json_at(clients, i);
+        for (size_t k = 0; k < sizeof KEYS / sizeof *KEYS; k++) {
+            tally_result_cell(client, KEYS[k], cell);
+            tally_text_table_add(&table, cell);
+        }
+        add_bytes(&table, tally_json_get(client, "wire_bytes"));
+    }
+    if (tally_json_get_integer(others, "in", 0) + tally_json_get_integer(others, "out", 0) > 0) {
+        tally_text_table_add(&table, "other");
+        tally_text_table_add(&table, "-");
+        tally_text_table_add(&table, "-");
+        add_bytes(&table, others);
+    }
+    return tally_cli_print(tally_text_table_end(&table, &text), &text);
+}
+
+static int show_clients(struct tally_cli *cli, bool is_traffic)
 {
     struct tally_json *answer = NULL;
     struct tally_error err = TALLY_ERROR_INIT;
     int exit_code;
-    if (collect_clients(cli, &answer, &err) != TALLY_OK) {
+    if (collect_clients(cli, is_traffic ? "traffic" : "metrics", &answer, &err) != TALLY_OK) {
         exit_code = tally_cli_report(&err);
+    } else if (tally_options_bool(cli->options, "json")) {
+        exit_code = tally_cli_print_json(answer, 2);
     } else {
-        exit_code = tally_options_bool(cli->options, "json") ? tally_cli_print_json(answer, 2)
-                                                             : print_clients(answer);
+        exit_code = is_traffic ? print_traffic(answer) : print_clients(answer);
     }
     tally_json_free(answer);
     return exit_code;
@@ -166,8 +204,14 @@ int tally_cli_show(struct tally_cli *cli)
 {
     struct tally_json *detail = NULL;
     struct tally_error err = TALLY_ERROR_INIT;
-    if (tally_options_bool(cli->options, "clients")) {
-        return show_clients(cli);
+    const bool is_traffic = tally_options_bool(cli->options, "traffic");
+    const bool is_metrics = tally_options_bool(cli->options, "clients");
+    if (is_traffic && is_metrics) {
+        tally_fail(&err, TALLY_INVALID_ARGUMENT, NULL, "--clients and --traffic: choose one");
+        return tally_cli_report_usage(&err);
+    }
+    if (is_traffic || is_metrics) {
+        return show_clients(cli, is_traffic);
     }
     if (tally_job_get_json(&cli->rest, cli->job, "", &detail, &err) != TALLY_OK) {
         return tally_cli_report(&err);
