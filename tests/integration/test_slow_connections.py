@@ -1,8 +1,8 @@
 """10,000 connections that write or read a byte a second, or nothing at all, while a job runs."""
 
-import json
 import os
 import resource
+import signal
 import statistics
 import subprocess
 import sys
@@ -14,12 +14,25 @@ from common import HANG_S, Client, TallyTestCase, job_document, wait_until
 
 CONNECTIONS = 10000
 MAX_MEASUREMENTS = 5  # others may have disturbed one; what slows the coordinator down disturbs all
-PHASES = 3  # quiet, attacked, quiet
-PHASE_S = 6.0  # longer than the request timeout of 4 s
+QUIET_S = 3.5  # before an attack, and after it
+SETTLE_S = 1.5  # the coordinator reads what the last connections have sent
+SILENT_S = 2.5
+SENDING_S = 5.0
+REQUEST_TIMEOUT_S = 8  # all silent seconds and most of the others pass before the clocks drop connections
 WINDOW_S = 0.25
-# The promise is 2. This is to fail for a loop that scans connections or wakes up for each of them,
-# and to pass on a machine that has something else to do.
-WORST_RATIO = 4.0
+# Round times by the clock depend on what else the machine does: under attack, a coordinator with a small share of the
+# processors spends it on the attack and has little left for rounds. So the coordinator's processor time per round is
+# compared, in two ways.
+# 1. While the attacker is stopped, its connections are open and send nothing. A round then needs about as much
+#    processor time as without them. Measured: 0.8 to 1.2 times, and 1.8 to 3.2 times beside six busy loops, when
+#    connections are still being read; 16 to 66 times with a loop that scans connections in every turn; with one that
+#    never sleeps, 3 on a quiet machine and 1.6 to 63 on a busy one, where it can pass.
+WORST_SILENT_RATIO = 2.5
+# 2. While they send, every byte costs processor time, which is more per round the fewer rounds there are. It is
+#    compared with the time by the clock of a round without the attack, which a busy machine makes longer as well.
+#    Measured: 0.2 to 1.9, and mostly 6 to 12 with the loop that scans connections.
+WORST_SENDING_RATIO = 4.0
+ROUNDS_WEIGHED = 2000  # to learn how much memory the record of a round takes
 # Of the coordinator, per connection: MHD's record and buffers, ours, and what the C library adds.
 MAX_BYTES_PER_CONNECTION = 64 * 1024
 LEFT_BYTES = 64 << 20
@@ -30,6 +43,15 @@ def resident_bytes(process):
         return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+def n_descriptors(process):
+    return len(os.listdir(f"/proc/{process.pid}/fd"))
+
+
+def processor_s(process):
+    """Processor time of its first thread, which has the event loop; finer than cpu_seconds()."""
+    return int(Path(f"/proc/{process.pid}/schedstat").read_text().split()[0]) / 1e9  # proc(5)
+
+
 def room():
     """Connections that the file descriptor limit lets two processes have."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -37,56 +59,66 @@ def room():
 
 
 class SlowConnections(TallyTestCase):
-    def attack(self, coordinator, n, seconds, path):
+    def attack(self, coordinator, n, path):
         attacker = subprocess.Popen(
-            ["nice", sys.executable, str(Path(__file__).with_name("slow_attacker.py")), str(coordinator.port),
-             str(n), str(seconds), path],
+            [sys.executable, str(Path(__file__).with_name("slow_attacker.py")), str(coordinator.port), str(n),
+             str(HANG_S), path],
             stdout=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL)
         self.addCleanup(attacker.stdout.close)
         self.addCleanup(attacker.wait, HANG_S)
+        self.addCleanup(attacker.kill)
         word, connected = attacker.stdout.readline().split()
         self.assertEqual(word, "ready")
         self.assertGreaterEqual(int(connected), n * 95 // 100)
+        os.setpriority(os.PRIO_PROCESS, attacker.pid, 10)  # not before: it must connect soon
         return attacker
 
-    def round_times(self, job_id, seconds):
-        """Milliseconds per round, window by window."""
+    def round_times(self, coordinator, job_id, seconds):
+        """Window by window: milliseconds per round by the clock, and the coordinator's processor time in them."""
         times = []
-        end = time.monotonic() + seconds
-        before, began = self.client.job(job_id)["round"], time.monotonic()
+        before, began, used = self.client.job(job_id)["round"], time.monotonic(), processor_s(coordinator)
+        end = began + seconds
         while time.monotonic() < end:
             time.sleep(WINDOW_S)  # the window that is measured
             now = wait_until(lambda since=before: max(self.client.job(job_id)["round"] - since, 0),
                              "the job to go on") + before
-            at = time.monotonic()
-            times.append((at - began) / (now - before) * 1000)
-            before, began = now, at
+            at, used_now = time.monotonic(), processor_s(coordinator)
+            times.append(((at - began) / (now - before) * 1000, (used_now - used) / (now - before) * 1000))
+            before, began, used = now, at, used_now
         return times
 
     def measure(self, coordinator, job_id, n):
-        """The ratio of the median round times with and without n slow connections; how many of them were open at once;
-        the most memory in bytes; the number of connections that the clocks dropped."""
-        quiet, slow, n_open, peak_bytes, dropped = [], [], 0, 0, 0
-        for phase in range(PHASES):
-            if phase % 2 == 0:
-                quiet += self.round_times(job_id, PHASE_S)
-                continue
-            attacker = self.attack(coordinator, n, PHASE_S + 1, "/openapi.yaml")
-            slow += self.round_times(job_id, PHASE_S)
-            peak_bytes = max(peak_bytes, resident_bytes(coordinator))
-            done = json.loads(attacker.stdout.readline())
-            self.assertEqual(attacker.wait(HANG_S), 0)
-            n_open = done["open"]
-            dropped += done["dropped"]
-        ratio = statistics.median(slow) / statistics.median(quiet)
-        print(f"\n{n} slow connections: median round time {statistics.median(slow):.2f} ms, "
-              f"without them {statistics.median(quiet):.2f} ms, ratio {ratio:.2f}", file=sys.stderr)
-        return ratio, n_open, peak_bytes, dropped
+        """The two ratios of a job with and without n slow connections; how many of them were open; the most memory in
+        bytes."""
+        quiet = self.round_times(coordinator, job_id, QUIET_S)
+        attacker = self.attack(coordinator, n, "/openapi.yaml")
+        attacker.send_signal(signal.SIGSTOP)
+        self.client.job(job_id)  # its connection is accepted after the others
+        time.sleep(SETTLE_S)
+        silent = self.round_times(coordinator, job_id, SILENT_S)
+        n_open = n_descriptors(coordinator)
+        attacker.send_signal(signal.SIGCONT)
+        sending = self.round_times(coordinator, job_id, SENDING_S)
+        n_open = min(n_open, n_descriptors(coordinator))
+        peak_bytes = resident_bytes(coordinator)
+        attacker.kill()
+        attacker.wait(HANG_S)
+        quiet += self.round_times(coordinator, job_id, QUIET_S)
+        # The least: a disturbance, such as late connections, passes, while a loop that scans does so in every window.
+        silent_ratio = min(used for _, used in silent) / min(used for _, used in quiet)
+        sending_ratio = (statistics.median(used for _, used in sending)
+                         / statistics.median(by_clock for by_clock, _ in quiet))
+        for name, times in (("no", quiet), (f"{n} silent", silent), (f"{n} sending", sending)):
+            by_clock_ms, used_ms = (statistics.median(values) for values in zip(*times))
+            print(f"\n{name} connections: median round time {by_clock_ms:.2f} ms, processor time of the coordinator "
+                  f"{used_ms:.3f} ms, at least {min(used for _, used in times):.3f} ms", end="", file=sys.stderr)
+        print(f"\nratios {silent_ratio:.2f} and {sending_ratio:.2f}, {n_open} open", file=sys.stderr)
+        return silent_ratio, sending_ratio, n_open, peak_bytes
 
     def test_job_goes_on(self):
         n = room()
         coordinator = self.start_coordinator(
-            store="memory:", options=("--request-timeout-s", "4", "--idle-timeout-s", "8"))
+            store="memory:", options=("--request-timeout-s", str(REQUEST_TIMEOUT_S), "--idle-timeout-s", "8"))
         self.client = Client(coordinator.port)
         for i in range(10):
             self.start_worker(coordinator, f"w{i}")
@@ -94,20 +126,21 @@ class SlowConnections(TallyTestCase):
             "synthetic-minibatch-sgd", clients=10, horizon=100000000, evaluate_every=1000))
         wait_until(lambda: self.client.job(job_id)["round"] > 100, "rounds")
         start_bytes = resident_bytes(coordinator)
+        self.client.wait_rounds(job_id, ROUNDS_WEIGHED)
+        round_bytes = (resident_bytes(coordinator) - start_bytes) / ROUNDS_WEIGHED
         for _ in range(MAX_MEASUREMENTS):
-            ratio, n_open, peak_bytes, dropped = self.measure(coordinator, job_id, n)
-            print(f"memory {start_bytes >> 20} MiB, at most {peak_bytes >> 20} MiB, "
-                  f"{dropped} were dropped by the clocks", file=sys.stderr)
-            if ratio < WORST_RATIO and n_open >= n // 2:
+            silent_ratio, sending_ratio, n_open, peak_bytes = self.measure(coordinator, job_id, n)
+            print(f"memory {start_bytes >> 20} MiB, at most {peak_bytes >> 20} MiB", file=sys.stderr)
+            if silent_ratio < WORST_SILENT_RATIO and sending_ratio < WORST_SENDING_RATIO and n_open >= n // 2:
                 break
-        self.assertLess(ratio, WORST_RATIO)
+        self.assertLess(silent_ratio, WORST_SILENT_RATIO)
+        self.assertLess(sending_ratio, WORST_SENDING_RATIO)
         self.assertGreaterEqual(n_open, n // 2, "not that many were slow at once")
-        self.assertGreater(dropped, 0, "the clocks drop nobody")
         sanitized = "asan" in str(os.environ.get("TALLY_BIN", "")) or "tsan" in str(os.environ.get("TALLY_BIN", ""))
         if not sanitized:  # which keep what was freed
             self.assertLess(peak_bytes - start_bytes, n * MAX_BYTES_PER_CONNECTION)
-            wait_until(lambda: resident_bytes(coordinator) - start_bytes < LEFT_BYTES,
-                       "the memory to be given back")
+            wait_until(lambda: resident_bytes(coordinator) - start_bytes
+                       < LEFT_BYTES + self.client.job(job_id)["round"] * round_bytes, "the memory to be given back")
         metrics = self.client.get("/metrics").body.decode()
         for reason in ("request_timeout", "slow_reader"):
             line = next(x for x in metrics.splitlines() if f'refused_total{{reason="{reason}"}}' in x)
