@@ -71,9 +71,8 @@ struct tally_store_job {
     uint64_t wire_in_bytes, wire_out_bytes;
 };
 
-/* Of the updates of a job, those under these rounds are no client's. A coordinator keeps there what
- * each client has sent and been sent (traffic), and what clients reported in the last closed round
- * (metrics). */
+/* Two rounds of a job hold no updates, but what a coordinator keeps about all clients: the traffic
+ * of each, and what they reported in the last closed round that has metrics. */
 enum { TALLY_STORE_TRAFFIC_ROUND = -1, TALLY_STORE_METRICS_ROUND = 0 };
 
 /* One accepted update of an open round, as it came. */

@@ -21,7 +21,8 @@ static const struct tally_command COMMANDS[] = {
      true, tally_cli_list},
     {"show", "ID [OPTION]...", "show where a job stands, and its bits",
      "Shows where a job stands: time step, round, regret, checksum of the iterate, and how many "
-     "bits it has cost; or the metrics or the traffic of single clients.",
+     "bits it has cost; with --clients or --traffic, the metrics or the traffic of single "
+     "clients instead.",
      TALLY_CLI_SHOW_OPTIONS, 1, 1, true, tally_cli_show},
     {"watch", "ID [OPTION]...", "follow a job until it ends",
      "Follows a job until it ends, then prints its result table. On a terminal there is one "

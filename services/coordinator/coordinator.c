@@ -31,7 +31,7 @@ static void count_wire(struct tally_coordinator *coordinator, const struct call 
     const size_t n = call->parts.size / sizeof *parts;
     if (job != NULL) {
         hosted_job_count_bytes(job, parts, n, in, out);
-        if (call->error.status == TALLY_OK) { /* else the commit has failed */
+        if (call->error.status == TALLY_OK) { /* else the commit may have failed */
             hosted_job_count_updates(job, parts, n);
         }
     }

@@ -1,6 +1,8 @@
-"""What each client has sent and been sent, `GET /v1/jobs/{id}/traffic`, against what a proxy saw."""
+"""What each client has sent and received, `GET /v1/jobs/{id}/traffic`, against what a proxy saw."""
 
+import contextlib
 import json
+import sqlite3
 import subprocess
 import unittest
 
@@ -180,6 +182,44 @@ class Traffic(TrafficCase):
                                      each["wire_bytes"]["out"]])
         if not IS_SANITIZED:
             self.assertEqual(test_python.tally.client_traffic(job_id, url=coordinator.url), all_of_them)
+
+
+class Faults(TrafficCase):
+    def test_a_start_that_is_not_stored(self):
+        """The job is queued again, and its clients and their traffic are gone."""
+        coordinator = self.start_with_a_disk_that_fills(options=HOURS)
+        client = coordinator.client
+        other_id = client.submit(job_document(clients=1, quorum=1, horizon=10**8))
+        other = ForeignWorker(client, "other", job_id=other_id)
+        job_id = client.submit(job_document(clients=2, quorum=2, horizon=10**8))
+        wait_until(lambda: client.job(job_id)["waiting"]["for"] == "workers", "the job to be prepared")
+        with self.full_disk(coordinator):
+            worker = ForeignWorker(client, slots=2, job_id=job_id)
+            wait_until(lambda: f"job={job_id} algorithm" in coordinator.log(), "the attempt to start it")
+            worker.leave()
+        wait_until(lambda: client.get("/readyz").status == 200, "the store to recover")
+        for _ in range(3):  # the job is read back between two times at which traffic is stored
+            task = other.poll_task()
+            other.cursors[other_id] = task.iterate
+            other.post(other.update(task, 0))
+            self.check_sum(client, other_id)
+        worker = ForeignWorker(client, slots=2)
+        task = worker.poll_task()
+        for each in task.clients:
+            worker.post(worker.update(task, each))
+        self.assertEqual([each["updates"] for each in self.check_sum(client, job_id)[0]["clients"]], [1, 1])
+
+    def test_damage_takes_nothing_but_the_traffic(self):
+        coordinator = self.start_coordinator()
+        job_id, _, _ = self.run_job(coordinator, job_document(clients=CLIENTS, quorum=CLIENTS, horizon=200))
+        model = coordinator.client.get(f"/v1/jobs/{job_id}/model").body
+        coordinator.kill()
+        with contextlib.closing(sqlite3.connect(f"{self.folder}/tally.db")) as database, database:
+            changed = database.execute("UPDATE updates SET body = x'00' WHERE round = -1").rowcount
+        self.assertEqual(changed, 1)
+        client = self.start_coordinator().client
+        self.assert_problem(client.get(f"/v1/jobs/{job_id}/traffic"), 500)
+        self.assertEqual(client.get(f"/v1/jobs/{job_id}/model").body, model)
 
 
 class KeptCase(TrafficCase):

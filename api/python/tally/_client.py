@@ -293,9 +293,9 @@ class Client:
         return found
 
     def client_traffic(self, job_id: str) -> list[dict[str, Any]]:
-        """What each client has sent and been sent, by client: `client`, `updates`, `payload_bits` and `wire_bytes`.
+        """The traffic of each client: `client`, `updates`, `payload_bits` and `wire_bytes`, as the coordinator sees it.
 
-        Clients that have sent and been sent nothing are absent.
+        Clients without traffic are absent.
         """
         found: list[dict[str, Any]] = []
         first: int | None = 0
@@ -459,7 +459,7 @@ def client_metrics(job_id: str, **where: Any) -> dict[int, dict[str, float]]:
 
 
 def client_traffic(job_id: str, **where: Any) -> list[dict[str, Any]]:
-    """What each client has sent and been sent, by client. Other arguments: those of Client."""
+    """The traffic of each client, a dictionary for each. Other arguments: those of Client."""
     return Client(**where).client_traffic(job_id)
 
 

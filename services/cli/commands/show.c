@@ -1,5 +1,5 @@
 /* tally show ID: the result table, or the detail as JSON; with --clients the metrics of single
- * clients, with --traffic what each has sent and been sent, over as many pages as it takes. */
+ * clients, with --traffic what each has sent and received, over as many pages as it takes. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +15,10 @@ const struct tally_option TALLY_CLI_SHOW_OPTIONS[] = {
     {"json", NULL, NULL, "print the job's detail as JSON", NULL},
     {"clients", NULL, NULL,
      "show what each client reported in the last round that has metrics, instead", NULL},
-    {"traffic", NULL, NULL, "show what each client has sent and been sent, instead", NULL},
+    {"traffic", NULL, NULL,
+     "show each client's traffic instead: accepted updates, payload bits, bytes that the "
+     "coordinator received from it and sent to it",
+     NULL},
     {0},
 };
 

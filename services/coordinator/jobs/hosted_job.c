@@ -50,6 +50,7 @@ void hosted_job_drop_slots(struct hosted_job *job)
     free(job->traffic);
     job->slots = NULL;
     job->traffic = NULL;
+    job->traffic_has_moved = false;
 }
 
 /* ---- Traffic ---- */
@@ -142,8 +143,9 @@ static enum tally_status take_metrics_again(void *context, const struct tally_st
     return TALLY_OK;
 }
 
-/* Slots and traffic. The traffic in memory is ahead of the stored one, unless another replica has
- * led the job meanwhile. */
+/* Slots and traffic. The traffic in memory is ahead of the stored one, and what was last written of
+ * it may be lost, unless another replica has led the job meanwhile. That of a job that has ended
+ * stays in the store. */
 static enum tally_status make_clients(struct tally_store *store, struct hosted_job *job,
                                       struct tally_error *err)
 {
@@ -151,7 +153,8 @@ static enum tally_status make_clients(struct tally_store *store, struct hosted_j
     const bool is_behind = job->traffic == NULL || row->wire_in_bytes > job->wire_in_bytes ||
                            row->wire_out_bytes > job->wire_out_bytes;
     enum tally_status status = hosted_job_make_slots(job, err);
-    if (status == TALLY_OK && is_behind) {
+    job->traffic_has_moved = !is_behind;
+    if (status == TALLY_OK && is_behind && !tally_job_status_is_terminal(row->status)) {
         memset(job->traffic, 0, (size_t)row->clients * sizeof *job->traffic);
         status = traffic_get(store, row, job->traffic, err);
         if (status != TALLY_OK) {
@@ -362,7 +365,6 @@ enum tally_status hosted_job_reload(struct tally_store *store, struct hosted_job
         raise_to(&job->recovery_bits, row.recovery_bits);
         raise_to(&job->wire_in_bytes, row.wire_in_bytes);
         raise_to(&job->wire_out_bytes, row.wire_out_bytes);
-        job->traffic_has_moved = job->traffic != NULL; /* what was written may be lost */
         mark_ended(job);
     }
     return status;

@@ -79,9 +79,9 @@ struct job_marks {
  * round that closes, and stays when the job ends. */
 enum { CLIENT_METRICS_BLOCK = TALLY_MAX_UPDATES };
 
-/* The traffic of single clients is stored beside the row's wire counters, which it never exceeds:
- * this often, and when the job or the coordinator ends. What a crash takes of it is left in the
- * counters of the job. */
+/* The traffic of single clients is stored in the same transaction as the row's wire counters, so
+ * that its sum never exceeds them: this often, when the job ends, and when the coordinator shuts
+ * down. What a crash loses of it remains in the counters of the job alone. */
 enum { TRAFFIC_STORED_EVERY_MS = 10000 };
 
 struct hosted_job {
@@ -91,7 +91,7 @@ struct hosted_job {
     struct tally_buffer document; /* JSON text, as stored */
     struct tally_job *engine;
     struct client_slot *slots;      /* [clients]; NULL while it is queued and has no workers */
-    struct client_traffic *traffic; /* [clients]; NULL with them */
+    struct client_traffic *traffic; /* [clients]; NULL while there are no slots */
     bool traffic_has_moved;         /* since it was stored */
     int64_t traffic_stored_ms;      /* monotonic */
     int64_t n_vacant;
@@ -176,7 +176,7 @@ enum tally_status hosted_job_put_rounds(struct tally_store *store, struct hosted
 void hosted_job_count_bytes(struct hosted_job *job, const struct traffic_part *parts, size_t n,
                             uint64_t in, uint64_t out);
 void hosted_job_count_updates(struct hosted_job *job, const struct traffic_part *parts, size_t n);
-/* Stores the traffic, in an open transaction that has the job's row. */
+/* Stores the traffic, in an open transaction in which the job's row has been written. */
 enum tally_status hosted_job_put_traffic(struct tally_store *store, struct hosted_job *job,
                                          struct tally_error *err);
 

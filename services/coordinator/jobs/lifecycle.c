@@ -349,7 +349,7 @@ static bool wire_has_moved(const struct hosted_job *job)
 static bool traffic_is_due(const struct hosted_job *job, bool is_last)
 {
     const int64_t since_ms = tally_monotonic_ms() - job->traffic_stored_ms;
-    return !job->is_deleted && job->traffic_has_moved &&
+    return !job->is_deleted && job->traffic != NULL && job->traffic_has_moved &&
            (is_last || since_ms >= TRAFFIC_STORED_EVERY_MS);
 }
 

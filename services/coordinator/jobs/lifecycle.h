@@ -59,8 +59,8 @@ void take_prepared(struct tally_coordinator *coordinator);
 /* Fails the jobs that cannot be prepared; once more if the store did not take it. */
 void fail_unprepared(struct tally_coordinator *coordinator);
 
-/* Writes wire counters that have moved, and the traffic of clients if it is due. is_last: the
- * coordinator is about to end. */
+/* Writes wire counters that have moved, and the traffic of clients if it is due. is_last: writes it
+ * even if it is not due, because the coordinator is shutting down. */
 void flush_wire(struct tally_coordinator *coordinator, bool is_last);
 /* Stores the last exchanges of jobs that ended, and removes them. */
 void retire_jobs(struct tally_coordinator *coordinator);

@@ -195,7 +195,19 @@ enum tally_status get_client_metrics(struct tally_coordinator *coordinator, stru
     return status;
 }
 
-/* Traffic of single clients: those that have sent or been sent anything. */
+/* Traffic of single clients: those that have any. */
+
+static bool has_traffic(const struct client_traffic *client)
+{
+    return client->updates > 0 || client->payload_bits > 0 || client->wire_bytes[TRAFFIC_IN] > 0 ||
+           client->wire_bytes[TRAFFIC_OUT] > 0;
+}
+
+/* What is left of the job's bytes; 0 if the clients' are newer than the job's. */
+static void take_from(uint64_t *rest, uint64_t bytes)
+{
+    *rest = *rest > bytes ? *rest - bytes : 0;
+}
 
 static struct tally_json *wire_bytes_of(uint64_t in, uint64_t out)
 {
@@ -226,11 +238,11 @@ static struct tally_json *traffic_answer(const struct client_traffic *clients, i
     struct tally_json *answer = tally_json_object();
     bool ok = true;
     page->list = tally_json_array();
-    for (int64_t m = 0; clients != NULL && m < n; m++) {
+    for (int64_t m = 0; m < n; m++) {
         const uint64_t *bytes = clients[m].wire_bytes;
-        in -= bytes[TRAFFIC_IN];
-        out -= bytes[TRAFFIC_OUT];
-        if (m < page->first || bytes[TRAFFIC_IN] + bytes[TRAFFIC_OUT] == 0) {
+        take_from(&in, bytes[TRAFFIC_IN]);
+        take_from(&out, bytes[TRAFFIC_OUT]);
+        if (m < page->first || !has_traffic(&clients[m])) {
             continue;
         }
         if (page->n < page->limit) {
@@ -256,7 +268,7 @@ enum tally_status get_client_traffic(struct tally_coordinator *coordinator, stru
     const struct hosted_job *job = find_job(coordinator, call->params[0]);
     struct client_traffic *stored = NULL;
     enum tally_status status = read_page(call, &page, err);
-    if (status == TALLY_OK && job != NULL) {
+    if (status == TALLY_OK && job != NULL && job->traffic != NULL) {
         return answer_json(call, 200,
                            traffic_answer(job->traffic, job->row.clients, job->wire_in_bytes,
                                           job->wire_out_bytes, &page),
@@ -270,6 +282,9 @@ enum tally_status get_client_traffic(struct tally_coordinator *coordinator, stru
         status = stored != NULL
                      ? traffic_get(coordinator->store, &row, stored, err)
                      : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the clients' traffic");
+    }
+    if (status == TALLY_OK) { /* again: its leader may have written both meanwhile */
+        status = read_row(coordinator, call->params[0], &row, err);
     }
     if (status == TALLY_OK) {
         status = answer_json(

@@ -10,11 +10,11 @@
 static void test_coordinator_traffic__own_bytes_and_a_share_of_the_rest(void)
 {
     struct client_traffic clients[10] = {0};
-    const struct traffic_part parts[] = {{.client = 4, .own_bytes = {[TRAFFIC_IN] = 61}},
-                                         {.client = 9, .own_bytes = {[TRAFFIC_IN] = 80}}};
+    const struct traffic_part parts[] = {{.client = 4, .own_bytes = {[TRAFFIC_IN] = 50}},
+                                         {.client = 9, .own_bytes = {[TRAFFIC_IN] = 71}}};
     traffic_share(clients, parts, 2, TRAFFIC_IN, 300);
-    CU_ASSERT_EQUAL(clients[4].wire_bytes[TRAFFIC_IN], 141);
-    CU_ASSERT_EQUAL(clients[9].wire_bytes[TRAFFIC_IN], 159);
+    CU_ASSERT_EQUAL(clients[4].wire_bytes[TRAFFIC_IN], 140);
+    CU_ASSERT_EQUAL(clients[9].wire_bytes[TRAFFIC_IN], 160);
     traffic_share(clients, parts, 2, TRAFFIC_OUT, 7); /* of the response they own nothing */
     CU_ASSERT_EQUAL(clients[4].wire_bytes[TRAFFIC_OUT], 4);
     CU_ASSERT_EQUAL(clients[9].wire_bytes[TRAFFIC_OUT], 3);
@@ -178,6 +178,10 @@ static void test_coordinator_traffic__comes_back_with_the_job(void)
     TALLY_ASSERT_STATUS(host.store->ops->commit(host.store, &host.err), TALLY_OK, &host.err);
     TALLY_ASSERT_STATUS(hosted_job_reload(host.store, host.job, &host.err), TALLY_OK, &host.err);
     expect_traffic(host.job, 2, 150, 60);
+    CU_ASSERT_FALSE(host.job->traffic_has_moved);
+    count(&other, 1, 1);
+    hosted_job_drop_slots(again); /* as when a start was not stored */
+    CU_ASSERT_FALSE(again->traffic_has_moved);
     hosted_job_free(again);
     job_in_store_fini(&host);
 }
