@@ -143,7 +143,7 @@ class Plugins(TallyTestCase):
         coordinator.client.submit(moody_job(clients=2, reference=None))
         wait_until(lambda: not worker.is_alive(), "the plug-in to end the worker")
         with contextlib.closing(sqlite3.connect(f"file:{self.folder}/tally.db?mode=ro", uri=True)) as database:
-            self.assertEqual(database.execute("SELECT round, client FROM updates").fetchall(), [(1, 0)])
+            self.assertEqual(database.execute("SELECT round, client FROM updates WHERE round > 0").fetchall(), [(1, 0)])
 
     def test_a_plug_in_without_losses_serves_jobs_without_regret(self):
         """Which is what a plug-in's document without a reference asks for."""

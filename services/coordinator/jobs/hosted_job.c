@@ -37,6 +37,7 @@ enum tally_status hosted_job_make_slots(struct hosted_job *job, struct tally_err
     }
     if (job->traffic == NULL) {
         job->traffic = calloc((size_t)job->row.clients, sizeof *job->traffic);
+        job->traffic_stored_ms = tally_monotonic_ms();
     }
     return job->slots != NULL && job->traffic != NULL
                ? TALLY_OK
