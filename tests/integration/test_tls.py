@@ -231,11 +231,12 @@ class Service(Tls):
         workers = []
         for i in range(200):
             workers.append(ForeignWorker(coordinator.client, name=f"f{i}"))
-        results = []
+        results, is_submitted = [], threading.Event()
 
         def work(worker):
-            while (kind := worker.poll(wait_ms=30000).WhichOneof("kind")) == "idle":
-                pass
+            kind = "idle"
+            while kind == "idle" and not is_submitted.is_set():  # after that, a poll without a task was forgotten
+                kind = worker.poll(wait_ms=30000).WhichOneof("kind")
             results.append(kind)
 
         threads = [threading.Thread(target=work, args=(worker,)) for worker in workers]
@@ -244,6 +245,7 @@ class Service(Tls):
         waiting = 'tally_workers{state="waiting"} 200'
         wait_until(lambda: waiting in coordinator.client.get("/metrics").body.decode(), "all to wait")
         coordinator.client.submit(document)
+        is_submitted.set()
         for thread in threads:
             thread.join(HANG_S)
         self.assertEqual(results.count("task"), 200, results)
