@@ -184,16 +184,22 @@ enum tally_status load_job(struct tally_coordinator *coordinator, struct tally_s
     return prepare_job(coordinator, job, err);
 }
 
-enum tally_status read_row(struct tally_coordinator *coordinator, const char *id,
-                           struct tally_store_job *ret_row, struct tally_error *err)
+/* The store's error names the job by its key. */
+static enum tally_status name_missing_job(enum tally_status status, const char *id,
+                                          struct tally_error *err)
 {
-    enum tally_status status =
-        coordinator->store->ops->job_get(coordinator->store, id, ret_row, err);
     if (status == TALLY_NOT_FOUND) {
         tally_error_clear(err);
         tally_fail(err, status, "id", "there is no job %s", id);
     }
     return status;
+}
+
+enum tally_status read_row(struct tally_coordinator *coordinator, const char *id,
+                           struct tally_store_job *ret_row, struct tally_error *err)
+{
+    struct tally_store *store = coordinator->store;
+    return name_missing_job(store->ops->job_get(store, id, ret_row, err), id, err);
 }
 
 enum tally_status read_job(struct tally_coordinator *coordinator, const char *id,
@@ -202,8 +208,11 @@ enum tally_status read_job(struct tally_coordinator *coordinator, const char *id
 {
     struct tally_store *store = coordinator->store;
     enum tally_status status = read_row(coordinator, id, ret_row, err);
-    return status == TALLY_OK ? store->ops->document_get(store, ret_row->key, document, err)
-                              : status;
+    if (status == TALLY_OK) { /* another replica may delete the job in between */
+        status = store->ops->document_get(store, ret_row->key, document, err);
+        status = name_missing_job(status, id, err);
+    }
+    return status;
 }
 
 enum tally_status load_all_jobs(struct tally_coordinator *coordinator, struct tally_error *err)

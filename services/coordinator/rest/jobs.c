@@ -235,7 +235,10 @@ static enum tally_status append_detail(struct page *page, const struct tally_sto
     if (status == TALLY_DATA_LOSS && err != NULL) {
         status = replace_document(page->coordinator, row, &document, err);
     }
-    if (status == TALLY_OK) {
+    if (status == TALLY_NOT_FOUND) { /* another replica has deleted the job since */
+        tally_error_clear(err);
+        status = TALLY_OK;
+    } else if (status == TALLY_OK) {
         struct tally_json *detail = detail_of(page->coordinator, row, &document);
         if (detail == NULL || !tally_json_append(page->jobs, detail)) {
             status = tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the list");
