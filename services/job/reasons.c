@@ -9,46 +9,52 @@
 #define ROW(name, code, status) code, TALLY_JOB_##status, TALLY_REASON_FORMAT_##name
 const struct tally_reason_info TALLY_REASON_INFO[TALLY_N_REASONS] = {
     [TALLY_REASON_HORIZON_REACHED] = {ROW(HORIZON_REACHED, "horizon_reached", COMPLETED),
-                                      "services/job",
+                                      "services/job/engine/round.c",
                                       "The clients have made all `horizon` gradient queries.",
                                       "nothing is wrong"},
     [TALLY_REASON_CANCELLED_BY_REQUEST] =
-        {ROW(CANCELLED_BY_REQUEST, "cancelled_by_request", CANCELLED), "services/coordinator/rest",
+        {ROW(CANCELLED_BY_REQUEST, "cancelled_by_request", CANCELLED),
+         "services/coordinator/rest/jobs.c",
          "`tally cancel` or `POST /v1/jobs/{id}/cancel` ended the job.", "submit it again"},
     [TALLY_REASON_PREPARATION_FAILED] =
-        {ROW(PREPARATION_FAILED, "preparation_failed", FAILED), "services/coordinator/jobs",
+        {ROW(PREPARATION_FAILED, "preparation_failed", FAILED),
+         "services/coordinator/jobs/preparation.c",
          "The coordinator could not read the data files, or could not compute f(x*).",
          "correct the file that the text names, or the members of `data`; if f(x) has no minimum, "
          "give an `l2`, a bounded `domain` or a `reference` of type `none`"},
     [TALLY_REASON_NO_WORKER_CAN_SERVE] =
-        {ROW(NO_WORKER_CAN_SERVE, "no_worker_can_serve", FAILED), "services/coordinator/workers",
-         "Every worker that is present has refused the job. The text has the last refusal.",
-         "give the workers the data files that the text names"},
+        {ROW(NO_WORKER_CAN_SERVE, "no_worker_can_serve", FAILED),
+         "services/coordinator/workers/updates.c",
+         "Every worker that is present has refused the job: it lacks the data files, or the "
+         "job's plug-in crashed or hung. The text has the last refusal.",
+         "give the workers the data files that the text names, or repair the plug-in"},
     [TALLY_REASON_CLIENT_FAILED] =
-        {ROW(CLIENT_FAILED, "client_failed", FAILED), "services/coordinator/workers",
+        {ROW(CLIENT_FAILED, "client_failed", FAILED), "services/coordinator/workers/updates.c",
          "A client could not compute its update, usually because its local steps diverged.",
          "a smaller `step_size`"},
     [TALLY_REASON_DIVERGED] =
-        {ROW(DIVERGED, "diverged", FAILED), "services/job",
+        {ROW(DIVERGED, "diverged", FAILED), "services/job/engine/round.c",
          "The average of the updates, or a parameter estimated from them, is not finite.",
          "a smaller `step_size`"},
     [TALLY_REASON_ALGORITHM_FAILED] =
-        {ROW(ALGORITHM_FAILED, "algorithm_failed", FAILED), "services/job",
+        {ROW(ALGORITHM_FAILED, "algorithm_failed", FAILED), "services/job/engine/round.c",
          "The algorithm cannot open or close a round, usually because the next stage needs more "
          "quantizer levels than a message can have.",
          "a larger `gamma0` or `phi0`, or a shorter `horizon`"},
     [TALLY_REASON_QUORUM_MISSED] =
-        {ROW(QUORUM_MISSED, "quorum_missed", FAILED), "services/job",
+        {ROW(QUORUM_MISSED, "quorum_missed", FAILED), "services/job/engine/stragglers.c",
          "Policy `fail`: when `round_deadline_ms` had passed, fewer than `quorum` clients had "
          "answered.",
          "a longer `round_deadline_ms`, a smaller `quorum`, or policy `drop`"},
     [TALLY_REASON_JOB_DEADLINE_PASSED] =
-        {ROW(JOB_DEADLINE_PASSED, "job_deadline_passed", FAILED), "services/coordinator/workers",
+        {ROW(JOB_DEADLINE_PASSED, "job_deadline_passed", FAILED),
+         "services/coordinator/workers/deadlines.c",
          "The job did not end within `job_deadline_ms` of its submission. The text has what it "
          "waited for.",
          "remove what it waited for, or a longer `job_deadline_ms`"},
     [TALLY_REASON_STORED_JOB_DAMAGED] =
-        {ROW(STORED_JOB_DAMAGED, "stored_job_damaged", FAILED), "services/coordinator/jobs",
+        {ROW(STORED_JOB_DAMAGED, "stored_job_damaged", FAILED),
+         "services/coordinator/jobs/live_jobs.c",
          "A stored part of the job has a wrong checksum, or does not fit the other parts.",
          "restore a backup"},
 };

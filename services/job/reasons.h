@@ -1,5 +1,5 @@
 /* reasons: why a job ended. One table lists every reason: its code, the status that it explains,
- * the format of its text, the room of the source that names it, its meaning, and what helps.
+ * the format of its text, the source file that sets it, its meaning, and what helps.
  *
  * Code and text are stored together as "code: text". A row that an earlier release stored (0.11.0
  * and before) has a text without a code: its detail has the text, and null as `reason_code`. A
@@ -45,7 +45,7 @@ struct tally_reason_info {
     const char *code;
     enum tally_job_status status;
     const char *format;
-    const char *room; /* folder of the code that names it */
+    const char *file; /* that sets it */
     const char *meaning, *remedy;
 };
 extern const struct tally_reason_info TALLY_REASON_INFO[TALLY_N_REASONS];

@@ -18,8 +18,8 @@
 #include "services/job/job.h"
 #include "storage/store.h"
 
-struct ordered_node; /* of workers/ordered.h */
-struct refusal;      /* of workers/session.h */
+struct ordered_node; /* of sessions/ordered.h */
+struct refusal;      /* of sessions/session.h */
 struct session;
 
 /* Sessions that would serve the same jobs if there were no refusals. */

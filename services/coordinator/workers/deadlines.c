@@ -22,7 +22,7 @@ void check_sessions(struct tally_coordinator *coordinator, int64_t now_ms)
         if (session->poll.request != NULL) {
             mark_ready(coordinator, session);
         } else {
-            tally_log(TALLY_LOG_WARN, tally_log_event("worker is silent"),
+            tally_log(TALLY_LOG_WARN, tally_log_event("session timed out"),
                       tally_log_text("worker", session->name),
                       tally_log_integer("clients", session->n_assignments));
             coordinator->workers->counts.lost++;

@@ -1,7 +1,7 @@
 /* linear_model: makes objectives of a scalar loss phi(z, y), z = X_i . x (linear_model.c).
  *
- * A loss of this family is a file with phi, phi', phi'' and a row in TALLY_OBJECTIVE_TABLE;
- * logistic_regression.c is a short example. */
+ * A loss of this family is a file with phi, phi', phi'' and its bounds, and a row in
+ * TALLY_OBJECTIVE_TABLE; logistic_regression.c is a short example. */
 #ifndef TALLY_SERVICES_OBJECTIVES_LOSSES_LINEAR_MODEL_H
 #define TALLY_SERVICES_OBJECTIVES_LOSSES_LINEAR_MODEL_H
 
@@ -12,7 +12,7 @@ struct tally_scalar_loss {
     double (*value)(double z, double y, const double *parameters);
     double (*slope)(double z, double y, const double *parameters);
     double (*curvature)(double z, double y, const double *parameters);
-    double most_curvature, least_curvature; /* bounds of phi'' for all z */
+    double most_curvature, least_curvature; /* bounds of phi'' for all z; the solver needs them */
     bool is_square;                         /* phi is (z - y)^2, so that f is a quadratic form */
 };
 

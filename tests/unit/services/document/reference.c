@@ -20,11 +20,10 @@ void reference_write_reasons(struct tally_buffer *out)
     tally_buffer_printf(
         out,
         "# Why a job ended\n\n%s"
-        "`reason_code` in the job detail is one of the codes below, and `reason` is its text for "
-        "people, with printf\nconversions in place of values; `tally show ID` prints both. Both "
-        "are null "
-        "while a job is live; a completed "
-        "or cancelled job has a code and no text.\nA job that failed under release 0.11.0 or "
+        "`reason_code` in the job detail is one of the codes below, and `reason` is its text; "
+        "`tally show ID` prints both. In the\ntexts below, %%s, %%u and %%lld stand for values. "
+        "Both members are null while a job is live; a completed or cancelled job has a\ncode and "
+        "no text. A job that failed under release 0.11.0 or "
         "earlier has a text and no code: those rows were stored without one.\nThe store keeps "
         "\"code: text\" in one column, and so do the logs. The table is `reasons.c`.\n\n"
         "| `reason_code` | `status` | meaning | what helps | `reason` | set in |\n"
@@ -36,7 +35,7 @@ void reference_write_reasons(struct tally_buffer *out)
                             tally_job_status_name(info->status), info->meaning, info->remedy,
                             info->format[0] != '\0' ? "`" : "",
                             info->format[0] != '\0' ? info->format : "null",
-                            info->format[0] != '\0' ? "`" : "", info->room);
+                            info->format[0] != '\0' ? "`" : "", info->file);
     }
 }
 

@@ -19,7 +19,7 @@ static void test_job_reasons__every_code_is_a_word_of_its_own(void)
         const struct tally_reason_info *info = &TALLY_REASON_INFO[i];
         CU_ASSERT_EQUAL(strspn(info->code, "abcdefghijklmnopqrstuvwxyz_"), strlen(info->code));
         CU_ASSERT_TRUE(tally_job_status_is_terminal(info->status));
-        CU_ASSERT_TRUE(info->meaning[0] != '\0' && info->room[0] != '\0');
+        CU_ASSERT_TRUE(info->meaning[0] != '\0' && info->file[0] != '\0');
         for (int j = 0; j < i; j++) {
             CU_ASSERT_NOT_EQUAL(strcmp(info->code, TALLY_REASON_INFO[j].code), 0);
         }
