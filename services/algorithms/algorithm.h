@@ -54,7 +54,7 @@ struct tally_baseline_params {
     double mu;                 /* weight of the proximal term of `fedprox`; 0: none */
     double alpha;              /* gain of the shifts of `diana`; NaN: by theory */
     int64_t k;                 /* coordinates of a message of `ef21` */
-    int compressor;            /* of `ef21`, baselines/ef21.c */
+    int compressor;            /* of `ef21`, enum tally_compressor */
     struct tally_server_optimizer server_optimizer;
 };
 

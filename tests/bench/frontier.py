@@ -33,7 +33,7 @@ ALGORITHMS = {"minibatch_sgd": ("Minibatch-SGD", "#0072b2"), "fedavg": ("FedAvg"
 # Those that the paper does not have: thinner lines.
 NEWER = {"fedprox": ("FedProx", "#999999"), "fedavgm": ("FedAvgM", "#8b0000"), "fedadam": ("FedAdam", "#6a3d9a"),
          "fedyogi": ("FedYogi", "#c77cff"), "scaffold": ("SCAFFOLD", "#a6761d"), "diana": ("DIANA", "#1b9e9e"),
-         "ef21": ("EF21", "#66a61e")}
+         "ef21": ("EF21, Top-k", "#66a61e"), "ef21_rand_k": ("EF21, Rand-k", "#e7298a")}
 ALGORITHMS.update(NEWER)
 ANY = math.inf, math.inf
 ENTRIES = [*((name, within, limits) for name in ("calm", "ceal")
@@ -147,7 +147,7 @@ def script(has_limits):
     panels = [panel(reading, radius, has_limits) for reading in READINGS for radius in RADII]
     # One key for all panels, to their right.
     plot = ("set key at screen 0.75, screen 0.94 left top vertical Left reverse samplen 2 "
-            "font \",12\" spacing 0.88\n"
+            "font \",11\" spacing 0.86\n"
             "set multiplot layout 2,3 margins screen 0.068, 0.73, 0.11, 0.94 spacing screen 0.045, 0.16\n" + panels[0] +
             "unset key\n" + "".join(panels[1:]) + "unset multiplot\n")
     terminals = (("svg", "svg", "sans-serif"), ("pngcairo", "png", "sans"))

@@ -30,6 +30,8 @@ extern const struct tally_field TALLY_PROXIMAL_FIELDS[5];
 extern const struct tally_field TALLY_DIANA_FIELDS[4];
 /* step_size, local_steps, server_step_size. */
 extern const struct tally_field TALLY_SCAFFOLD_FIELDS[3];
+/* Which coordinates a message of `ef21` has (ef21.c). */
+enum tally_compressor { TALLY_TOP_K, TALLY_RAND_K };
 /* step_size, local_steps, k, compressor. */
 extern const struct tally_field TALLY_EF21_FIELDS[4];
 union tally_algorithm_params tally_baseline_defaults(void);

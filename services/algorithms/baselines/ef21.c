@@ -30,11 +30,9 @@
 #include "services/algorithms/baselines/baseline.h"
 #include "services/algorithms/baselines/client_shifts.h"
 
-enum compressor { TOP_K, RAND_K };
-
-static enum compressor compressor_of(const struct tally_setting *setting)
+static enum tally_compressor compressor_of(const struct tally_setting *setting)
 {
-    return (enum compressor)setting->params->baseline.compressor;
+    return (enum tally_compressor)setting->params->baseline.compressor;
 }
 
 static size_t k_of(const struct tally_setting *setting)
@@ -94,14 +92,14 @@ static void scatter(float *vector, size_t dim, const uint32_t *indices, size_t k
 
 static size_t message_bound(const struct tally_setting *setting)
 {
-    return compressor_of(setting) == TOP_K ? tally_top_k_bound(setting->dim, k_of(setting))
-                                           : tally_float32_bound(k_of(setting));
+    return compressor_of(setting) == TALLY_TOP_K ? tally_top_k_bound(setting->dim, k_of(setting))
+                                                 : tally_float32_bound(k_of(setting));
 }
 
 static struct tally_bits bits_of(const struct tally_setting *setting, uint64_t payload_bits)
 {
     const size_t k = k_of(setting);
-    return (struct tally_bits){.formula_bits = compressor_of(setting) == TOP_K
+    return (struct tally_bits){.formula_bits = compressor_of(setting) == TALLY_TOP_K
                                                    ? tally_top_k_formula_bits(setting->dim, k)
                                                    : 32 * (uint64_t)k,
                                .payload_bits = payload_bits,
@@ -120,7 +118,7 @@ static enum tally_status write_message(const struct tally_setting *setting, cons
         return status;
     }
     status =
-        compressor_of(setting) == TOP_K
+        compressor_of(setting) == TALLY_TOP_K
             ? tally_top_k_encode(values, indices, setting->dim, k_of(setting),
                                  message->payload.data, bound, &bits, err)
             : tally_float32_encode(values, k_of(setting), message->payload.data, bound, &bits, err);
@@ -142,7 +140,7 @@ static enum tally_status send(const struct tally_client_task *task, struct tally
             return tally_baseline_diverged(task, err);
         }
     }
-    enum tally_status status = compressor_of(setting) == TOP_K
+    enum tally_status status = compressor_of(setting) == TALLY_TOP_K
                                    ? tally_top_k_select(vector, dim, k, indices, err)
                                    : draw(setting, task->client, task->round, indices, err);
     if (status != TALLY_OK) {
@@ -181,7 +179,7 @@ static enum tally_status receive(const struct tally_setting *setting,
     float *vector = scratch->vector;
     uint32_t *indices = (uint32_t *)scratch->levels;
     enum tally_status status;
-    if (compressor_of(setting) == TOP_K) {
+    if (compressor_of(setting) == TALLY_TOP_K) {
         status = tally_top_k_decode(message->payload, message->n_payload, message->payload_bits,
                                     dim, k, vector, indices, err);
     } else {
@@ -213,7 +211,7 @@ static enum tally_status decide(const struct tally_server_task *task, struct tal
 static struct tally_message_bits message_bits(const struct tally_setting *setting)
 {
     const size_t k = k_of(setting);
-    const bool sends_indices = compressor_of(setting) == TOP_K;
+    const bool sends_indices = compressor_of(setting) == TALLY_TOP_K;
     return (struct tally_message_bits){
         .uplink = 32 * (uint64_t)k + (sends_indices ? tally_index_set_bound(setting->dim, k) : 0),
         .downlink = tally_baseline_bits_float32(setting).downlink,

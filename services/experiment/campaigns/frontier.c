@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "services/algorithms/baselines/server_optimizer.h"
+#include "services/algorithms/baselines/baseline.h"
 #include "services/experiment/campaigns/search.h"
 
 static const double RADII[] = {1, 2, 3};
@@ -78,15 +78,17 @@ static const struct tally_step_range SCHEDULED_RANGE = {1.5, -4, 2};
 static const struct extra {
     const struct tally_algorithm *algorithm, *like;
     int server;             /* enum tally_server_optimizer_type; TALLY_SERVER_SGD: none */
+    int compressor;         /* enum tally_compressor, of ef21 */
     struct values constant; /* mu, levels, k; S, of the server */
 } EXTRAS[] = {
-    {&TALLY_FEDPROX, &TALLY_FEDAVG, TALLY_SERVER_SGD, {3, {0.01, 0.1, 1}}},
-    {&TALLY_FEDAVG, &TALLY_FEDAVG, TALLY_FEDAVGM, {4, {1, 3, 10, 30}}},
-    {&TALLY_FEDAVG, &TALLY_FEDAVG, TALLY_FEDADAM, {5, {0.003, 0.01, 0.03, 0.1, 0.3}}},
-    {&TALLY_FEDAVG, &TALLY_FEDAVG, TALLY_FEDYOGI, {5, {0.003, 0.01, 0.03, 0.1, 0.3}}},
-    {&TALLY_SCAFFOLD, &TALLY_FEDAVG, TALLY_SERVER_SGD, {4, {1, 3, 10, 30}}},
-    {&TALLY_DIANA, &TALLY_MINIBATCH_SGD, TALLY_SERVER_SGD, {3, {1, 3, 7}}},
-    {&TALLY_EF21, &TALLY_MINIBATCH_SGD, TALLY_SERVER_SGD, {4, {1, 3, 6, 10}}},
+    {&TALLY_FEDPROX, &TALLY_FEDAVG, .constant = {3, {0.01, 0.1, 1}}},
+    {&TALLY_FEDAVG, &TALLY_FEDAVG, TALLY_FEDAVGM, .constant = {4, {1, 3, 10, 30}}},
+    {&TALLY_FEDAVG, &TALLY_FEDAVG, TALLY_FEDADAM, .constant = {5, {0.003, 0.01, 0.03, 0.1, 0.3}}},
+    {&TALLY_FEDAVG, &TALLY_FEDAVG, TALLY_FEDYOGI, .constant = {5, {0.003, 0.01, 0.03, 0.1, 0.3}}},
+    {&TALLY_SCAFFOLD, &TALLY_FEDAVG, .constant = {4, {1, 3, 10, 30}}},
+    {&TALLY_DIANA, &TALLY_MINIBATCH_SGD, .constant = {3, {1, 3, 7}}},
+    {&TALLY_EF21, &TALLY_MINIBATCH_SGD, .constant = {4, {1, 3, 6, 10}}},
+    {&TALLY_EF21, &TALLY_MINIBATCH_SGD, .compressor = TALLY_RAND_K, .constant = {4, {1, 3, 6, 10}}},
 };
 static const double BETA1[] = {0, 0.3, 0.6, 0.9};
 enum { N_EXTRAS = sizeof EXTRAS / sizeof EXTRAS[0], N_BETA1 = sizeof BETA1 / sizeof BETA1[0] };
@@ -162,6 +164,7 @@ static void set_constants(const struct extra *extra, double constant, double bet
         params->levels = (int64_t)constant;
     } else if (extra->algorithm == &TALLY_EF21) {
         params->k = (int64_t)constant;
+        params->compressor = extra->compressor;
     } else {
         params->server_optimizer = tally_server_optimizer_defaults();
         params->server_optimizer.type = extra->server;
@@ -494,11 +497,20 @@ bool tally_frontier_is_scheduled(const struct tally_frontier_point *point)
            (point->params.baseline.step_decay > 0 || point->params.baseline.local_steps_growth > 0);
 }
 
+bool tally_frontier_has_optimizer(const struct tally_frontier_point *point)
+{
+    return point->algorithm->takes_server_optimizer &&
+           tally_server_optimizer_is_set(&point->params.baseline.server_optimizer);
+}
+
 const char *tally_frontier_method(const struct tally_frontier_point *point)
 {
-    const struct tally_server_optimizer *server = &point->params.baseline.server_optimizer;
-    return point->algorithm->takes_server_optimizer && tally_server_optimizer_is_set(server)
-               ? TALLY_SERVER_OPTIMIZER_NAMES[server->type]
+    const struct tally_baseline_params *params = &point->params.baseline;
+    if (point->algorithm == &TALLY_EF21 && params->compressor == TALLY_RAND_K) {
+        return "ef21_rand_k";
+    }
+    return tally_frontier_has_optimizer(point)
+               ? TALLY_SERVER_OPTIMIZER_NAMES[params->server_optimizer.type]
                : point->algorithm->name;
 }
 

@@ -42,7 +42,10 @@ struct tally_frontier {
     size_t n_limits;
 };
 
-/* Its algorithm's name, or that of its server optimizer: "fedadam". */
+bool tally_frontier_has_optimizer(const struct tally_frontier_point *point);
+
+/* Its algorithm's name, or that of its server optimizer, "fedadam"; "ef21_rand_k" for EF21 with
+ * random coordinates. */
 const char *tally_frontier_method(const struct tally_frontier_point *point);
 
 /* Whether its steps decay or its rounds grow. */

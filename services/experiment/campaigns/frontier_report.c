@@ -43,16 +43,11 @@ static void put_schedule(const struct tally_frontier_point *point, struct tally_
     }
 }
 
-static bool has_optimizer(const struct tally_frontier_point *point)
-{
-    return tally_frontier_method(point) != point->algorithm->name;
-}
-
 /* What the baselines vary that [1] does not have. */
 static void put_constants(const struct tally_frontier_point *point, struct tally_text *text)
 {
     const struct tally_baseline_params *baseline = &point->params.baseline;
-    if (has_optimizer(point)) {
+    if (tally_frontier_has_optimizer(point)) {
         tally_text_printf(text, ",%.9g,%.9g,,,\n", baseline->server_optimizer.step_size,
                           baseline->server_optimizer.beta1);
     } else if (point->algorithm == &TALLY_SCAFFOLD) {
@@ -110,7 +105,7 @@ static struct tally_json *params_json(const struct tally_frontier_point *point)
         json, json != NULL &&
                   tally_json_write_fields(json, point->algorithm->fields,
                                           point->algorithm->n_fields, &point->params) &&
-                  (!has_optimizer(point) ||
+                  (!tally_frontier_has_optimizer(point) ||
                    tally_json_set(json, "server_optimizer",
                                   server_json(&point->params.baseline.server_optimizer))));
 }

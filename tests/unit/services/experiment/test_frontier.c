@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "services/algorithms/baselines/server_optimizer.h"
+#include "services/algorithms/baselines/baseline.h"
 #include "tests/harness.h"
 
 static struct tally_frontier_point point_of(const struct tally_algorithm *algorithm, double radius,
@@ -17,7 +17,7 @@ static struct tally_frontier_point point_of(const struct tally_algorithm *algori
         .bits = {{up, up, up, 7}, {down, down, down, 9}}};
 }
 
-static struct tally_frontier_point points[6];
+static struct tally_frontier_point points[7];
 static struct tally_frontier make_frontier(void)
 {
     points[0] = point_of(&TALLY_FEDAVG, 2, 100, 100, 5);
@@ -93,14 +93,16 @@ static void test_experiment_frontier__csv_and_json_tell_the_points(void)
     tally_buffer_fini(&text);
 }
 
-/* FedAvg with a server optimizer is a method of its own. */
+/* FedAvg with a server optimizer is a method of its own, and so is EF21 with random coordinates. */
 static void test_experiment_frontier__methods_have_their_own_fronts_and_constants(void)
 {
     struct tally_frontier frontier = make_frontier();
-    struct tally_baseline_params *params[6];
+    frontier.n_points = 7;
+    struct tally_baseline_params *params[7];
     static const struct tally_algorithm *const algorithms[] = {
-        &TALLY_FEDAVG, &TALLY_FEDAVG, &TALLY_SCAFFOLD, &TALLY_FEDPROX, &TALLY_DIANA, &TALLY_EF21};
-    for (int i = 0; i < 6; i++) {
+        &TALLY_FEDAVG, &TALLY_FEDAVG, &TALLY_SCAFFOLD, &TALLY_FEDPROX,
+        &TALLY_DIANA,  &TALLY_EF21,   &TALLY_EF21};
+    for (int i = 0; i < 7; i++) {
         points[i] = point_of(algorithms[i], 1, 100 + i, 100, 9);
         params[i] = &points[i].params.baseline;
     }
@@ -109,16 +111,19 @@ static void test_experiment_frontier__methods_have_their_own_fronts_and_constant
     params[2]->server_step_size = 10;
     params[3]->mu = 0.1;
     params[5]->k = 6;
+    params[6]->k = 10;
+    params[6]->compressor = TALLY_RAND_K;
     tally_frontier_sort(&frontier);
-    static const char *const methods[] = {"diana",  "ef21",    "fedadam",
+    static const char *const methods[] = {"diana",  "ef21",    "ef21_rand_k", "fedadam",
                                           "fedavg", "fedprox", "scaffold"};
-    static const char *const endings[] = {",,,,,,,3,\n", ",,,,,,,,6\n",   ",,,,0.03,0.3,,,\n",
-                                          ",,,,,,,,\n",  ",,,,,,0.1,,\n", ",,,,10,,,,\n"};
+    static const char *const endings[] = {",,,,,,,3,\n",       ",,,,,,,,6\n", ",,,,,,,,10\n",
+                                          ",,,,0.03,0.3,,,\n", ",,,,,,,,\n",  ",,,,,,0.1,,\n",
+                                          ",,,,10,,,,\n"};
     struct tally_buffer text = {0};
     TALLY_ASSERT_STATUS(tally_frontier_csv(&frontier, &text), TALLY_OK, NULL);
     TALLY_ASSERT_STATUS(tally_buffer_append(&text, "", 1), TALLY_OK, NULL);
     const char *line = strchr((const char *)text.data, '\n');
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 7; i++) {
         const char *name = methods[i], *end = strchr(line + 1, '\n');
         TALLY_ASSERT_TEXT(tally_frontier_method(&frontier.points[i]), name);
         CU_ASSERT_TRUE(frontier.points[i].on_front);
