@@ -116,12 +116,16 @@ enum tally_status tally_lock_file_hold(struct tally_lock_file *lock, const char 
                           path);
     }
     /* Any other errno means that there are no such locks here: the lock file alone has to do. */
-    return file.st_nlink == 1
-               ? TALLY_OK
-               : tally_fail(err, TALLY_STORE, NULL,
-                            "\"%s\" has %lu names (hard links), and its log is beside one of them: "
-                            "remove the others",
-                            path, (unsigned long)file.st_nlink);
+    return file.st_nlink == 1 ? TALLY_OK : tally_lock_file_refuse_names(path, file.st_nlink, err);
+}
+
+enum tally_status tally_lock_file_refuse_names(const char *path, nlink_t n_names,
+                                               struct tally_error *err)
+{
+    return tally_fail(err, TALLY_STORE, NULL,
+                      "\"%s\" has %lu names (hard links), and its log is beside one of them: "
+                      "remove the others",
+                      path, (unsigned long)n_names);
 }
 
 bool tally_lock_file_is_in_place(const struct tally_lock_file *lock)

@@ -12,6 +12,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "codec/base/error.h"
 
@@ -38,6 +39,10 @@ enum tally_status tally_lock_file_open(struct tally_lock_file *lock, const char 
  * holds it, or it has several names: its log lies beside only one of them). */
 enum tally_status tally_lock_file_hold(struct tally_lock_file *lock, const char *path,
                                        struct tally_error *err);
+
+/* The error of a database with several names: STORE. */
+enum tally_status tally_lock_file_refuse_names(const char *path, nlink_t n_names,
+                                               struct tally_error *err);
 
 /* Whether the held lock file still has a name, so was neither removed nor replaced. Costs one
  * fstat(): every transaction asks. */

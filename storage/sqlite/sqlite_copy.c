@@ -172,6 +172,15 @@ static enum tally_status make_copy(sqlite3 *from, const char *made, const struct
                     : tally_sqlite_verify(made, progress, &report, err);
 }
 
+/* A process that has the target open may have lost its lock file, but holds the database itself. */
+static enum tally_status lock_target(struct tally_lock_file *lock, const char *lock_path,
+                                     const char *path, struct tally_error *err)
+{
+    enum tally_status status = tally_lock_file_open(lock, lock_path, err);
+    return status == TALLY_OK && access(path, F_OK) == 0 ? tally_lock_file_hold(lock, path, err)
+                                                         : status;
+}
+
 enum tally_status tally_sqlite_copy(const struct tally_sqlite *from, const char *path, bool replace,
                                     bool as_it_is, const struct tally_store_progress *progress,
                                     struct tally_error *err)
@@ -190,7 +199,7 @@ enum tally_status tally_sqlite_copy(const struct tally_sqlite *from, const char 
         status = fail_file("cannot read", from->path, err);
     } else { /* a second copy would take the unfinished file away; a coordinator, lose its database
               */
-        status = tally_lock_file_open(&lock, lock_path, err);
+        status = lock_target(&lock, lock_path, path, err);
     }
     if (status == TALLY_OK) {
         status = make_copy(from->db, made, &source, false, as_it_is, progress, err);
@@ -303,7 +312,7 @@ enum tally_status tally_sqlite_restore(const char *to, const char *from, bool re
         status = tally_sqlite_verify_open(source, version, progress, &report, err);
     }
     if (status == TALLY_OK) {
-        status = tally_lock_file_open(&lock, lock_path, err);
+        status = lock_target(&lock, lock_path, real, err);
     }
     if (status == TALLY_OK) {
         status = restore_locked(source, real, replace, progress, err);

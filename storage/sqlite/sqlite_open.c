@@ -155,26 +155,58 @@ enum tally_status tally_sqlite_open_file(struct tally_sqlite *sqlite, int flags,
     return status == TALLY_OK ? configure_connection(sqlite, err) : status;
 }
 
-/* The last connection that closes would fold the log into the file. */
-static void keep_log(const struct tally_sqlite *sqlite)
+static bool has_log(const struct tally_sqlite *sqlite)
 {
     struct stat log;
     const char *name = sqlite3_filename_wal(sqlite3_db_filename(sqlite->db, "main"));
-    if (stat(name, &log) == 0 && log.st_size > 0) {
+    return stat(name, &log) == 0 && log.st_size > 0;
+}
+
+/* The last connection that closes would fold the log into the file. */
+static void keep_log(const struct tally_sqlite *sqlite)
+{
+    if (has_log(sqlite)) {
         sqlite3_db_config(sqlite->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
     }
+}
+
+/* Whether the database is written to a log first. Asked of the file, because a statement would make
+ * an empty log. */
+static bool uses_log(const struct tally_sqlite *sqlite)
+{
+    enum { READ_VERSION = 19, WITH_LOG = 2 }; /* "Database File Format", 1.3 */
+    sqlite3_file *file = NULL;
+    unsigned char version = 0;
+    return sqlite3_file_control(sqlite->db, "main", SQLITE_FCNTL_FILE_POINTER, &file) ==
+               SQLITE_OK &&
+           file->pMethods != NULL &&
+           file->pMethods->xRead(file, &version, 1, READ_VERSION) == SQLITE_OK &&
+           version == WITH_LOG;
+}
+
+/* Of a database with several names, the log lies beside one of them: if not beside this one, what
+ * is read here may be old. Copies have no log. */
+static enum tally_status refuse_other_names(const struct tally_sqlite *sqlite, nlink_t n_names,
+                                            struct tally_error *err)
+{
+    return n_names > 1 && uses_log(sqlite) && !has_log(sqlite)
+               ? tally_lock_file_refuse_names(sqlite->path, n_names, err)
+               : TALLY_OK;
 }
 
 enum tally_status tally_sqlite_init_reader(struct tally_sqlite *sqlite, bool exclusive,
                                            int *ret_version, struct tally_error *err)
 {
-    struct stat file;
+    struct stat file = {.st_nlink = 1};
     if (stat(sqlite->path, &file) != 0 && errno == ENOENT) {
         return tally_fail(err, TALLY_NOT_FOUND, NULL, "there is no database \"%s\"", sqlite->path);
     }
     /* Writable, because reading beside a log needs shared memory; query_only lets nothing through.
      */
     enum tally_status status = tally_sqlite_open_file(sqlite, SQLITE_OPEN_READWRITE, err);
+    if (status == TALLY_OK) {
+        status = refuse_other_names(sqlite, file.st_nlink, err);
+    }
     if (status == TALLY_OK && exclusive) {
         keep_log(sqlite);
         status = take_lock(sqlite, err);

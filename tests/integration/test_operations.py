@@ -508,6 +508,15 @@ class OneOwner(OperationsTestCase):
         self.assertNotEqual(done.returncode, 0)
         self.assertIn(words, done.stderr)
 
+    def refuse_reading(self, link):
+        """What is read without the log may lack acknowledged jobs."""
+        said = self.tally("backup", "--store", f"sqlite:{link}", "old.db", status=1)
+        self.assertIn("2 names (hard links)", said)
+        done = self.run_program("tally-coordinator", "--check", "--store", f"sqlite:{link}")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("2 names (hard links)", done.stdout + done.stderr)
+        self.assertFalse(Path(f"{link}-wal").exists())
+
     def look(self, n_jobs):
         """What only reads goes on beside the coordinator."""
         copy = Path(self.folder, f"copy-{n_jobs}.db")
@@ -522,10 +531,15 @@ class OneOwner(OperationsTestCase):
         os.link(self.path, link)
         self.refuse_second(link, "in use by another process")
         self.look(1)
+        self.refuse_reading(link)
         first.client.submit(job_document())
         first.terminate()
         self.refuse_second(link, "2 names (hard links)")
+        self.refuse_reading(link)
         link.unlink()
+        self.tally("backup", "--store", self.uri, "copy.db")
+        os.link(Path(self.folder, "copy.db"), link)  # a copy has no log, so it may have several names
+        self.tally("restore", "--store", f"sqlite:{self.folder}/other.db", link)
         self.assertEqual(len(self.start_coordinator(store=self.uri).client.get_json("/v1/jobs")["jobs"]), 2)
 
     def test_removed_lock(self):
@@ -539,6 +553,8 @@ class OneOwner(OperationsTestCase):
         self.assertIn("lock file", answer.json()["detail"])
         self.assertEqual(first.client.get("/readyz").status, 503)
         self.look(1)
+        said = self.tally("restore", "--store", self.uri, "copy-1.db", "--force", status=1)
+        self.assertIn("in use by another process", said)
         first.terminate()
         self.assertEqual(len(self.start_coordinator(store=self.uri).client.get_json("/v1/jobs")["jobs"]), 1)
 
