@@ -81,8 +81,9 @@ static const struct tally_option OPTIONS[] = {
      "of them from one address; behind NAT and a container bridge all workers share one, and each "
      "has a connection of its own",
      "Limits"},
-    {"max-held-bytes", "N", "536870912",
-     "bytes of unfinished request bodies and answers not yet taken; past it the oldest is dropped",
+    {"max-held-bytes", "N", NULL,
+     "bytes of unfinished request bodies and answers not yet taken; past it the oldest is dropped "
+     "(default: 512 MiB, or a quarter of the memory of the machine or cgroup if that is less)",
      "Limits"},
     {"request-timeout-s", "N", "60",
      "seconds within which a request must be complete, or a TLS handshake; an answer must be taken "
@@ -132,6 +133,14 @@ struct settings {
     struct tally_tokens tokens;
 };
 
+/* A body must fit in. */
+static int64_t default_held_bytes(int64_t body)
+{
+    const int64_t quarter = tally_machine_memory() / 4, most = INT64_C(512) << 20;
+    const int64_t held = quarter < most ? quarter : most;
+    return held > body ? held : body;
+}
+
 /* `err` keeps the first error. */
 static void read_limits(const struct tally_options *options, struct settings *settings,
                         struct tally_error *err)
@@ -166,7 +175,10 @@ static void read_limits(const struct tally_options *options, struct settings *se
         tally_options_integer(options, limits[i].name, limits[i].min, limits[i].max,
                               limits[i].value, err);
     }
-    tally_options_integer(options, "max-held-bytes", body, INT64_C(1) << 40, &held, err);
+    held = default_held_bytes(body);
+    if (tally_options_has(options, "max-held-bytes")) {
+        tally_options_integer(options, "max-held-bytes", body, INT64_C(1) << 40, &held, err);
+    }
     config->max_job_bytes = tally_machine_memory() / 2;
     if (tally_options_has(options, "max-job-bytes")) {
         tally_options_integer(options, "max-job-bytes", 1 << 20, INT64_C(1) << 50,

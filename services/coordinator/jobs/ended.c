@@ -119,7 +119,8 @@ static enum tally_status check_row(const struct tally_store_job *row,
                                    const struct tally_job_update *update, struct tally_error *err)
 {
     const int64_t n_closed = row->progress.round;
-    const int64_t last = row->status == TALLY_JOB_COMPLETED ? n_closed : n_closed + 1;
+    const bool had_open_round = row->started_ms != 0 && row->status != TALLY_JOB_COMPLETED;
+    const int64_t last = had_open_round ? n_closed + 1 : n_closed;
     if (update->client >= row->clients) {
         return tally_fail(err, TALLY_OUT_OF_RANGE, "client", "client %u outside [0, %lld]",
                           update->client, (long long)row->clients - 1);

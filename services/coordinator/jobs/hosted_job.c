@@ -388,7 +388,8 @@ enum tally_status hosted_job_put_row(struct tally_store *store, struct hosted_jo
     if (row.reason[0] == '\0') {
         snprintf(row.reason, sizeof row.reason, "%s", tally_job_reason(job->engine));
     }
-    if (row.status != TALLY_JOB_QUEUED && row.started_ms == 0) {
+    size_t dim; /* a job that ends or pauses in the queue has not started */
+    if (row.started_ms == 0 && tally_job_point(job->engine, &dim) != NULL) {
         row.started_ms = now_ms;
     }
     if (tally_job_status_is_terminal(row.status) && row.finished_ms == 0) {

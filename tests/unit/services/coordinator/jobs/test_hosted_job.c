@@ -155,6 +155,20 @@ static void test_coordinator_ended__what_cannot_be_a_repetition_reads_no_job(voi
     end_fini(&end);
 }
 
+/* It has no round, so nothing can be a repetition. */
+static void test_coordinator_ended__a_job_cancelled_in_the_queue_is_not_read(void)
+{
+    struct end end;
+    end_init(&end, false);
+    struct tally_job_update update = end.host.last;
+    end.row.started_ms = 0;
+    end.row.progress = (struct tally_progress){.round = 0};
+    update.round = 1;
+    CU_ASSERT_EQUAL(post(&end, &update), TALLY_FAILED_PRECONDITION);
+    CU_ASSERT_EQUAL(n_states_read, 0);
+    end_fini(&end);
+}
+
 /* Variants of the last message: the same one, other bytes, the round before, the open round. */
 static void post_all(struct end *end)
 {
@@ -245,6 +259,7 @@ static void test_coordinator_hosted_job__schedule_stays_stored(void)
 
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_coordinator_ended__what_cannot_be_a_repetition_reads_no_job),
+    TALLY_TEST(test_coordinator_ended__a_job_cancelled_in_the_queue_is_not_read),
     TALLY_TEST(test_coordinator_ended__a_job_is_read_once_and_answers_as_before),
     TALLY_TEST(test_coordinator_ended__a_job_that_ended_here_is_not_read),
     TALLY_TEST(test_coordinator_ended__a_job_that_ended_in_a_round_is_read),
