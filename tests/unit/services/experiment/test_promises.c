@@ -1,0 +1,51 @@
+#include "services/experiment/campaigns/campaign.h"
+
+#include <math.h>
+
+#include "tests/harness.h"
+
+/* Figures: they run what test_campaign.c runs, for longer. TSan leaves them out (tests/run). */
+enum { N = 10 };
+
+/* The bits that presets.h promises for 10 runs on seeds that the budgets were not chosen on, and
+ * what the recursion expects: within 15 % of the mean, plus twice what 10 runs leave uncertain. */
+static void expect_promise(const struct tally_campaign_row *row, double uplink, double downlink)
+{
+    const struct tally_mean_bits mean = tally_summary_of_bits(row->runs, N);
+    const struct tally_bit_pair bits = tally_summary_counted_bits(&TALLY_CALM, &mean);
+    const struct tally_summary regret = tally_summary_of_regret(row->runs, N);
+    CU_ASSERT_TRUE(bits.uplink <= uplink);
+    CU_ASSERT_TRUE(bits.downlink <= downlink);
+    CU_ASSERT_TRUE(bits.uplink > 0.9 * uplink);
+    CU_ASSERT_TRUE(bits.downlink > 0.9 * downlink);
+    CU_ASSERT_TRUE(mean.downlink.control > 0);
+    CU_ASSERT_TRUE(mean.downlink.control < 0.2 * bits.downlink);
+    CU_ASSERT_TRUE(fabs(row->planned_regret - regret.mean) <
+                   0.15 * regret.mean + 2 * regret.std / sqrt(N));
+}
+
+static void test_experiment_promises__calm_sends_what_its_presets_promise(void)
+{
+    for (int kind = TALLY_PROBLEM_LOUD; kind <= TALLY_PROBLEM_QUIET; kind++) {
+        const enum tally_problem_kind problem = (enum tally_problem_kind)kind;
+        const struct tally_campaign_config config = {
+            .runner =
+                {.kind = problem, .first_seed = 101, .n_seeds = N, .data_dir = ".", .threads = 2},
+            .problem = {problem, tally_problem_usual_radius(problem)},
+            .only = "half_bits,paper_bits,low_regret,auto"};
+        struct tally_campaign campaign = {0};
+        struct tally_error err = TALLY_ERROR_INIT;
+        TALLY_ASSERT_STATUS(tally_campaign_run(&config, &campaign, &err), TALLY_OK, &err);
+        CU_ASSERT_EQUAL_FATAL(campaign.n_rows, 6); /* two of CEAL */
+        expect_promise(&campaign.rows[2], 130, 145);
+        expect_promise(&campaign.rows[3], 263, 289);
+        expect_promise(&campaign.rows[4], 540, 550);
+        CU_ASSERT_TRUE(isnan(campaign.rows[5].planned_regret));
+        tally_campaign_fini(&campaign);
+    }
+}
+
+static const struct tally_test TESTS[] = {
+    TALLY_TEST(test_experiment_promises__calm_sends_what_its_presets_promise),
+};
+TALLY_SUITE(experiment_promises, TESTS);
