@@ -110,10 +110,10 @@ class Logistic(unittest.TestCase):
         self.assertGreater((self.out / "logistic.png").stat().st_size, 10000)
 
     def test_table_has_the_numbers(self):
-        text = run("reproduce", "logistic", "--set", "wine", "--seeds", "3-3", "--data-dir", str(self.folder)).stdout
-        self.assertIn("wine, d = 42, beta = ", text)
-        self.assertNotIn("heart_scale", text)
-        price = self.rows["wine", "exact", "minibatch_sgd"]["prices"][1]
+        text = run("reproduce", "logistic", "--set", "heart_scale", "--seeds", "3-3", "--data-dir", str(self.folder)).stdout
+        self.assertIn("heart_scale, d = 14, beta = ", text)
+        self.assertNotIn("wine", text)
+        price = self.rows["heart_scale", "exact", "minibatch_sgd"]["prices"][1]
         self.assertRegex(text, rf"exact +minibatch_sgd .* {price['uplink_bits']:.0f} +{price['downlink_bits']:.0f} ")
 
     def test_refusals_name_what_is_wrong(self):
