@@ -23,6 +23,9 @@ static struct tally_json *outer(json_t *value)
 enum tally_status tally_json_parse(const char *text, size_t n, struct tally_json **ret_value,
                                    struct tally_error *err)
 {
+    if (n == 0) {
+        return tally_fail(err, TALLY_MALFORMED, NULL, "empty, expected JSON");
+    }
     json_error_t found;
     json_t *value = json_loadb(text, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &found);
     if (value == NULL && json_error_code(&found) == json_error_out_of_memory) {

@@ -22,7 +22,10 @@ bool contact_is_stopping(const struct worker *worker)
 void contact_pause(struct worker *worker, const struct tally_error *why)
 {
     if (worker->pause_ms == 0 && why != NULL) {
-        tally_log(TALLY_LOG_WARN, tally_log_event("coordinator not reachable, retrying"),
+        tally_log(TALLY_LOG_WARN,
+                  tally_log_event(why->status == TALLY_RESOURCE_EXHAUSTED
+                                      ? "coordinator refused, retrying"
+                                      : "coordinator not reachable, retrying"),
                   tally_log_problem(why));
     }
     int64_t pause = worker->pause_ms == 0 ? MIN_PAUSE_MS : 2 * worker->pause_ms;

@@ -131,7 +131,7 @@ class Origins(TallyTestCase):
             "http://evil.test", "null", "https://127.0.0.1", f"http://localhost:{self.coordinator.port}",
             "http://127.0.0.1:1", f"http://{self.own}.evil.test")]
         foreign += [{"Sec-Fetch-Site": site} for site in ("cross-site", "same-site", "other")]
-        foreign += [{"Origin": f"http://{self.own}", "Sec-Fetch-Site": "cross-site"},
+        foreign += [{"Sec-Fetch-Site": "cross-site", "Origin": f"http://{self.own}"},
                     {"Origin": "http://evil.test", "Sec-Fetch-Site": "same-origin"}]
         for path in WRITES:
             for headers in foreign:

@@ -161,9 +161,10 @@ static enum tally_status check_origin(const struct tally_coordinator *coordinato
     if (!write_is_foreign(host, origin, fetch_site)) {
         return TALLY_OK;
     }
-    return tally_fail(err, TALLY_PERMISSION_DENIED, origin != NULL ? "Origin" : "Sec-Fetch-Site",
+    const bool origin_says_so = write_is_foreign(host, origin, NULL);
+    return tally_fail(err, TALLY_PERMISSION_DENIED, origin_says_so ? "Origin" : "Sec-Fetch-Site",
                       "a web page of another origin may not write here: \"%.128s\"",
-                      origin != NULL ? origin : fetch_site);
+                      origin_says_so ? origin : fetch_site);
 }
 
 /* Finds the route and checks whether the caller may use it. The origin is checked first: a page of

@@ -36,6 +36,14 @@ static void assert_refused(const char *text, size_t n)
     CU_ASSERT_PTR_NULL(strchr(err.message, '\n'));
 }
 
+static void test_api_json__an_empty_text_is_named_so(void)
+{
+    struct tally_json *value = NULL;
+    struct tally_error err = TALLY_ERROR_INIT;
+    TALLY_ASSERT_STATUS(tally_json_parse(NULL, 0, &value, &err), TALLY_MALFORMED, &err);
+    TALLY_ASSERT_TEXT(err.message, "empty, expected JSON");
+}
+
 static void test_api_json__object_round_trip_keeps_order(void)
 {
     assert_dump(parsed("{\"z\":1,\"a\":[true,false,null,\"x\"],\"m\":{\"k\":-5}}"), 0,
@@ -296,6 +304,7 @@ static void test_api_json__limits_are_checked_before_parsing(void)
 }
 
 static const struct tally_test TESTS[] = {
+    TALLY_TEST(test_api_json__an_empty_text_is_named_so),
     TALLY_TEST(test_api_json__object_round_trip_keeps_order),
     TALLY_TEST(test_api_json__indent_breaks_lines),
     TALLY_TEST(test_api_json__text_is_escaped),
