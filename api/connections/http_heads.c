@@ -176,7 +176,7 @@ void http_heads_note(struct http_head *head, const char *name, size_t n_name, co
     head->n_sites += is_named(name, n_name, SITE, sizeof SITE - 1);
     head->n_cookie_bytes += is_named(name, n_name, COOKIE, sizeof COOKIE - 1) ? n_value : 0;
     head->has_bad_name |= !is_token(name, n_name);
-    head->has_bad_line |= !follows(head->end, name);
+    head->has_bad_line |= !follows(head->end, name) || memchr(value, '\r', n_value) != NULL;
     head->end = value + n_value;
 }
 
@@ -202,7 +202,7 @@ const char *http_heads_fault(const struct http_head *head, const char *section_e
     }
     if (head->has_bad_line ||
         (head->end != NULL && section_end - head->end > 2 * MAX_LINE_END_BYTES)) {
-        return "a header field that is folded or contains NUL";
+        return "a header field that is folded or contains NUL or a bare CR";
     }
     if (head->n_hosts > 1) {
         return "more than one Host";

@@ -59,6 +59,8 @@ REFUSED = [
     ("no name", get(HOST, b": x"), 400),
     ("a name of two words", get(HOST, b"Content Length: 5"), 400),
     ("NUL in a header", get(HOST, b"X: a\0b"), 400),
+    ("a bare CR in a header", get(HOST, b"X: a\rb"), 400),
+    ("a bare CR in front of a name", get(HOST, b"X: a\rContent-Length: 5"), 400),
     ("NUL in a length", post(b"Content-Length: 5\x000"), 400),
     ("an unknown encoding", post(b"Transfer-Encoding: gzip"), 501),
     ("a list of encodings", post(b"Transfer-Encoding: gzip, chunked"), 501),
