@@ -74,6 +74,13 @@ class Results(BenchCase):
                 self.assertLess(row["http_bytes_per_update"], 450)  # of one exchange; two have 660
                 self.assertEqual((row["encoding"], row["idle"], row["idle_bytes_each"]), ("unary", 0, None))
 
+    def test_wire_bytes_of_batches(self):
+        """All that crosses the wire: answers, tasks and HTTP too. Alone, an update of 30 coordinates takes more than 400 bytes."""
+        for clients_per_worker, most in ((10, 60), (64, 30)):
+            row, = json.loads(self.expect("--clients", 640, "--dim", 30, "--clients-per-worker", clients_per_worker,
+                                          "--store", "memory", "--runs", 1, "--rounds", 200, "--seconds", 0.1, "--json"))
+            self.assertLess(row["wire_bytes_per_update"], most)
+
     def test_seconds(self):
         """Jobs are as long as it takes, each of them whole."""
         row, = json.loads(self.expect("--clients", 3, "--dim", 30, "--store", "memory", "--encoding", "entropy",
