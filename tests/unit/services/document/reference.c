@@ -20,12 +20,12 @@ void reference_write_reasons(struct tally_buffer *out)
     tally_buffer_printf(
         out,
         "# Why a job ended\n\n%s"
-        "`reason_code` in the job detail is one of the codes below, and `reason` is its text; "
-        "`tally show ID` prints both. In the\ntexts below, %%s, %%u and %%lld stand for values. "
-        "Both members are null while a job is live; a completed or cancelled job has a\ncode and "
-        "no text. A job that failed under release 0.11.0 or "
-        "earlier has a text and no code: those rows were stored without one.\nThe store keeps "
-        "\"code: text\" in one column, and so do the logs. The table is `reasons.c`.\n\n"
+        "`reason_code` in the job detail is one of the codes below. A failed job also has a "
+        "`reason`, "
+        "a text for people; in the texts\nbelow, %%s, %%u and %%lld stand for values. `tally show "
+        "ID` prints both members, which are null while a job is live. A job that\nfailed under "
+        "release 0.11.0 or earlier has a text and no code. The store keeps \"code: text\" in one "
+        "column, and so do the logs.\nThe table is generated from `reasons.c`.\n\n"
         "| `reason_code` | `status` | meaning | what helps | `reason` | set in |\n"
         "|---|---|---|---|---|---|\n",
         GENERATED);
