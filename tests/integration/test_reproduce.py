@@ -212,6 +212,15 @@ class Table(ReproduceCase):
         self.assertIn(b"%", seen)
         self.assertIn(b"left", seen)
 
+    def test_a_run_on_a_terminal_ends_well(self):
+        primary, secondary = pty.openpty()
+        self.addCleanup(os.close, primary)
+        with open(secondary, "wb") as terminal:
+            done = subprocess.run([TALLY, "reproduce", "synthetic", "--runs", "1", "--no-grid", "--json"],
+                                  stdout=subprocess.DEVNULL, stderr=terminal, cwd=self.cwd, timeout=PATIENCE_S,
+                                  env={**self.environment, "COLUMNS": "100"}, check=False)
+        self.assertEqual(done.returncode, 0)
+
 
 class Files(ReproduceCase):
     def test_out_has_numbers_scripts_and_pictures(self):
