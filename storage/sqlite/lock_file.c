@@ -98,14 +98,9 @@ static int hold(int fd)
 enum tally_status tally_lock_file_hold(struct tally_lock_file *lock, const char *path,
                                        struct tally_error *err)
 {
-    struct stat file;
     const int fd = open(path, O_RDWR | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &file) != 0) {
-        const int why = errno;
-        if (fd >= 0) {
-            close(fd);
-        }
-        return tally_fail(err, TALLY_STORE, NULL, "cannot lock \"%s\": %s", path, strerror(why));
+    if (fd < 0) {
+        return tally_fail(err, TALLY_STORE, NULL, "cannot lock \"%s\": %s", path, strerror(errno));
     }
     const int why = hold(fd);
     lock->held_fd = fd;
@@ -116,16 +111,7 @@ enum tally_status tally_lock_file_hold(struct tally_lock_file *lock, const char 
                           path);
     }
     /* Any other errno means that there are no such locks here: the lock file alone has to do. */
-    return file.st_nlink == 1 ? TALLY_OK : tally_lock_file_refuse_names(path, file.st_nlink, err);
-}
-
-enum tally_status tally_lock_file_refuse_names(const char *path, nlink_t n_names,
-                                               struct tally_error *err)
-{
-    return tally_fail(err, TALLY_STORE, NULL,
-                      "\"%s\" has %lu names (hard links), and its log is beside one of them: "
-                      "remove the others",
-                      path, (unsigned long)n_names);
+    return TALLY_OK;
 }
 
 bool tally_lock_file_is_in_place(const struct tally_lock_file *lock)

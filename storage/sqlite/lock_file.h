@@ -12,7 +12,6 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <sys/types.h>
 
 #include "codec/base/error.h"
 
@@ -35,14 +34,10 @@ enum tally_status tally_lock_file_open(struct tally_lock_file *lock, const char 
 /* Also holds the existing database `path`, until the lock is closed. Precondition: *lock is held.
  * Closing a file drops the POSIX locks that the process has on it (fcntl(2)), so close *lock after
  * the last connection to the database. On a file system without open-file-description locks the
- * lock file alone protects the database. Errors: STORE (the file cannot be opened, another process
- * holds it, or it has several names: its log lies beside only one of them). */
+ * lock file alone protects the database. Errors: STORE (the file cannot be opened, or another
+ * process holds it). */
 enum tally_status tally_lock_file_hold(struct tally_lock_file *lock, const char *path,
                                        struct tally_error *err);
-
-/* The error of a database with several names: STORE. */
-enum tally_status tally_lock_file_refuse_names(const char *path, nlink_t n_names,
-                                               struct tally_error *err);
 
 /* Whether the held lock file still has a name, so was neither removed nor replaced. Costs one
  * fstat(): every transaction asks. */

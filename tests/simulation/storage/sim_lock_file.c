@@ -27,12 +27,6 @@ enum tally_status tally_lock_file_hold(struct tally_lock_file *lock, const char 
     return TALLY_OK;
 }
 
-enum tally_status tally_lock_file_refuse_names(const char *path, nlink_t n_names,
-                                               struct tally_error *err)
-{
-    return tally_fail(err, TALLY_STORE, NULL, "%s has %lu names", path, (unsigned long)n_names);
-}
-
 bool tally_lock_file_is_in_place(const struct tally_lock_file *lock)
 {
     return lock->fd >= 0;
