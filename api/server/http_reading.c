@@ -40,6 +40,51 @@ static enum MHD_Result check_size(struct tally_http_request *request, bool *ret_
                                 MHD_HTTP_REQUEST_HEADER_FIELDS_TOO_LARGE, detail);
 }
 
+/* The request is complete. The first call passes it to the handler; in later ones there may be a
+ * response. Without one MHD must not read on: the connection waits, and is suspended if the body is
+ * left unread, since MHD would read it next. */
+static enum MHD_Result finish_request(struct tally_http_request *request)
+{
+    struct tally_http_server *server = request->server;
+    if (!request->was_handed) {
+        request->was_handed = true;
+        if (request->peer->base.read_bytes != HTTP_READ_UNKNOWN) {
+            request->peer->base.read_bytes += tally_http_wire_in_bytes(request);
+        }
+        http_peer_enter(request->peer, HTTP_WAITING);
+        server->config.on_request(server->config.context, request);
+    }
+    if (request->is_answered) {
+        http_wait_end(request);
+        server->has_moved = true;
+        return http_response_queue(request);
+    }
+    if (request->is_gone) {
+        return MHD_NO;
+    }
+    if (request->leaves_body) {
+        http_wait_suspend(request);
+    } else if (!request->is_waiting) {
+        http_wait_begin(request);
+    }
+    return MHD_YES;
+}
+
+/* The large body of a request that will be refused is not read, so that a client without permission
+ * cannot make the server hold it. A short body is read unasked: asking would cost more. */
+static enum MHD_Result begin_body(struct tally_http_request *request, bool is_chunked)
+{
+    const struct tally_http_server_config *config = &request->server->config;
+    if ((!is_chunked && request->n_announced < HTTP_UPLOAD_MIN_BYTES) ||
+        config->wants_body == NULL || config->wants_body(config->context, request)) {
+        return MHD_YES;
+    }
+    request->leaves_body = true;
+    request->asks_close = true; /* as MHD does by itself */
+    request->peer->lingers = true;
+    return finish_request(request);
+}
+
 /* The header section is complete. MHD has checked that Content-Length is a number. */
 static enum MHD_Result start_request(struct tally_http_request *request)
 {
@@ -62,7 +107,7 @@ static enum MHD_Result start_request(struct tally_http_request *request)
         request->peer->base.read_bytes = HTTP_READ_UNKNOWN; /* sizes of chunks are not counted */
         /* MHD would read a body of another encoding without an end. */
         return strcasecmp(encoding, "chunked") == 0
-                   ? MHD_YES
+                   ? begin_body(request, true)
                    : http_response_refuse(request, TALLY_HTTP_REFUSED_UNIMPLEMENTED,
                                           MHD_HTTP_NOT_IMPLEMENTED,
                                           "Transfer-Encoding other than chunked");
@@ -75,7 +120,7 @@ static enum MHD_Result start_request(struct tally_http_request *request)
         return http_response_refuse(request, TALLY_HTTP_REFUSED_BODY, MHD_HTTP_CONTENT_TOO_LARGE,
                                     detail);
     }
-    return MHD_YES;
+    return begin_body(request, false);
 }
 
 /* ---- The body ---- */
@@ -136,34 +181,7 @@ void http_reading_resume(struct tally_http_server *server, int64_t now_ms)
     }
 }
 
-/* ---- The end ---- */
-
-/* The request is complete. The first call passes it to the handler; in later ones there may be a
- * response. */
-static enum MHD_Result finish_request(struct tally_http_request *request)
-{
-    struct tally_http_server *server = request->server;
-    if (!request->was_handed) {
-        request->was_handed = true;
-        if (request->peer->base.read_bytes != HTTP_READ_UNKNOWN) {
-            request->peer->base.read_bytes += tally_http_wire_in_bytes(request);
-        }
-        http_peer_enter(request->peer, HTTP_WAITING);
-        server->config.on_request(server->config.context, request);
-    }
-    if (request->is_answered) {
-        http_wait_end(request);
-        server->has_moved = true;
-        return http_response_queue(request);
-    }
-    if (request->is_gone) {
-        return MHD_NO;
-    }
-    if (!request->is_waiting) {
-        http_wait_begin(request);
-    }
-    return MHD_YES;
-}
+/* ---- Callbacks ---- */
 
 enum MHD_Result http_reading_on_data(void *context, struct MHD_Connection *connection,
                                      const char *url, const char *method, const char *version,

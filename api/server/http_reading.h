@@ -1,7 +1,7 @@
 /* http_reading: how MHD reads a request, and what the server does at each step.
  *
  *   headers complete   http_reading_on_data() makes the request and refuses what is too long or
- *                      ambiguous
+ *                      ambiguous; a large body that is not wanted is left unread (wants_body)
  *   body arrives       http_reading_on_data() collects it, or suspends the connection while too
  *                      many large bodies are in progress (http_uploads.h)
  *   all is read        on_request is called. With a response it is queued; without one the request

@@ -48,6 +48,10 @@ struct tally_http_server_config {
                                  * connection that has held longest is dropped. 0 = 512 MiB */
     const char *tls_cert, *tls_key;    /* PEM files; NULL = plain HTTP */
     tally_http_refusal_fn *on_refused; /* NULL = not wanted */
+    /* The headers of a request with a large body, or one of unknown length, have arrived: whether
+     * the body is wanted. If not, on_request follows at once with an empty body, and the connection
+     * closes after the response. NULL = always. */
+    bool (*wants_body)(void *context, struct tally_http_request *request);
     /* A complete request has arrived. `request` lives until it is answered or abandoned. */
     void (*on_request)(void *context, struct tally_http_request *request);
     /* The connection of an unanswered request is gone; `request` dies with this call. */

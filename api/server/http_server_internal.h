@@ -53,6 +53,7 @@ struct tally_http_request {
     struct tally_http_stream *stream;    /* NULL = another response, or none yet */
     int status;
     size_t n_held_response;           /* bytes of it that we keep until they are sent */
+    bool leaves_body;                 /* unread: on_request does not want it */
     bool was_handed;                  /* on_request has been called */
     bool is_answered;                 /* tally_http_respond has been called */
     bool is_waiting;                  /* in server->waiting */

@@ -172,6 +172,30 @@ class Tokens(AccessTestCase):
         self.assertEqual(self.client("metrics").get("/metrics").status, 200)
         self.assertEqual(self.admin.get("/metrics").status, 200)
 
+    def test_a_large_body_of_a_refused_request_is_not_read(self):
+        """The answer comes while nothing of the body has been sent."""
+        self.start(store="memory:")
+        join = "/tally.v1.WorkerService/Join"
+        for (who, path, status), framing in itertools.product(
+                ((None, "/v1/jobs", 401), ("alice", "/v1/jobs", 403), (None, join, 401), ("admin", join, 403),
+                 ("admin", "/v1/nothing", 404), ("admin", "/healthz", 405)),
+                (("Content-Length", str(1 << 20)), ("Transfer-Encoding", "chunked"))):
+            with self.subTest(who=who, path=path, framing=framing), \
+                    contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.coordinator.port,
+                                                                  timeout=common.HANG_S)) as connection:
+                connection.putrequest("POST", path)
+                connection.putheader(*framing)
+                if who is not None:
+                    connection.putheader("Authorization", f"Bearer {self.tokens[who]}")
+                connection.endheaders()
+                answer = connection.getresponse()
+                self.assertEqual((answer.status, answer.headers["Connection"]), (status, "close"))
+                self.assertEqual(answer.headers["WWW-Authenticate"], "Bearer" if status == 401 else None)
+                error = json.loads(answer.read())
+                self.assertEqual(error["code"], {401: "unauthenticated", 403: "permission_denied", 404: "not_found",
+                                                 405: "method_not_allowed"}[status])
+        self.assertEqual(self.admin.get("/v1/jobs").status, 200)
+
     def test_other_schemes_and_spellings(self):
         self.start(store="memory:")
         token = self.tokens["admin"]

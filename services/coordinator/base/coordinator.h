@@ -64,6 +64,7 @@ enum tally_status tally_coordinator_new(const struct tally_coordinator_config *c
 void tally_coordinator_free(struct tally_coordinator *coordinator);
 
 /* Callbacks of the HTTP server; context is the coordinator. */
+bool tally_coordinator_wants_body(void *context, struct tally_http_request *request);
 void tally_coordinator_on_request(void *context, struct tally_http_request *request);
 void tally_coordinator_on_abandoned(void *context, struct tally_http_request *request);
 void tally_coordinator_on_refused(void *context, const struct tally_http_refusal *refusal,

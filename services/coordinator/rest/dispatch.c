@@ -41,6 +41,14 @@ static void name_request(struct call *call)
     }
 }
 
+/* Not the body of a request that will be refused anyway. */
+bool tally_coordinator_wants_body(void *context, struct tally_http_request *request)
+{
+    struct tally_error err = TALLY_ERROR_INIT;
+    struct call call = {.request = request};
+    return admit(context, &call, &err) == TALLY_OK;
+}
+
 void tally_coordinator_on_request(void *context, struct tally_http_request *request)
 {
     struct tally_coordinator *coordinator = context;

@@ -447,6 +447,86 @@ static void test_api_http_large_bodies__large_body_may_end_its_connection(void)
     fixture_close(&f);
 }
 
+static bool wants_none(void *context, struct tally_http_request *request)
+{
+    (void)context;
+    (void)request;
+    return false;
+}
+
+/* The response comes at once or later, and the connection ends with it. A client that goes on
+ * sending is not reset, since it would lose the response. */
+static void check_unwanted(const char *path, const char *framing, size_t n_sent)
+{
+    enum { PIECE = 64 * 1000 };
+    static char piece[PIECE];
+    char head[128];
+    unsigned n_open;
+    size_t held_bytes;
+    struct fixture f;
+    struct tally_buffer in = {.size = 0};
+    fixture_open_config(&f, (struct tally_http_server_config){.max_body_bytes = LARGE_BODY,
+                                                              .wants_body = wants_none});
+    const int n =
+        snprintf(head, sizeof head, "POST %s HTTP/1.1\r\nHost: h\r\n%s\r\n\r\n", path, framing);
+    const int fd = connected(&f);
+    CU_ASSERT_TRUE(send_all(&f, fd, head, (size_t)n));
+    (void)tally_raw_send(fd, piece, n_sent);
+    step_for(&f, 50);
+    CU_ASSERT_EQUAL(f.n_requests, 1);
+    tally_http_server_load(f.server, &n_open, &held_bytes);
+    CU_ASSERT_EQUAL(held_bytes, 0);
+    if (f.n_waiting > 0) {
+        answer_text(&f, f.waiting[0], 401, "words");
+    }
+    await_end(&f, fd, &in);
+    CU_ASSERT_EQUAL(status_of(&in), 401);
+    CU_ASSERT_STRING_EQUAL(body_of(&in), "words");
+    CU_ASSERT_PTR_NOT_NULL(strstr((char *)in.data, "Connection: close\r\n"));
+    CU_ASSERT_EQUAL(f.out_bytes, in.size);
+    CU_ASSERT_EQUAL(f.in_bytes, (size_t)n);
+    CU_ASSERT_EQUAL(f.n_abandoned, 0);
+    for (int i = 0; i < 2; i++) {
+        CU_ASSERT_EQUAL(tally_raw_send(fd, piece, 1000), 1000);
+        step_for(&f, 20);
+    }
+    close(fd);
+    tally_buffer_fini(&in);
+    fixture_close(&f);
+}
+
+static void test_api_http_large_bodies__unwanted_body_is_left_unread(void)
+{
+    char length[64];
+    snprintf(length, sizeof length, "Content-Length: %d", LARGE_BODY);
+    for (size_t n_sent = 0; n_sent <= 64000; n_sent += 64000) {
+        check_unwanted("/status/401", length, n_sent);
+        check_unwanted("/status/401", "Transfer-Encoding: chunked", n_sent);
+        check_unwanted("/wait", length, n_sent);
+        check_unwanted("/wait", "Transfer-Encoding: chunked", n_sent);
+    }
+}
+
+/* Its handler says what is wrong, and the connection stays open. */
+static void test_api_http_large_bodies__short_body_is_read_unasked(void)
+{
+    const char *post = "POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nshort";
+    struct fixture f;
+    struct tally_buffer in = {.size = 0};
+    fixture_open_config(&f, (struct tally_http_server_config){.wants_body = wants_none});
+    const int fd = connected(&f);
+    for (int i = 0; i < 2; i++) {
+        in.size = 0;
+        CU_ASSERT_TRUE(send_all(&f, fd, post, strlen(post)));
+        (void)await_response(&f, fd, &in, true);
+        CU_ASSERT_EQUAL(status_of(&in), 200);
+        CU_ASSERT_STRING_EQUAL(body_of(&in), "short");
+    }
+    close(fd);
+    tally_buffer_fini(&in);
+    fixture_close(&f);
+}
+
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_api_http_large_bodies__large_bodies_take_turns),
     TALLY_TEST(test_api_http_large_bodies__announced_bytes_stop_nobody),
@@ -460,6 +540,8 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_api_http_large_bodies__first_bytes_are_awaited),
     TALLY_TEST(test_api_http_large_bodies__brief_answer_may_end_a_connection),
     TALLY_TEST(test_api_http_large_bodies__large_body_may_end_its_connection),
+    TALLY_TEST(test_api_http_large_bodies__unwanted_body_is_left_unread),
+    TALLY_TEST(test_api_http_large_bodies__short_body_is_read_unasked),
 };
 
 TALLY_SUITE(api_http_large_bodies, TESTS);
