@@ -40,17 +40,20 @@ static int64_t waited_ms(void)
     return now_ms() - without_ns / 1000000;
 }
 
-/* A store that reaches its server through one or two proxies, which are its addresses. */
+/* A store that reaches its server through one or two proxies, which are its addresses, with the
+ * store's own time limit of a connection instead of the fixture's. */
 static void open_through(struct store_fixture *f, const struct proxy *first,
                          const struct proxy *second)
 {
     store_fixture_init(f);
     size_t n = strlen(f->uri);
     if (second == NULL) {
-        snprintf(f->uri + n, sizeof f->uri - n, " host=127.0.0.1 port=%d", proxy_port(first));
+        snprintf(f->uri + n, sizeof f->uri - n, " connect_timeout=2 host=127.0.0.1 port=%d",
+                 proxy_port(first));
     } else {
-        snprintf(f->uri + n, sizeof f->uri - n, " host=127.0.0.1,127.0.0.1 port=%d,%d",
-                 proxy_port(first), proxy_port(second));
+        snprintf(f->uri + n, sizeof f->uri - n,
+                 " connect_timeout=2 host=127.0.0.1,127.0.0.1 port=%d,%d", proxy_port(first),
+                 proxy_port(second));
     }
     store_fixture_reopen(f);
 }

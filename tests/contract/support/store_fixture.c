@@ -34,8 +34,9 @@ void store_fixture_init(struct store_fixture *fixture)
     }
     if (strncmp(suite, "store_postgres", strlen("store_postgres")) == 0) {
         raw_make_schema(fixture->schema, sizeof fixture->schema);
+        /* A busy machine may need longer than a store waits for a connection by default. */
         snprintf(fixture->uri, sizeof fixture->uri,
-                 "postgres:%s options='-c search_path=%s' application_name=%s",
+                 "postgres:%s options='-c search_path=%s' application_name=%s connect_timeout=60",
                  getenv("TALLY_POSTGRES"), fixture->schema, fixture->schema);
         return;
     }
