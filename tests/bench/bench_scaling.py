@@ -151,8 +151,8 @@ def tables(report):
     heads = ["d", *(f"M = {clients:,}" for clients in CLIENTS)]
     lines = [f"{report['date']}, {report['machine']}; `{report['command']}`.", *exceptions(report), ""]
     for store in STORES:
-        lines += [f"Peak RSS in MB, {store}, after two jobs of {FEW_ROUNDS} rounds; last, bytes for each further client, and "
-                  "of the messages of one in a round:", "",
+        lines += [f"Peak RSS in MB, {store}, after two jobs of {FEW_ROUNDS} rounds. The last two columns are in bytes: memory "
+                  "for each further client, and the payload of its messages in a round, both ways:", "",
                   *table([*heads, "bytes each", "messages"], memory_rows(report, store)), ""]
     for store in STORES:
         lines += [f"Updates per second, {store}:", "",
