@@ -48,7 +48,7 @@ extern const struct tally_columns TALLY_ROUND_COLUMNS; /* struct tally_round_rec
 struct tally_columns_dialect {
     int version;         /* of the schema: columns since a later one are left out */
     int first_parameter; /* of the columns */
-    bool has_gaps;       /* a column has the same number in each list, also where others are not */
+    bool has_gaps;       /* a column has the same number in each list, also if that lacks others */
     enum tally_status (*append_parameter)(struct tally_buffer *out, int number,
                                           enum tally_column_kind kind);
 };
@@ -73,7 +73,8 @@ int tally_columns_newest(void);
 #define TALLY_TERMINAL_NAME(symbol, name, terminal) TALLY_NAME_IF_##terminal(name)
 #define TALLY_SQL_TERMINAL_NAMES                    "''" TALLY_JOB_STATUS_TABLE(TALLY_TERMINAL_NAME)
 
-/* What job_list compares the column `status` with: NULL = any, "" = a number that is no status. */
+/* What job_list compares the column `status` with: NULL = any, "" = a number that is not a status.
+ */
 const char *tally_status_filter(int status);
 
 #endif

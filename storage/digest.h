@@ -1,9 +1,9 @@
 /* digest: how many rows each table of a store has, and a checksum over them, job by job.
  *
  * All is read through the slots of store.h and summed here, value by value, so that two stores of
- * different kinds hold the same if and only if (but for accidents of a checksum) their digests are
- * equal. Values that a kind of store may keep in more than one way are summed in one: any NaN is
- * the same NaN; the sign of a zero counts. */
+ * different kinds hold the same if and only if (except for accidents of a checksum) their digests
+ * are equal. Values that a kind of store may keep in more than one way are summed in one: any NaN
+ * is the same NaN; the sign of a zero counts. */
 #ifndef TALLY_STORAGE_DIGEST_H
 #define TALLY_STORAGE_DIGEST_H
 
@@ -60,10 +60,10 @@ enum tally_status tally_store_digest_read(struct tally_store *store,
                                           struct tally_error *err);
 void tally_store_digest_fini(struct tally_store_digest *digest);
 
-/* Of one table, over all jobs. */
+/* The digest of one table, over all jobs. */
 struct tally_table_digest tally_store_digest_table(const struct tally_store_digest *digest,
                                                    enum tally_table table);
-/* Over everything. */
+/* The checksum over everything. */
 uint64_t tally_store_digest_checksum(const struct tally_store_digest *digest);
 int64_t tally_store_digest_rows(const struct tally_store_digest *digest);
 /* The job of that key, or NULL. */

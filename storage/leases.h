@@ -46,7 +46,7 @@ struct tally_replica {
     int64_t number;      /* in [1, 65535]; given by the store to an id, and kept */
     int64_t jobs;        /* live ones that it leads */
     int64_t slots;       /* of its workers that can go to another replica, sooner or later */
-    int64_t free_slots;  /* of all its workers, those that play nothing */
+    int64_t free_slots;  /* of all its workers, those without a client */
     int64_t wants_key;   /* key of the oldest job there that waits for slots; 0 = none */
     int64_t wants_slots; /* how many that job lacks there */
     bool is_alive;       /* it has renewed in time; of rows that are read */
@@ -57,7 +57,7 @@ struct tally_job_leader {
     int64_t key;                  /* of the job */
     bool is_live;                 /* the job is; one that has ended needs no leader */
     bool has_leader;              /* of a live job: some replica was given it, dead or alive */
-    struct tally_replica replica; /* if has_leader: id, number, address and is_alive alone */
+    struct tally_replica replica; /* if has_leader: only id, number, address and is_alive */
 };
 
 typedef enum tally_status tally_replica_fn(void *context, const struct tally_replica *replica,

@@ -104,8 +104,8 @@ struct tally_store_ops {
     /* Opens a transaction. Precondition: none is open. */
     enum tally_status (*begin)(struct tally_store *store, struct tally_error *err);
     /* Has the transaction's writes so far examined: a store on another machine sends them together,
-     * and tells only here, in a read or in commit() what has become of them, with the status that
-     * the write would have had. Stores that know at once do nothing. */
+     * and reports only here, in a read or in commit(), what has become of them, with the status
+     * that the write would have had. Stores that know at once do nothing. */
     enum tally_status (*flush)(struct tally_store *store, struct tally_error *err);
     /* Makes the transaction durable and closes it. On failure the transaction is rolled back and
      * closed; but if the connection to a store was lost meanwhile, it may be there, whole: read it
@@ -117,9 +117,8 @@ struct tally_store_ops {
     /* Writes (each needs an open transaction). */
 
     /* Adds a job and its document (JSON text, n bytes). job->key is ignored and a new one returned,
-     * unless the store is being filled.
-     * `idempotency_key` may be NULL; `request_digest` is kept beside it.
-     * Errors: ALREADY_EXISTS (id or idempotency key is taken). */
+     * unless the store is being filled. `idempotency_key` may be NULL; `request_digest` is kept
+     * with it. Errors: ALREADY_EXISTS (id or idempotency key is taken). */
     enum tally_status (*job_insert)(struct tally_store *store, const struct tally_store_job *job,
                                     const char *document, size_t n_document,
                                     const char *idempotency_key, uint64_t request_digest,
@@ -166,8 +165,8 @@ struct tally_store_ops {
                                                 struct tally_store_job *ret_job,
                                                 uint64_t *ret_request_digest,
                                                 struct tally_error *err);
-    /* How the job was asked for: appends its idempotency key to *out, if it has one, which
-     * *ret_has_key tells, and gives the digest that was kept beside it. Errors: NOT_FOUND. */
+    /* How the job was asked for: appends its idempotency key to *out, if it has one (*ret_has_key),
+     * and gives the digest that was kept with it. Errors: NOT_FOUND. */
     enum tally_status (*request_get)(struct tally_store *store, int64_t job_key,
                                      struct tally_buffer *out, bool *ret_has_key,
                                      uint64_t *ret_request_digest, struct tally_error *err);

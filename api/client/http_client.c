@@ -377,7 +377,7 @@ static bool run_transfer(struct tally_http_client *client, const struct transfer
     int running = 1;
     while (!is_cancelled(client)) {
         *ret_code = CURLE_FAILED_INIT;
-        /* From before the look: what comes while this process gets no processor is no silence. */
+        /* From before the look: what comes while this process gets no processor is not silence. */
         const int64_t now_ms = tally_monotonic_ms();
         if (curl_multi_perform(client->multi, &running) != CURLM_OK) {
             return true;

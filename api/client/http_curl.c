@@ -53,7 +53,7 @@ enum tally_status tally_curl_set_tls(CURL *easy, const char *ca, struct tally_er
 
 enum tally_status tally_curl_status(CURL *easy, CURLcode code)
 {
-    curl_off_t ready_us = 0; /* when the connection stood; 0 = never */
+    curl_off_t ready_us = 0; /* when the connection was established; 0 = never */
     switch ((int)code) {
     case CURLE_OPERATION_TIMEDOUT:
         curl_easy_getinfo(easy, CURLINFO_PRETRANSFER_TIME_T, &ready_us);

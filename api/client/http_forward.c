@@ -1,4 +1,4 @@
-/* One curl multi handle, whose callbacks tell which sockets it waits for, and one epoll set with
+/* One curl multi handle, whose callbacks say which sockets it waits for, and one epoll set with
  * those sockets and a timer. The set is a descriptor itself, which the owner's loop watches:
  *
  *     owner's loop              forwarder                            peer

@@ -1,6 +1,6 @@
 /* http_forward: HTTP/1.1 requests to other servers, many at once, on a loop that must not wait.
  *
- * A forwarder stands on libcurl, which keeps connections alive and uses them again. It belongs to
+ * A forwarder is built on libcurl, which keeps connections alive and uses them again. It belongs to
  * one thread, and its calls never block. The owner's loop waits for tally_http_forwarder_fd() to be
  * readable; tally_http_forward_take() then sends and receives, and returns results. A request that
  * waits, such as a long poll, costs a connection.
@@ -78,8 +78,8 @@ struct tally_http_forward_result {
     /* The response. */
     int http_status;          /* in [200, 599] */
     const char *content_type; /* NULL = none; belongs to the result, as all texts */
-    /* Ended by a NULL name; of more than fit, the first. Those that are about the connection or the
-     * form of the body are left out, and Content-Type, and Date. */
+    /* Ended by a NULL name; the first ones, if they do not all fit. Left out: Content-Type, Date,
+     * and headers about the connection or the form of the body. */
     struct tally_http_forward_header headers[TALLY_HTTP_FORWARD_MAX_HEADERS];
     struct tally_buffer body;
     char *text; /* where the texts are */

@@ -14,7 +14,7 @@
 
 enum {
     LINGER_BLOCK_BYTES = 1024 * 1024,
-    /* Of a refused body. A client that reads while it sends stops long before. */
+    /* Bytes of a refused body. A client that reads while it sends stops long before. */
     MAX_LINGERED_BYTES = 128 * 1024 * 1024
 };
 

@@ -1,9 +1,10 @@
-/* http_peer: one connection, from accept() until its descriptor is closed, and all of a server's.
+/* http_peer: one connection, from accept() until its descriptor is closed, and the set of all
+ * connections of a server.
  *
  *     accept        http_accept.c    limits; a TLS or large-body connection waits for first bytes
  *     handshake     http_handshake.c
  *     header        http_heads.c     until libmicrohttpd (MHD) has the whole section
- *     request       the server's; `request` and on_hang_up are all that is known here
+ *     request       belongs to the server; only `request` and on_hang_up are known here
  *     end           http_peer.c      by MHD, by a clock, or after lingering
  *
  * The phases and clocks of a connection are those of http_connections.h. */
@@ -82,8 +83,8 @@ void http_peer_notify(void *context, struct MHD_Connection *connection, void **s
 /* A socket that MHD does not watch has events. */
 void http_peer_on_event(struct http_peer *peer, uint32_t events);
 void http_peer_enter(struct http_peer *peer, enum http_phase phase);
-/* The peer holds so much now. If that is too much in all, drops other connections, or itself unless
- * `is_spared`. False if it has dropped itself. */
+/* The connection holds `bytes` now. If all connections together hold too much, drops others, or
+ * this one unless `is_spared`. False if this one is dropped. */
 bool http_peer_hold(struct http_peer *peer, size_t bytes, bool is_spared);
 /* Drops all connections whose clock has expired. */
 void http_peers_drop_late(struct http_peers *peers);
@@ -94,13 +95,13 @@ void http_peer_refuse(struct http_peer *peer, enum tally_http_refusal_reason rea
                       const char *detail);
 /* Ends sending, also for MHD. Bytes that still arrive are discarded. */
 void http_peer_end_sending(struct http_peer *peer);
-/* Keeps a descriptor that MHD does not have open until the peer has seen the response. */
+/* Keeps a descriptor outside MHD open until the peer has seen the response. */
 void http_peer_begin_lingering(struct http_peer *peer, int fd);
 /* Frees a connection whose descriptor is closed. */
 void http_peer_free(struct http_peer *peer);
-/* Closes a connection that MHD does not have. */
+/* Closes a connection outside MHD. */
 void http_peer_close(struct http_peer *peer);
-/* Before the daemons stop: closes what MHD does not have, and resumes the handshakes. */
+/* Before the daemons stop: closes the connections outside MHD and resumes the handshakes. */
 void http_peers_end(struct http_peers *peers);
 
 #endif

@@ -72,10 +72,10 @@ const struct tally_json *tally_json_get(const struct tally_json *object, const c
 const char *tally_json_key(const struct tally_json *object, size_t index);
 size_t tally_json_size(const struct tally_json *array);
 const struct tally_json *tally_json_at(const struct tally_json *array, size_t index);
-/* The text, or NULL if it is no string. */
+/* The text, or NULL if the value is not a string. */
 const char *tally_json_as_text(const struct tally_json *value);
 const char *tally_json_get_text(const struct tally_json *object, const char *key);
-/* The number, or `otherwise` if it is none. */
+/* The number, or `otherwise` if the member is absent or of a different type. */
 int64_t tally_json_get_integer(const struct tally_json *object, const char *key, int64_t otherwise);
 double tally_json_get_real(const struct tally_json *object, const char *key, double otherwise);
 

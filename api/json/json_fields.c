@@ -261,7 +261,7 @@ static bool write_field(struct tally_json *object, const struct tally_field *fie
     return false;
 }
 
-/* Of a kind that may be quiet: false, "", or the first choice. */
+/* Whether a member of a kind that may be quiet is false, "" or the first choice. */
 static bool is_zero(const struct tally_field *field, const void *member)
 {
     return field->kind == TALLY_FIELD_CHOICE ? *(const int *)member == 0

@@ -30,7 +30,7 @@ enum tally_status tally_json_set_path(struct tally_json *object, const char *pat
         if (n == 0 || n >= sizeof key) {
             tally_json_free(value);
             return tally_fail(err, TALLY_INVALID_ARGUMENT, NULL,
-                              "\"%.100s\" is no path of a member", path);
+                              "\"%.100s\" is not a path of a member", path);
         }
         memcpy(key, rest, n);
         key[n] = '\0';
@@ -41,8 +41,8 @@ enum tally_status tally_json_set_path(struct tally_json *object, const char *pat
         at = enter(at, key);
         if (at == NULL) {
             tally_json_free(value);
-            return tally_fail(err, TALLY_INVALID_ARGUMENT, NULL, "%.100s: %s is no object", path,
-                              key);
+            return tally_fail(err, TALLY_INVALID_ARGUMENT, NULL, "%.100s: %s is not an object",
+                              path, key);
         }
     }
     return json_object_set_new(at, key, (json_t *)value) == 0

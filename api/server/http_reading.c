@@ -105,7 +105,7 @@ static enum MHD_Result start_request(struct tally_http_request *request)
     const char *encoding = tally_http_header(request, "Transfer-Encoding");
     if (encoding != NULL) {
         request->peer->base.read_bytes = HTTP_READ_UNKNOWN; /* sizes of chunks are not counted */
-        /* MHD would read a body of another encoding without an end. */
+        /* MHD would read a body of a different encoding without an end. */
         return strcasecmp(encoding, "chunked") == 0
                    ? begin_body(request, true)
                    : http_response_refuse(request, TALLY_HTTP_REFUSED_UNIMPLEMENTED,

@@ -6,7 +6,7 @@
 #include "api/server/http_server_internal.h"
 
 enum {
-    /* Requests that are over are used again, and the memory of their bodies. */
+    /* Requests that are over are used again, with the memory of their bodies. */
     MAX_FREE_REQUESTS = 256,
     KEPT_BODY_BYTES = 64 * 1024
 };

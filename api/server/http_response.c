@@ -156,7 +156,7 @@ static struct MHD_Response *make_response(const struct tally_http_response *resp
 }
 
 /* Most responses to workers are short and have only the usual headers. Takes such a response from
- * the pool and returns the length of these headers; 0 if it is of another kind. */
+ * the pool and returns the length of these headers; 0 if it is of a different kind. */
 static uint64_t take_pooled(struct tally_http_request *request,
                             const struct tally_http_response *response)
 {

@@ -1,6 +1,6 @@
 /* http_response: responses, on their way from tally_http_respond() to MHD.
  *
- * Wire bytes. MHD does not tell how much it sends, so response_head_bytes() repeats what
+ * Wire bytes. MHD does not report how much it sends, so response_head_bytes() repeats what
  * build_header_response() of MHD 0.9.75 writes; the unit tests compare it with a socket. In the
  * other direction MHD's size of the header section counts, from the first letter of the request
  * line to the blank line, and the body. A chunked body counts with its content; chunk sizes and

@@ -25,7 +25,7 @@ enum {
     DEFAULT_IDLE_TIMEOUT_S = 60,
     DEFAULT_REQUEST_TIMEOUT_S = 60,
     DEFAULT_MAX_HEADER_BYTES = 8 * 1024,
-    /* Memory of a connection, beside that for the header section of a request: for the headers of
+    /* Memory of a connection, besides that for the header section of a request: for the headers of
      * the response, and for a section that is a little too long, so that it is refused here and not
      * by MHD. Only the used part costs memory. */
     CONNECTION_MEMORY_BYTES = 4 * 1024,
@@ -33,10 +33,11 @@ enum {
     WIDE_MEMORY_BYTES = 64 * 1024,
     LINGER_MS = 10 * 1000,
     /* While requests wait, MHD always says that it has work. If nothing moved in its last turn, it
-     * may sleep so long. At worst, a header section in pieces is read later. */
+     * may sleep this long. At worst, a header section in pieces is read later. */
     UNSURE_MS = 1,
     EVENTS_AT_ONCE = 256,
-    /* Memory returns to the system when three in four of so many connections are gone. */
+    /* Once there were this many connections, memory returns to the system when three in four are
+     * gone. */
     MANY_CONNECTIONS = 256
 };
 
@@ -66,7 +67,7 @@ static void fill_in(struct tally_http_server_config *config)
     }
 }
 
-/* A daemon with so much memory per connection; NULL when it does not start. */
+/* A daemon with memory_bytes per connection; NULL when it does not start. */
 static struct MHD_Daemon *start_daemon(struct tally_http_server *server, size_t memory_bytes)
 {
     const struct tally_http_server_config *config = &server->config;

@@ -39,7 +39,7 @@ struct tally_http_server_config {
     size_t max_header_bytes; /* of request line and headers; more is answered with 431. 0 = 8,192 */
     unsigned max_connections;             /* 0 = 20,000, or what the file descriptor limit allows */
     unsigned max_connections_per_address; /* of them; 0 = no limit of its own */
-    unsigned idle_timeout_s;    /* a connection that is silent or reads nothing for so long is
+    unsigned idle_timeout_s;    /* after which a connection that is silent or reads nothing is
                                  * closed; 0 = 60. Before its first byte it is request_timeout_s
                                  * with TLS, and once there are large bodies */
     unsigned request_timeout_s; /* from the first to the last byte of a request or TLS handshake; a
@@ -82,7 +82,7 @@ enum tally_status tally_http_server_reload_tls(struct tally_http_server *server,
 /* Whether a server could start with these files. Errors: INVALID_ARGUMENT, NO_MEMORY. */
 enum tally_status tally_http_server_check_tls(const char *cert, const char *key,
                                               struct tally_error *err);
-/* Of the certificate in use; false if there is none. `ret_expires_s` is Unix time. */
+/* Facts about the certificate in use; false if there is none. `ret_expires_s` is Unix time. */
 bool tally_http_server_tls(const struct tally_http_server *server, int64_t *ret_expires_s,
                            bool *ret_key_is_exposed);
 /* Open connections, and bytes held for them (max_held_bytes). */

@@ -53,7 +53,7 @@ struct tally_http_request {
     struct tally_http_stream *stream;    /* NULL = another response, or none yet */
     int status;
     size_t n_held_response;           /* bytes of it that we keep until they are sent */
-    bool leaves_body;                 /* unread: on_request does not want it */
+    bool leaves_body;                 /* it is not read: wants_body() refused it */
     bool was_handed;                  /* on_request has been called */
     bool is_answered;                 /* tally_http_respond has been called */
     bool is_waiting;                  /* in server->waiting */
@@ -72,7 +72,7 @@ struct tally_http_request *http_request_new(struct http_peer *peer,
 void http_request_free(struct tally_http_request *request);
 /* The body is no longer needed; a small buffer is kept for the next request. */
 void http_request_drop_body(struct tally_http_request *request);
-/* Of the request line, the headers and the blank line. */
+/* Length of the request line, the headers and the blank line. */
 size_t http_request_header_bytes(const struct tally_http_request *request);
 /* Calls on_closed. */
 void http_stream_closed(struct tally_http_stream *stream);

@@ -477,7 +477,7 @@ enum tally_status tally_poll_response_decode(const uint8_t *bytes, size_t n,
     return TALLY_OK;
 }
 
-/* Messages that are decoded on their own: of an update, and of several. */
+/* Polls and their responses, of one update or of several, are decoded on their own. */
 #define take_poll(message, value, err)                                                             \
     ((message)->has_poll = true, take_bytes(value, &(message)->poll, err))
 #define take_next(message, value, err)                                                             \
@@ -518,7 +518,7 @@ enum tally_status tally_update_response_decode(const uint8_t *bytes, size_t n,
 DEFINE_SCHEMA(ClientUpdate, struct tally_update)
 DEFINE_SCHEMA(UpdateResult, struct tally_update_result)
 
-/* Of elements that are read one by one, later. */
+/* Counts elements, which are read one by one later. */
 static enum tally_status count(const struct value *value, size_t *n, struct tally_error *err)
 {
     if (*n == TALLY_MAX_UPDATES) {
@@ -533,7 +533,7 @@ static enum tally_status count(const struct value *value, size_t *n, struct tall
 DEFINE_SCHEMA(PostUpdatesRequest, struct tally_updates)
 DEFINE_SCHEMA(PostUpdatesResponse, struct tally_updates_response)
 
-/* Takes the next field `tag`, of *ret_n bytes, from `rest`, which has one and has been decoded. */
+/* Takes the next field `tag`, of *ret_n bytes, from `rest`, which has one and is decoded. */
 static enum tally_status take_element(struct tally_bytes *rest, uint32_t tag,
                                       const struct schema *schema, void *into, size_t *ret_n,
                                       struct tally_error *err)

@@ -243,7 +243,7 @@ static bool put_released(pb_ostream_t *stream, uint32_t tag,
 
 DEFINE_PUT(PollTaskResponse, struct tally_poll_response)
 
-/* Of an update, and of several; the same for `next` of their responses. */
+/* The poll of one update or of several, and `next` of their responses. */
 #define put_poll(stream, tag, message)                                                             \
     (!(message)->has_poll || put_encoded(stream, tag, (message)->poll))
 #define put_next(stream, tag, message)                                                             \
@@ -263,7 +263,7 @@ static bool put_metrics(pb_ostream_t *stream, uint32_t tag, const struct tally_u
 
 DEFINE_PUT(PostUpdateRequest, struct tally_update)
 
-/* A response and that to the poll which came with the update. */
+/* The response to an update, and the response to the poll that came with it. */
 struct double_response {
     uint64_t formula_bits, payload_bits;
     const struct tally_poll_response *next;
@@ -273,7 +273,7 @@ DEFINE_PUT(PostUpdateResponse, struct double_response)
 
 DEFINE_PUT(ClientUpdate, struct tally_update)
 
-/* They are there already. */
+/* They have been written already (tally_updates_add()). */
 static bool put_updates(const pb_ostream_t *stream, uint32_t tag,
                         const struct tally_updates *message)
 {

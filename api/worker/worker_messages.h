@@ -115,8 +115,8 @@ struct tally_task {
     struct tally_broadcast broadcasts[TALLY_MAX_BROADCASTS];
     size_t n_broadcasts;
     struct tally_bytes snapshot; /* dim little-endian float64; empty = none */
-    /* To encode: what tally_task_encode_shared() made of a task that differs in `clients`, `shifts`
-     * and `deadline_ms` alone; the other members are not looked at then. Empty = none. */
+    /* To encode: what tally_task_encode_shared() made of a task that differs only in `clients`,
+     * `shifts` and `deadline_ms`; the other members are not looked at then. Empty = none. */
     struct tally_bytes shared;
     bool
         shared_is_apart; /* what is encoded ends before `shared`, which the caller sends after it */
@@ -162,8 +162,8 @@ struct tally_update_response {
     struct tally_bytes next; /* an encoded tally_poll_response, decoded on its own */
 };
 
-/* The updates of several clients for one round. Of each update, session, job_id, round, mark and
- * poll are those of the whole; failure and refusal are not among the fields. */
+/* The updates of several clients for one round. Session, job_id, round, mark and poll of each
+ * update are those of the message; failure and refusal are not among its fields. */
 struct tally_updates {
     uint64_t session;
     char job_id[TALLY_MESSAGE_JOB_ID_CAPACITY];
@@ -175,7 +175,7 @@ struct tally_updates {
     struct tally_bytes rest; /* of what was decoded: the updates that are still to be read */
 };
 
-/* What became of one of them. */
+/* What became of one update. */
 struct tally_update_result {
     uint64_t formula_bits;
     uint64_t payload_bits;
@@ -183,7 +183,8 @@ struct tally_update_result {
     char message[TALLY_RESULT_MESSAGE_CAPACITY];
 };
 
-/* As decoded. Without results all updates are acknowledged, and the bits are those of all. */
+/* As decoded. Without results all updates are acknowledged, and the bits are the sums over all of
+ * them. */
 struct tally_updates_response {
     uint64_t formula_bits, payload_bits;
     size_t n_results;
@@ -227,18 +228,18 @@ enum tally_status tally_update_response_decode(const uint8_t *bytes, size_t n,
                                                struct tally_update_response *ret_message,
                                                struct tally_error *err);
 
-/* A request is written update by update, and the fields of the whole come last, so that what was
+/* A request is written update by update, and the message's own fields come last, so that what was
  * written before stays as it is when the request is sent again in another session. */
 enum tally_status tally_updates_add(const struct tally_update *update, struct tally_buffer *out);
 enum tally_status tally_updates_end(const struct tally_updates *message, struct tally_buffer *out);
-/* Reads the fields of the whole and checks the number of updates, 1 .. TALLY_MAX_UPDATES. */
+/* Reads the message's own fields and checks the number of updates, 1 .. TALLY_MAX_UPDATES. */
 enum tally_status tally_updates_decode(const uint8_t *bytes, size_t n,
                                        struct tally_updates *ret_message, struct tally_error *err);
-/* Reads the next update; to be called n_updates times. After an error the one after it is next.
- * Errors: MALFORMED. */
+/* Reads the next update; to be called n_updates times. After an error, call again for the following
+ * update. Errors: MALFORMED. */
 enum tally_status tally_updates_next(struct tally_updates *message, struct tally_update *ret_update,
                                      struct tally_error *err);
-/* A response is written result by result, too, or, if all updates are acknowledged, as sums alone.
+/* A response is written result by result, too, or, if all updates are acknowledged, as sums only.
  * `results` is what either has written, and `next` as for tally_update_response_encode(). */
 enum tally_status tally_update_result_add(const struct tally_update_result *result,
                                           struct tally_buffer *out);
@@ -254,7 +255,7 @@ enum tally_status tally_updates_response_decode(const uint8_t *bytes, size_t n,
 enum tally_status tally_updates_response_next(struct tally_updates_response *message,
                                               struct tally_update_result *ret_result,
                                               struct tally_error *err);
-/* LeaveRequest holds the session alone; LeaveResponse is empty. */
+/* LeaveRequest holds only the session; LeaveResponse is empty. */
 enum tally_status tally_leave_request_encode(uint64_t session, struct tally_buffer *out);
 enum tally_status tally_leave_request_decode(const uint8_t *bytes, size_t n, uint64_t *ret_session,
                                              struct tally_error *err);

@@ -28,15 +28,15 @@ enum tally_job_status {
 
 const char *tally_job_status_name(enum tally_job_status status); /* "queued" */
 bool tally_job_status_is_terminal(enum tally_job_status status);
-/* False if `name` is no status. */
+/* False if `name` is not a status. */
 bool tally_job_status_of_name(const char *name, enum tally_job_status *ret_status);
 
 enum { TALLY_MISSING_CAPACITY = 64 }; /* with NUL; a multiple of 8 */
 
-/* Of the schedule of a job that its algorithm plans before it starts, as text; with NUL. */
+/* A schedule as text, with NUL: for a job that its algorithm plans before it starts. */
 enum { TALLY_SCHEDULE_CAPACITY = 1024 };
 
-/* Of the labels of a job as text (services/base/text/labels.h), with NUL; a multiple of 8. */
+/* The labels of a job as text (services/base/text/labels.h), with NUL; a multiple of 8. */
 enum { TALLY_LABELS_CAPACITY = 2056 };
 
 /* Metrics: named numbers that a worker reports with its message, such as an accuracy or a computing

@@ -18,7 +18,7 @@ static void make_dithers(const struct tally_rng *rng, uint32_t group, size_t n, 
     }
 }
 
-/* Four coordinates. Of a level that is no number the comparison says that it is beyond the top. */
+/* Four coordinates. The comparison takes a level that is not a number for one beyond the top. */
 static inline __m128i round_four(__m128 y, __m128i dithers, __m256d step, __m256d top,
                                  int *ret_beyond)
 {

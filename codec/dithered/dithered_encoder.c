@@ -39,7 +39,7 @@ static enum tally_status refuse(const struct tally_vector *vector, struct tally_
                       isnan(vector->y[i]) ? "NaN" : "infinite");
 }
 
-/* What is known once the levels are. */
+/* What is known once the levels have been rounded. */
 struct rounded {
     uint64_t clipped;
     uint64_t bits_at_most;
@@ -80,7 +80,8 @@ static void encode_raw(struct tally_arith_encoder *encoder, uint32_t bits, unsig
     }
 }
 
-/* Elias gamma: as many zeros as there are bits after the first one, a one, and those bits. */
+/* Elias gamma code: a zero for each bit after the leading one, then the leading one, then those
+ * bits. */
 static void encode_excess(struct tally_arith_encoder *encoder, uint32_t excess)
 {
     const unsigned more = bit_length(excess) - 1;

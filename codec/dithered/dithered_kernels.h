@@ -9,8 +9,8 @@
  *     U      -2^31                        0                        2^31
  *     bin    |0|1|2| ... |14|     15      |      16     |17| ... |30|31|
  *
- * Bins are narrow near the ends, where boundaries between cells lie near 0: 2^bin_shift wide but
- * for the two in the middle, which have the rest. */
+ * Bins are narrow near the ends, where boundaries between cells lie near 0: 2^bin_shift wide,
+ * except for the two in the middle, which have the rest. */
 #ifndef TALLY_CODEC_DITHERED_DITHERED_KERNELS_H
 #define TALLY_CODEC_DITHERED_DITHERED_KERNELS_H
 
@@ -29,13 +29,13 @@ enum {
     TALLY_DITHERED_ROW_BITS = 6, /* 2^6 is more than the boundaries of a bin */
 };
 
-/* Symbol s, 0 .. n - 1 for high = s - reach - 1 with the tails at the ends, has in bin b the shares
- * cumulative[s][b] .. cumulative[s + 1][b] - 1 of 2^14. */
+/* In bin b, symbol s owns shares cumulative[s][b] .. cumulative[s + 1][b] - 1 of 2^14. Symbols 0 ..
+ * n - 1 are high = s - reach - 1; the first and the last are the tails. */
 struct tally_dithered_table {
     _Alignas(64) uint16_t cumulative[TALLY_DITHERED_MOST_SYMBOLS + 1][TALLY_DITHERED_BINS];
     uint16_t of_bin[TALLY_DITHERED_BINS][1 << TALLY_DITHERED_ROW_BITS]; /* transposed */
-    /* For decoders, of every 2^5th share: first + 2^16 end + 2^32 s of the symbol s that it lies
-     * in. */
+    /* For decoders, an entry for every 2^5th share: first + 2^16 end + 2^32 s of the symbol s that
+     * it lies in. */
     uint64_t starts[TALLY_DITHERED_BINS][TALLY_DITHERED_STARTS];
     /* For decoders: hardly any share lies outside of the boundaries `likely` .. `likely_end`. */
     unsigned likely, likely_end;
@@ -43,11 +43,11 @@ struct tally_dithered_table {
     unsigned bin_shift; /* 23 .. 27 */
 };
 
-/* Of a message whose coordinates have the scale of the model's first hypothesis; without what only
- * a decoder needs. */
+/* The table of a message whose coordinates have the scale of the model's first hypothesis; without
+ * the parts that only a decoder needs. */
 void tally_dithered_table(const struct tally_dithered_model *model,
                           struct tally_dithered_table *ret_table);
-/* Adds that. */
+/* Adds those parts. */
 void tally_dithered_starts(struct tally_dithered_table *table);
 
 /* All give the same. n <= TALLY_DITHERED_BLOCK. */
@@ -69,8 +69,8 @@ struct tally_dithered_kernel {
     size_t (*symbols)(const struct tally_dithered_model *model, const int32_t *levels, size_t n,
                       uint8_t *symbols);
 
-    /* Encodes symbols[n] backwards, the words before `end`; returns where they begin. There are at
-     * least 2 n + 64 bytes before it; those that are not used may be overwritten. */
+    /* Encodes symbols[n] backwards into the words before `end`; returns where they begin. There are
+     * at least 2 n + 64 bytes before it; those that are not used may be overwritten. */
     uint8_t *(*encode)(const struct tally_dithered_table *table, const uint8_t *symbols,
                        const uint8_t *bins, size_t n, struct tally_rans_states *states,
                        uint8_t *end);

@@ -264,7 +264,7 @@ static enum tally_status read_extras(struct tally_dithered_long *message,
     }
     if (tally_bit_read(&reader, (unsigned)(-tally_bit_reader_tell(&reader) % 16)) != 0) {
         return tally_fail(err, TALLY_MALFORMED, "payload",
-                          "a one in the padding after the block of coordinate %zu", message->start);
+                          "nonzero padding after the block of coordinate %zu", message->start);
     }
     if (reader.overrun) {
         return ends_early(message, err);

@@ -11,8 +11,8 @@
 #include "codec/dithered/dithered_kernels.h"
 
 enum {
-    /* As of `entropy`: from here on 64 states weigh less than 1 %, and below, the other coder takes
-     * at most some 50 milliseconds. */
+    /* As for `entropy`: from here on 64 states weigh less than 1 %, and below, the other coder
+     * takes at most some 50 milliseconds. */
     TALLY_DITHERED_LONG_MESSAGE = 1 << 18,
     TALLY_DITHERED_LONG_HEAD_BYTES = TALLY_RANS_BYTES,
 };

@@ -61,7 +61,7 @@ uint32_t tally_dithered_normal(uint32_t scale, int64_t boundary)
                         : one - probability_above(scale, (uint64_t)boundary);
 }
 
-/* The index of `octaves` above or below. */
+/* The index of the scale that is `octaves` octaves above or below, within the range. */
 static uint32_t moved(uint32_t scale, int octaves)
 {
     const int to = (int)scale + octaves * OCTAVE;
@@ -98,7 +98,7 @@ int64_t tally_dithered_boundary(const struct tally_dithered_model *model, int32_
     return (2 * level - 1) * (INT64_C(1) << 31) - dither;
 }
 
-/* Of the upper tail's upper end, or the lower tail's lower one. */
+/* Makes the bound at the upper tail's upper end, or at the lower tail's lower end. */
 static void set_end(uint32_t shares, uint32_t below, struct tally_dithered_bound *ret_bound)
 {
     ret_bound->shares = shares;

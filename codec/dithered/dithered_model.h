@@ -71,8 +71,8 @@ struct tally_dithered_bound {
     uint32_t below[TALLY_DITHERED_HYPOTHESES];
 };
 
-/* That of symbol `high`, for this dither. -reach - 1 is the lower tail and has no shares below it,
- * reach + 1 the upper tail, and reach + 2 stands for its upper end. Shares ascend strictly. */
+/* The bound of symbol `high`, for this dither. -reach - 1 is the lower tail and has no shares below
+ * it, reach + 1 the upper tail, and reach + 2 stands for its upper end. Shares ascend strictly. */
 void tally_dithered_bound(const struct tally_dithered_model *model, int32_t high, int32_t dither,
                           struct tally_dithered_bound *ret_bound);
 

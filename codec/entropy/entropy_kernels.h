@@ -78,16 +78,16 @@ struct tally_entropy_kernel {
      * There is room for n. */
     size_t (*find)(const uint8_t *symbols, size_t n, uint32_t set, uint16_t *indices);
 
-    /* Encodes symbols[n] backwards, the words before `end`; returns where they begin. There are at
-     * least 2 n + 64 bytes before it; those that are not used may be overwritten. `next`: n int32
-     * that will be read afterwards, to be fetched meanwhile, or NULL. */
+    /* Encodes symbols[n] backwards into the words before `end`; returns where they begin. There are
+     * at least 2 n + 64 bytes before it; those that are not used may be overwritten. `next`: n
+     * int32 that will be read afterwards, to be fetched meanwhile, or NULL. */
     uint8_t *(*encode)(const struct tally_rans_encode_table *table, const uint8_t *symbols,
                        size_t n, struct tally_rans_states *states, uint8_t *end,
                        const int32_t *next);
 
     /* Decodes n symbols from the words at `data`; returns where they end, or NULL where `end` comes
-     * first. Never reads at or past `end`. Also writes what levels the symbols are, symbol - 10, or
-     * 0 for a class or the escape, and scans them. */
+     * first. Never reads at or past `end`. Also writes the level of each symbol, symbol - 10, or 0
+     * for a class or the escape, and scans these levels. */
     const uint8_t *(*decode)(const struct tally_rans_decode_table *table, const uint8_t *data,
                              const uint8_t *end, size_t n, struct tally_rans_states *states,
                              uint8_t *symbols, int32_t *levels,

@@ -71,7 +71,7 @@ struct tally_entropy_code {
     uint64_t extra;
 };
 
-/* What is modelled of a level: (level + half) / 2^shift, rounded down. */
+/* The modelled part of a level: (level + half) / 2^shift, rounded down. */
 int32_t tally_entropy_high(int32_t level, unsigned shift);
 struct tally_entropy_code tally_entropy_code(int32_t level, unsigned shift);
 /* The bits after this symbol. */

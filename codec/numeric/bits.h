@@ -1,4 +1,4 @@
-/* bits: writes and reads single bits in a byte buffer, and tells how many.
+/* bits: writes and reads single bits in a byte buffer, and counts them.
  *
  * Bit i of a message is bit i % 8 of byte i / 8, the least significant first; the last byte is
  * padded with zero bits. One definition of a bit: tell() gives the same number on both sides. */

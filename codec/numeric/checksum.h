@@ -30,9 +30,9 @@ void tally_checksum_add_to_both(struct tally_checksum *sum, struct tally_checksu
 /* tally_checksum64_more(seed, all bytes that were added, how many). */
 uint64_t tally_checksum_end(const struct tally_checksum *sum);
 
-/* The same kind of sum, another value, four times as fast on many bytes: four chains side by side
- * instead of one whose every step waits for the one before. Recognises a message that comes twice.
- */
+/* The same kind of sum, with a different value, four times as fast on many bytes: four chains side
+ * by side instead of one whose every step waits for the one before. Recognises a message that comes
+ * twice. */
 uint64_t tally_digest64(const void *bytes, size_t n);
 
 #endif

@@ -20,7 +20,7 @@ enum tally_rng_purpose {
     TALLY_RNG_COVARIATES = 1,    /* synthetic data: rows X_i */
     TALLY_RNG_NOISE = 2,         /* synthetic data: response noise */
     TALLY_RNG_TRUE_POINT = 3,    /* synthetic data: theta* */
-    TALLY_RNG_SHARDING = 4,      /* which point goes to which client */
+    TALLY_RNG_SHARDING = 4,      /* which data point goes to which client */
     TALLY_RNG_INITIAL_POINT = 5, /* x^(1) */
     TALLY_RNG_SAMPLING = 6,      /* minibatches of one client in one round */
     TALLY_RNG_UPLINK = 7,        /* stochastic rounding at a client */

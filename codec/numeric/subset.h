@@ -1,7 +1,7 @@
 /* subset: n of `total` numbers, drawn without replacement.
  *
  * Every subset of n numbers has the same probability. The draw is a function of the stream alone,
- * so both sides of a wire know the subset without a bit.
+ * so both sides of a wire know the subset at no cost in bits.
  *
  *     Floyd's algorithm (Bentley, Floyd, "A Sample of Brilliance", CACM 30(9), 1987):
  *     for j = total - n .. total - 1:   t uniform on {0 .. j};  take t, or j if t is taken

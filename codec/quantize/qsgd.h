@@ -29,7 +29,7 @@
 
 enum { TALLY_QSGD_MAX_LEVELS = 32767 };
 
-/* A quantized vector but for its levels. */
+/* A quantized vector without its levels. */
 struct tally_qsgd {
     uint32_t levels; /* s, 1 .. TALLY_QSGD_MAX_LEVELS */
     float norm;      /* >= 0, finite */

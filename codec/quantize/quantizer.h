@@ -17,7 +17,7 @@
  * it becomes level 1 with probability 0.6 and level 0 with probability 0.4; the mean is 0.3.
  *
  * Departs from [1]: p is made even, because levels are integers and 0 must be on the grid ([1]'s
- * message-size proof uses value = level * 2r/p, which holds for even p alone); the grid is finer
+ * message-size proof uses value = level * 2r/p, which holds only for even p); the grid is finer
  * then, so [1]'s bounds still hold. The rounding probabilities are divided by the interval width,
  * which [1] forgets. Coordinates outside [-r, r] are clipped and counted.
  *
@@ -42,7 +42,7 @@ struct tally_grid {
 };
 
 /* Computes the grid. Errors: INVALID_ARGUMENT (radius or eps not finite and positive, dim 0),
- * OUT_OF_RANGE (p too large, or the step is no normal float32). */
+ * OUT_OF_RANGE (p too large, or the step is not a normal float32). */
 enum tally_status tally_grid_init(double radius, double eps, size_t dim,
                                   struct tally_grid *ret_grid, struct tally_error *err);
 

@@ -1,7 +1,7 @@
 /* quantizer_x86: what the vector forms of tally_quantize() have in common. The file that includes
  * it defines struct tally_quantize_constants and one function for a group of 64.
  *
- * Random words: sixteen Philox blocks differ in their first counter word alone, so that half of
+ * Random words: sixteen Philox blocks differ only in their first counter word, so that half of
  * rounds 1 and 2 is the same for all of them and is done once per message, here:
  *
  *     round 1   p0 = m0 * c0 differs;   p1 = m1 * c2 is common, and so are the new c0 and c1
@@ -49,8 +49,8 @@ static inline struct tally_philox_common tally_philox_common_of(const struct tal
 }
 
 /* Scaled magnitudes below this are certainly in the range and cannot round above p/2: the radius,
- * 1/step and the product are each off by at most a relative 2^-24. So the others, which are rare,
- * need the exact comparison alone. */
+ * 1/step and the product are each off by at most a relative 2^-24. So only the others, which are
+ * rare, need the exact comparison. */
 static inline float tally_near_top(const struct tally_rounding *rounding)
 {
     return (float)rounding->top * (1 - 0x1p-20f);

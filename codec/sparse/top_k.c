@@ -17,8 +17,9 @@ static uint32_t magnitude(float v)
 
 enum { DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS };
 
-/* Of the magnitudes that agree with `found` above bit shift + DIGIT_BITS: the next digit of the one
- * of rank *rank from above, counted from 1. *rank becomes the rank among those with that digit. */
+/* Among the magnitudes that agree with `found` above bit shift + DIGIT_BITS, finds the next digit
+ * of the one of rank *rank from above, counted from 1. *rank becomes the rank among those with that
+ * digit. */
 static uint32_t next_digit(const float *y, size_t dim, uint32_t found, unsigned shift, size_t *rank)
 {
     uint32_t counts[DIGITS] = {0};

@@ -177,7 +177,7 @@ static inline uint64_t window(const uint8_t *data, uint64_t position)
     return low >> shift | (uint64_t)at[8] << 1 << (63 - shift);
 }
 
-/* What decoding needs beside the position. */
+/* What decoding needs besides the position. */
 struct source {
     const uint8_t *data;
     size_t n_bytes;
@@ -296,7 +296,7 @@ static size_t accumulate_blocks(struct tally_bit_reader *reader, size_t n_blocks
     return read_blocks(reader, n_blocks, top, nonzeros, NULL, sums);
 }
 
-/* Out of a copy with zeros behind it, since what is read at once may reach over the end. */
+/* Decodes from a copy with zeros behind it, since what is read at once may reach over the end. */
 static bool decode_last(struct tally_bit_reader *reader, size_t n, uint32_t top, int32_t *levels,
                         uint64_t *nonzeros)
 {

@@ -71,7 +71,7 @@ struct tally_calm_params {
     bool shifts;             /* both sides keep a shift per client (shift.h) */
 };
 
-/* `own`: of an algorithm that none of these structs suits; its file names the places. */
+/* `own`: for an algorithm that none of these structs suits; its file names the elements. */
 union tally_algorithm_params {
     struct tally_ceal_params ceal;
     struct tally_baseline_params baseline;
@@ -102,19 +102,20 @@ struct tally_setting {
     const struct tally_encoding *encoding; /* of the levels; NULL: `dithered` */
     struct tally_budget budget;
     bool weighs_points; /* clients are weighted by their points (weights.h) */
-    uint32_t points;    /* then of all clients; 0: only the clients know theirs */
-    bool has_regret;    /* f(x*) is known; otherwise the job is judged by its final point alone */
+    uint32_t points;    /* of all clients, if weighs_points; 0: only the clients know theirs */
+    bool has_regret;    /* f(x*) is known; otherwise the job is judged only by its final point */
 };
 
-/* What the server knows about the point of a round and its clients need for their own steps; of
- * `calm`, which calm.c explains, but for the gain. Per coordinate. */
+/* What the server knows about the point of a round and its clients need for their own steps. Only
+ * `calm` sets them (see calm.c), except shift_gain, which any algorithm with shifts sets. Per
+ * coordinate. */
 struct tally_walk_facts {
     double distance;      /* V: mean square of x - x* */
     double client_spread; /* B */
     double noise;         /* s0 */
     double noise_growth;  /* m */
     double travel_step;   /* e: clients take plain gradient steps of this length; 0: they do not */
-    double shift_gain;    /* a message is added to its client's shift times this; 0: none is kept */
+    double shift_gain;    /* a client's shift moves by this times its message; 0: no shifts */
     double shift_error;   /* W: of the shifts (calm/calm_model.h); only the server uses it */
 };
 
@@ -146,7 +147,7 @@ struct tally_client_task {
     struct tally_shift *shift; /* of the client; NULL: the job keeps none */
 };
 
-/* Of the messages of a round; equal weights are 1. */
+/* The weights of the messages of a round; equal weights are 1. */
 struct tally_weights {
     uint64_t sum;
     uint32_t unit; /* greatest common divisor; 0: no message */
@@ -157,7 +158,7 @@ struct tally_server_task {
     const struct tally_setting *setting;
     const struct tally_round_plan *plan;
     const int64_t *sums; /* int64[dim], or [dim][2] (weights.h): of the messages */
-    int64_t received;    /* messages, at least 1 but where clients may decline */
+    int64_t received;    /* messages; at least 1, unless clients may decline */
     struct tally_weights weights;
     uint32_t round, iterate;
     double squares;  /* sum of scratch.square over the messages, in the order of the clients */
@@ -195,7 +196,7 @@ struct tally_scratch {
     } wide;        /* [dim]; NULL until tally_scratch_widen() */
     double square; /* of the norm of the message that `receive` took last; 0: it does not say */
 };
-/* Which functions below it is for: all, or receive, decide and apply alone. */
+/* Which functions below it is for: all, or only receive, decide and apply. */
 enum tally_scratch_use { TALLY_SCRATCH_CLIENT, TALLY_SCRATCH_SERVER };
 enum tally_status tally_scratch_init(struct tally_scratch *scratch, size_t dim,
                                      enum tally_scratch_use use, struct tally_error *err);
@@ -209,7 +210,7 @@ struct tally_decision {
     double norm; /* of the server's estimate */
     bool passed; /* `broadcast` goes down and the iterate moves */
     int64_t next_stage;
-    uint64_t control_bits;          /* that clients must be told beside the broadcast */
+    uint64_t control_bits;          /* that clients must be told besides the broadcast */
     struct tally_message broadcast; /* meaningful if passed */
 };
 
@@ -236,14 +237,14 @@ struct tally_opening {
                                   const struct tally_report *reports, int64_t n,
                                   struct tally_estimates *ret_estimates, uint64_t *ret_control_bits,
                                   struct tally_error *err);
-    /* Fills in what is unknown; false if the estimates cannot be of these parameters. */
+    /* Fills in what is unknown; false if these parameters cannot have such estimates. */
     bool (*adopt)(const struct tally_setting *setting, const struct tally_estimates *estimates,
                   union tally_algorithm_params *params);
 };
 
-/* Up to which step the method's deterministic part can hold: beyond it even exact gradients may
- * lead away from the minimum of a function of that smoothness. Noise and quantization may ask for
- * less. */
+/* Largest step size at which the method can converge with exact gradients: beyond it, even they may
+ * lead away from the minimum of a function of that smoothness. Noise and quantization may require a
+ * smaller one. */
 struct tally_step_limit {
     double step_size;    /* of the job */
     double limit;        /* > 0 */
@@ -253,7 +254,7 @@ struct tally_step_limit {
 /* Bits of one message up, and of one broadcast. */
 struct tally_message_bits {
     uint64_t uplink, downlink;
-    bool is_bound; /* a message up has at most that many */
+    bool is_bound; /* uplink is the most that a message up may have */
 };
 
 /* Slots are required where not said otherwise. Functions that fail leave their results unspecified
@@ -263,24 +264,26 @@ struct tally_algorithm {
     const struct tally_field *fields; /* of its params */
     size_t n_fields;
     union tally_algorithm_params (*defaults)(void);
-    /* Optional: other defaults of what a document leaves out, by what it says (`read`). */
+    /* Optional: other defaults for members that a document leaves out, depending on those that it
+     * has (`read`). */
     union tally_algorithm_params (*defaults_beside)(const union tally_algorithm_params *read);
     const struct tally_opening *opening; /* NULL: its parameters are always known */
 
-    /* 0 where a job opens. */
+    /* The first stage of a job; 0 if it begins with an opening round. */
     int64_t (*first_stage)(const union tally_algorithm_params *params);
 
-    /* What the server remembers between rounds beside the point: plain bytes, which are stored with
-     * it. Optional: an algorithm without it remembers nothing. */
+    /* What the server remembers between rounds besides the point: plain bytes, which are stored
+     * with it. Optional: an algorithm without it remembers nothing. */
     struct {
-        /* 0: a job of this setting remembers nothing; the others are not called then. */
+        /* 0: a job of this setting remembers nothing; the other functions are not called then. */
         size_t (*bytes)(const struct tally_setting *setting);
         /* Fills the memory of a job at its initial point x, double[dim]; again once an opening
          * round of `opening_samples` > 0 queries has made its parameters known. `schedule`: what
-         * `schedule` below planned; a text that is none, such as "", leaves the algorithm's own. */
+         * `schedule` below planned; a text that is not a plan, such as "", leaves the algorithm's
+         * own schedule. */
         void (*begin)(const struct tally_setting *setting, const double *x, int64_t opening_samples,
                       const char *schedule, void *memory);
-        /* Optional: a client's message of the round that closes had that many bits. Before
+        /* Optional: a client's message of the closing round had `bits` bits. Called before
          * `decide`. */
         void (*spend)(const struct tally_setting *setting, void *memory, uint32_t client,
                       uint64_t bits);
@@ -311,12 +314,12 @@ struct tally_algorithm {
 
     /* Whether params.baseline.server_optimizer may be set. */
     bool takes_server_optimizer;
-    /* Whether a round may have a part of the clients alone (job/engine/cohort.h). Such an algorithm
-     * moves the point in every round but a cut one, and keeps nothing per client. */
+    /* Whether a round may have only some of the clients (job/engine/cohort.h). Such an algorithm
+     * moves the point in every round except a cut one, and keeps nothing per client. */
     bool takes_cohorts;
     /* Whether clients may have weights: its mean is tally_weighted_mean(). */
     bool takes_weights;
-    /* Where not: why, a clause for the error that refuses them. */
+    /* If not, the reason: a clause for the error that refuses them. */
     const char *no_cohorts_reason, *no_weights_reason;
     /* Whether a round needs the message of every client, so that no quorum below `clients` will do.
      */
@@ -328,9 +331,8 @@ struct tally_algorithm {
     /* Whether a round of no samples has a message: that of the opening round's queries. */
     bool repeats_opening;
 
-    /* Optional, of algorithms whose messages all have the same length, or one that they do not
-     * exceed: the bits of each message of a client and of each broadcast. Every round except a cut
-     * one has both. */
+    /* Optional, for algorithms with messages of fixed or bounded length: the bits of each message
+     * of a client and of each broadcast. Every round except a cut one has both. */
     struct tally_message_bits (*message_bits)(const struct tally_setting *setting);
 
     /* Client: makes plan->samples gradient queries from x on, and its message unless the round is
@@ -394,7 +396,7 @@ enum tally_status tally_client_gradient(const struct tally_client_task *task,
                                         struct tally_scratch *scratch, struct tally_error *err);
 
 /* Client: mean <- the mean of plan->samples gradient queries at x, double[dim], by Welford's
- * recurrence; *ret_variance is the sum over the coordinates of their variances, 0 of one query.
+ * recurrence; *ret_variance is the sum over the coordinates of their variances, 0 for one query.
  * Errors: those of the objective. */
 enum tally_status tally_client_moments(const struct tally_client_task *task,
                                        struct tally_scratch *scratch, double *mean,

@@ -38,8 +38,8 @@
  * A budget is never exceeded: a client whose message would be too long sends an empty one; the
  * server coarsens a broadcast until it fits, and if no grid fits, communication ends.
  *
- * Where clients have unlike data, they may keep shifts (shift.h): a client sends what the sum of
- * its earlier messages lacks of x + D / n, and the server adds the clients' shifts again. */
+ * Where clients have heterogeneous data, they may keep shifts (shift.h): a client sends what the
+ * sum of its earlier messages lacks of x + D / n, and the server adds the clients' shifts again. */
 #include "services/algorithms/calm.h"
 
 #include <math.h>
@@ -58,8 +58,8 @@ static const struct tally_field CALM_FIELDS[] = {
                    .doc = "variance s0 of a coordinate of one gradient query at the optimum; "
                           "`auto`: estimated"),
     TALLY_REAL("noise_growth", PARAM(noise_growth), 0, 1e18,
-               .doc = "what that variance grows by for each unit of the mean square of a "
-                      "coordinate's distance from the optimum"),
+               .doc = "growth of that variance per unit of a coordinate's mean squared distance "
+                      "from the optimum"),
     TALLY_REAL("client_spread", PARAM(client_spread), 0, 1e18, .auto_allowed = true,
                .unit = "x squared",
                .doc = "variance B of a coordinate of the clients' own optima; `auto`: estimated"),
@@ -75,8 +75,8 @@ static const struct tally_field CALM_FIELDS[] = {
     TALLY_BOOL("shifts", PARAM(shifts), .quiet = true,
                .doc =
                    "whether a client sends only what its message adds to its earlier ones, which "
-                   "saves bits if clients have unlike data (large `client_spread`); needs `noise`, "
-                   "`client_spread` and `initial_variance`"),
+                   "saves bits if clients have heterogeneous data (large `client_spread`); needs "
+                   "`noise`, `client_spread` and `initial_variance`"),
 };
 
 static union tally_algorithm_params calm_defaults(void)
@@ -122,8 +122,8 @@ static enum tally_status grid_of(const struct tally_setting *setting, struct tal
     return TALLY_OK;
 }
 
-/* The queries of the last epoch. In the regret its message could serve nobody. A job without one
- * sends it, if it may travel: what its clients did up to the horizon belongs to the model. */
+/* The queries of the last epoch. Its message could no longer lower the regret. A job without a
+ * regret sends it, if it may travel: the model includes what clients did up to the horizon. */
 static int64_t last_samples(const struct tally_setting *setting, const struct calm_memory *memory)
 {
     const bool sends =
@@ -158,7 +158,7 @@ static void limit_epoch(const struct tally_setting *setting, const struct calm_m
         plan->samples = plan->max_bits > 0 ? plan->samples : setting->horizon + 1;
     }
     if (budget->downlink_bits > 0 && memory->downlink_bits >= budget->downlink_bits) {
-        plan->samples = setting->horizon + 1; /* no bit is left to answer with */
+        plan->samples = setting->horizon + 1; /* no bit is left for a broadcast */
     }
 }
 
@@ -298,7 +298,7 @@ static double take_mean(const struct tally_server_task *task, double gain,
     return sqrt(square);
 }
 
-/* What the clients are told of the noise in their messages and of the size of a broadcast. */
+/* Control bits that state the noise in the clients' messages, or the size of a broadcast. */
 enum { FACTOR_BITS = 5 };
 
 /* Where constants are estimated, a broadcast lowers V by MOST_GAIN at most: V is rough, and the
@@ -324,8 +324,8 @@ static struct tally_calm_grid downlink_grid(const struct tally_server_task *task
     return grid;
 }
 
-/* What the coder of the broadcast of scratch->vector is told of its size. Where constants are
- * estimated the recursion may be far off, and clients are told the true size. */
+/* The size of the broadcast of scratch->vector, for its coder. Where constants are estimated the
+ * recursion may be far off, and clients are told the true size. */
 static double broadcast_scale(const struct tally_server_task *task,
                               const struct tally_scratch *scratch, struct tally_calm_grid grid,
                               struct tally_decision *decision)
@@ -348,7 +348,7 @@ static double broadcast_scale(const struct tally_server_task *task,
 }
 
 /* Encodes the broadcast of scratch->vector; with a budget on the finest grid that fits. ret_fits:
- * whether one does that brings x nearer to x*. `variance` is that of z. */
+ * whether a grid fits that brings x nearer to x*. `variance` is that of z. */
 static enum tally_status make_broadcast(const struct tally_server_task *task, double variance,
                                         struct tally_calm_grid grid, struct tally_scratch *scratch,
                                         struct tally_decision *decision, bool *ret_fits,
@@ -407,8 +407,8 @@ static double spread_of(const struct tally_server_task *task)
     return (task->squares - squares / n) / ((n - 1) * (double)task->setting->dim);
 }
 
-/* The variance of a client's message around what it has in common with the others, without that of
- * its quantization, per coordinate. If the document gives the constants it is `expected`; else the
+/* The variance of a client's message around what all messages have in common, per coordinate and
+ * without that of its quantization. If the document gives the constants it is `expected`; else the
  * spread across the messages shows it, and clients are told its ratio to `expected`. */
 static double measure_noise(const struct tally_server_task *task, double expected,
                             struct tally_decision *decision)
@@ -424,7 +424,7 @@ static double measure_noise(const struct tally_server_task *task, double expecte
     return tally_calm_coded(fmax(noise, least * expected), expected, FACTOR_BITS);
 }
 
-/* How z takes the clients' mean. While they travel, it is where they got to. */
+/* How z takes the clients' mean. While clients travel, z becomes the mean of their ends. */
 static struct tally_calm_merge merge_of(const struct tally_server_task *task, double noise)
 {
     const struct calm_memory *memory = task->memory;

@@ -6,10 +6,10 @@
 #include "services/algorithms/calm/calm_model.h"
 #include "services/algorithms/calm/calm_travel.h"
 
-/* What the server remembers from round to round: plain data, stored as it is. In the same bytes
- * follow z, double[dim], and the bits that each client has sent, uint64[clients]. If the job may
- * travel, a struct tally_calm_travel and the clients' last mean, double[dim], follow as well; if it
- * keeps shifts, W and the shift of each client. */
+/* What the server remembers from round to round: plain data, stored as is. z, double[dim], and the
+ * bits that each client has sent, uint64[clients], follow in the same bytes. If the job may travel,
+ * a struct tally_calm_travel and the clients' last mean, double[dim], follow as well; if it keeps
+ * shifts, W and the shift of each client. */
 struct calm_memory {
     double noise, client_spread; /* s0 and B, given or as estimated so far; NaN: not known yet */
     struct tally_calm_state state;
@@ -50,24 +50,24 @@ bool calm_is_planned(const struct tally_setting *setting);
 void calm_make_schedule(const struct tally_setting *setting,
                         struct tally_calm_schedule *ret_schedule);
 
-/* What a job that has nothing to estimate is to expect of a schedule, from its start on. */
+/* The forecast of a schedule, from the start on, for a job that has nothing to estimate. */
 void calm_forecast(const struct tally_setting *setting, const struct tally_calm_schedule *schedule,
                    struct tally_calm_forecast *ret_forecast);
 
-/* The slot tally_algorithm.schedule: a plan as text, the number of epochs, and of each one its
+/* The slot tally_algorithm.schedule: a plan as text, the number of epochs, and for each one its
  * queries and both resolutions, which hexadecimal digits keep exact: "1 49 0x1.8p+0 0x1.4p+0". */
 void calm_schedule(const struct tally_setting *setting, char ret_schedule[TALLY_SCHEDULE_CAPACITY]);
-/* Its inverse; false if the text is no plan. */
+/* Its inverse; false if the text is not a plan. */
 bool calm_read_schedule(const char *text, struct tally_calm_schedule *ret_schedule);
 
-/* The vectors behind it. */
+/* The vectors that follow a struct calm_memory. */
 double *calm_estimate(struct calm_memory *memory);
 uint64_t *calm_spent(const struct tally_setting *setting, struct calm_memory *memory);
 /* NULL for a job that never travels: it has a budget, or the document limits the clients' own steps
  * or gives constants of the problem. */
 struct tally_calm_travel *calm_travel(const struct tally_setting *setting,
                                       struct calm_memory *memory);
-/* Only of a job that keeps shifts: W of calm/calm_model.h. */
+/* W of calm/calm_model.h. Precondition: the job keeps shifts. */
 double *calm_shift_error(const struct tally_setting *setting, struct calm_memory *memory);
 double *calm_last_mean(const struct tally_setting *setting, struct calm_memory *memory);
 
@@ -75,10 +75,10 @@ double *calm_last_mean(const struct tally_setting *setting, struct calm_memory *
 struct tally_calm_constants calm_constants(const struct tally_setting *setting,
                                            const struct tally_walk_facts *facts);
 
-/* Those of a job that has nothing to estimate, at its start. */
+/* The constants of a job that has nothing to estimate, at its start. */
 struct tally_calm_constants calm_known_constants(const struct tally_setting *setting);
 
-/* The same of a round's walk: clients that repeat the opening round's queries do not move. */
+/* The same for a round's walk: clients that repeat the opening round's queries do not move. */
 struct tally_calm_constants calm_walk_constants(const struct tally_setting *setting,
                                                 const struct tally_round_plan *plan);
 

@@ -59,8 +59,8 @@ static void average(const struct tally_client_task *task, struct course *course,
     }
 }
 
-/* Two successive gradients differ by twice the noise of one. s counts for as much as the gradients
- * of an opening round, and an old difference fades as soon as a newer one has this weight. */
+/* Two successive gradients differ by twice the noise of one. s has the weight of an opening round's
+ * gradients; a new difference has at least LEAST_WEIGHT, so that old ones fade. */
 static void see_noise(struct course *course, double difference)
 {
     static const double LEAST_WEIGHT = 0.05;
@@ -122,7 +122,7 @@ static void begin_course(const struct tally_client_task *task, struct course *co
                    TALLY_RNG_SAMPLING);
 }
 
-/* scratch->vector <- what the client has to say. */
+/* scratch->vector <- what the client sends. */
 static void conclude(const struct tally_client_task *task, int64_t samples,
                      struct tally_scratch *scratch)
 {

@@ -262,7 +262,7 @@ static enum tally_status ceal_apply(const struct tally_setting *setting,
 }
 
 /* Algorithm 2 of [1] asks for eta < 1 / beta, its text for eta < 1 / (5 beta), which the proof
- * needs for its constants. Up to the first the quantized step still leads downhill. */
+ * needs for its constants. Up to 1 / beta the quantized step still leads downhill. */
 static struct tally_step_limit ceal_step_limit(const union tally_algorithm_params *params,
                                                double smoothness)
 {

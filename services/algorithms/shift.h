@@ -52,7 +52,7 @@ const float *tally_shift_now(const struct tally_shift *shift);
 /* Adds gain * message, float[dim], of `round`, once. */
 void tally_shift_add(struct tally_shift *shift, uint64_t round, const float *message, double gain,
                      size_t dim);
-/* The same of a message of integers, int64[dim]. */
+/* The same for a message of integers, int64[dim]. */
 void tally_shift_add_integers(struct tally_shift *shift, uint64_t round, const int64_t *message,
                               double gain, size_t dim);
 

@@ -3,9 +3,9 @@
  *     equal     mean = sum v_m / C                 C: the messages of the round
  *     points    mean = sum n_m v_m / sum n_m       n_m: how many points client m has
  *
- * Where the document tells how many points there are and they are cut into shards, all sides know
+ * Where the document states the number of data points and they are cut into shards, all sides know
  * n_m. Otherwise every message of a client begins with it, 32 bits in front of what the algorithm
- * sends; the message of a round that the horizon cuts is these bits alone. They count as bits of
+ * sends; the message of a round that the horizon cuts has only these bits. They count as bits of
  * the message, by formula as well. A client sends them again in every round: a server that kept
  * them could not conclude a round from the messages of that round.
  *
@@ -33,7 +33,7 @@ enum tally_status tally_weight_put(const struct tally_client_task *task,
 enum tally_status tally_weight_take(const struct tally_setting *setting,
                                     struct tally_message_view *message, struct tally_error *err);
 
-/* Another message of that weight. */
+/* Counts one more message, of that weight. */
 void tally_weights_add(struct tally_weights *weights, uint32_t weight);
 
 /* Words of a sum of one coordinate. */

@@ -13,7 +13,7 @@
 
 static struct tally_log_settings settings_now = {TALLY_LOG_INFO, TALLY_LOG_TEXT, STDERR_FILENO};
 
-/* Of the thread: a process may be host to several workers. */
+/* Per thread: a process may host several workers. */
 static _Thread_local const struct tally_log_sink *sink_now;
 
 static const char *const LEVEL_NAMES[] = {"debug", "info", "warn", "error", NULL};
@@ -158,7 +158,7 @@ static bool put_value(struct line *line, const struct tally_log_pair *pair)
     return put(line, word, (size_t)n);
 }
 
-/* False if the pair did not fit whole; then a text value stands cut, anything else not at all. */
+/* False if the pair did not fit whole; then a text value is cut, and any other pair left out. */
 static bool put_pair(struct line *line, const struct tally_log_pair *pair)
 {
     bool json = line->format == TALLY_LOG_JSON;

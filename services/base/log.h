@@ -12,7 +12,7 @@
  * characters and line separators are escaped, bytes that are not UTF-8 become U+FFFD. What does not
  * fit is cut, the last value with U+2026, and truncated=true says so. No memory is allocated. Keys
  * are constants of ours: lower-case letters, digits, '_'. Safe from several threads once the
- * settings stand. */
+ * settings are made. */
 #ifndef TALLY_SERVICES_BASE_LOG_H
 #define TALLY_SERVICES_BASE_LOG_H
 
@@ -92,7 +92,7 @@ bool tally_log_is_on(enum tally_log_level level);
 
 /* --log-level and --log-format, for an options spec. */
 extern const struct tally_option TALLY_LOG_OPTIONS[];
-/* Takes the settings from there. Errors: INVALID_ARGUMENT. */
+/* Takes the settings from these options. Errors: INVALID_ARGUMENT. */
 enum tally_status tally_log_configure(const struct tally_options *options, struct tally_error *err);
 
 /* Takes the lines of one thread, of every level, in place of the descriptor. */
@@ -101,8 +101,8 @@ struct tally_log_sink {
                   size_t n_pairs);
     void *context;
 };
-/* From now on the calling thread's lines go there and nowhere else; NULL puts it back. Borrowed.
- * For a library, whose host decides what becomes of its log. */
+/* From now on the calling thread's lines go only to the sink, which is borrowed; NULL: to the
+ * descriptor again. For a library, whose host decides what becomes of its log. */
 void tally_log_divert(const struct tally_log_sink *sink);
 
 struct tally_log_settings {

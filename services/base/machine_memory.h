@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-/* Bytes; INT64_MAX if the system does not tell. */
+/* Bytes; INT64_MAX if the system does not say. */
 int64_t tally_machine_memory(void);
 
 /* The lowest limit of the cgroups in `membership` (the content of /proc/self/cgroup) and of their
@@ -13,7 +13,7 @@ int64_t tally_machine_memory(void);
  * `root` itself, which is read too. INT64_MAX if there is no limit. */
 int64_t tally_cgroup_memory(const char *membership, const char *root);
 
-/* The value of a limit file: a number, or "max". INT64_MAX if it is no limit. */
+/* The value of a limit file: a number, or "max". INT64_MAX if it is not a limit. */
 int64_t tally_cgroup_limit(const char *text);
 
 #endif

@@ -38,7 +38,7 @@ static void on_hangup(int number)
 
 static void on_signal(int number)
 {
-    /* Of one kind: Ctrl-C reaches the whole process group, and whoever started us may then pass a
+    /* Counted by kind: Ctrl-C reaches the whole process group, and our parent may then pass a
      * SIGTERM on. */
     if ((number == SIGINT && n_interrupts++ > 0) || (number == SIGTERM && n_terminations++ > 0)) {
         _exit(128 + number);
@@ -68,7 +68,7 @@ enum tally_status tally_signals_install(struct tally_error *err)
     return TALLY_OK;
 }
 
-/* With SA_RESTART: who does not wait for the descriptor is not to be disturbed. */
+/* With SA_RESTART: a call that does not wait for the descriptor is not interrupted. */
 void tally_signals_install_reload(void)
 {
     struct sigaction action = {.sa_handler = on_hangup, .sa_flags = SA_RESTART};
@@ -76,7 +76,7 @@ void tally_signals_install_reload(void)
     handles_hangup = sigaction(SIGHUP, &action, &previous_hangup) == 0;
 }
 
-/* The descriptor first: a signal that comes in between is answered by this reload. */
+/* Drains the descriptor first: a signal that arrives in between is served by this reload. */
 bool tally_signals_take_reload(void)
 {
     if (reload_wanted == 0) {

@@ -109,7 +109,7 @@ static const struct tally_command COMMANDS[] = {
      TALLY_CLI_REPRODUCE_OPTIONS, 1, 1, false, tally_cli_reproduce},
     {"encode", "FILE|- [OPTION]...", "encode a .npy file as a message's payload",
      "Encodes FILE, a one-dimensional .npy array. Levels (int8, int32) are encoded as they are; a "
-     "vector (float32, float64) is rounded to the grid first. Writes the payload alone. Prints as "
+     "vector (float32, float64) is rounded to the grid first. Writes only the payload. Prints as "
      "JSON what a receiver must know to decode it (encoding, dim, grid and payload_bits, which are "
      "options of decode), and the costs.",
      TALLY_CLI_ENCODE_OPTIONS, 1, 1, false, tally_cli_encode},

@@ -30,7 +30,7 @@ __attribute__((format(printf, 3, 4))) static void say(struct check *check, bool 
     va_end(arguments);
 }
 
-/* The next round that is expected of a job's records, which have no gaps. */
+/* Checks that the record is of the next round: a job's records have no gaps. */
 static enum tally_status expect_round(void *context, const struct tally_round_record *record,
                                       struct tally_error *err)
 {
@@ -60,7 +60,7 @@ static enum tally_status check_rounds(struct tally_store *store, const struct ta
 static enum tally_status check_job(void *context, const struct tally_store_job *row,
                                    struct tally_error *err)
 {
-    (void)err; /* a damaged job does not keep the others from being looked at */
+    (void)err; /* a damaged job does not keep the others from being checked */
     struct check *check = context;
     struct tally_error why = TALLY_ERROR_INIT;
     struct hosted_job *job = NULL;

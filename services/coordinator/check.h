@@ -3,7 +3,7 @@
 #define TALLY_SERVICES_COORDINATOR_CHECK_H
 
 /* Looks through the store `uri`, also while a coordinator uses it, and loads every live job from
- * it. Prints one line per finding on stdout and, on a terminal, how far it is on stderr. Changes
+ * it. Prints one line per finding on stdout and, on a terminal, its progress on stderr. Changes
  * nothing. Returns an exit code: 0 if all is sound, else 1. */
 int coordinator_check(const char *uri);
 

@@ -21,7 +21,7 @@
 #include "services/coordinator/workers/long_polls.h"
 #include "services/coordinator/workers/workers.h"
 
-/* ---- What a lower room tells a higher one ---- */
+/* ---- Callbacks from lower rooms to higher ones ---- */
 
 static void count_wire(struct tally_coordinator *coordinator, const struct call *call, uint64_t in,
                        uint64_t out)
@@ -73,7 +73,7 @@ static const struct jobs_ops JOBS_OPS = {.added = events_adopt_job,
 
 /* ---- The turn (turn/turn.h) ---- */
 
-/* Whether a store that failed has recovered, which nothing would show while nothing is written. */
+/* Checks whether a store that failed has recovered: without writes nothing else would show it. */
 static void check_store(struct tally_coordinator *coordinator)
 {
     struct transaction *transaction = coordinator->transaction;

@@ -48,7 +48,7 @@ static const struct tally_option OPTIONS[] = {
     {"worker-token-file", "FILE", NULL,
      "bearer tokens of the workers, in the same form; or one in TALLY_WORKER_TOKEN", "Access"},
     {"metrics-token-file", "FILE", NULL,
-     "bearer tokens that open /metrics alone, as those of the REST interface do too; or one in "
+     "bearer tokens for /metrics only; those of the REST interface open it too; or one in "
      "TALLY_METRICS_TOKEN",
      "Access"},
     {"insecure", NULL, NULL,
@@ -62,8 +62,8 @@ static const struct tally_option OPTIONS[] = {
      "TLS"},
     {"tls-key", "FILE", NULL, "its private key", "TLS"},
     {"peer-tls-ca", "FILE", NULL,
-     "certificates to trust for other coordinators at https:// addresses, in PEM form, and no "
-     "others (default: the system's)",
+     "the only certificates (PEM) to trust for other coordinators at https:// addresses (default: "
+     "the system's)",
      "TLS"},
     {"replica-address", "URL", NULL,
      "where the other coordinators on a postgres: store reach this one (default: that of --listen)",
@@ -78,15 +78,15 @@ static const struct tally_option OPTIONS[] = {
     {"max-header-bytes", "N", "8192", "longest request line and headers", "Limits"},
     {"max-connections", "N", "20000", "connections at once", "Limits"},
     {"max-connections-per-address", "N", "10000",
-     "of them from one address; behind NAT and a container bridge all workers share one, and each "
-     "has a connection of its own",
+     "connections from one address; behind NAT and a container bridge all workers share one, and "
+     "each has a connection of its own",
      "Limits"},
     {"max-held-bytes", "N", NULL,
-     "bytes of unfinished request bodies and answers not yet taken; past it the oldest is dropped "
+     "bytes of unfinished request bodies and unread responses; beyond it the oldest is dropped "
      "(default: 512 MiB, or a quarter of the memory of the machine or cgroup if that is less)",
      "Limits"},
     {"request-timeout-s", "N", "60",
-     "seconds within which a request must be complete, or a TLS handshake; an answer must be taken "
+     "seconds within which a request must be complete, or a TLS handshake; a response must be read "
      "at 4 KiB a second",
      "Limits"},
     {"max-jobs", "N", "2000", "jobs queued, running or paused at once", "Limits"},
@@ -125,7 +125,7 @@ static const struct tally_options_spec SPEC = {
 };
 
 struct settings {
-    char replica_address[TALLY_REPLICA_ADDRESS_CAPACITY]; /* "" = cannot be told from --listen */
+    char replica_address[TALLY_REPLICA_ADDRESS_CAPACITY]; /* "" = cannot be derived from --listen */
     char replica_id[TALLY_REPLICA_ID_CAPACITY];
     struct tally_http_server_config server;
     struct tally_coordinator_config coordinator;
@@ -133,7 +133,7 @@ struct settings {
     struct tally_tokens tokens;
 };
 
-/* A body must fit in. */
+/* At least one body must fit. */
 static int64_t default_held_bytes(int64_t body)
 {
     const int64_t quarter = tally_machine_memory() / 4, most = INT64_C(512) << 20;
@@ -280,7 +280,7 @@ static enum tally_status check_access(const struct tally_options *options,
                                     listen);
     }
     if (!has_tokens) {
-        tally_log(TALLY_LOG_WARN, tally_log_event("others who get here need no token"),
+        tally_log(TALLY_LOG_WARN, tally_log_event("no tokens: others can use this address"),
                   tally_log_text("address", listen));
     }
     if (settings->server.tls_cert == NULL) {

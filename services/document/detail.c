@@ -18,7 +18,7 @@ static bool set_time(struct tally_json *object, const char *key, int64_t ms)
     return ms == 0 ? tally_json_set_null(object, key) : tally_json_set_integer(object, key, ms);
 }
 
-/* `delivered_bits` is of downlink alone; NULL = none. */
+/* `delivered_bits` is for downlink only; NULL = none. */
 static struct tally_json *bits_of(const struct tally_bits *bits, const uint64_t *delivered_bits)
 {
     struct tally_json *object = tally_json_object();

@@ -1,5 +1,5 @@
-/* detail: jobs, rounds and models as JSON, the answers of the REST interface and of `tally
- * simulate`. */
+/* detail: jobs, rounds and models as JSON, the responses of the REST interface and the output of
+ * `tally simulate`. */
 #ifndef TALLY_SERVICES_DOCUMENT_DETAIL_H
 #define TALLY_SERVICES_DOCUMENT_DETAIL_H
 
@@ -19,8 +19,8 @@ enum tally_waiting_for {
     TALLY_WAITS_FOR_WORKERS,   /* too few slots are free for it to start */
     TALLY_WAITS_FOR_CLIENTS,   /* of its open round */
     TALLY_WAITS_FOR_RESUME,    /* it is paused */
-    TALLY_WAITS_FOR_STORE,     /* what it has come to cannot be written */
-    TALLY_WAITS_FOR_MEMORY     /* what it needs is not free */
+    TALLY_WAITS_FOR_STORE,     /* its new state cannot be written */
+    TALLY_WAITS_FOR_MEMORY     /* the memory that it needs is not free */
 };
 
 struct tally_waiting {
@@ -28,14 +28,14 @@ struct tally_waiting {
     int64_t since_ms;                     /* Unix time */
     int64_t n_clients;                    /* awaited ones; 0 unless for clients */
     char clients[TALLY_MISSING_CAPACITY]; /* as tally_round_record.missing; "" unless for clients */
-    char workers[TALLY_WAITING_WORKERS][TALLY_WORKER_NAME_CAPACITY]; /* that play or played them */
+    char workers[TALLY_WAITING_WORKERS][TALLY_WORKER_NAME_CAPACITY]; /* that serve or served them */
     int n_workers;
     char text[TALLY_WAITING_TEXT_CAPACITY]; /* for people, without a time: it stays the same */
 };
 
 bool tally_waiting_equals(const struct tally_waiting *a, const struct tally_waiting *b);
 
-/* What the detail tells beyond the document and the engine's progress. */
+/* What the detail has beyond the document and the engine's progress. */
 struct tally_job_facts {
     const char *id; /* "" = none */
     enum tally_job_status status;
@@ -44,7 +44,7 @@ struct tally_job_facts {
     int64_t created_ms, started_ms, finished_ms; /* Unix time, 0 = null */
     uint64_t recovery_bits;
     uint64_t wire_in_bytes, wire_out_bytes;
-    const struct tally_waiting *waiting; /* NULL = it gets on, or has ended */
+    const struct tally_waiting *waiting; /* NULL = it is progressing, or has ended */
     struct tally_curvature curvature;
     const struct tally_advice *advice;   /* NULL = none */
     const struct tally_planned *planned; /* NULL = it was not planned */

@@ -28,7 +28,7 @@ static enum tally_status get_object(const struct tally_json *parent, const char 
     return TALLY_OK;
 }
 
-/* The same of an object with a type, which is read as an index into `names`. */
+/* The same for an object with a type, which is read as an index into `names`. */
 static enum tally_status get_typed(const struct tally_json *parent, const char *key,
                                    const char *const *names, const struct tally_json **ret_object,
                                    int *ret_type, struct tally_error *err)

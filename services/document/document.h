@@ -9,9 +9,8 @@
 #include "services/job/spec.h"
 
 /* Reads and validates n bytes of JSON: at most 1 MiB, 1,000 members and 16 levels. Errors:
- * MALFORMED (no JSON), INVALID_ARGUMENT and OUT_OF_RANGE with the path of the field in err->field
- * and its limits in the message, NO_MEMORY.
- */
+ * MALFORMED (not JSON), INVALID_ARGUMENT and OUT_OF_RANGE with the path of the field in err->field
+ * and its limits in the message, NO_MEMORY. */
 enum tally_status tally_document_parse(const char *text, size_t n, struct tally_job_spec *ret_spec,
                                        struct tally_error *err);
 

@@ -15,7 +15,7 @@ struct faults {
     bool ok;
 };
 
-/* What there is to say of one fault beside its path. */
+/* What there is to say of one fault besides its path. */
 struct fault {
     const char *code, *detail;
     const char *suggestion;     /* NULL = none */
@@ -89,7 +89,7 @@ static void add_unknown(struct faults *faults, const char *path, const char *key
         &(struct fault){.code = "unknown_member", .detail = detail, .suggestion = nearest->name});
 }
 
-/* A table of members, and the keys that stand beside them. */
+/* A table of members, and the other keys that an object may have. */
 struct members {
     const struct tally_field *fields;
     size_t n;
@@ -351,7 +351,7 @@ static void add_rule(struct faults *faults, const struct tally_error *err)
     add(faults, err->field, &(struct fault){.code = code, .detail = err->message});
 }
 
-/* The last rule goes through the stages of the job, which the others must have found sane. */
+/* The last rule goes through the stages of the job, so it requires that the others hold. */
 static void check_rules(struct faults *faults, const struct tally_json *document)
 {
     struct tally_job_spec spec = tally_job_spec_default();

@@ -22,7 +22,7 @@ enum tally_status tally_document_read_label(const struct tally_json *labels, con
     struct tally_label label = {.value = ""};
     if (!tally_label_is_key(key)) {
         return tally_fail(err, TALLY_INVALID_ARGUMENT, key,
-                          "\"%.80s\" is no key: a key has " TALLY_LABEL_KEY_RULE, key);
+                          "\"%.80s\" is not a key: a key has " TALLY_LABEL_KEY_RULE, key);
     }
     memcpy(label.key, key, strlen(key) + 1);
     const enum tally_status status = tally_json_read_field(labels, &field, label.value, err);

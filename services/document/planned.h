@@ -7,7 +7,7 @@
  *
  * First the sums over the job, then each epoch. Units are those of tally_calm_forecast
  * (services/algorithms/calm/calm_model.h). The last epoch sends nothing: its resolutions are null,
- * its bits 0. Bits are payload alone, without control bits and without the part of a budget that a
+ * its bits 0. Bits are payload only, without control bits and without the part of a budget that a
  * plan leaves free. */
 #ifndef TALLY_SERVICES_DOCUMENT_PLANNED_H
 #define TALLY_SERVICES_DOCUMENT_PLANNED_H
@@ -29,7 +29,7 @@ bool tally_planned_is_due(const struct tally_job_spec *spec);
 void tally_planned_make(const struct tally_setting *setting,
                         const struct tally_calm_schedule *schedule,
                         struct tally_planned *ret_planned);
-/* The same for a stored plan, as text (job/local.h); false if the text is no plan, or if its job
+/* The same for a stored plan, as text (job/local.h); false if the text is not a plan, or if its job
  * has a member so large or small that the forecast is not finite. */
 bool tally_planned_read(const struct tally_job_spec *spec, const char *schedule,
                         struct tally_planned *ret_planned);

@@ -22,8 +22,8 @@ static int64_t samples_after(const struct tally_algorithm *algorithm,
 }
 
 /* Rounds that end within the horizon, and whether the horizon cuts one more; the stage of a
- * baseline whose rounds grow is the number of queries before. False: the least number of queries of
- * a round gives an upper bound alone. */
+ * baseline whose rounds grow is the number of queries before. False: *ret_n is only an upper bound,
+ * from the least number of queries of a round. */
 static bool count_rounds(const struct tally_algorithm *algorithm,
                          const struct tally_setting *setting, int64_t *ret_n, bool *ret_is_cut)
 {
@@ -47,16 +47,16 @@ static bool count_rounds(const struct tally_algorithm *algorithm,
     return true;
 }
 
-/* Of the bits of clients that are heard in all rounds, the share of each client: on average, it is
- * heard in answers / clients of them. Rounded up. */
+/* The average bits of a client, rounded up, if `bits` are those of a client that is heard in all
+ * rounds: it is heard in answers / clients of them. */
 static uint64_t share_of(const struct tally_job_spec *spec, uint64_t bits)
 {
     const uint64_t clients = (uint64_t)spec->clients, answers = tally_job_spec_answers(spec);
     return bits / clients * answers + (bits % clients * answers + clients - 1) / clients;
 }
 
-/* Every round has a message each way, but a last one that the horizon cuts, which has the weights
- * alone. A round that need not hear all clients may have fewer messages. */
+/* Every round has a message each way, except a last one that the horizon cuts, which has only the
+ * weights. A round that need not hear all clients may have fewer messages. */
 static struct expected baseline_bits(const struct tally_job_spec *spec,
                                      const struct tally_setting *setting)
 {

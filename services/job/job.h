@@ -15,8 +15,8 @@
  * the round closes.
  *
  * A round is open to its cohort (engine/cohort.h): by default all M clients, otherwise some that
- * are drawn from the seed. An update of another client is refused. Clients that are not drawn cost
- * nothing: regret and bits count those that take part.
+ * are drawn from the seed. An update of any other client is refused. Clients that are not drawn
+ * cost nothing: regret and bits count those that take part.
  *
  * A round closes when all clients of its cohort have answered, with over-selection when the wanted
  * number of them has, or earlier under the policy of the spec: at its deadline, and under `drop`
@@ -32,10 +32,10 @@
  * A store that loses its last commits in a power cut takes the job back to an earlier round. The
  * lost rounds close again, perhaps with other clients missing, so the number of a round does not
  * identify the point that a client has seen. The round's mark does: a digest of everything that an
- * update depends on besides spec, client and round. An update with another mark is refused.
+ * update depends on besides spec, client and round. An update with a different mark is refused.
  *
  * With reference `none` f(x*) is unknown and there is no regret: both are NaN. Only such a job
- * accepts updates without a loss, from clients that have gradients alone; f at that point is then
+ * accepts updates without a loss, from clients that have only gradients; f at that point is then
  * NaN.
  *
  * Invariants, checked at every move: 0 <= time_step <= horizon; received <= cohort; a message is
@@ -91,12 +91,12 @@ enum tally_status tally_job_start(struct tally_job *job, double f_star, const ch
                                   struct tally_error *err);
 /* Errors: FAILED_PRECONDITION, naming the present status. */
 enum tally_status tally_job_pause(struct tally_job *job, struct tally_error *err);
-/* The time of the open round starts again. Errors: as of tally_job_pause(). */
+/* The time of the open round starts again. Errors: those of tally_job_pause(). */
 enum tally_status tally_job_resume(struct tally_job *job, struct tally_error *err);
-/* Errors: as of tally_job_pause(). */
+/* Errors: those of tally_job_pause(). */
 enum tally_status tally_job_cancel(struct tally_job *job, struct tally_error *err);
 /* The job cannot continue, for a reason outside the engine: what TALLY_REASON_WRITE wrote. Errors:
- * as of tally_job_pause(). */
+ * those of tally_job_pause(). */
 enum tally_status tally_job_fail(struct tally_job *job, const char *reason,
                                  struct tally_error *err);
 
@@ -126,9 +126,9 @@ struct tally_job_outcome {
 /* Takes a message in a running or paused job. If it is the last one of the round, the round closes
  * (ret_outcome->n_records > 0) and the next one opens or the job completes. If the algorithm cannot
  * continue, the job fails; see its status and reason. Errors, after which nothing has changed:
- * FAILED_PRECONDITION (job not open, another round is, another mark, or not drawn), ALREADY_EXISTS
- * (this client sent other bytes for this round), OUT_OF_RANGE (client), MALFORMED (payload, loss or
- * metrics), NO_MEMORY. */
+ * FAILED_PRECONDITION (job not open, not the open round, a different mark, or client not drawn),
+ * ALREADY_EXISTS (this client sent other bytes for this round), OUT_OF_RANGE (client), MALFORMED
+ * (payload, loss or metrics), NO_MEMORY. */
 enum tally_status tally_job_receive(struct tally_job *job, const struct tally_job_update *update,
                                     struct tally_job_outcome *ret_outcome, struct tally_error *err);
 
@@ -162,8 +162,8 @@ enum tally_status tally_job_restore_metrics(struct tally_job *job, int64_t round
  * changes. */
 const float *tally_job_shift(const struct tally_job *job, uint32_t client, int64_t *ret_round);
 /* OK if the update is the same message again; the outcome is then that of tally_job_receive().
- * Precondition: the update is of the receipt's client and round. Errors: ALREADY_EXISTS (another
- * message). */
+ * Precondition: the update is of the receipt's client and round. Errors: ALREADY_EXISTS (a
+ * different message). */
 enum tally_status tally_receipt_compare(const struct tally_receipt *receipt,
                                         const struct tally_job_update *update,
                                         struct tally_job_outcome *ret_outcome,

@@ -24,7 +24,7 @@ struct tally_local_preparation {
     char schedule[TALLY_SCHEDULE_CAPACITY]; /* as tally_local_schedule() */
 };
 /* Stops once *stop is set; `stop` may be NULL. `objective` is used only to solve for f(x*) and may
- * otherwise be NULL. Errors: as of tally_objective_minimum(). */
+ * otherwise be NULL. Errors: those of tally_objective_minimum(). */
 enum tally_status tally_local_prepare(const struct tally_job_spec *spec,
                                       const struct tally_objective *objective,
                                       const atomic_bool *stop,
@@ -48,7 +48,7 @@ enum tally_status tally_local_run_on(const struct tally_job_spec *spec,
                                      const struct tally_objective *objective, double f_star,
                                      const struct tally_local_observer *observer,
                                      struct tally_job **ret_job, struct tally_error *err);
-/* The same of a job that has been prepared, so that nothing is planned again. */
+/* The same for a job that has been prepared, so that nothing is planned again. */
 enum tally_status tally_local_run_prepared(const struct tally_job_spec *spec,
                                            const struct tally_objective *objective,
                                            const struct tally_local_preparation *preparation,

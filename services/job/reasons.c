@@ -25,8 +25,8 @@ const struct tally_reason_info TALLY_REASON_INFO[TALLY_N_REASONS] = {
     [TALLY_REASON_NO_WORKER_CAN_SERVE] =
         {ROW(NO_WORKER_CAN_SERVE, "no_worker_can_serve", FAILED),
          "services/coordinator/workers/updates.c",
-         "Every worker that is present has refused the job: it lacks the data files, or the "
-         "job's plug-in crashed or hung. The text gives the last refusal.",
+         "Every worker that is present has refused the job, because it lacks the data files or "
+         "because the job's plug-in crashed or hung there. The text gives the last refusal.",
          "give the workers the data files that the text names, or repair the plug-in"},
     [TALLY_REASON_CLIENT_FAILED] =
         {ROW(CLIENT_FAILED, "client_failed", FAILED), "services/coordinator/workers/updates.c",
@@ -51,7 +51,7 @@ const struct tally_reason_info TALLY_REASON_INFO[TALLY_N_REASONS] = {
          "services/coordinator/workers/deadlines.c",
          "The job did not end within `job_deadline_ms` of its submission. The text says what it "
          "waited for.",
-         "remove what it waited for, or a longer `job_deadline_ms`"},
+         "remove the cause of the wait, or set a longer `job_deadline_ms`"},
     [TALLY_REASON_STORED_JOB_DAMAGED] =
         {ROW(STORED_JOB_DAMAGED, "stored_job_damaged", FAILED),
          "services/coordinator/jobs/live_jobs.c",

@@ -40,16 +40,16 @@ const struct tally_field TALLY_JOB_FIELDS[] = {
      .min = 0,
      .max = 10,
      .doc = "how many more clients than `cohort` are drawn for a round, which closes as soon as "
-            "`cohort` of them have answered; policy `drop` or `fail`. The first answers count, so "
-            "results depend on the order of arrival"},
+            "`cohort` of them have answered; needs policy `drop` or `fail`. The first answers "
+            "count, so results depend on the order of arrival"},
     {.name = "weighting",
      .kind = TALLY_FIELD_CHOICE,
      .offset = JOB(objective.weighting),
      .choices = TALLY_WEIGHTING_NAMES,
      .quiet = true,
-     .doc = "what a client counts for in the objective and in the mean of a round: `equal`, or "
-            "`points`, as much as it has data points; `ceal`, `calm`, `diana`, `scaffold` and "
-            "`ef21` take `equal` alone, and so do objectives without points"},
+     .doc = "weight of a client in the objective and in a round's mean: `equal`, or `points`, its "
+            "number of data points; `ceal`, `calm`, `diana`, `scaffold` and `ef21` take only "
+            "`equal`, and so do objectives without data points"},
     {.name = "horizon",
      .kind = TALLY_FIELD_INTEGER,
      .unit = "gradient queries",
@@ -57,16 +57,16 @@ const struct tally_field TALLY_JOB_FIELDS[] = {
      .required = true,
      .min = 1,
      .max = INT32_MAX,
-     .doc = "time steps T, the gradient queries that each client makes; with a `cohort`, each of "
-            "its clients"},
+     .doc = "number of time steps T: gradient queries per client; with a `cohort`, per client of "
+            "a round"},
     {.name = "minibatch",
      .kind = TALLY_FIELD_INTEGER,
      .unit = "data points",
      .offset = JOB(minibatch),
      .min = 0,
      .max = 1000000,
-     .doc = "data points per gradient query, drawn with replacement; 0 = all points of the client, "
-            "each once: the exact gradient of its loss, which a plug-in does not have"},
+     .doc = "data points per gradient query, drawn with replacement; 0 = all data points of the "
+            "client, each once: the exact gradient of its loss, not possible with a plug-in"},
     {.name = "evaluate_every",
      .kind = TALLY_FIELD_INTEGER,
      .unit = "local steps",
@@ -94,16 +94,15 @@ const struct tally_field TALLY_JOB_FIELDS[] = {
      .offset = JOB(quorum),
      .min = 1,
      .max = TALLY_MAX_CLIENTS,
-     .doc = "minimum number of updates for a round; by default as many as close it: `cohort`, else "
+     .doc = "minimum number of updates for a round; by default `cohort` if it is set, else "
             "`clients`; with policy `drop` 1"},
     {.name = "policy",
      .kind = TALLY_FIELD_CHOICE,
      .offset = JOB(policy),
      .choices = TALLY_POLICY_NAMES,
-     .doc =
-         "what a round does when its deadline has passed: `wait` for every client; `drop` the "
-         "clients that are missing once the quorum has answered; `fail` the job without a quorum. "
-         "A quorum below `cohort`, or `over_selection`, makes `drop` the default"},
+     .doc = "what a round does when its deadline has passed: `wait` for every client; `drop` the "
+            "clients that are missing once the quorum has answered; `fail` the job unless it has. "
+            "A quorum below `cohort`, or `over_selection`, makes `drop` the default"},
     {.name = "round_deadline_ms",
      .kind = TALLY_FIELD_INTEGER,
      .unit = "ms",
@@ -285,8 +284,8 @@ static enum tally_status check_over_selection(const struct tally_job_spec *spec,
     return spec->policy != TALLY_POLICY_WAIT
                ? TALLY_OK
                : tally_fail(err, TALLY_INVALID_ARGUMENT, "over_selection",
-                            "over_selection closes rounds without all clients, which policy wait "
-                            "does not; choose drop or fail");
+                            "over_selection closes rounds without all clients, but policy wait "
+                            "waits for all; choose drop or fail");
 }
 
 static enum tally_status check_weighting(const struct tally_job_spec *spec, struct tally_error *err)
@@ -303,7 +302,7 @@ static enum tally_status check_weighting(const struct tally_job_spec *spec, stru
     return tally_objective_spec_has_points(&spec->objective)
                ? TALLY_OK
                : tally_fail(err, TALLY_INVALID_ARGUMENT, "weighting",
-                            "the clients of an objective of type %s have no number of points",
+                            "clients of a %s objective have no point count",
                             TALLY_OBJECTIVE_NAMES[spec->objective.type]);
 }
 
@@ -350,8 +349,8 @@ static enum tally_status check_domain(const struct tally_job_spec *spec, struct 
     if (algorithm->needs_whole_space && spec->domain.type != TALLY_DOMAIN_WHOLE) {
         return tally_fail(
             err, TALLY_INVALID_ARGUMENT, "domain",
-            "algorithm %s takes no domain: its control variates follow from where the "
-            "clients' messages lead, which a projection would change",
+            "algorithm %s takes no domain: its control variates follow from the clients' "
+            "messages, whose effect a projection would change",
             algorithm->name);
     }
     const enum tally_status status = tally_domain_validate(&spec->domain, err);
@@ -405,8 +404,8 @@ static enum tally_status check_shifts(const struct tally_job_spec *spec, struct 
     return TALLY_OK;
 }
 
-/* Messages of `calm` are dithered, those of `ceal` are not; the other algorithms do not ask. Only
- * `calm` can keep to a budget. */
+/* Messages of `calm` are dithered, those of other algorithms are not. Only `calm` can keep to a
+ * budget. */
 static enum tally_status check_calm(const struct tally_job_spec *spec, struct tally_error *err)
 {
     const bool is_calm = tally_job_spec_algorithm(spec) == &TALLY_CALM;

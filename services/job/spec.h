@@ -47,7 +47,7 @@ struct tally_job_spec {
     struct tally_objective_spec objective;
     int64_t clients;        /* M */
     double cohort;          /* clients of a round: a number, below 1 a share of M; 0 = all */
-    double over_selection;  /* a round draws so many more, as a share of the cohort */
+    double over_selection;  /* extra clients that a round draws, as a share of the cohort */
     int64_t horizon;        /* T, gradient queries per client */
     int64_t minibatch;      /* data points per query; 0: all of the client */
     int64_t evaluate_every; /* local steps between two evaluations of the loss */
@@ -68,7 +68,7 @@ struct tally_job_spec {
 extern const struct tally_field TALLY_JOB_FIELDS[];
 extern const size_t TALLY_N_JOB_FIELDS;
 
-/* Those of TALLY_ENCODINGS, and `dithered`. */
+/* The encodings of TALLY_ENCODINGS, and `dithered`. */
 enum { TALLY_ENCODING_INDEX_DITHERED = TALLY_ENCODING_INDEX_ENTROPY + 1 };
 extern const char *const TALLY_JOB_ENCODING_NAMES[];
 
@@ -101,11 +101,11 @@ enum tally_status tally_job_spec_check(const struct tally_job_spec *spec, size_t
 
 const struct tally_algorithm *tally_job_spec_algorithm(const struct tally_job_spec *spec);
 
-/* How many answers close a round at once, in [1, clients]: of a cohort that is a share the nearest
- * number, and at least one. */
+/* How many answers close a round at once, in [1, clients]: for a cohort that is a share, the
+ * nearest number, and at least one. */
 uint32_t tally_job_spec_answers(const struct tally_job_spec *spec);
 /* How many clients are drawn for a round, in [answers, clients]: with over-selection more than
- * that. */
+ * `answers`. */
 uint32_t tally_job_spec_cohort(const struct tally_job_spec *spec);
 /* How many clients must have a worker before the job can go on: those of a round, as they may take
  * turns, or all if each has data of its own worker. */

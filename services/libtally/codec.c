@@ -1,4 +1,4 @@
-/* The codec as the library offers it: what is in names and plain numbers there is checked here. */
+/* The codec as the library offers it: with names and plain numbers, which are checked here. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,7 +56,7 @@ static enum tally_status refuse_encoding(const char *encoding, struct tally_erro
                ? tally_fail(err, TALLY_INVALID_ARGUMENT, "encoding",
                             "\"dithered\" cannot be coded by itself: its levels mean nothing "
                             "without the job's seed, client and round")
-               : tally_fail(err, TALLY_INVALID_ARGUMENT, "encoding", "\"%.40s\" is no encoding",
+               : tally_fail(err, TALLY_INVALID_ARGUMENT, "encoding", "\"%.40s\" is not an encoding",
                             name);
 }
 
@@ -74,9 +74,10 @@ static enum tally_status begin(struct draft *draft, const char *encoding, uint32
         return refuse_encoding(encoding, err);
     }
     if (!tally_grid_is_valid(&draft->grid)) {
-        return tally_fail(err, TALLY_OUT_OF_RANGE, "intervals",
-                          "%u intervals of step %g are no quantizer: intervals are even, 2 to %d",
-                          intervals, step, (int)TALLY_MAX_INTERVALS);
+        return tally_fail(
+            err, TALLY_OUT_OF_RANGE, "intervals",
+            "%u intervals of step %g are not a quantizer: intervals are even, 2 to %d", intervals,
+            step, (int)TALLY_MAX_INTERVALS);
     }
     return check_dim(dim, err);
 }

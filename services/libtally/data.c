@@ -1,4 +1,4 @@
-/* The points of a job's clients, for whoever computes gradients elsewhere. */
+/* The data points of a job's clients, for a process that computes gradients elsewhere. */
 #include <stdlib.h>
 
 #include "services/document/document.h"

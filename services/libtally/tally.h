@@ -2,12 +2,12 @@
  *
  * libtally is made of the same code as the programs, so the same input gives the same bits. All
  * functions are safe to call from several threads at once; an object belongs to one thread at a
- * time but where its functions say otherwise. Texts are UTF-8 with NUL; what is passed in is
+ * time, except where its functions say otherwise. Texts are UTF-8 with NUL; what is passed in is
  * borrowed for the call unless it says otherwise. The library touches no signal handler, writes to
  * no standard stream, and does not end the process.
  *
  * Functions that can fail return TALLY_CODE_OK, which is 0, or what went wrong, and then fill
- * *failure, which may be NULL. Results (ret_*) are written on success alone.
+ * *failure, which may be NULL. Results (ret_*) are written only on success.
  *
  * ABI: symbols have the version LIBTALLY_1. Structs that begin with `size` may grow at their end,
  * and so may those that the library allocates; codes are only added. Nothing else changes as long
@@ -30,17 +30,17 @@ extern "C" {
 
 /* ---- Version, errors ---- */
 
-/* Of the library, "0.5.0". */
+/* The library's version, "0.5.0". */
 TALLY_API const char *tally_version(void);
 
 enum tally_code {
     TALLY_CODE_OK = 0,
     TALLY_CODE_INVALID_ARGUMENT = 1, /* a name or combination that does not exist */
-    TALLY_CODE_MALFORMED = 2,        /* bytes that are no message */
+    TALLY_CODE_MALFORMED = 2,        /* bytes that are not a message */
     TALLY_CODE_OUT_OF_RANGE = 3,     /* a number outside its limits */
     TALLY_CODE_NOT_FINITE = 4,       /* NaN or infinity */
     TALLY_CODE_NO_MEMORY = 5,
-    TALLY_CODE_UNAUTHENTICATED = 6,   /* the coordinator asks for a token, or for another one */
+    TALLY_CODE_UNAUTHENTICATED = 6,   /* the coordinator asks for a token, or for a different one */
     TALLY_CODE_PERMISSION_DENIED = 7, /* the token is for something else, or the name is taken */
     TALLY_CODE_NOT_FOUND = 8,         /* no such job */
     TALLY_CODE_UNAVAILABLE = 9,       /* the network, or a file that cannot be read */
@@ -49,7 +49,7 @@ enum tally_code {
     TALLY_CODE_INTERNAL = 12,  /* anything else */
 };
 
-/* "INVALID_ARGUMENT"; "INTERNAL" for a number that is no code. */
+/* "INVALID_ARGUMENT"; "INTERNAL" for a number that is not a code. */
 TALLY_API const char *tally_code_name(int code);
 
 struct tally_failure {
@@ -112,9 +112,9 @@ TALLY_API enum tally_code tally_encode_values(const char *encoding, uint32_t int
                                               struct tally_payload **ret_payload,
                                               struct tally_failure *failure);
 
-/* Reads levels (int32[dim]) from exactly `size` bytes that hold `payload_bits` bits; what they
- * were is undefined on failure. A value is level * step. Errors: those of tally_encode_levels(),
- * MALFORMED (the bytes are no such message). */
+/* Reads levels (int32[dim]) from exactly `size` bytes that hold `payload_bits` bits; what they were
+ * is undefined on failure. A value is level * step. Errors: those of tally_encode_levels(),
+ * MALFORMED (the bytes are not such a message). */
 TALLY_API enum tally_code tally_decode_levels(const char *encoding, uint32_t intervals, double step,
                                               const uint8_t *data, size_t size,
                                               uint64_t payload_bits, size_t dim,
@@ -170,7 +170,7 @@ TALLY_API enum tally_code tally_job_data_points(const struct tally_job_data *dat
                                                 struct tally_failure *failure);
 TALLY_API void tally_points_free(struct tally_points *points); /* NULL is fine */
 
-/* ---- Worker: plays clients of a coordinator's jobs, as tally-worker does ---- */
+/* ---- Worker: serves clients of a coordinator's jobs, as tally-worker does ---- */
 
 struct tally_plugin; /* <tally/plugin.h>: gradients of your own */
 struct tally_worker;
@@ -182,14 +182,14 @@ enum { TALLY_LOG_LEVEL_DEBUG, TALLY_LOG_LEVEL_INFO, TALLY_LOG_LEVEL_WARN, TALLY_
 struct tally_worker_config {
     size_t size;             /* of this struct, as the caller knows it */
     const char *coordinator; /* "http://127.0.0.1:8080", or https:// */
-    const char *name;        /* 1 to 64 bytes, unique at the coordinator: who comes back under it
-                              * gets its clients back; NULL = HOST-PID-NUMBER */
+    const char *name;        /* 1 to 64 bytes, unique at the coordinator: a worker that returns
+                              * under it gets its clients back; NULL = HOST-PID-NUMBER */
     const char *token;       /* bearer token; NULL = none */
     const char *token_file;  /* or a file that holds it, read again when it is refused */
     const char *tls_ca;      /* PEM file of the authorities to trust; NULL = the system's */
     const char *data_dir;    /* where the data files of jobs are; "data" */
     const char *job;         /* serve this job only; NULL = any */
-    uint32_t clients;        /* played at once, 1 .. 8,192; 1 */
+    uint32_t clients;        /* served at once, 1 .. 8,192; 1 */
     uint32_t wait_ms;        /* how long a poll for work may wait, 1 .. 30,000; 10,000 */
     int exit_when_idle;      /* end when the coordinator has no job left */
 
@@ -197,9 +197,9 @@ struct tally_worker_config {
      * Its functions are called in the thread of tally_worker_run(). NULL = none. */
     const struct tally_plugin *plugin;
     uint64_t dim; /* of the jobs that `plugin` serves; 0 = any */
-    /* Not 0: `plugin` serves all other jobs of that dim as well, whatever their objective is. For
-     * those who have the data, or the gradient, in another form than the other workers; losses that
-     * the plug-in has no function for are then the job's own. */
+    /* Not 0: `plugin` serves all other jobs of that dim as well, whatever their objective is. For a
+     * process that has the data, or the gradient, in a different form than the other workers;
+     * losses that the plug-in has no function for are then the job's own. */
     int override;
 
     /* What it has to say: a line without time and level, without newline. Called in the thread of

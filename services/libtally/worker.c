@@ -1,5 +1,5 @@
-/* The worker of services/worker in somebody else's process: its own stop, its own log, and no
- * signal of the process is touched. */
+/* services/worker inside a host process: its own stop and log; the process's signals are left
+ * alone. */
 #include "services/worker/worker.h"
 
 #include <errno.h>
@@ -47,7 +47,7 @@ void tally_worker_config_init(struct tally_worker_config *ret_config, size_t siz
 }
 
 /* The caller's struct as this version knows it: what an older one lacks is 0; what a newer one has
- * besides must not be asked for. */
+ * besides must be 0. */
 static enum tally_status read_config(const struct tally_worker_config *given,
                                      struct tally_worker_config *ret_config,
                                      struct tally_error *err)
@@ -55,8 +55,8 @@ static enum tally_status read_config(const struct tally_worker_config *given,
     const size_t size = given->size;
     if (size < FIRST_SIZE) {
         return tally_fail(err, TALLY_INVALID_ARGUMENT, "size",
-                          "size %zu is no struct tally_worker_config: tally_worker_config_init() "
-                          "was not called",
+                          "size %zu is not a struct tally_worker_config: "
+                          "tally_worker_config_init() was not called",
                           size);
     }
     for (size_t i = sizeof *ret_config; i < size; i++) {
@@ -138,7 +138,7 @@ static bool wait_for_stop(void *context, int timeout_ms)
     return __atomic_load_n(&worker->stop, __ATOMIC_RELAXED) != 0;
 }
 
-/* What the HTTP client has to say of URL, token and authorities. */
+/* Has the HTTP client check URL, token and authorities. */
 static enum tally_status check_connection(const struct worker_config *config,
                                           struct tally_error *err)
 {
@@ -172,7 +172,7 @@ static enum tally_status set_up(struct tally_worker *worker,
     }
     if (status == TALLY_OK && config.job != NULL &&
         strlen(config.job) >= TALLY_MESSAGE_JOB_ID_CAPACITY) {
-        status = tally_fail(err, TALLY_OUT_OF_RANGE, "job", "this is no job id");
+        status = tally_fail(err, TALLY_OUT_OF_RANGE, "job", "this is not a job id");
     }
     if (status == TALLY_OK && config.plugin != NULL) {
         status = tally_plugin_set_add(&worker->plugins, config.plugin, config.override != 0,

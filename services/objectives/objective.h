@@ -40,11 +40,11 @@ enum tally_status tally_objective_spec_validate(const struct tally_objective_spe
 
 /* Whether the objective is made of points, so that clients can be weighted by their number. */
 bool tally_objective_spec_has_points(const struct tally_objective_spec *spec);
-/* The number of points of all clients, cut as tally_shard_of() does it, if the spec tells; 0: only
- * who has the data knows. */
+/* The number of points of all clients, cut as tally_shard_of() does it, if the spec says; 0: only
+ * known with the data. */
 uint32_t tally_objective_spec_points(const struct tally_objective_spec *spec);
 
-/* Forgets what clients report beside the loss, for a process that only solves: it then needs no
+/* Forgets what clients report besides the loss, for a process that only solves: it then needs no
  * files of held-out points. */
 void tally_objective_spec_drop_report(struct tally_objective_spec *spec);
 
@@ -53,9 +53,9 @@ size_t tally_objective_spec_dim(const struct tally_objective_spec *spec);
 /* Path of the member of a job document that d depends on. */
 const char *tally_objective_dim_field(const struct tally_objective_spec *spec);
 
-/* Makes or loads the data of all clients; random choices come from the key's streams. Files are
- * those of the source. Errors: NO_MEMORY, for files those of their loader (data/loaders/load.h),
- * and FAILED_PRECONDITION for a plug-in, which services/plugins makes. The spec is valid. */
+/* Makes or loads the data of all clients; random choices come from the key's streams. Files come
+ * from the source. Errors: NO_MEMORY, those of the file loader (data/loaders/load.h),
+ * FAILED_PRECONDITION for a plug-in (services/plugins makes it). Precondition: a valid spec. */
 enum tally_status tally_objective_load(const struct tally_objective_spec *spec, uint32_t clients,
                                        struct tally_rng_key key,
                                        const struct tally_data_source *source,

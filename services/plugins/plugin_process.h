@@ -25,10 +25,11 @@ enum tally_status tally_plugin_process_start(const char *path,
 double *tally_plugin_process_x(struct tally_plugin_process *process);
 const double *tally_plugin_process_gradient(const struct tally_plugin_process *process);
 
-/* Sends a request, whose number it fills in, and waits for the reply; texts in the reply end and
- * are clean. Errors: FAILED_PRECONDITION (the plug-in says that it failed, or the child crashed,
- * ended, took too long or sent an invalid reply; except after the first of these the child has
- * ended, and every later call fails alike), CANCELLED. */
+/* Sends a request, whose number it fills in, and waits for the reply, whose texts are
+ * NUL-terminated printable lines. Errors: FAILED_PRECONDITION (the plug-in reports a failure, or
+ * the child crashed, ended, took too long or sent an invalid reply), CANCELLED. Except after a
+ * failure that the plug-in reports, the child has ended, and every later call is
+ * FAILED_PRECONDITION. */
 enum tally_status tally_plugin_process_call(struct tally_plugin_process *process,
                                             struct tally_plugin_request *request,
                                             struct tally_plugin_reply *ret_reply,

@@ -129,7 +129,7 @@ static bool fits(const struct tally_plugin_source *source, uint64_t dim)
     return source->dim == 0 || source->dim == dim;
 }
 
-/* The plug-in that is to serve the job; NULL if it is for the objectives that are built in. */
+/* The plug-in that is to serve the job; NULL if there is none. */
 static const struct tally_plugin_source *find(const struct tally_plugin_set *set,
                                               const struct tally_objective_spec *spec)
 {
@@ -154,7 +154,7 @@ bool tally_plugin_set_is_absence(const struct tally_error *err)
     return err->status == TALLY_FAILED_PRECONDITION && strcmp(err->field, ABSENT_FIELD) == 0;
 }
 
-/* Says what there is instead. */
+/* The error lists the plug-ins that are loaded. */
 static enum tally_status fail_absent(const struct tally_plugin_set *set, const char *name,
                                      struct tally_error *err)
 {
@@ -169,8 +169,8 @@ static enum tally_status fail_absent(const struct tally_plugin_set *set, const c
                       others[0] != '\0' ? "there is " : "there is none", others);
 }
 
-/* What the losses of a job come from that a plug-in without a loss overrides; NULL if its data are
- * not here. */
+/* Makes the job's own objective, for the losses of a plug-in that overrides it without a loss; NULL
+ * if its data are not here. */
 static enum tally_status make_own(const struct tally_job_spec *spec,
                                   const struct tally_data_source *files,
                                   struct tally_objective **ret_own, struct tally_error *err)

@@ -40,8 +40,8 @@ struct tally_plugin_set {
 /* Frees the sources. No objective of theirs may be left. */
 void tally_plugin_set_fini(struct tally_plugin_set *set);
 
-/* Takes a source over, unless it fails. Errors: ALREADY_EXISTS (of this name there is one, or a
- * second one that is to override). */
+/* Takes a source over, unless it fails. Errors: ALREADY_EXISTS (the set has this name already, or a
+ * source that overrides, as this one does). */
 enum tally_status tally_plugin_set_take(struct tally_plugin_set *set,
                                         struct tally_plugin_source *source,
                                         struct tally_error *err);
@@ -68,7 +68,7 @@ struct tally_plugin_limits {
 };
 
 /* Adds a shared object that runs in a child process of its own for every job (plugin_process.h); a
- * first child, which ends at once, tells its name. `limits` are copied, their program borrowed.
+ * first child, which ends at once, reports its name. `limits` are copied, their program borrowed.
  * Errors: as tally_plugin_set_load(), FAILED_PRECONDITION, UNAVAILABLE. */
 enum tally_status tally_plugin_set_isolate(struct tally_plugin_set *set, const char *path,
                                            const struct tally_plugin_limits *limits,
@@ -81,10 +81,10 @@ enum tally_status tally_plugin_set_load_list(struct tally_plugin_set *set, const
                                              struct tally_error *err);
 
 /* The objective of a job, which may outlive neither the set (NULL = empty) nor the spec: that of a
- * plug-in if the job is one's by name or if one overrides it, else tally_objective_load() with
- * `files`. A plug-in that overrides leaves losses that it has no function for to the job's own
- * objective, if its data are here. Errors: those of tally_objective_load(), FAILED_PRECONDITION (no
- * such plug-in, another dim, or what its open() says). */
+ * plug-in if the job names one or if one overrides it, else tally_objective_load() with `files`. A
+ * plug-in that overrides leaves losses that it has no function for to the job's own objective, if
+ * its data are here. Errors: those of tally_objective_load(), FAILED_PRECONDITION (no such plug-in,
+ * a different dim, or what its open() says). */
 enum tally_status tally_plugin_set_objective(const struct tally_plugin_set *set,
                                              const struct tally_job_spec *spec,
                                              const struct tally_data_source *files,

@@ -1,8 +1,8 @@
-/* load_watch: tells the log how far the reading of a job's data is, if it takes long.
+/* load_watch: logs how far the reading of a job's data is, if it takes long.
  *
  *   event="reading data" job=ab12 file=a9a percent=45 points=14000
  *
- * The first line comes after two seconds, others every five. */
+ * The first line comes after two seconds, the next ones every five. */
 #ifndef TALLY_SERVICES_PROGRESS_LOAD_WATCH_H
 #define TALLY_SERVICES_PROGRESS_LOAD_WATCH_H
 

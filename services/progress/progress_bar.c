@@ -108,7 +108,7 @@ static void format_duration(int64_t ms, char *ret_text, size_t capacity)
     }
 }
 
-/* The pace since `start` carries on. Negative = unknown. */
+/* At the pace since `start`. Negative = unknown. */
 static int64_t time_left_ms(const struct tally_progress_bar *bar, double fraction)
 {
     double done = fraction - bar->start;
@@ -168,7 +168,7 @@ static int columns_of(int fd)
     return (columns > 0 ? columns : DEFAULT_COLUMNS) - 1;
 }
 
-/* A terminal that is gone is noticed by whoever writes results, not here. */
+/* A terminal that is gone is noticed where results are written, not here. */
 static void write_terminal(int fd, const char *bytes, size_t n)
 {
     ssize_t ignored = write(fd, bytes, n);

@@ -1,4 +1,4 @@
-/* progress_bar: one line that tells how far something is.
+/* progress_bar: one line that shows how far something is.
  *
  *   [##########..........]  50%  0:12 left  time step 1000/2000
  *
@@ -12,7 +12,7 @@
 struct tally_progress_bar {
     double fraction;    /* taken into [0, 1]; NaN is 0 */
     int64_t elapsed_ms; /* since fraction was `start` */
-    double start;       /* fraction when the clock started: the ETA is about what came after */
+    double start;       /* fraction at elapsed_ms 0; the time left is estimated from there */
     const char *text;   /* trailing; control characters become '?'. Its fields are separated by two
                          * blanks. Fields that do not fit are left out; only the first is cut */
 };
@@ -20,8 +20,8 @@ struct tally_progress_bar {
 enum { TALLY_PROGRESS_LINE_CAPACITY = 1024 };
 
 /* Writes at most `columns` columns (services/base/text/columns.h), NUL-terminated and without
- * newline. Below 40 columns there is no bar. The time left stands there once some progress and one
- * second have passed, the time elapsed before that and when all is done. */
+ * newline. Below 40 columns there is no bar. It shows the time left once some progress and one
+ * second have passed; before that, and when all is done, the time elapsed. */
 void tally_progress_bar_format(const struct tally_progress_bar *bar, int columns, bool utf8,
                                char ret_line[TALLY_PROGRESS_LINE_CAPACITY]);
 
@@ -29,7 +29,7 @@ struct tally_progress_painter {
     int fd;
     bool is_terminal; /* otherwise nothing is ever painted */
     bool utf8;
-    bool painted;    /* a line stands there */
+    bool painted;    /* a line is shown */
     int64_t last_ms; /* when it was painted */
 };
 

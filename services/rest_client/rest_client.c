@@ -23,7 +23,7 @@ void tally_rest_client_fini(struct tally_rest_client *client)
     tally_buffer_fini(&client->body);
 }
 
-/* Errors end with the step that leads on. */
+/* Errors end with a hint. */
 static enum tally_status fail_unreached(const struct tally_rest_client *client,
                                         const struct tally_error *why, struct tally_error *err)
 {

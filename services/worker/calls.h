@@ -14,9 +14,9 @@ struct call_buffers {
 };
 void call_buffers_fini(struct call_buffers *buffers);
 
-/* `wait_ms` is that of the poll which an update holds, or 0. The `next` of its answer borrows like
- * a poll's response. Errors: those of tally_connect_call(), and MALFORMED for an answer that cannot
- * be read. */
+/* `wait_ms` is that of the poll which an update holds, or 0. The `next` of its response borrows
+ * like a poll's response. Errors: those of tally_connect_call(), and MALFORMED for a response that
+ * cannot be read. */
 enum tally_status call_join(struct tally_http_client *client, struct call_buffers *buffers,
                             const struct tally_join_request *message,
                             struct tally_join_response *ret, struct tally_error *err);
@@ -27,8 +27,8 @@ enum tally_status call_update(struct tally_http_client *client, struct call_buff
                               const struct tally_update *message, uint32_t wait_ms,
                               struct tally_update_response *ret, struct tally_error *err);
 /* `updates` holds what tally_updates_add() has written, and does so again afterwards;
- * whole->n_updates is their number. Errors: also MALFORMED if there are results, and another number
- * of them. */
+ * whole->n_updates is their number. Errors: also MALFORMED if the number of results is neither 0
+ * nor that number. */
 enum tally_status call_updates(struct tally_http_client *client, struct call_buffers *buffers,
                                const struct tally_updates *whole, struct tally_buffer *updates,
                                uint32_t wait_ms, struct tally_updates_response *ret,

@@ -113,7 +113,8 @@ void contact_begin_poll(const struct worker *worker, struct tally_poll_request *
     }
 }
 
-/* A token that is refused may have been replaced in its file. True if there is another one now. */
+/* A token that is refused may have been replaced in its file. True if there is a different one
+ * now. */
 bool contact_renew_token(struct worker *worker)
 {
     char token[TALLY_TOKEN_CAPACITY];

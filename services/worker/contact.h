@@ -22,7 +22,8 @@ enum tally_status contact_check_patience(const struct worker *worker, struct tal
 struct tally_http_client_config contact_client_config(const struct worker *worker);
 /* Adds what the HTTP client has counted to the totals. */
 void contact_add_wire_bytes(struct worker *worker);
-/* A token that is refused may have been replaced in its file. True if there is another one now. */
+/* A token that is refused may have been replaced in its file. True if there is a different one
+ * now. */
 bool contact_renew_token(struct worker *worker);
 
 /* Joins, trying again as long as that may help. Errors: CANCELLED when asked to stop, DEADLINE

@@ -65,7 +65,7 @@ static const struct tally_options_spec SPEC = {
                 "  0  asked to stop, or --exit-when-idle and no job is left\n"
                 "  1  fatal error\n"
                 "  2  usage\n"
-                "  3  the time of --give-up-after is over\n",
+                "  3  --give-up-after has elapsed\n",
 };
 
 enum { EXIT_GAVE_UP = 3 }; /* as `tally` exits after a timeout */

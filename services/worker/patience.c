@@ -27,7 +27,7 @@ void patience_missed(struct patience *patience)
     }
 }
 
-/* Takes the clock that runs out first: the coordinator may have been away since before the last
+/* Takes the timer that runs out first: the coordinator may have been away since before the last
  * task ended. */
 static int64_t since_ms(const struct patience *patience)
 {

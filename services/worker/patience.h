@@ -1,8 +1,8 @@
 /* patience: how long a worker goes on without a coordinator, or without work.
  *
- * Two clocks run. One is reset by every response of the coordinator, the other by every task that
- * ends; a long task therefore does not count as idle time. When either clock reaches the limit,
- * the worker gives up. Without a limit neither clock is read. */
+ * Two timers run. One is reset by every response of the coordinator, the other by every task that
+ * ends; a long task therefore does not count as idle time. When either timer reaches the limit, the
+ * worker gives up. Without a limit neither timer is read. */
 #ifndef TALLY_SERVICES_WORKER_PATIENCE_H
 #define TALLY_SERVICES_WORKER_PATIENCE_H
 

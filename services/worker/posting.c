@@ -9,12 +9,12 @@
 #include "services/base/time.h"
 #include "services/worker/contact.h"
 
-/* Many times what an exchange costs: a worker that computes for so long would gain nothing by
+/* Many times what an exchange costs: a worker that computes for POST_AFTER_MS would gain nothing by
  * holding its updates back. The time counts from the start of the first computation, because an
  * update that is held waits for the next one, which takes about as long. */
 enum { POST_AFTER_MS = 100 };
 
-/* Upper bounds of what is written beside payloads. Numbers take up to 10 bytes (uint64) or 5
+/* Upper bounds of what is written besides payloads. Numbers take up to 10 bytes (uint64) or 5
  * (uint32), tags 1. */
 enum {
     UPDATE_BYTES = 48, /* client, payload_bits, clipped, loss; tags and lengths */
@@ -25,8 +25,8 @@ enum {
 
 /* ---- Retries ---- */
 
-/* What follows a call that has failed. OK: it goes again, if *ret_is_refused is not set.
- * *joined_again says whether the session was new already. */
+/* Decides what follows a call that has failed. OK: the call is made again, unless *ret_is_refused
+ * is set. *joined_again: the session was renewed for this call. */
 static enum tally_status after_failure(struct worker *worker, const struct tally_error *why,
                                        bool *joined_again, bool *ret_is_refused,
                                        struct tally_error *err)
@@ -66,8 +66,8 @@ static enum tally_log_level level_of_refusal(const struct worker *worker, const 
                : TALLY_LOG_INFO;
 }
 
-/* Metrics are telemetry: an update that may be refused for them goes once more without. Returns
- * whether it does. */
+/* Metrics are telemetry: an update that may be refused for them is posted once more without them.
+ * Returns whether it is. */
 static bool after_refusal(struct worker *worker, struct tally_update *update,
                           const struct tally_error *why)
 {
@@ -98,8 +98,8 @@ static enum tally_status count(struct worker *worker, const struct tally_bits *o
     return TALLY_OK;
 }
 
-/* A post after which the worker has nothing left but to poll does both in one call. `job_id`: of
- * the job that need not be named because the post does so; NULL = none. */
+/* A post after which the worker has nothing left but to poll does both in one call. `job_id`: the
+ * job that the poll need not name because the post does; NULL = none. */
 static enum tally_status encode_poll(struct worker *worker, const char *job_id,
                                      struct tally_bytes *ret_poll, struct tally_error *err)
 {
@@ -275,7 +275,7 @@ static enum tally_status take_response(struct worker *worker,
     return status;
 }
 
-/* The most that a request takes beside its updates. */
+/* The most that a request takes besides its updates. */
 static size_t whole_bytes(const struct worker *worker)
 {
     size_t n_cursors = 0;

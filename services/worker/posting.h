@@ -22,28 +22,29 @@
 /* Drops what is held: the first computation of the next batch begins. */
 void posting_begin(struct worker *worker);
 
-/* Takes an update, whose payload is not looked at afterwards. With is_last, the task's, everything
- * that is held is posted, and polls. Errors: as posting_post(). */
+/* Takes an update; its payload is not used afterwards. With is_last, the last update of the task,
+ * posts all held updates, and polls. Errors: as posting_post(). */
 enum tally_status posting_add(struct worker *worker, struct tally_update *update,
                               const struct tally_bits *bits, bool is_last, struct tally_error *err);
-/* Posts what is held; with `polls`, the response brings the next task if it can. */
+/* Posts the held updates; with `polls`, the response may bring the next task. */
 enum tally_status posting_flush(struct worker *worker, bool polls, struct tally_error *err);
 
-/* Posts one update, also a failure, until it is acknowledged or refused for good. A new session
- * replaces one that the coordinator has forgotten. A stop ends it: the round's task is handed out
- * again. Errors: CANCELLED (stop), DEADLINE (patience), DATA_LOSS (the coordinator counts other
- * bits), NO_MEMORY, and those of contact_join(). */
+/* Posts one update or failure until it is acknowledged or refused for good; with `polls`, the
+ * response may bring the next task. A new session replaces one that the coordinator has forgotten.
+ * A stop ends it: the round's task is handed out again. Errors: CANCELLED (stop), DEADLINE
+ * (patience), DATA_LOSS (the coordinator counts other bits), NO_MEMORY, and those of
+ * contact_join(). */
 enum tally_status posting_post(struct worker *worker, struct tally_update *update,
                                const struct tally_bits *bits, bool polls, struct tally_error *err);
 
-/* Leaves a job to other workers that this one cannot make from its document (its data files are not
+/* Leaves to other workers a job that this one cannot make from its document (its data files are not
  * here, or its plug-in is not loaded) or, if it has `tried`, whose plug-in has failed. Errors: as
  * posting_post(). */
 enum tally_status posting_refuse(struct worker *worker, const struct tally_task *task,
                                  uint32_t client, bool tried, const struct tally_error *why,
                                  struct tally_error *err);
 
-/* As much of the message as travels, which must be valid UTF-8; it may quote a file. */
+/* As much of the message as a failure can carry, in whole UTF-8 characters; it may quote a file. */
 void posting_write_reason(const struct tally_error *why, char ret_reason[TALLY_FAILURE_CAPACITY]);
 
 #endif

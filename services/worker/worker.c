@@ -27,7 +27,7 @@ static void forget_job(struct worker *worker, const char *id)
 }
 
 /* Says why a client has no update: the client cannot go on, or this worker cannot serve the job.
- * What its other clients have computed goes before. */
+ * The held updates of its other clients are posted first. */
 static enum tally_status tell_failure(struct worker *worker, const struct tally_task *task,
                                       uint32_t client, bool is_last, bool *ret_refused,
                                       const struct tally_error *why, struct tally_error *err)
@@ -54,7 +54,8 @@ static enum tally_status tell_failure(struct worker *worker, const struct tally_
     return posting_post(worker, &message, &none, is_last, err);
 }
 
-/* Computes the update of one client and hands it over to be posted, or tells why there is none. */
+/* Computes the update of one client and hands it over to be posted, or reports why there is
+ * none. */
 static enum tally_status answer_client(struct worker *worker, struct job_copy *job,
                                        const struct tally_task *task, uint32_t client, bool is_last,
                                        bool *ret_refused, struct tally_error *err)
@@ -75,7 +76,7 @@ static enum tally_status answer_client(struct worker *worker, struct job_copy *j
     struct tally_error why = TALLY_ERROR_INIT;
     enum tally_status status =
         tally_model_copy_compute(job->model, &round, client, &update, &bits, &why);
-    if (status != TALLY_OK && contact_is_stopping(worker)) { /* an interruption is no failure */
+    if (status != TALLY_OK && contact_is_stopping(worker)) { /* an interruption is not a failure */
         return tally_fail(err, TALLY_CANCELLED, NULL, "asked to stop");
     }
     if (status != TALLY_OK) {
@@ -116,7 +117,7 @@ static enum tally_status open_job(struct worker *worker, const struct tally_task
     return TALLY_OK;
 }
 
-/* A point that does not fit is thrown away: the next poll shows no cursor and gets it anew. */
+/* A point that does not fit is thrown away: the next poll shows no cursor and fetches it again. */
 static enum tally_status lose_point(struct worker *worker, const struct tally_task *task,
                                     const struct tally_error *why, struct tally_error *err)
 {
@@ -166,7 +167,7 @@ static enum tally_status do_task(struct worker *worker, const struct tally_task 
     return status;
 }
 
-/* The answer to a poll: what the last update brought, or that of a call. */
+/* The response to a poll: the one that the last update brought, or that of a call. */
 static enum tally_status next_response(struct worker *worker, struct tally_poll_response *response,
                                        struct tally_error *err)
 {

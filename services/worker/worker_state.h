@@ -27,11 +27,11 @@ struct worker {
     struct batch batch;
     struct tally_buffer poll; /* encoded, for an update that polls as well ... */
     uint32_t poll_wait_ms;    /* ... and for how long */
-    bool has_next;            /* the last update's answer holds that to its poll: */
+    bool has_next;            /* the last update's response also answers its poll: */
     struct tally_bytes next;  /* there, until the next call */
     uint64_t session;         /* 0 = none */
-    uint32_t max_wait_ms;     /* as the coordinator has told; 0 = no limit */
-    uint32_t max_batch_bytes; /* as the coordinator has told; 0 = it does not know PostUpdates */
+    uint32_t max_wait_ms;     /* as the coordinator said; 0 = no limit */
+    uint32_t max_batch_bytes; /* as the coordinator said; 0 = it does not know PostUpdates */
     struct job_copy *jobs;
     struct tally_rng jitter;
     int64_t pause_ms;

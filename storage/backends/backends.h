@@ -26,7 +26,7 @@ enum tally_status tally_store_label(const char *uri, struct tally_buffer *out);
  * schema version 1, which has none). PostgreSQL, which checks its pages itself: reads every row.
  * `progress` may be NULL. *ret_report is also written as far as it is known when damage is found.
  * Errors: NOT_FOUND (no such database), DATA_LOSS (the message has the first damage and, of SQLite,
- * how many there are), STORE, CANCELLED, INVALID_ARGUMENT (another kind of store); PostgreSQL also
+ * how many there are), STORE, CANCELLED, INVALID_ARGUMENT (wrong kind of store); PostgreSQL also
  * FAILED_PRECONDITION (of an older schema, or half filled by a migration of an older program). */
 enum tally_status tally_store_verify(const char *uri, const struct tally_store_progress *progress,
                                      struct tally_store_report *ret_report,

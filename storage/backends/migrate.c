@@ -3,7 +3,7 @@
 #include "storage/backends/backends.h"
 #include "storage/digest.h"
 
-/* What the target is given at a time: that much memory holds. */
+/* What the target is given at a time, so that it fits into memory. */
 enum { ROWS_PER_FLUSH = 4096, BYTES_PER_FLUSH = 4 << 20 };
 
 struct copying {
@@ -18,7 +18,7 @@ struct copying {
     struct tally_buffer document, state, idempotency_key;
 };
 
-/* The target has one row more of `n` bytes. Has it take them if they are many. */
+/* The target has been given one more row of `n` bytes. Flushes the rows if they are many. */
 static enum tally_status count_row(struct copying *copying, size_t n, struct tally_error *err)
 {
     copying->n_copied++;
@@ -138,8 +138,8 @@ static void note(const struct tally_store_digest *digest,
     }
 }
 
-/* Everything that the source has is in its digest: an update of another round than the open one, or
- * a record without a round, is not read by any slot. */
+/* Requires that everything that the source has is in its digest: an update of a round that is not
+ * open, or a record without a round, is not read by any slot. */
 static enum tally_status require_all(const struct tally_store_report *found,
                                      const struct tally_table_digest tables[TALLY_N_TABLES],
                                      struct tally_error *err)

@@ -22,9 +22,9 @@ struct tally_migrate_report {
 };
 
 /* "sqlite:PATH" to "postgres:CONNINFO". `progress` may be NULL. *ret_report is written as far as it
- * is known, also on failure. Errors: INVALID_ARGUMENT (other kinds of store; field "from" or "to"),
- * NOT_FOUND (no such source), STORE (the source is in use, the target cannot be reached),
- * DATA_LOSS (the source is damaged, or what the target gives back is not what was written),
+ * is known, also on failure. Errors: INVALID_ARGUMENT (wrong kinds of store; field "from" or "to"),
+ * NOT_FOUND (no such source), STORE (the source is in use, the target cannot be reached), DATA_LOSS
+ * (the source is damaged, or what the target gives back is not what was written),
  * FAILED_PRECONDITION (the target has other jobs, a coordinator, or another migration), CANCELLED,
  * NO_MEMORY. */
 enum tally_status tally_store_migrate(const char *from, const char *to,

@@ -15,8 +15,7 @@ static enum tally_status fail_no_job(int64_t job_key, struct tally_error *err)
 
 static enum tally_status fail_no_state(int64_t job_key, struct tally_error *err)
 {
-    return tally_fail(err, TALLY_NOT_FOUND, NULL, "no state of a job with key %lld",
-                      (long long)job_key);
+    return tally_fail(err, TALLY_NOT_FOUND, NULL, "no state for job key %lld", (long long)job_key);
 }
 
 static void memory_close(struct tally_store *store)

@@ -3,8 +3,8 @@
  *
  * All store objects of a database belong to one thread. Their calls may interleave in any order,
  * also while several have an open transaction; only the callback of a walk may not write through
- * another store object. Isolation is READ COMMITTED: a transaction's writes are visible to its own
- * store object alone until commit() applies all of them or none. No call waits for a lock. Keys of
+ * another store object. Isolation is READ COMMITTED: a transaction's writes are visible only to its
+ * own store object until commit() applies all of them or none. No call waits for a lock. Keys of
  * jobs are unique and become visible in the order of the commits. commit() reports conflicts:
  *
  *     FAILED_PRECONDITION  another replica leads a job that was written to (also in flush())

@@ -190,7 +190,7 @@ static enum tally_status require_member(struct tally_memory_store *memory, struc
     tally_memory_reconnect(memory);
     return memory->number != 0
                ? TALLY_OK
-               : tally_fail(err, TALLY_FAILED_PRECONDITION, NULL, "this process is no replica");
+               : tally_fail(err, TALLY_FAILED_PRECONDITION, NULL, "this process is not a replica");
 }
 
 /* ---- Leading ---- */

@@ -371,7 +371,7 @@ static void delete (struct tally_memory_store *memory, const struct tally_memory
     database->last_deleted_key =
         key > database->last_deleted_key ? key : database->last_deleted_key;
     tally_lease_drop(&memory->held, key);
-    if (is_drafted(memory, job)) { /* its transaction finds another version, and fails */
+    if (is_drafted(memory, job)) { /* its transaction finds a different version, and fails */
         job->next_deleted = database->deleted;
         database->deleted = job;
     } else {

@@ -17,7 +17,7 @@
  * waits for a lock (postgres_session.c). While the store is being opened a migration, of this
  * process or of another that it waits for, may take its time. */
 enum { SILENCE_MS = 3000, SILENCE_WHEN_OPENING_MS = 60000 };
-/* How often it is looked whether what was sent gets less. */
+/* How often to look whether the bytes that were sent and not confirmed get fewer. */
 enum { LOOK_MS = 250 };
 
 /* The value that an option has, or the one that libpq fills in; "" if neither. */
@@ -32,7 +32,7 @@ static const char *option_value(const PQconninfoOption *options, const char *key
     return "";
 }
 
-/* "postgres:host:port/dbname", of what the conninfo itself says, or the service that says it. */
+/* "postgres:host:port/dbname", from what the conninfo itself says, or the service that it names. */
 static enum tally_status append_label(struct tally_buffer *out, const PQconninfoOption *options)
 {
     const char *host = option_value(options, "host"), *port = option_value(options, "port");
@@ -45,7 +45,7 @@ static enum tally_status append_label(struct tally_buffer *out, const PQconninfo
     return status == TALLY_OK ? tally_buffer_append(out, "", 1) : status;
 }
 
-/* A password with an unescaped '@' or '/' has the rest of it taken for host or database. */
+/* libpq takes what follows an unescaped '@' or '/' in a password for host or database. */
 static bool has_stray_at(const PQconninfoOption *options)
 {
     return strchr(option_value(options, "host"), '@') != NULL ||
@@ -53,8 +53,8 @@ static bool has_stray_at(const PQconninfoOption *options)
            strchr(option_value(options, "dbname"), '@') != NULL;
 }
 
-/* NULL if libpq does not understand it, or something else than was meant. Its message quotes what
- * it does not understand, which may be the password. */
+/* NULL if libpq does not understand it, or understands something different from what was meant.
+ * libpq's message quotes what it does not understand, which may be the password. */
 static PQconninfoOption *parse(const char *conninfo)
 {
     char *message = NULL;
@@ -220,7 +220,7 @@ bool tally_pg_wait(const PGconn *connection, short events, int64_t timeout_ms)
     }
 }
 
-/* Bytes that the kernel has and the other machine has not confirmed; 0 where it does not tell. */
+/* Bytes that the kernel has and the other machine has not confirmed; 0 where that is not known. */
 static int n_in_flight(const PGconn *connection)
 {
     int n = 0;

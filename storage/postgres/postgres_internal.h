@@ -180,12 +180,12 @@ enum tally_status tally_pg_run(struct tally_postgres *pg, struct tally_pg_call *
 
 /* Session (postgres_session.c). */
 
-/* Connects, waiting for it, and sets the session up, but for the prepared statements. */
+/* Connects, waiting for it, and sets the session up, except for the prepared statements. */
 enum tally_status tally_pg_connect(struct tally_postgres *pg, struct tally_error *err);
-/* A connection that works as far as can be told without asking. A lost one is made anew, though not
- * more often than the backoff allows, and without waiting for the network for more than an instant:
- * while that is under way, this fails with STORE, and each call is a step on the way. Not while the
- * server has a transaction of ours. */
+/* A connection that works as far as can be told without asking. A lost one is made again, though
+ * not more often than the backoff allows, and without waiting for the network for more than an
+ * instant: while that is under way, this fails with STORE, and each call is a step on the way. Not
+ * while the server has a transaction of ours. */
 enum tally_status tally_pg_require_connection(struct tally_postgres *pg, struct tally_error *err);
 
 /* Schema (postgres_schema.c). */
@@ -217,8 +217,8 @@ void tally_pg_bind_tokens(struct tally_pg_call *call, const struct tally_lease_s
 void tally_pg_bind_row(struct tally_pg_call *call, const struct tally_columns *columns,
                        const void *row, bool moving_only);
 
-/* A row of a result, read column after column. Errors: DATA_LOSS if a value is of another type or
- * NULL; the first one stays in `status`, and what is read after it is 0, false or unset. */
+/* A row of a result, read column after column. Errors: DATA_LOSS if a value is of a different type
+ * or NULL; the first one stays in `status`, and what is read after it is 0, false or unset. */
 struct tally_pg_row {
     struct tally_postgres *pg;
     const PGresult *result;

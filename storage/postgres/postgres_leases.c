@@ -1,9 +1,9 @@
 /* postgres_leases: replicas, and which of them leads which job.
  *
  * job_leases has one row per job: its leader, and a token that grows with each change. What this
- * process holds is the set of tokens that it was given; leading a job without holding it (it was
- * given, or the answer to take() was lost) is for the next take(). Only the store's clock counts.
- */
+ * process holds is the set of tokens that it was given; a job that it leads without holding it (it
+ * was given, or the answer to take() was lost) is left to the next take(). Only the store's clock
+ * counts. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,7 +70,7 @@ static enum tally_status send_batch(struct tally_postgres *pg, struct batch *bat
     return status;
 }
 
-/* Sends it, again while it meets a conflict. */
+/* Sends the batch, and again while it meets a conflict. */
 static enum tally_status run_batch(struct tally_postgres *pg, struct batch *batch,
                                    struct tally_error *err)
 {
@@ -96,9 +96,10 @@ static enum tally_status require_ready(struct tally_postgres *pg, struct tally_e
 /* As a replica, that is after join(). */
 static enum tally_status require_member(struct tally_postgres *pg, struct tally_error *err)
 {
-    return pg->number != 0 ? require_ready(pg, err)
-                           : tally_fail(err, TALLY_FAILED_PRECONDITION, NULL,
-                                        "database \"%s\": this process is no replica", pg->label);
+    return pg->number != 0
+               ? require_ready(pg, err)
+               : tally_fail(err, TALLY_FAILED_PRECONDITION, NULL,
+                            "database \"%s\": this process is not a replica", pg->label);
 }
 
 static bool changed_nothing(PGresult *result)
@@ -144,7 +145,8 @@ static enum tally_status postgres_join(struct tally_store *store, const struct t
     if (status != TALLY_OK) {
         return status;
     }
-    /* Whatever it holds need not be waited for; not being allowed to end it is no failure. */
+    /* Ends the connection of an earlier process of this id, so that its locks need not be waited
+     * for; not being allowed to end it is no failure. */
     struct tally_pg_call namesake = tally_pg_call(TALLY_PG_END_NAMESAKE);
     tally_pg_bind_text(&namesake, self->id);
     (void)tally_pg_run(pg, &namesake, NULL, NULL);
@@ -182,7 +184,7 @@ static enum tally_status confirm(struct tally_lease_set *confirmed, int64_t job_
     return status;
 }
 
-/* Keeps of what is held the leases that the answer confirms. */
+/* Keeps those of the held leases that the answer confirms. */
 static enum tally_status keep_confirmed(struct tally_postgres *pg, const PGresult *leases,
                                         struct tally_error *err)
 {
@@ -489,14 +491,15 @@ static enum tally_status postgres_leave(struct tally_store *store, struct tally_
 }
 
 /* What the old connection had under way held its fences until it ended, and this waits for them.
- * What it may still send, if it is only cut off, has tokens of the past. */
+ * What it may still send, if it is only cut off, has outdated tokens. */
 enum tally_status tally_pg_renew_tokens(struct tally_postgres *pg, struct tally_error *err)
 {
     enum { RENEW_TOKENS = 1 };
     if (pg->number == 0) {
         return TALLY_OK;
     }
-    /* The server may not know that it is lost, and in the middle of a message nothing ends it. */
+    /* The server may not know that the old connection is lost, and in the middle of a message
+     * nothing else ends it. */
     struct tally_pg_call former = tally_pg_call(TALLY_PG_END_FORMER);
     tally_pg_bind_int64(&former, pg->number);
     tally_pg_bind_int64(&former, pg->incarnation);

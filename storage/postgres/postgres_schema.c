@@ -93,8 +93,8 @@ static const char *const VERSION_1[] = {
     NULL,
 };
 
-/* Every heartbeat looks for live jobs, however many have ended. No update of a job that goes on is
- * made dearer by it: its status stays as it is. */
+/* Every heartbeat looks for live jobs, however many have ended. The index makes no update of a job
+ * that goes on more expensive: its status stays as it is. */
 static const char *const VERSION_2[] = {
     "CREATE INDEX jobs_live ON jobs (job_key)"
     " WHERE status NOT IN ('', 'completed', 'failed', 'cancelled')",
@@ -102,8 +102,9 @@ static const char *const VERSION_2[] = {
 };
 
 /* What the rounds have changed of a state since it was put. A coordinator of an older version,
- * which would take for whole what is not, must not lead a job from now on: without the name of this
- * column it can neither renew its lease nor take a job, and what it leads goes to others. */
+ * which would take a state without its changes for the whole, must not lead a job from now on:
+ * without the name of this column it can neither renew its lease nor take a job, and what it leads
+ * goes to others. */
 static const char *const VERSION_3[] = {
     "ALTER TABLE replicas RENAME COLUMN session TO incarnation",
     "CREATE TABLE job_state_changes ("

@@ -13,9 +13,9 @@
 #include "codec/base/monotonic.h"
 #include "storage/postgres/postgres_internal.h"
 
-/* How long an address may say nothing while it is being connected to, unless the conninfo has
- * another limit; libpq, which applies it when the store is opened, knows whole seconds from 2 on.
- */
+/* How long an address may say nothing while it is being connected to, unless the conninfo has a
+ * different limit; libpq, which applies the limit when the store is opened, accepts whole seconds
+ * from 2 on. */
 #define CONNECT_TIMEOUT_S "2"
 enum { CONNECT_TIMEOUT_MS = 2000 };
 /* How long the call that begins a new connection waits for it. */
@@ -32,7 +32,7 @@ enum { PATIENCE_MS = 20 };
 /* Waits between attempts to connect; the first attempt is made at once. */
 enum { FIRST_BACKOFF_MS = 50, MAX_BACKOFF_MS = 1000 };
 
-/* What was committed must be on the medium, also where the cluster's default is another. */
+/* What was committed must be on the medium, also where the cluster's default is different. */
 static const char DURABLE_COMMITS[] = "SELECT set_config('synchronous_commit', 'on', false)"
                                       " WHERE current_setting('synchronous_commit') = 'off'";
 
@@ -46,7 +46,7 @@ static const char *const SESSION_SETTINGS[] = {
     NULL,
 };
 static const char *const WRITER_SETTINGS[] = {
-    /* A client that is cut off is noticed by the server, too, and its locks go. */
+    /* The server, too, notices a client that is cut off, and releases its locks. */
     "SET tcp_keepalives_idle = 5",
     "SET tcp_keepalives_interval = 2",
     "SET tcp_keepalives_count = 3",
@@ -128,7 +128,7 @@ static int find_host_keyword(const char *keyword)
     return i;
 }
 
-/* Has the next attempt begin with the host after the one that this attempt began with: libpq goes
+/* Makes the next attempt begin with the host after the one that this attempt began with: libpq goes
  * on by itself only when it cannot connect, not when what it is connected to does not answer.
  * Without memory it begins as the conninfo says. */
 static void begin_with_next_host(struct tally_postgres *pg)
@@ -150,7 +150,7 @@ static void begin_with_next_host(struct tally_postgres *pg)
     }
 }
 
-/* Sets a new connection up, but for the prepared statements and the tokens. */
+/* Sets a new connection up, except for the prepared statements and the tokens. */
 static enum tally_status set_up(struct tally_postgres *pg, struct tally_error *err)
 {
     if (PQstatus(pg->connection) != CONNECTION_OK) {
@@ -205,8 +205,8 @@ static void begin_attempt(struct tally_postgres *pg)
     pg->silent_at_ms = tally_monotonic_ms() + pg->address_limit_ms;
 }
 
-/* Has libpq go on to the next address, if there is one, when nothing at all has answered at this
- * one: a failed connect() is what it goes on after. False if something has. */
+/* Makes libpq go on to the next address, if there is one, when nothing at all has answered at this
+ * one, by making connect() fail. False if something has answered. */
 static bool skip_address(struct tally_postgres *pg)
 {
     pg->is_address_silent = true;
@@ -224,7 +224,7 @@ static bool is_under_way(struct tally_postgres *pg, int patience_ms)
     int64_t until = tally_monotonic_ms() + patience_ms;
     while (pg->attempt_wants == PGRES_POLLING_READING ||
            pg->attempt_wants == PGRES_POLLING_WRITING) {
-        /* The socket may be another one after each step. */
+        /* The socket may be a different one after each step. */
         int64_t left = until - tally_monotonic_ms();
         if (!tally_pg_wait(pg->attempt,
                            pg->attempt_wants == PGRES_POLLING_READING ? POLLIN : POLLOUT,

@@ -128,7 +128,7 @@ static const struct statement_text STATEMENT_TEXT[TALLY_PG_N_SQL] = {
                              .columns = &TALLY_ROUND_COLUMNS},
     [TALLY_PG_CHECK] = {.sql = "UPDATE job_keys SET last_key = last_key"},
 
-    /* Renewals: what a crash of the database takes of them is made up for by RETURN_TIME. */
+    /* Renewals that a crash of the database loses are made up for by RETURN_TIME. */
     [TALLY_PG_BEGIN_RENEWAL] = {.sql = "SELECT set_config('synchronous_commit', 'off', true)"},
     [TALLY_PG_RETURN_TIME] =
         {.sql =

@@ -1,7 +1,7 @@
 /* postgres_transaction: writes are collected, and sent together with their fence.
  *
  * A coordinator is on another machine than its database, so that each statement that it waits for
- * costs a round trip, while its only thread serves no one. libpq's pipeline mode sends several
+ * costs a round trip, while its only thread serves no request. libpq's pipeline mode sends several
  * statements at once. A transaction uses it as follows, and takes two round trips however many
  * writes it has:
  *
@@ -21,7 +21,7 @@
  * leaves the transaction usable. job_insert() is sent at once, as its caller wants the key.
  *
  * Conflicts. All writes are kept until the end. After a deadlock or serialisation failure the
- * transaction is rolled back and all its writes are sent again, but for those that were refused.
+ * transaction is rolled back and all its writes are sent again, except those that were refused.
  * What the caller has been told must come out the same: keys of new jobs are sent as parameters
  * (set_key), and a write that succeeded before and is refused now fails the transaction. */
 #include <assert.h>
@@ -125,7 +125,7 @@ static enum tally_status require_transaction(struct tally_postgres *pg, struct t
                : TALLY_OK;
 }
 
-/* What the fence must find for a write that is collected now. */
+/* The lease token that the fence must find for a write collected now. */
 static int64_t token_now(const struct tally_postgres *pg, int64_t job_key)
 {
     const struct tally_lease *lease = tally_lease_find(&pg->transaction.inserted, job_key);
@@ -184,9 +184,8 @@ static enum tally_status fail_write(struct tally_postgres *pg, const struct tall
 {
     if (status == TALLY_NOT_FOUND) {
         return tally_fail(err, status, NULL,
-                          write->call.which == TALLY_PG_STATE_APPEND
-                              ? "no state of a job with key %lld"
-                              : "no job with key %lld",
+                          write->call.which == TALLY_PG_STATE_APPEND ? "no state for job key %lld"
+                                                                     : "no job with key %lld",
                           (long long)write->job_key);
     }
     if (status == TALLY_FAILED_PRECONDITION) {
@@ -250,7 +249,7 @@ static enum tally_status judge_append(struct run *run, const PGresult *result)
     return is_new ? TALLY_OK : TALLY_ALREADY_EXISTS;
 }
 
-/* OK, or why the write, which is to no job of another, has changed nothing. */
+/* OK, or why the write, whose job no other replica leads, has changed nothing. */
 static enum tally_status judge_rows(struct run *run, enum tally_pg_sql which, bool has_job,
                                     const PGresult *result)
 {
@@ -399,7 +398,7 @@ static void start_again(struct tally_pg_transaction *transaction)
     }
 }
 
-/* What was told to have succeeded must have succeeded again. */
+/* Whether a write that was reported as successful has not succeeded again. */
 static bool broke_a_promise(const struct tally_pg_transaction *transaction)
 {
     for (size_t i = 0; i < transaction->n_writes; i++) {

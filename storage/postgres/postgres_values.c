@@ -212,7 +212,7 @@ void tally_pg_take_text(struct tally_pg_row *row, char *ret_text, size_t capacit
     const char *bytes = take_value(row, OID_TEXT, -1, "holds no text", &n);
     if (bytes != NULL && !tally_pg_text_decode(bytes, n, ret_text, capacity)) {
         row->column--;
-        fail_value(row, "holds too long a text");
+        fail_value(row, "holds text that is too long");
     }
 }
 

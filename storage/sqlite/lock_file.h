@@ -26,8 +26,8 @@ struct tally_lock_file {
         -1, -1, NULL                                                                               \
     }
 
-/* Takes the lock, creating the file if need be. Precondition: *lock is not held.
- * Errors: STORE (someone has it, or the file cannot be made), NO_MEMORY. */
+/* Takes the lock, creating the file if need be. Precondition: *lock is not held. Errors: STORE (the
+ * lock is held, or the file cannot be made), NO_MEMORY. */
 enum tally_status tally_lock_file_open(struct tally_lock_file *lock, const char *path,
                                        struct tally_error *err);
 

@@ -142,7 +142,7 @@ static enum tally_status run_write(struct tally_sql_call *call, int64_t job_key,
     return status == TALLY_OK ? status : tally_fail(err, status, NULL, "%s", cause.message);
 }
 
-/* The key is told to SQLite, because the row's checksum covers it. */
+/* The key is chosen here, not by SQLite, because the row's checksum covers it. */
 static enum tally_status next_key(struct tally_sqlite *sqlite, int64_t *ret_key,
                                   struct tally_error *err)
 {
@@ -298,7 +298,7 @@ static enum tally_status sqlite_round_insert(struct tally_store *store, int64_t 
     return run_write(&call, job_key, err);
 }
 
-/* Every write has told at once. */
+/* Every write has reported its result at once. */
 static enum tally_status sqlite_flush(struct tally_store *store, struct tally_error *err)
 {
     (void)store;

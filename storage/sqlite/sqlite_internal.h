@@ -53,7 +53,7 @@ struct tally_sqlite {
     struct tally_lock_file lock;
     struct {
         dev_t device;
-        ino_t inode; /* 0 = not known, and not looked after */
+        ino_t inode; /* 0 = not known, and not checked */
     } log;
     int n_log_pages;          /* after the last commit */
     int64_t last_deleted_key; /* the greatest; 0 = none since the database was opened */
@@ -157,7 +157,7 @@ enum tally_status tally_sqlite_verify_open(struct tally_sqlite *sqlite, int vers
                                            struct tally_store_report *ret_report,
                                            struct tally_error *err);
 /* The database that `from` reads, to the file `path`: whole and verified or not at all. `as_it_is`:
- * damaged rows are no reason not to. */
+ * also if rows are damaged. */
 enum tally_status tally_sqlite_copy(const struct tally_sqlite *from, const char *path, bool replace,
                                     bool as_it_is, const struct tally_store_progress *progress,
                                     struct tally_error *err);
@@ -168,7 +168,7 @@ enum tally_status tally_sqlite_copy(const struct tally_sqlite *from, const char 
 extern const char TALLY_SQL_COUNT_LIVE_JOBS[];
 
 /* For a schema that has checksums. Those that read or write whole rows of an older one than the
- * newest leave out the columns that it lacks, and are of use for looking through it alone. */
+ * newest leave out the columns that it lacks, and are of use only for looking through it. */
 enum tally_status tally_sqlite_prepare(struct tally_sqlite *sqlite, int version,
                                        struct tally_error *err);
 
@@ -180,7 +180,7 @@ struct tally_sql_call {
     int rc;
 };
 
-/* Precondition: the statement is not in use, that is no walk over it is going on. */
+/* Precondition: the statement is not in use, that is, it has no walk under way. */
 struct tally_sql_call tally_sql_call(struct tally_sqlite *sqlite, enum tally_sql which);
 
 /* Bound memory is borrowed until the call has ended. A NULL text binds SQL NULL. */
@@ -203,8 +203,8 @@ bool tally_sql_walk(struct tally_sql_call *call, enum tally_status *status,
 /* Makes the statement ready for its next use. */
 void tally_sql_end(struct tally_sql_call *call);
 
-/* The present row of a walk, read column after column. Errors: DATA_LOSS if a value is of another
- * type; the first one stays in `status`, and what is read after it is 0 or unset. */
+/* The present row of a walk, read column after column. Errors: DATA_LOSS if a value is of a
+ * different type; the first one stays in `status`, and what is read after it is 0 or unset. */
 struct tally_sql_row {
     const struct tally_sql_call *call;
     int column; /* the next one */

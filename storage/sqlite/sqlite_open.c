@@ -104,8 +104,8 @@ static enum tally_status refuse_names(const char *path, nlink_t n_names, struct 
                       path, (unsigned long)n_names);
 }
 
-/* The lock lies beside the file that is really opened, so that a symbolic link to it is no second
- * database. SQLite has taken no lock yet that tally_lock_file_hold() could drop. */
+/* The lock lies beside the file that is really opened, so that a symbolic link to it does not make
+ * a second database. SQLite has taken no lock yet that tally_lock_file_hold() could drop. */
 static enum tally_status take_lock(struct tally_sqlite *sqlite, struct tally_error *err)
 {
     const char *file = sqlite3_db_filename(sqlite->db, "main");
@@ -203,8 +203,8 @@ static bool uses_log(const struct tally_sqlite *sqlite)
            version == WITH_LOG;
 }
 
-/* Of a database with several names, the log lies beside one of them: if not beside this one, what
- * is read here may be old. Copies have no log. */
+/* The log of a database with several names lies beside one of them: if not beside this one, what is
+ * read here may be old. Copies have no log. */
 static enum tally_status refuse_other_names(const struct tally_sqlite *sqlite,
                                             struct tally_error *err)
 {
@@ -285,7 +285,7 @@ void tally_sqlite_close_reader(struct tally_sqlite *sqlite)
 static int look_after_log(void *context, sqlite3 *db, const char *name, int n_pages)
 {
     struct tally_sqlite *sqlite = context;
-    const int n_before = n_pages > sqlite->n_log_pages ? sqlite->n_log_pages : 0; /* else anew */
+    const int n_before = n_pages > sqlite->n_log_pages ? sqlite->n_log_pages : 0; /* restarted */
     const int64_t several = (int64_t)LOG_COMMITS * (n_pages - n_before);
     sqlite->n_log_pages = n_pages;
     if (n_pages >= MAX_LOG_PAGES || (n_pages >= MIN_LOG_PAGES && n_pages >= several)) {

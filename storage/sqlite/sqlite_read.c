@@ -112,7 +112,7 @@ enum tally_status tally_sqlite_job_list_live(struct tally_store *store, tally_st
     return walk_jobs(&call, each, context, err);
 }
 
-/* Appends the values that `which` gives for a job, and tells whether there were any. */
+/* Appends the values that `which` gives for a job, and says whether there were any. */
 static enum tally_status append_values(struct tally_store *store, enum tally_sql which,
                                        int64_t job_key, struct tally_buffer *out, bool *ret_any,
                                        struct tally_error *err)
@@ -146,7 +146,7 @@ static enum tally_status append_bytes(struct tally_store *store, enum tally_sql 
     bool is_there = false;
     enum tally_status status = append_values(store, which, job_key, out, &is_there, err);
     return status == TALLY_OK && !is_there
-               ? tally_fail(err, TALLY_NOT_FOUND, NULL, "no %s of a job with key %lld", what,
+               ? tally_fail(err, TALLY_NOT_FOUND, NULL, "no %s for job key %lld", what,
                             (long long)job_key)
                : status;
 }

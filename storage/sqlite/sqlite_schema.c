@@ -6,7 +6,7 @@
  * int64 of the same bits, so an x_checksum may print negative. */
 #include "storage/sqlite/sqlite_internal.h"
 
-/* "Taly", so that file(1) and a careful operator can tell. */
+/* "Taly", so that file(1) and a careful operator can recognise it. */
 #define APPLICATION_ID 0x54616c79
 
 /* As of version 2: the columns that a checksum covers, in their order. */
@@ -81,7 +81,7 @@ static const char *const MIGRATIONS[] = {
     "PRIMARY KEY (job_key, round)"
     ") STRICT, WITHOUT ROWID;",
 
-    /* 1 to 2: who did not answer, row checksums. */
+    /* 1 to 2: which clients did not answer, row checksums. */
     "ALTER TABLE rounds ADD COLUMN missing TEXT NOT NULL DEFAULT '';"
     "ALTER TABLE jobs ADD COLUMN fixed_checksum INTEGER NOT NULL DEFAULT 0;"
     "ALTER TABLE jobs ADD COLUMN row_checksum INTEGER NOT NULL DEFAULT 0;"
@@ -102,14 +102,14 @@ static const char *const MIGRATIONS[] = {
     " stage, samples, received, norm, passed, cut, loss, cumulative_regret, " LEDGER_NAMES_2
     ", missing);",
 
-    /* 2 to 3: the tables are the same, the bits of "unary" have another order (codec/FORMAT.md,
+    /* 2 to 3: the tables are the same, the bits of "unary" have a different order (codec/FORMAT.md,
      * version 2), and a message in the old one can often be read in the new one, as other levels.
      * Until then every job of this algorithm was "unary"; the updates of the others have no levels.
-     * Whoever is asked again answers the same levels: they are a function of job and seed. */
+     * Clients that are asked again send the same levels: they are a function of job and seed. */
     "DELETE FROM updates WHERE job_key IN (SELECT job_key FROM jobs WHERE algorithm = 'ceal');",
 
-    /* 3 to 4: what opening rounds found out, which no job had before, and the curvature of f, which
-     * nobody looked at. A row that was damaged keeps its checksum, and stays damaged. */
+    /* 3 to 4: the results of opening rounds, which no job had before, and the curvature of f, which
+     * was not determined before. A row that was damaged keeps its checksum, and stays damaged. */
     "ALTER TABLE jobs ADD COLUMN estimated_sigma ANY DEFAULT 0.0;"
     "ALTER TABLE jobs ADD COLUMN estimated_gradient_bound ANY DEFAULT 0.0;"
     "ALTER TABLE jobs ADD COLUMN smoothness ANY;"
@@ -301,7 +301,7 @@ static enum tally_status apply(const struct tally_sqlite *sqlite, int version,
 
 /* A migration cannot be undone, and an older program refuses what it made. The checksums that it
  * computes would also make damage look sound, so the structure is checked whatever the size. Those
- * that rows have already stay as they are, and so does what they tell: one damaged row does not
+ * that rows have already stay as they are, and so does what they show: one damaged row does not
  * stop all jobs. */
 static enum tally_status keep_copy(const struct tally_sqlite *sqlite, int version,
                                    struct tally_error *err)

@@ -296,7 +296,7 @@ struct tally_sql_row tally_sql_row(const struct tally_sql_call *call, struct tal
     return (struct tally_sql_row){.call = call, .err = err};
 }
 
-/* Of the column that was taken last. */
+/* Fails because of the column that was taken last. */
 static void fail_value(struct tally_sql_row *row)
 {
     sqlite3_stmt *statement = row->call->statement;

@@ -482,7 +482,7 @@ class Start(AccessTestCase):
                     self.assertIn(f"{address} can be reached by others", output)
         for address in public[:-1]:
             for options, words in (((*admin, *worker), "no TLS: tokens and data travel in clear"),
-                                   (("--insecure",), "others who get here need no token")):
+                                   (("--insecure",), "no tokens: others can use this address")):
                 status, output = self.run_briefly("--listen", address, *options)
                 if "Address family not supported" not in output:
                     self.assertEqual(status, 0, output)

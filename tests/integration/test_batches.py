@@ -127,7 +127,7 @@ class Batches(BatchTestCase):
             "", "invalid_argument", "", "already_exists", "permission_denied", "permission_denied", "invalid_argument",
             "invalid_argument", ""])
         self.assertEqual(results_of(answer)[2], ACCEPTED)
-        self.assertIn("metrics: \"No Name\" is no name", answer.results[1].message)
+        self.assertIn("metrics: \"No Name\" is not a name", answer.results[1].message)
         self.assertEqual([bool(result.message) for result in answer.results],
                          [bool(result.code) for result in answer.results])
         self.assertFalse(answer.HasField("next"))

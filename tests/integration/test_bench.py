@@ -133,8 +133,8 @@ class Refusals(BenchCase):
     def test_options(self):
         for words, message in [
                 (["--clients", "0"], "--clients: 0 outside [1, 20000]"),
-                (["--clients", "2,x"], '--clients: "x" is no number'),
-                (["--clients", "2,"], '--clients: "" is no number'),
+                (["--clients", "2,x"], '--clients: "x" is not a number'),
+                (["--clients", "2,"], '--clients: "" is not a number'),
                 (["--clients", ",".join(["1"] * 17)], "--clients: more than 16 numbers"),
                 (["--dim", "9"], "--dim: 9 outside [10, "),
                 (["--store", "sqlite,tape"], '--store: "tape" is none of sqlite, memory'),
@@ -157,7 +157,7 @@ class Refusals(BenchCase):
         self.environment["TMPDIR"] = str(self.folder / "missing")
         done = self.bench("--clients", 1, "--dim", 30, "--runs", 1)
         self.assertEqual(done.returncode, 1)
-        self.assertIn(b"a folder in TMPDIR: No such file", done.stderr)
+        self.assertIn(b"cannot make a folder in TMPDIR: No such file", done.stderr)
 
     def test_no_coordinator(self):
         """It starts the one beside itself, wherever that is."""

@@ -199,7 +199,7 @@ class Usage(CliCase):
                 (["list", *["--label=a"] * 17], "--label: more than 16 labels"),
                 (["show", "a", "--jsn"], "did you mean --json?"),
                 (["list", "--limit", "0"], "--limit: 0 outside [1, 1000000]"),
-                (["list", "--status", "odd"], '--status: "odd" is no status'),
+                (["list", "--status", "odd"], '--status: "odd" is not a status'),
                 (["watch", "a", "--timeout", "soon"], '--timeout: "soon" is not an integer'),
                 (["watch", "a", "--interval-ms", "1"], "--interval-ms: 1 outside [10, "),
                 (["export", "a", "--format", "xml"], '--format: "xml" is none of csv, json, npy'),
@@ -979,10 +979,10 @@ class Plan(CliCase):
         for job, words, message in [
                 (ceal, [], "only jobs of type calm are planned, this one is ceal"),
                 (unknown, [], "a plan needs a number for algorithm.noise"),
-                (self.JOB, ["--uplink-bits", "130,"], '--uplink-bits: "" is no list of numbers'),
-                (self.JOB, ["--uplink-bits", "0"], '--uplink-bits: "0" is no list of numbers'),
-                (self.JOB, ["--uplink-bits", "130,0x10"], '--uplink-bits: "0x10" is no list of numbers'),
-                (self.JOB, ["--downlink-bits", "nan"], '--downlink-bits: "nan" is no list of numbers'),
+                (self.JOB, ["--uplink-bits", "130,"], '--uplink-bits: "" is not a list of numbers'),
+                (self.JOB, ["--uplink-bits", "0"], '--uplink-bits: "0" is not a list of numbers'),
+                (self.JOB, ["--uplink-bits", "130,0x10"], '--uplink-bits: "0x10" is not a list of numbers'),
+                (self.JOB, ["--downlink-bits", "nan"], '--downlink-bits: "nan" is not a list of numbers'),
                 (self.JOB, ["--downlink-bits", ",".join(["9"] * 33)], "--downlink-bits: more than 32 budgets"),
                 (self.JOB, ["--uplink-bits", "1,2", "--downlink-bits", "1,2,3"],
                  "--downlink-bits: 3 budgets for 2 of --uplink-bits")]:

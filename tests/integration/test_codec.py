@@ -181,7 +181,7 @@ class Refusals(CodecCase):
                 (["encode", "-", "--intervals", 1 << 22, "--encoding", "dithered"], "at most 2097152 intervals"),
                 (["decode", "-", "--intervals", 4, "--payload-bits", 3], "--dim: is required"),
                 (["decode", "-", "--intervals", 4, "--dim", 3], "--payload-bits: is required"),
-                (["bench", "disk"], 'no benchmark "disk"; there are: codec, coordinator'),
+                (["bench", "disk"], 'unknown benchmark "disk"; choose codec or coordinator'),
                 (["bench", "codec", "--dim", 1], "--dim: 1 outside"),
         ]:
             with self.subTest(words=words):

@@ -200,7 +200,7 @@ class Set(unittest.TestCase):
         self.assertEqual((result["horizon"], result["time_step"], result["name"]), (50, 50, "a:b"))
 
     def test_edit_that_is_none_is_refused(self):
-        for edit, part in (("horizon", "PATH=VALUE"), ("name.a=1", "name is no object")):
+        for edit, part in (("horizon", "PATH=VALUE"), ("name.a=1", "name is not an object")):
             done = tally("simulate", JOBS / "synthetic-ceal.json", "--set", edit)
             self.assertEqual(done.returncode, 2)
             self.assertIn(part, done.stderr)

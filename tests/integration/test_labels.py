@@ -180,7 +180,7 @@ class Sort(SortCase):
                     self.assertEqual(answer.status, 200)
                 else:
                     self.assertEqual((answer.status, answer.json().get("field")), (400, "cursor"), (order, made_by))
-                    self.assertIn("begin again", answer.json()["detail"])
+                    self.assertIn("start again", answer.json()["detail"])
         for sort in ("", "-", "title", "name,-round"):
             answer = client.get(f"/v1/jobs?sort={sort}")
             self.assertEqual((answer.status, answer.json().get("field")), (400, "sort"), sort)

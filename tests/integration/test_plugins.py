@@ -32,7 +32,7 @@ WRONG = {
     "dim": "it wrote 6 coordinates, the job has dim 7",
     "nodim": "it wrote 0 coordinates, the job has dim 7",
     "fail": "the moon is full",
-    "silent": "it returned 7 and does not say why",
+    "silent": "it returned 7 without a reason",
     "noise": r"a \?{100,}",
 }
 DEADLY = {
@@ -248,7 +248,7 @@ class Plugins(TallyTestCase):
                            ("metrics fail 0", r"plug-in moody: metrics of client \d in round \d+: the moon is full"),
                            ("metrics nan 0", r"plug-in moody: metrics of client \d in round 1: metric last is not finite"),
                            ("metrics name 0", r"plug-in moody: metrics of client \d in round 1: metric 1 has no name of"),
-                           ("metrics twice 0", r"plug-in moody: metrics of client \d in round 1: metric client is there twice"),
+                           ("metrics twice 0", r"plug-in moody: metrics of client \d in round 1: metric client appears twice"),
                            ("metrics many 0", r"plug-in moody: metrics of client \d in round 1: 17 metrics, at most 16"),
                            ("metrics crash 0", r"plug-in moody: metrics of client \d in round 1: killed by signal 11"),
                            ("open crash 0", r"plug-in moody: killed by signal 11"),

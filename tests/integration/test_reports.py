@@ -68,7 +68,7 @@ class Reports(TallyTestCase):
                 ([("accuracy", float("nan"))], "metric accuracy is not finite"),
                 ([("accuracy", float("-inf"))], "metric accuracy is not finite"),
                 ([("Accuracy", 1.0)], "[a-z][a-z0-9_]{0,31}"), ([("", 1.0)], "[a-z][a-z0-9_]{0,31}"),
-                ([("a" * 33, 1.0)], "at most 32"), ([("a", 1.0), ("a", 1.0)], "metric a is there twice"),
+                ([("a" * 33, 1.0)], "at most 32"), ([("a", 1.0), ("a", 1.0)], "metric a appears twice"),
                 (many, "more than 16 elements")):
             with self.subTest(metrics=metrics):
                 answer = self.post(task, 0, metrics)

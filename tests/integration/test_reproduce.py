@@ -267,7 +267,7 @@ class Refusals(ReproduceCase):
         return done.stderr
 
     def test_name_what_is_wrong(self):
-        for words, part in ((("cifar",), "synthetic, mnist and logistic"),
+        for words, part in ((("cifar",), "synthetic, mnist or logistic"),
                             (("synthetic", "--seeds", "9-3"), "--seeds"),
                             (("synthetic", "--seeds", "1-3", "--runs", "4"), "--seeds"),
                             (("synthetic", "--runs", "0"), "--runs"),

@@ -117,7 +117,7 @@ class Logistic(unittest.TestCase):
         self.assertRegex(text, rf"exact +minibatch_sgd .* {price['uplink_bits']:.0f} +{price['downlink_bits']:.0f} ")
 
     def test_refusals_name_what_is_wrong(self):
-        for words, message in ((("--set", "iris"), 'no set "iris"; there are wine, heart_scale, digits and fashion'),
+        for words, message in ((("--set", "iris"), 'unknown set "iris"; choose wine, heart_scale, digits or fashion'),
                                (("--seeds", "1-2"), "logistic runs one seed"),
                                (("--preset", "paper"), "not an option of logistic"),
                                (("--frontier",), "not an option of logistic"),

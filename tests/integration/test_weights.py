@@ -220,9 +220,9 @@ class Synthetic(TallyTestCase):
         fedavg = job_document("synthetic-fedavg")
         for document, what in ((job_document("synthetic-ceal"), "algorithm ceal needs equal clients: its stages"),
                                (job_document("synthetic-calm-auto"), "algorithm calm needs equal clients: its estimate"),
-                               ({**fedavg, "objective": quadratic}, "no number of points"),
+                               ({**fedavg, "objective": quadratic}, "no point count"),
                                ({**fedavg, "objective": {"type": "plugin", "name": "mine", "dim": 3},
-                                 "reference": {"type": "none"}}, "no number of points")):
+                                 "reference": {"type": "none"}}, "no point count")):
             answer = coordinator.client.post_job({**document, "weighting": "points"})
             self.assert_problem(answer, 400, "weighting")
             self.assertIn(what, answer.json()["detail"])

@@ -28,7 +28,7 @@
     TALLY_REAL("local_steps_growth", PARAM(local_steps_growth), 0, 1000, .omits_zero = true,       \
                .doc =                                                                              \
                    "growth of the rounds: a round that begins after t queries of each client has " \
-                   "`local_steps` + `local_steps_growth` t of them, rounded down")
+                   "`local_steps` + `local_steps_growth` t queries, rounded down")
 #define LEVELS                                                                                     \
     TALLY_INTEGER("levels", PARAM(levels), 1, TALLY_QSGD_MAX_LEVELS, .required = true,             \
                   .unit = "levels", .doc = "levels s of the QSGD quantizer")
@@ -38,7 +38,7 @@ const struct tally_field TALLY_BASELINE_FIELDS[4] = {
     LOCAL_STEPS,
     LEVELS,
     TALLY_POSITIVE("server_step_size", PARAM(server_step_size), 1e9,
-                   .doc = "factor of `step_size` with which the server moves"),
+                   .doc = "the server's step size, in units of `step_size`"),
 };
 
 const struct tally_field TALLY_SCHEDULED_FIELDS[5] = {
@@ -60,7 +60,7 @@ const struct tally_field TALLY_DIANA_FIELDS[4] = {
     LOCAL_STEPS,
     LEVELS,
     TALLY_POSITIVE("alpha", PARAM(alpha), 1, .auto_allowed = true,
-                   .doc = "share alpha of its message by which a client's shift moves; `auto`: "
+                   .doc = "share alpha of a client's message that is added to its shift; `auto`: "
                           "1 / (1 + min(d / `levels`^2, sqrt(d) / `levels`))"),
 };
 
@@ -68,7 +68,7 @@ const struct tally_field TALLY_SCAFFOLD_FIELDS[3] = {
     STEP_SIZE,
     LOCAL_STEPS,
     TALLY_POSITIVE("server_step_size", PARAM(server_step_size), 1e9,
-                   .doc = "step size S of the server, in mean differences of the clients"),
+                   .doc = "the server's step size S, a factor of the clients' mean difference"),
 };
 
 static const char *const COMPRESSOR_NAMES[] = {"top_k", "rand_k", NULL};
@@ -77,10 +77,10 @@ const struct tally_field TALLY_EF21_FIELDS[4] = {
     STEP_SIZE,
     LOCAL_STEPS,
     TALLY_INTEGER("k", PARAM(k), 1, TALLY_MAX_DIM, .required = true, .unit = "coordinates",
-                  .doc = "coordinates that a message has, at most the dimension"),
+                  .doc = "number of coordinates in a message, at most the dimension"),
     TALLY_CHOICE("compressor", PARAM(compressor), COMPRESSOR_NAMES,
-                 .doc = "which ones: those of largest magnitude, whose indices are sent, or random "
-                        "ones, which both sides draw from the seed"),
+                 .doc = "coordinates that are sent: those of largest magnitude, whose indices are "
+                        "sent too, or random ones, which both sides draw from the seed"),
 };
 
 union tally_algorithm_params tally_baseline_defaults(void)
@@ -284,7 +284,7 @@ static void keep(const struct tally_setting *setting, const struct tally_round_p
     }
 }
 
-/* The same of scratch->levels. */
+/* The same for scratch->levels. */
 static void keep_qsgd(const struct tally_setting *setting, const struct tally_round_plan *plan,
                       struct tally_shift *shift, uint32_t round, const struct tally_qsgd *qsgd,
                       struct tally_scratch *scratch)

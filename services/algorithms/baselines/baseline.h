@@ -20,7 +20,7 @@
 /* The fields of a tally_baseline_params, for the tables of the algorithms: step_size, local_steps,
  * levels, server_step_size. */
 extern const struct tally_field TALLY_BASELINE_FIELDS[4];
-/* Those of methods whose steps may decay and whose rounds may grow: step_size, local_steps,
+/* The fields of methods whose steps may decay and whose rounds may grow: step_size, local_steps,
  * step_decay, local_steps_growth, levels. The stage of such a job is the number of queries that
  * each client has made before the round; it stays 0 if neither is set. */
 extern const struct tally_field TALLY_SCHEDULED_FIELDS[5];
@@ -45,7 +45,8 @@ enum tally_status tally_baseline_plan(const struct tally_setting *setting, int64
                                       const void *memory, struct tally_round_plan *ret_plan,
                                       struct tally_error *err);
 
-/* The slots that all share but those with client_shifts.h, whose plan is their own. */
+/* The slots that all baselines share; and with `plan`, those of the baselines without
+ * client_shifts.h. */
 #define TALLY_BASELINE_COMMON_SLOTS                                                                \
     .defaults = tally_baseline_defaults, .first_stage = tally_baseline_first_stage,                \
     .client_step = client_step, .decide = decide, .apply = tally_baseline_apply
@@ -53,7 +54,7 @@ enum tally_status tally_baseline_plan(const struct tally_setting *setting, int64
     TALLY_BASELINE_COMMON_SLOTS, .plan = tally_baseline_plan, .takes_cohorts = true,               \
                                  .takes_weights = true
 
-/* Those of the methods with local steps. */
+/* The slots of the methods with local steps. */
 #define TALLY_FEDERATED_SLOTS                                                                      \
     TALLY_BASELINE_SLOTS, .moves_locally = true, .takes_server_optimizer = true,                   \
                           .memory = {.bytes = tally_server_optimizer_bytes,                        \
@@ -81,8 +82,8 @@ enum tally_status tally_baseline_corrected_walk(const struct tally_client_task *
 void tally_baseline_difference(const struct tally_client_task *task, double scale,
                                struct tally_scratch *scratch);
 
-/* For messages of other kinds than those below. A value that the server can add up, false for NaN;
- * the error of a client whose values are not; the server's error of such a value. */
+/* For messages of other kinds than those below. Whether the server can add up a value, false for
+ * NaN; the error of a client with a value that it cannot; the server's check of a value. */
 bool tally_baseline_is_summable(const struct tally_setting *setting, float value);
 enum tally_status tally_baseline_diverged(const struct tally_client_task *task,
                                           struct tally_error *err);
@@ -93,9 +94,9 @@ enum tally_status tally_baseline_open_message(struct tally_message *message, uin
                                               struct tally_error *err);
 
 /* A client's message of scratch->vector: as float32 values, or by QSGD with the params' levels. If
- * the job keeps shifts, the decoded message is added to the client's (algorithms/shift.h).
- * Errors: NOT_FINITE (also of numbers above what the server can add up,
- * codec/numeric/fixed_point.h: a walk that diverges meets that bound first), NO_MEMORY. */
+ * the job keeps shifts, the decoded message is added to the client's (algorithms/shift.h). Errors:
+ * NOT_FINITE (also for numbers above what the server can add up, codec/numeric/fixed_point.h: a
+ * walk that diverges meets that bound first), NO_MEMORY. */
 enum tally_status tally_baseline_send_float32(const struct tally_client_task *task,
                                               struct tally_scratch *scratch,
                                               struct tally_message *message,

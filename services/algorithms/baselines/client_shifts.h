@@ -45,7 +45,7 @@ enum tally_status tally_client_shifts_mean(const struct tally_server_task *task,
                                            struct tally_scratch *scratch, struct tally_error *err);
 
 /* Server, in `decide`, for clients that take no steps of their own: x - eta g, where g is
- * scratch->wide.reals; with a control bit, whether a client's message counted. Errors: as of
+ * scratch->wide.reals; with a control bit, whether a client's message counted. Errors: those of
  * tally_baseline_conclude(). */
 enum tally_status tally_client_shifts_descend(const struct tally_server_task *task,
                                               struct tally_scratch *scratch,

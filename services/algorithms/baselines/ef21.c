@@ -53,7 +53,7 @@ static enum tally_status plan(const struct tally_setting *setting, int64_t stage
     return status;
 }
 
-/* The coordinates that both sides know of a `rand_k` message. Errors: NO_MEMORY. */
+/* Draws the coordinates of a `rand_k` message, which both sides know. Errors: NO_MEMORY. */
 static enum tally_status draw(const struct tally_setting *setting, uint32_t client, uint32_t round,
                               uint32_t *ret_indices, struct tally_error *err)
 {

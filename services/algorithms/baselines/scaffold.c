@@ -1,15 +1,15 @@
 /* SCAFFOLD: Karimireddy, Kale, Mohri, Reddi, Stich, Suresh, "SCAFFOLD: Stochastic Controlled
  * Averaging for Federated Learning", ICML 2020, Algorithm 1, option II, all clients in every round.
  *
- * Idea: where clients have unlike data, each one's own steps lead towards its own optimum (client
- * drift). Control variates c_m and c, estimates of the gradients of client m and of all, correct
- * every step. In the paper, with S the step size of the server:
+ * Idea: where clients have heterogeneous data, each one's own steps lead towards its own optimum
+ * (client drift). Control variates c_m and c, estimates of the gradients of client m and of all,
+ * correct every step. In the paper, with S the step size of the server:
  *
  *     client   K steps  y <- y - eta (g_m(y) + v_m),  v_m = c - c_m,  from x on;  D_m = y - x
  *              c_m <- c_m - c - D_m / (K eta);  sends D_m and the change of c_m
  *     server   x <- x + S mean D_m,  c <- c + mean change of c_m;  sends x and c
  *
- * which is 64 d bits each way. But clients use v_m alone, and v_m follows from the messages D_m. As
+ * which is 64 d bits each way. But clients use only v_m, and v_m follows from the messages D_m. As
  * all clients take part, c is the mean of the c_m, so c becomes -mean D_m / (K eta), and
  *
  *     v_m <- v_m + (D_m - mean D_m) / (K eta)
@@ -93,9 +93,9 @@ static enum tally_status decide(const struct tally_server_task *task, struct tal
     return tally_baseline_conclude(task, square, scratch, decision, err);
 }
 
-/* That of FedCOM, whose round does the same along an eigenvector where all clients are alike. Where
- * they are not, z_m - x is multiplied by 1 - (1 - (1 - eta lambda)^K) / (K eta lambda), which is in
- * [0, 1] for eta lambda up to 2. */
+/* The limit of FedCOM, whose round does the same along an eigenvector where all clients are alike.
+ * Where they are not, z_m - x is multiplied by 1 - (1 - (1 - eta lambda)^K) / (K eta lambda), which
+ * is in [0, 1] for eta lambda up to 2. */
 static struct tally_step_limit step_limit(const union tally_algorithm_params *params,
                                           double smoothness)
 {

@@ -29,7 +29,7 @@ enum tally_server_optimizer_type { TALLY_SERVER_SGD, TALLY_FEDAVGM, TALLY_FEDADA
 
 extern const char *const TALLY_SERVER_OPTIMIZER_NAMES[]; /* NULL-terminated */
 
-/* One row per type: the fields of its JSON object, beside "type". */
+/* One row per type: the fields of its JSON object, besides "type". */
 struct tally_server_optimizer_kind {
     const struct tally_field *fields; /* of struct tally_server_optimizer */
     size_t n_fields;

@@ -206,13 +206,13 @@ static struct at exchange(const struct tally_calm_course *course, struct at at,
     return (struct at){after, estimate, shift};
 }
 
-/* How much regret the end of an epoch costs per unit of what it is given. */
+/* How much regret a unit of V, Vz or W at the end of an epoch costs. */
 struct price {
     double variance, estimate, shift;
 };
 
-/* Adds an epoch in front of those that `price` is of: the price of its start, and the gradient by
- * its queries and bits. */
+/* Adds an epoch in front of those that `after` is the price of: returns the price of its start, and
+ * writes the gradient by its queries and bits. */
 static struct price precede(const struct tally_calm_course *course, struct at at,
                             const double *values, struct price after, double *ret_gradient)
 {

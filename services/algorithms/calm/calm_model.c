@@ -29,7 +29,7 @@ void tally_calm_walk_begin(struct tally_calm_walk *walk,
     };
 }
 
-/* e_i. No step where the quotient is no number: without noise and at x*, or where lambda^2
+/* e_i. No step where the quotient is not a number: without noise and at x*, or where lambda^2
  * overflows. */
 static double step_length(const struct tally_calm_walk *walk, double noise)
 {
@@ -132,8 +132,8 @@ double tally_calm_moved(double variance, double estimate_variance, double varian
     return larger(variance - estimate_variance, 0) + (variance_after - estimate_variance);
 }
 
-/* What the mean of R of the M clients' optima has around x*, the mean of all M; of what their
- * shifts lack, if they have some. */
+/* The variance, around x*, of the mean of R of the M clients' optima, whose mean over all M is x*;
+ * with shifts, of what the shifts lack. */
 static double absence_variance(const struct tally_calm_constants *constants, uint32_t answers)
 {
     const double n = answers, all = constants->clients;
@@ -193,7 +193,7 @@ static void exchange(struct tally_calm_constants *constants, const struct tally_
                                tally_calm_moved(before, state->estimate_variance, state->variance));
 }
 
-/* One epoch; epoch == NULL or one that reaches the horizon sends nothing. */
+/* Forecasts one epoch. It sends nothing if `epoch` is NULL or reaches the horizon. */
 static struct tally_calm_epoch_forecast forecast_epoch(struct tally_calm_constants *constants,
                                                        const struct tally_calm_epoch *epoch,
                                                        struct tally_calm_state *state)
@@ -236,7 +236,7 @@ void tally_calm_forecast(const struct tally_calm_constants *constants,
 
 /* RATES[k] is the rate at step / scale = LEAST_RATIO (MOST_RATIO / LEAST_RATIO)^(k / 59): the
  * entropy of rint(y / step + u) given u, for y from N(0, scale^2), in the mean over u uniform in
- * [-1/2, 1/2]. The unit test computes each anew. */
+ * [-1/2, 1/2]. The unit test computes each again. */
 enum { N_RATES = 60 };
 #define LEAST_RATIO 0.05
 #define MOST_RATIO  12.0

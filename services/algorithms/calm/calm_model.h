@@ -32,7 +32,7 @@
  * limit 0.1, n = 14 queries, r_u = 1.08: noise = 0.75, grid step 0.94; Vz falls from 0.167 to
  * 0.056. The broadcast with r_d = 1.17 has a step of 0.277, and leaves V = 0.063.
  *
- * Sums, products, quotients and square roots alone decide what both sides must agree on. They are
+ * Only sums, products, quotients and square roots decide what both sides must agree on. They are
  * correctly rounded, and the build fuses none of them: equal arguments give equal bits on every
  * machine. Only the forecast of bits uses a logarithm.
  *
@@ -93,7 +93,7 @@ void tally_calm_walk_begin(struct tally_calm_walk *walk,
  * w <- w - e_i (g + pull (w - x)). In [0, local_step_limit]. */
 double tally_calm_walk_next(struct tally_calm_walk *walk);
 
-/* e_i alone: the next step, without counting its query. */
+/* Only e_i, the next step, without counting its query. */
 double tally_calm_walk_step(const struct tally_calm_walk *walk);
 
 /* Variance of the noise in the message of the queries so far: sum s(v_i) / (n h)^2. n >= 1. */

@@ -37,7 +37,7 @@ enum { N_STARTS = sizeof STARTS / sizeof STARTS[0] };
 
 /* The best course so far. */
 struct best {
-    struct tally_calm_course course; /* n = 0: none, the clients go alone */
+    struct tally_calm_course course; /* n = 0: none, and no messages */
     double x[VARIABLES];
     double value; /* log(regret) */
 };

@@ -13,7 +13,8 @@ static const double STEP_GAIN = 3, MOST_NOISE = 8, LONGEST = 0.95, AVERAGING_REA
  * at most, because chance aligns two means now and then, and by FIRST_RISE after the first epoch.
  */
 static const double DECAY = 0.05, LEAST_FALL = 0.3, MOST_RISE = 1.5, FIRST_RISE = 4;
-/* Standard errors of a cosine that are taken for noise; where it is held; where it stops. */
+/* Standard errors of a cosine that are taken for noise; cosine, in units and in standard errors, at
+ * which the gap is held; cosine at which travelling stops. */
 static const double COSINE_ERRORS = 1.5, HOLD_COSINE = 0.5, HOLD_ERRORS = 2, STOP_COSINE = 0.25;
 
 double tally_calm_coded(double value, double reference, int bits)
@@ -29,7 +30,7 @@ void tally_calm_travel_begin(struct tally_calm_travel *travel, int64_t samples)
     *travel = (struct tally_calm_travel){.samples = samples};
 }
 
-/* What is derived from a sight, beside the state before it. */
+/* What is derived from a sight and the state before it. */
 struct view {
     double reach, error, motion, spread_of_mean, cross;
 };
@@ -51,7 +52,8 @@ static struct view view_of(const struct tally_calm_travel *travel,
     return view;
 }
 
-/* The clients' means agree with each other, and are longer than V and their noise explain. */
+/* Whether the clients' means agree with each other, and are longer than V and their noise
+ * explain. */
 static bool shall_start(const struct tally_calm_travel *travel,
                         const struct tally_calm_ground *ground,
                         const struct tally_calm_sight *sight, const struct view *view)
@@ -105,7 +107,7 @@ static double gap_on_the_way(const struct tally_calm_travel *travel,
     return fmin(fmin(fmax(gap, least), most), MOST_NOISE * sight->query / (h * h));
 }
 
-/* `bits` tell of it. */
+/* The next step size, as stated in `bits` control bits. */
 static double step_of(const struct tally_calm_ground *ground, double gap, double query,
                       double reference, int bits)
 {
@@ -128,7 +130,7 @@ static int64_t next_samples(const struct tally_calm_travel *travel,
     return share > least ? share : least;
 }
 
-/* Returns whether it starts here. */
+/* Starts or stops travelling. Returns whether it starts here. */
 static bool change_regime(struct tally_calm_travel *travel, const struct tally_calm_ground *ground,
                           const struct tally_calm_sight *sight, const struct view *view)
 {

@@ -45,14 +45,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Plain data, stored as it is. Zero is not a start: tally_calm_travel_begin(). */
+/* Plain data, stored as is. Initialise with tally_calm_travel_begin(), not with zeros. */
 struct tally_calm_travel {
     int64_t samples;  /* n of the open epoch */
-    int64_t epochs;   /* those that ended */
+    int64_t epochs;   /* epochs that ended */
     int32_t is_on;    /* the open epoch travels */
-    int32_t is_first; /* and is the first that does */
+    int32_t is_first; /* it is the first epoch that travels */
     double step;      /* e of the open epoch if it travels, else of the last that did; 0: none */
-    /* Of the epoch that ended last: */
+    /* For the epoch that ended last: */
     double reach;  /* E */
     double square; /* raw */
     double motion; /* m */
@@ -69,7 +69,7 @@ struct tally_calm_sight {
     double square;   /* raw */
     double cosine;   /* with the mean before; 0 for the first */
     double spread;   /* variance across the clients' messages, quantization included */
-    double noise;    /* A: what clients are told of it, without quantization */
+    double noise;    /* A, as clients are told it: without quantization */
     double step;     /* of the uplink grid */
     double variance; /* V of x, before the broadcast */
     double query;    /* s: noise of one query */
@@ -87,7 +87,7 @@ struct tally_calm_ground {
 void tally_calm_travel_begin(struct tally_calm_travel *travel, int64_t samples);
 
 /* Ends the open epoch: decides whether the next one travels, its steps and its length. Returns the
- * control bits that tell clients. */
+ * number of control bits that state this to clients. */
 int tally_calm_travel_advance(struct tally_calm_travel *travel,
                               const struct tally_calm_ground *ground,
                               const struct tally_calm_sight *sight);
@@ -108,13 +108,13 @@ bool tally_calm_travel_is_last(const struct tally_calm_travel *travel, int64_t l
  * more than `query`. Noise may grow with the distance. */
 double tally_calm_travel_step(double step, double curvature, double seen, double query);
 
-/* `value` > 0 as what `bits` control bits tell of it: the nearest of reference 2^(j / 4), j in
+/* `value` > 0 as `bits` control bits state it: the nearest of reference 2^(j / 4), j in
  * [-2^(bits - 1), 2^(bits - 1) - 1]. */
 double tally_calm_coded(double value, double reference, int bits);
 
 enum { TALLY_CALM_TRAVEL_BITS = 6 };
 
-/* Whether stored bytes can be a state of a job that has made `time` queries. */
+/* Whether stored bytes can be a state of a job. */
 bool tally_calm_travel_is_valid(const struct tally_calm_travel *travel);
 
 #endif

@@ -5,7 +5,7 @@
 #ifndef TALLY_SERVICES_BASE_OPTIONS_NEAREST_NAME_H
 #define TALLY_SERVICES_BASE_OPTIONS_NEAREST_NAME_H
 
-/* Of two texts of at most 63 characters; a large number for longer ones. */
+/* The distance of two texts of at most 63 characters; a large number for longer ones. */
 int tally_name_distance(const char *a, const char *b);
 
 /* The nearest name seen so far. `= {.typed = ...}` to begin. */
@@ -15,7 +15,7 @@ struct tally_nearest_name {
     int distance;
 };
 /* Offers a known name. A name is near enough if its distance is at most 2 and less than half the
- * typed length: one slip in a short name, two in a longer one. Of equals the first wins. */
+ * typed length: one slip in a short name, two in a longer one. Among equals the first wins. */
 void tally_nearest_name_offer(struct tally_nearest_name *nearest, const char *known);
 
 #endif

@@ -69,10 +69,10 @@ void tally_options_free(struct tally_options *options);
 enum tally_options_request tally_options_request(const struct tally_options *options);
 const char *tally_options_positional(const struct tally_options *options, int index);
 
-/* Accessors. `name` must be in the table. Errors: INVALID_ARGUMENT (a value of another type, or an
- * option that was not given and has no default), OUT_OF_RANGE; *ret_value is unchanged then. `err`
- * keeps the first error, so a program reads its options one after the other and checks err->status
- * once. */
+/* Accessors. `name` must be in the table. Errors: INVALID_ARGUMENT (a value of the wrong type, or
+ * an option that was not given and has no default), OUT_OF_RANGE; *ret_value is unchanged then.
+ * `err` keeps the first error, so a program reads its options one after the other and checks
+ * err->status once. */
 
 bool tally_options_has(const struct tally_options *options, const char *name); /* has any value */
 bool tally_options_is_given(const struct tally_options *options, const char *name); /* no default */

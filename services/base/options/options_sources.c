@@ -180,7 +180,7 @@ static enum tally_status set_from_config(struct tally_options *options,
     return tally_options_set(options, &value, err);
 }
 
-/* A key that stands twice is an error: its author may see only one of the two lines. */
+/* A key that appears twice is an error: its author may see only one of the two lines. */
 static enum tally_status check_not_twice(const struct tally_options *options,
                                          const struct tally_config_line *pair, int *lines,
                                          struct tally_error *err)

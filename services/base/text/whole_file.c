@@ -96,7 +96,7 @@ static enum tally_status write_through(const char *path, const void *bytes, size
     return status;
 }
 
-/* mkstemp() makes files for their owner alone; this gives them the mode that open() would. */
+/* mkstemp() makes files for their owner only; this gives them the mode that open() would. */
 static void apply_umask(int fd)
 {
     mode_t mask = umask(0);

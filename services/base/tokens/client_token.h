@@ -11,8 +11,8 @@ struct tally_client_token {
     bool is_exposed;                 /* its file may be read by its group or others */
 };
 
-/* `options` have "token-file". Of a file with several tokens, the first that has not expired.
- * Errors: INVALID_ARGUMENT. */
+/* `options` have "token-file". From a file with several tokens it takes the first that has not
+ * expired. Errors: INVALID_ARGUMENT. */
 enum tally_status tally_client_token_read(const struct tally_options *options,
                                           struct tally_client_token *ret_token,
                                           struct tally_error *err);

@@ -6,9 +6,9 @@
  *   TOKEN [name=NAME] [until=TIME]
  *
  * One token per line, blank lines and lines that begin with '#' aside. Several lines are for
- * rotation, and for telling clients apart: who shows a token of the same name is the same client,
- * and a token without a name is a client of its own. `until` is a time of RFC 3339 in UTC from
- * which on the token opens nothing.
+ * rotation, and for telling clients apart: tokens of the same name are the same client, and a token
+ * without a name is a client of its own. `until` is a time of RFC 3339 in UTC, from which on the
+ * token is no longer valid.
  *
  * A token is 1 to 4,096 bytes of visible ASCII: anything else could not stand in a header, or would
  * let a file write headers. A name is 1 to 64 letters, digits, '.', '_' and '-'. */
@@ -21,8 +21,8 @@
 #include "codec/base/error.h"
 
 enum {
-    /* Of the token with its NUL: servers commonly refuse headers past 8 KiB, so 4,096 bytes of
-     * token are what surely passes. */
+    /* A token with its NUL: servers commonly refuse headers past 8 KiB, so 4,096 bytes of token are
+     * what surely passes. */
     TALLY_TOKEN_CAPACITY = 4096 + 1,
     TALLY_TOKEN_NAME_CAPACITY = 64 + 1,
     TALLY_TOKENS_PER_FILE = 64,
@@ -33,10 +33,10 @@ struct tally_token {
     char text[TALLY_TOKEN_CAPACITY];
     char name[TALLY_TOKEN_NAME_CAPACITY]; /* "" = none */
     int64_t until_ms;                     /* Unix time; INT64_MAX = no end */
-    int line;                             /* that it stands in, from 1 */
+    int line;                             /* of the file, from 1 */
 };
 
-/* Takes one token, which it must not keep a pointer to. */
+/* Takes one token, and must not keep a pointer to it. */
 typedef enum tally_status tally_token_fn(void *context, const struct tally_token *token,
                                          struct tally_error *err);
 
@@ -50,11 +50,12 @@ struct tally_token_file {
 
 /* Reads the file and hands over its tokens, in order. Errors: those of on_token, INVALID_ARGUMENT
  * (not readable, no token in it, more than 64 or the same twice, a line that is none of the above).
- * Messages name file and line, never a word of it: any word may be a token in the wrong place. */
+ * Messages name file and line, and never quote the line: any word may be a token in the wrong
+ * place. */
 enum tally_status tally_token_file_read(struct tally_token_file *file, struct tally_error *err);
 
 /* The first token of the file that is valid at `now_ms`, for a program that shows one. Errors as
- * above, and if none is valid any more. */
+ * above, and if no token is valid any more. */
 enum tally_status tally_token_file_first(const char *path, int64_t now_ms,
                                          char ret_token[TALLY_TOKEN_CAPACITY], bool *ret_is_exposed,
                                          struct tally_error *err);

@@ -106,7 +106,7 @@ static enum tally_status reserve_payloads(struct workload *work, struct tally_er
                                            work->dim, tally_status_info(status)->title);
 }
 
-/* Quantizes y anew, with another stream for each message. */
+/* Quantizes y again, with a different stream for each message. */
 static enum tally_status next_levels(struct workload *work, uint32_t message,
                                      struct tally_error *err)
 {
@@ -220,7 +220,7 @@ static void add_meter(struct tally_bench *bench, enum tally_bench_operation oper
     meter->cpu = cpu;
 }
 
-/* Encodings before what decodes their messages. */
+/* Plans encoding before decoding, which reads the messages that it made. */
 static void plan_meters(struct tally_bench *bench)
 {
     const enum tally_cpu best = tally_cpu_best();

@@ -1,4 +1,4 @@
-/* codec_bench: how fast the codec is, and how many bits it takes, beside yardsticks in the same
+/* codec_bench: how fast the codec is, and how many bits it takes, next to yardsticks in the same
  * run.
  *
  * Speed: a vector of Gaussians of standard deviation 1 step, all of its coordinates different (a
@@ -7,8 +7,8 @@
  * once per repetition, one after the other; the first repetition warms up and does not count.
  *
  * Yardsticks: memcpy of the same float32 bytes; a plain loop that adds int8 levels to the same
- * int64 accumulators; zstd's level 1 on int8 levels, if the build has it. That of `dithered` is
- * `entropy`. */
+ * int64 accumulators; zstd's level 1 on int8 levels, if the build has it. The yardstick of
+ * `dithered` is `entropy`. */
 #ifndef TALLY_SERVICES_BENCH_CODEC_CODEC_BENCH_H
 #define TALLY_SERVICES_BENCH_CODEC_CODEC_BENCH_H
 
@@ -74,8 +74,8 @@ struct tally_bench_bits {
     double encodings[TALLY_BENCH_MAX_ENCODINGS]; /* in the order of TALLY_ENCODINGS */
 };
 
-/* ret_bits->dim and ->std say of what. Means over enough messages for small ones not to be chance.
- * Errors: NO_MEMORY. */
+/* bits->dim and bits->std say what to measure; fills in the rest: means over enough messages that
+ * chance moves them little. Errors: NO_MEMORY. */
 enum tally_status tally_bench_bits(struct tally_bench_bits *bits, struct tally_error *err);
 
 /* `tally bench codec` (codec_bench_report.c): measures vectors of dim >= 64 coordinates for about

@@ -39,7 +39,8 @@ enum tally_status tally_bench_pin(struct tally_error *err)
     size_t found[2];
     int n = 0;
     if (sched_getaffinity(0, sizeof all, &all) != 0) {
-        return tally_fail(err, TALLY_UNAVAILABLE, NULL, "processors: %s", strerror(errno));
+        return tally_fail(err, TALLY_UNAVAILABLE, NULL, "cannot get the processors: %s",
+                          strerror(errno));
     }
     for (size_t cpu = 0; cpu < CPU_SETSIZE && n < 2; cpu++) {
         if (CPU_ISSET(cpu, &all)) {
@@ -56,11 +57,11 @@ enum tally_status tally_bench_pin(struct tally_error *err)
     processors.is_known = true;
     return sched_setaffinity(0, sizeof own, &own) == 0
                ? TALLY_OK
-               : tally_fail(err, TALLY_UNAVAILABLE, NULL, "processor %zu: %s", found[1],
-                            strerror(errno));
+               : tally_fail(err, TALLY_UNAVAILABLE, NULL, "cannot run on processor %zu: %s",
+                            found[1], strerror(errno));
 }
 
-/* In the child: it has its processor, and ends with its parent. */
+/* In the child: gives it the servers' processor, and has it end with its parent. */
 static void become_server(pid_t parent)
 {
     if (processors.is_known) {
@@ -93,7 +94,7 @@ static void end_process(pid_t pid)
     }
 }
 
-/* The folder holds files alone: those of the store and the log. */
+/* The folder holds only files: those of the store and the log. */
 static void remove_folder(const char *path)
 {
     DIR *folder = opendir(path);
@@ -127,8 +128,8 @@ static enum tally_status make_folder(char ret_folder[PATH_MAX], struct tally_err
     const int n = snprintf(ret_folder, PATH_MAX, "%s/tally-bench-XXXXXX",
                            parent != NULL && parent[0] != '\0' ? parent : "/tmp");
     if (n >= PATH_MAX || mkdtemp(ret_folder) == NULL) {
-        const enum tally_status status =
-            tally_fail(err, TALLY_UNAVAILABLE, NULL, "a folder in TMPDIR: %s", strerror(errno));
+        const enum tally_status status = tally_fail(
+            err, TALLY_UNAVAILABLE, NULL, "cannot make a folder in TMPDIR: %s", strerror(errno));
         ret_folder[0] = '\0';
         return status;
     }
@@ -141,7 +142,7 @@ static enum tally_status find_coordinator(char ret_path[PATH_MAX], struct tally_
     const ssize_t n = readlink("/proc/self/exe", ret_path, PATH_MAX - sizeof NAME);
     char *slash = n > 0 ? memrchr(ret_path, '/', (size_t)n) : NULL;
     if (slash == NULL) {
-        return tally_fail(err, TALLY_UNAVAILABLE, NULL, "where this program is: %s",
+        return tally_fail(err, TALLY_UNAVAILABLE, NULL, "cannot find this program: %s",
                           strerror(errno));
     }
     memcpy(slash + 1, NAME, sizeof NAME);
@@ -150,9 +151,9 @@ static enum tally_status find_coordinator(char ret_path[PATH_MAX], struct tally_
                : tally_fail(err, TALLY_UNAVAILABLE, NULL, "%s: %s", ret_path, strerror(errno));
 }
 
-/* Sessions and connections outlast what a busy machine may do to the players, and the runs of the
- * others; nothing else differs from what it does by itself, but for the limits on one address, and
- * on what is held for all: a client that were dropped would come again, a player does not. */
+/* Sessions and connections outlast the delays of a busy machine and the runs of the other
+ * coordinators. The limits on connections and on held bytes are out of reach, because a dropped
+ * client would come back and a player does not. Everything else has its default. */
 static const char *const ARGUMENTS[] = {"--listen",
                                         "127.0.0.1:0",
                                         "--max-connections",
@@ -188,10 +189,11 @@ static enum tally_status spawn_coordinator(const char *program, const char *stor
     free(environment);
     *ret_pid = pid;
     return pid > 0 ? TALLY_OK
-                   : tally_fail(err, TALLY_UNAVAILABLE, NULL, "a process: %s", strerror(errno));
+                   : tally_fail(err, TALLY_UNAVAILABLE, NULL, "cannot start a process: %s",
+                                strerror(errno));
 }
 
-/* Waits until its log says which port it has. */
+/* Waits until the coordinator's log says which port it has. */
 static enum tally_status await_port(struct tally_bench_server *server, const char *log,
                                     struct tally_error *err)
 {
@@ -248,13 +250,13 @@ enum tally_status tally_bench_start_coordinator(const char *store, struct tally_
 
 /* ---- The echo server ---- */
 
-/* In the child: tells its port, and serves until it is ended. */
+/* In the child: reports its port, and serves until it is killed. */
 static _Noreturn void serve_echoes(size_t n_answer, unsigned n_connections, int pipe)
 {
     struct tally_echo_server *server;
     uint16_t port = 0;
     signal(SIGTERM, SIG_DFL);
-    /* Connections of the parent's, which their server would otherwise see open for ever. */
+    /* Closes the parent's connections, which their server would otherwise see open for ever. */
     if (dup2(pipe, STDERR_FILENO + 1) < 0 || close_range(STDERR_FILENO + 2, ~0U, 0) != 0) {
         _exit(EXIT_FAILURE);
     }
@@ -276,7 +278,7 @@ enum tally_status tally_bench_start_echo(size_t n_answer, unsigned n_connections
     int pipes[2];
     *ret = (struct tally_bench_server){0};
     if (pipe2(pipes, O_CLOEXEC) != 0) {
-        return tally_fail(err, TALLY_UNAVAILABLE, NULL, "a pipe: %s", strerror(errno));
+        return tally_fail(err, TALLY_UNAVAILABLE, NULL, "cannot make a pipe: %s", strerror(errno));
     }
     const pid_t parent = getpid(), pid = fork();
     if (pid == 0) {
@@ -286,7 +288,8 @@ enum tally_status tally_bench_start_echo(size_t n_answer, unsigned n_connections
     close(pipes[1]);
     enum tally_status status = TALLY_OK;
     if (pid < 0) {
-        status = tally_fail(err, TALLY_UNAVAILABLE, NULL, "a process: %s", strerror(errno));
+        status =
+            tally_fail(err, TALLY_UNAVAILABLE, NULL, "cannot start a process: %s", strerror(errno));
     } else {
         ret->pid = pid;
         if (read(pipes[0], &ret->port, sizeof ret->port) != (ssize_t)sizeof ret->port ||

@@ -1,6 +1,6 @@
 /* bench_server: a server that `tally bench coordinator` measures, as a child process: the
  * coordinator that is installed beside this program, or the echo server. It has one processor to
- * itself, if there are two, and is killed when this process ends in whatever way. */
+ * itself, if there are two, and is killed when this process ends, however that happens. */
 #ifndef TALLY_SERVICES_BENCH_COORDINATOR_BENCH_SERVER_H
 #define TALLY_SERVICES_BENCH_COORDINATOR_BENCH_SERVER_H
 
@@ -25,10 +25,10 @@ struct tally_bench_server {
  * Errors: UNAVAILABLE (it does not start; the message quotes its log), CANCELLED. */
 enum tally_status tally_bench_start_coordinator(const char *store, struct tally_bench_server *ret,
                                                 struct tally_error *err);
-/* Starts an echo server whose answers have n_answer bytes. Errors: UNAVAILABLE. */
+/* Starts an echo server whose responses have n_answer bytes. Errors: UNAVAILABLE. */
 enum tally_status tally_bench_start_echo(size_t n_answer, unsigned n_connections,
                                          struct tally_bench_server *ret, struct tally_error *err);
-/* Ends it and removes its folder. Of a zeroed struct nothing. */
+/* Ends it and removes its folder. A zeroed struct is allowed. */
 void tally_bench_stop(struct tally_bench_server *server);
 
 /* Seconds of processor time that it has used; NaN if it is gone. */

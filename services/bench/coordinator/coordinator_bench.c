@@ -20,14 +20,14 @@ enum {
     RESERVED_DESCRIPTORS = 64,
 };
 
-/* A warming-up this part of a run long tells how many rounds a run has. */
+/* A warm-up that takes this share of a run's time determines how many rounds a run has. */
 static const double WARM_UP_SHARE = 0.1;
 enum { WARM_UP_GROWTH = 4, MAX_ROUNDS = 100000000 };
 
 /* One job of `ceal` that stays in its stage: G = 3, B_j + tau_j and the accuracies below are in the
  * proportions that give messages of one step's standard deviation both ways, whose mean, of norm 8
  * tau, passes the test of 4 tau in every round, and samples of one query. Steps are so short that x
- * goes nowhere. The objective is a plug-in's that nobody has: its size has no bound of data. */
+ * goes nowhere. The objective is a plug-in that no worker has, so no data limits its dim. */
 static const char JOB[] =
     "{\"name\": \"bench\", \"clients\": %u, \"horizon\": %u, \"seed\": 1, \"encoding\": \"%s\", "
     "\"algorithm\": "
@@ -37,14 +37,14 @@ static const char JOB[] =
     "\"objective\": {\"type\": \"plugin\", \"name\": \"bench\", \"dim\": %zu}, "
     "\"initial_point\": {\"type\": \"zeros\"}, \"reference\": {\"type\": \"none\"}}";
 
-/* A coordinator, who plays on it, and what was measured. */
+/* A coordinator, its players, and what was measured. */
 struct contender {
     const char *store;
     uint32_t n_idle;
     struct tally_bench_server server;
     struct tally_rest_client rest;
     struct tally_players *players;
-    uint64_t empty_bytes; /* of memory before anybody joined */
+    uint64_t empty_bytes; /* of memory before any worker joined */
     uint32_t n_rounds;    /* of a run's job */
     double rates[TALLY_BENCH_MAX_RUNS];
     struct tally_play total;
@@ -58,9 +58,9 @@ struct echo {
     struct tally_load *load;
     const char *path;
     struct tally_load_body body;
-    bool is_over;         /* what is answered is not followed by another request */
+    bool is_over;         /* a response is not followed by another request */
     uint64_t n, n_posted; /* of the run */
-    uint64_t n_all;       /* answers of all runs */
+    uint64_t n_all;       /* responses of all runs */
     double cpu_s;
     struct tally_latencies latencies;
     double rates[TALLY_BENCH_MAX_RUNS];
@@ -150,7 +150,7 @@ static enum tally_status play(struct contender *self, const struct tally_coordin
                               struct tally_error *err)
 {
     char id[TALLY_MESSAGE_JOB_ID_CAPACITY];
-    /* What those who waited in vain have to say is said before the clock runs. */
+    /* Players whose polls came back empty poll again before the time is taken. */
     enum tally_status status = tally_players_settle(self->players, QUIET_MS, err);
     if (status == TALLY_OK) {
         status = submit(self, bench->clients, n_rounds, bench->dim, bench->encoding, id, err);
@@ -172,7 +172,7 @@ static enum tally_status play(struct contender *self, const struct tally_coordin
     return status;
 }
 
-/* Jobs that grow until one takes long enough to tell how many rounds a run has. */
+/* Plays jobs that grow until one takes long enough to determine how many rounds a run has. */
 static enum tally_status warm_up(struct contender *self,
                                  const struct tally_coordinator_bench *bench,
                                  struct tally_play *ret_play, struct tally_error *err)
@@ -193,7 +193,7 @@ static enum tally_status warm_up(struct contender *self,
     return status;
 }
 
-/* That play, of one coordinator. */
+/* Workers of one coordinator that take part. */
 static uint32_t n_workers(const struct tally_coordinator_bench *bench)
 {
     return bench->clients / bench->clients_per_worker;
@@ -290,7 +290,7 @@ static enum tally_status on_echo(void *context, uint32_t connection,
     return echo->is_over ? TALLY_OK : post_echo(echo, connection, err);
 }
 
-/* Until all that was posted is answered. */
+/* Serves until every request has its response. */
 static enum tally_status finish_echoes(struct echo *echo, struct tally_error *err)
 {
     enum tally_status status = TALLY_OK;
@@ -324,7 +324,7 @@ static enum tally_status start_echo(struct echo *echo, const struct tally_coordi
     if (status == TALLY_OK) {
         status = tally_load_new(echo->server.port, bench->clients, on_echo, echo, &echo->load, err);
     }
-    if (status == TALLY_OK) { /* all connections are accepted before the clock runs */
+    if (status == TALLY_OK) { /* all connections are accepted before the time is taken */
         status = post_echoes(echo, bench->clients, err);
     }
     if (status == TALLY_OK) {

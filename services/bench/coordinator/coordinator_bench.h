@@ -1,8 +1,8 @@
-/* coordinator_bench: how fast a coordinator is, beside libmicrohttpd alone in the same run.
+/* coordinator_bench: how fast a coordinator is, next to bare libmicrohttpd in the same run.
  *
  * One point is a number of clients and a dimension. A coordinator is started for each kind of store
  * (bench_server.h), players (players.h) play whole jobs of `ceal` on it, and between their runs the
- * same connections are made to an echo server that is posted the same updates and answers with as
+ * same connections are made to an echo server, which gets the same updates and responds with as
  * many bytes as the coordinator. So what hurts one hurts the other, and ratios hold on machines
  * that are busy. */
 #ifndef TALLY_SERVICES_BENCH_COORDINATOR_COORDINATOR_BENCH_H
@@ -17,7 +17,7 @@ enum {
     TALLY_BENCH_MAX_RUNS = 100,
     TALLY_BENCH_MAX_STORES = 4,
     /* The mean of the messages must pass the norm test in every round, so that all rounds are of
-     * one stage: of fewer coordinates chance could have it fail. */
+     * one stage: with fewer coordinates it could fail by chance. */
     TALLY_BENCH_MIN_DIM = 10,
 };
 
@@ -64,9 +64,9 @@ struct tally_bench_row {
 
 enum { TALLY_BENCH_MAX_ROWS = 2 * TALLY_BENCH_MAX_STORES };
 
-/* Writes a row for each store and, with idle workers, another one for each. Errors: UNAVAILABLE,
- * NO_MEMORY, CANCELLED (a signal), DEADLINE (nothing comes any more), DATA_LOSS (players and
- * coordinator do not agree on what was sent), and what the coordinator answers. */
+/* Writes a row for each store and, with idle workers, a second one for each. Errors: UNAVAILABLE,
+ * NO_MEMORY, CANCELLED (a signal), DEADLINE (no more responses), DATA_LOSS (players and coordinator
+ * do not agree on what was sent), and those of the coordinator's responses. */
 enum tally_status tally_coordinator_bench_run(const struct tally_coordinator_bench *bench,
                                               struct tally_bench_row ret_rows[], size_t *ret_n_rows,
                                               struct tally_error *err);

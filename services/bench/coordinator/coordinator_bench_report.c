@@ -57,7 +57,7 @@ static enum tally_status read_numbers(const struct tally_options *options, const
         list = next_word(list, word, sizeof word);
         const long long value = strtoll(word, &end, 10);
         if (end == word || *end != '\0') {
-            return tally_options_refuse(options, name, err, "\"%s\" is no number", word);
+            return tally_options_refuse(options, name, err, "\"%s\" is not a number", word);
         }
         if (value < min || value > max) {
             return tally_options_refuse(options, name, err, "%lld outside [%lld, %lld]", value,

@@ -21,8 +21,8 @@
 
 enum {
     EVENTS_AT_ONCE = 256,
-    READ_BYTES = 4096, /* an answer without a point fits */
-    /* A buffer that had to grow beyond it goes back: a thousand clients of a large job would hold
+    READ_BYTES = 4096, /* a response without a point fits */
+    /* A buffer that had to grow beyond this is freed: a thousand clients of a large job would hold
      * a thousand broadcasts. */
     KEPT_BYTES = 64 << 10,
 };
@@ -34,15 +34,15 @@ static const char HEADERS[] = "User-Agent: tally-worker\r\n"
 
 struct connection {
     int fd;
-    bool is_waiting; /* for an answer */
+    bool is_waiting; /* for a response */
     struct tally_buffer out;
     struct iovec parts[3]; /* of the request: what is still to be sent */
     size_t n_out, n_out_body;
     int64_t begun_ns;
     struct tally_buffer in;
-    size_t n_head, n_body; /* of the answer; n_head = 0 while it is not known */
+    size_t n_head, n_body; /* of the response; n_head = 0 while it is not known */
     int status;
-    bool is_over; /* the server closes it after this answer */
+    bool is_over; /* the server closes it after this response */
 };
 
 struct tally_load {
@@ -195,7 +195,7 @@ enum tally_status tally_load_post(struct tally_load *load, uint32_t connection, 
     return send_rest(self, err);
 }
 
-/* Answers. */
+/* Responses. */
 
 /* Reads status and length once the headers are there. */
 static enum tally_status read_head(struct connection *connection, struct tally_error *err)
@@ -208,7 +208,7 @@ static enum tally_status read_head(struct connection *connection, struct tally_e
     }
     const size_t n_head = (size_t)(end - data) + 4;
     if (n_head < 16 || memcmp(data, "HTTP/1.1 ", 9) != 0) {
-        return broken("the answer is no HTTP", err);
+        return broken("the response is not HTTP", err);
     }
     connection->status = atoi(data + 9);
     connection->is_over = memmem(data, n_head, CLOSE, sizeof CLOSE - 1) != NULL;
@@ -229,7 +229,7 @@ static bool is_complete(const struct connection *connection)
     return connection->n_head > 0 && connection->in.size >= connection->n_head + connection->n_body;
 }
 
-/* As much as there is; stops early when the answer is complete, since nothing else can come. */
+/* As much as there is; stops early when the response is complete, since nothing else can come. */
 static enum tally_status receive(struct connection *connection, struct tally_error *err)
 {
     struct tally_buffer *in = &connection->in;
@@ -257,7 +257,7 @@ static enum tally_status receive(struct connection *connection, struct tally_err
     return status;
 }
 
-/* The answer's bytes are taken out of the connection, so that the next request can be sent while
+/* The response's bytes are taken out of the connection, so that the next request can be sent while
  * they are looked at. */
 static enum tally_status deliver(struct tally_load *load, uint32_t index, struct tally_error *err)
 {

@@ -17,7 +17,7 @@
 struct tally_load;
 
 /* The body of a request in three parts, any of which may be empty. The middle one is not copied: it
- * is to stay until the answer is there. */
+ * must stay valid until the response is there. */
 struct tally_load_body {
     const void *begin, *middle, *end;
     size_t n_begin, n_middle, n_end;
@@ -32,11 +32,11 @@ struct tally_load_answer {
 
 /* What crossed the wire in exchanges that are complete. */
 struct tally_load_bytes {
-    uint64_t wire;   /* requests and answers, all of them */
-    uint64_t bodies; /* of it */
+    uint64_t wire;   /* requests and responses, all of them */
+    uint64_t bodies; /* of them */
 };
 
-/* A connection has its answer, and may be given the next request from here. Anything but TALLY_OK
+/* A connection has its response, and may be given the next request from here. Anything but TALLY_OK
  * ends the step. */
 typedef enum tally_status tally_load_answer_fn(void *context, uint32_t connection,
                                                const struct tally_load_answer *answer,
@@ -49,14 +49,14 @@ enum tally_status tally_load_new(uint16_t port, uint32_t n, tally_load_answer_fn
 /* NULL is allowed. */
 void tally_load_free(struct tally_load *load);
 
-/* POSTs to the path, a text that stays. Precondition: the connection waits for no answer. Errors:
- * UNAVAILABLE (the connection broke), NO_MEMORY. */
+/* POSTs to the path. Precondition: the connection waits for no response. Errors: UNAVAILABLE (the
+ * connection broke), NO_MEMORY. */
 enum tally_status tally_load_post(struct tally_load *load, uint32_t connection, const char *path,
                                   const struct tally_load_body *body, struct tally_error *err);
 
-/* Waits at most timeout_ms for the network and serves what is ready. Sets *ret_n to the answers
- * that came. Errors: UNAVAILABLE (a connection broke, or what came is no HTTP), NO_MEMORY,
- * CANCELLED (a signal), those of on_answer. */
+/* Waits at most timeout_ms for the network and serves what is ready. Sets *ret_n to the number of
+ * responses that came. Errors: UNAVAILABLE (a connection broke, or what came is not HTTP),
+ * NO_MEMORY, CANCELLED (a signal), those of on_answer. */
 enum tally_status tally_load_step(struct tally_load *load, int timeout_ms, uint32_t *ret_n,
                                   struct tally_error *err);
 

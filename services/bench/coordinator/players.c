@@ -17,8 +17,8 @@ static const char UPDATES[] = "/tally.v1.WorkerService/PostUpdates";
 enum {
     STEP_MS = 100,
     HANG_MS = 60000, /* nothing comes: something is broken */
-    /* As a worker asks for, at the least; at random up to twice that, so that idle ones do not all
-     * come back at once. */
+    /* The least wait, as a worker asks for it; at random up to twice that, so that idle players do
+     * not all come back at once. */
     WAIT_MS = 10000,
     /* Different messages in turn: one alone would be learnt by the branch predictor. */
     MAX_MESSAGES = 64,
@@ -57,7 +57,7 @@ struct tally_players {
     uint32_t n_messages, n_joined;
     struct tally_rng jitter;
     struct tally_play play;
-    struct tally_update last_update; /* without payload; whose it was does not matter */
+    struct tally_update last_update; /* without payload; of any client */
     int64_t begin_ns, round_ns;      /* when job and round began; 0 = not yet */
     struct player players[];
 };
@@ -88,7 +88,7 @@ static enum tally_status frame_message(struct message *message, uint64_t clipped
     return status == TALLY_OK ? tally_update_encode(&after, &message->end) : status;
 }
 
-/* One vector of standard deviation 1 step, rounded anew for every message, as the gradients of
+/* One vector of standard deviation 1 step, rounded again for every message, as the gradients of
  * clients that agree are. */
 static enum tally_status draw_messages(struct tally_players *players, const float *y,
                                        int32_t *scratch, struct tally_error *err)
@@ -176,7 +176,7 @@ static enum tally_status join(struct tally_players *players, uint32_t index,
     return call(players, index, CALL_JOIN, JOIN, encoded, &body, err);
 }
 
-/* What a player polls with, instead of what `out` holds; in PostUpdates, no job is named. */
+/* Replaces the content of `out` by a player's poll; in PostUpdates, no job is named. */
 static enum tally_status write_poll(struct tally_players *players, const struct player *player,
                                     bool names_job, struct tally_buffer *out)
 {
@@ -201,8 +201,8 @@ static enum tally_status poll(struct tally_players *players, uint32_t index,
     return call(players, index, CALL_POLL, POLL, encoded, &body, err);
 }
 
-/* The fields of an update after the payload: those of the message, and the poll that the answer is
- * to bring the outcome of. */
+/* The fields of an update after the payload: those of the message, and the poll whose outcome the
+ * response brings. */
 static enum tally_status write_end(struct tally_players *players, const struct player *player,
                                    const struct message *message)
 {
@@ -265,7 +265,7 @@ static enum tally_status add_updates(struct tally_players *players, const struct
     return status;
 }
 
-/* What all clients of a worker post, in one request. */
+/* Posts the updates of all clients of a worker in one request. */
 static enum tally_status updates(struct tally_players *players, uint32_t index,
                                  const struct tally_task *task, struct tally_error *err)
 {
@@ -347,7 +347,7 @@ static enum tally_status take_poll(struct tally_players *players, uint32_t index
     return status;
 }
 
-/* Acknowledged updates. Errors: DATA_LOSS (the coordinator counts other messages). */
+/* Counts acknowledged updates. Errors: DATA_LOSS (bit counts differ). */
 static enum tally_status count_updates(struct tally_players *players, const struct player *player,
                                        uint32_t n, uint64_t formula_bits, uint64_t payload_bits,
                                        struct tally_error *err)
@@ -368,7 +368,7 @@ static enum tally_status count_updates(struct tally_players *players, const stru
     return formula_bits == formula && payload_bits == payload
                ? TALLY_OK
                : tally_fail(err, TALLY_DATA_LOSS, NULL,
-                            "the coordinator counts %llu payload bits of messages of %llu",
+                            "the coordinator counts %llu payload bits, expected %llu",
                             (unsigned long long)payload_bits, (unsigned long long)payload);
 }
 
@@ -410,7 +410,7 @@ static enum tally_status take_updates(struct tally_players *players, uint32_t in
         tally_updates_response_decode(answer->body, answer->n_body, &response, err);
     if (status == TALLY_OK) {
         status = response.n_results > 0
-                     ? tally_fail(err, TALLY_INTERNAL, NULL, "an update is refused")
+                     ? tally_fail(err, TALLY_INTERNAL, NULL, "an update was refused")
                      : count_updates(players, player, player->n_clients, response.formula_bits,
                                      response.payload_bits, err);
     }
@@ -457,7 +457,7 @@ static enum tally_status on_answer(void *context, uint32_t index,
 
 /* ---- Players ---- */
 
-/* Serves what is ready; that nothing comes for too long is an error. */
+/* Serves what is ready. Errors: also DEADLINE, if nothing has come for HANG_MS. */
 static enum tally_status step(struct tally_players *players, int64_t *last_ms,
                               struct tally_error *err)
 {

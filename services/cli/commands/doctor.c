@@ -17,7 +17,7 @@
 #include "services/progress/store_bar.h"
 #include "storage/backends/backends.h"
 
-/* Longer than any healthy answer, shorter than a person's patience. */
+/* Longer than any healthy response, shorter than a person's patience. */
 enum { TIMEOUT_MS = 5000 };
 
 const struct tally_option TALLY_CLI_DOCTOR_OPTIONS[] = {
@@ -27,7 +27,7 @@ const struct tally_option TALLY_CLI_DOCTOR_OPTIONS[] = {
     {0},
 };
 
-/* Asks; the body stays in cli->rest.body if the answer is 200. */
+/* Asks; the body stays in cli->rest.body if the status is 200. */
 static void ask(struct tally_cli *cli, const char *path, struct tally_http_exchange *exchange,
                 struct doctor_answer *ret_answer)
 {
@@ -122,8 +122,7 @@ static bool read_data_spec(const struct tally_json *data, struct tally_data_spec
            TALLY_OK;
 }
 
-/* Reads the files that a job's document names as its workers do, but for what its objective asks of
- * the labels. */
+/* Reads a job's data files as its workers do, except for the objective's checks of labels. */
 static void check_data(const struct tally_json *job, const char *folder, struct doctor_facts *facts)
 {
     const struct tally_json *data = tally_json_get(tally_json_get(job, "objective"), "data");
@@ -195,7 +194,7 @@ static void gather_coordinator(struct tally_cli *cli, struct doctor_facts *facts
     gather_workers(cli, facts);
 }
 
-/* What the owner has open, and may; only its user and root can see that. */
+/* The owner's open descriptors and their limit; only its user and root can see them. */
 static void gather_descriptors(struct doctor_facts *facts)
 {
     static const char LIMIT[] = "Max open files";
@@ -264,7 +263,7 @@ static bool add_json(struct tally_json *list, const char *name,
     return object != NULL && tally_json_append(list, object);
 }
 
-/* Judges all; returns an exit code. */
+/* Judges all facts; returns an exit code. */
 static int report(const struct doctor_facts *facts, bool as_json)
 {
     struct tally_buffer text = {0};

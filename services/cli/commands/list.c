@@ -65,7 +65,7 @@ static enum tally_status read_filter(const struct tally_options *options,
     const char *name = tally_options_text(options, "name");
     char encoded[TALLY_QUERY_VALUE_CAPACITY] = "";
     if (status != NULL && !tally_job_status_of_name(status, &ignored)) {
-        return tally_options_refuse(options, "status", err, "\"%.40s\" is no status of a job",
+        return tally_options_refuse(options, "status", err, "\"%.40s\" is not a status of a job",
                                     status);
     }
     if (name != NULL && !tally_query_value(name, encoded)) {
@@ -114,7 +114,7 @@ static enum tally_status add_page(struct tally_cli *cli, const char *path, struc
         }
     }
     const char *cursor = tally_json_get_text(page, "next_cursor");
-    /* A page of one name or label may be empty, and others follow; any other empty page is the
+    /* A page filtered by name or label may be empty and others follow; any other empty page is the
      * last. */
     const bool may_go_on = tally_json_size(more) > 0 || strstr(path, "&name=") != NULL ||
                            strstr(path, "&label=") != NULL;

@@ -45,7 +45,7 @@ static enum tally_status append_page(const struct tally_json *page, struct tally
     return TALLY_OK;
 }
 
-/* The last page, with the clients of all pages. Metrics are of one round: when another one has
+/* The last page, with the clients of all pages. Metrics are of one round: when another round has
  * closed meanwhile, the pages are read again. *ret_answer is to be freed in any case. */
 static enum tally_status collect_clients(struct tally_cli *cli, const char *what,
                                          struct tally_json **ret_answer, struct tally_error *err)
@@ -160,7 +160,7 @@ static void add_bytes(struct tally_text_table *table, const struct tally_json *b
     tally_text_table_add(table, cell);
 }
 
-/* A line for each client, and one for what is no client's, if there is anything. */
+/* A line for each client, and one for the traffic of no client, if there is any. */
 static int print_traffic(const struct tally_json *answer)
 {
     static const char *const KEYS[] = {"client", "updates", "payload_bits"};

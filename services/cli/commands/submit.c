@@ -24,7 +24,7 @@ const struct tally_option TALLY_CLI_SUBMIT_OPTIONS[] = {
 
 /* A job document has a few hundred bytes; this stops data sets. */
 enum { MAX_DOCUMENT_BYTES = 16 << 20 };
-/* As the coordinator has it. */
+/* The coordinator's limit. */
 enum { MAX_KEY_BYTES = 128 };
 
 static enum tally_status make_key_header(const struct tally_options *options, char *ret_header,
@@ -60,7 +60,7 @@ static int print_submitted(const struct tally_json *detail, bool with_hint)
     return exit_code;
 }
 
-/* All that the coordinator found wrong stands in the problem that it answered. */
+/* All that the coordinator found wrong is in the problem document of its response. */
 static int report_refusal(const struct tally_cli *cli, const struct tally_error *err)
 {
     struct tally_json *problem = NULL;

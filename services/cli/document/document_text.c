@@ -31,14 +31,14 @@ static size_t edit_length(const char *edits)
     return n;
 }
 
-/* Sets label `key` to `value`, which it takes, or to `text` if that is no text. */
+/* Sets label `key` to `value`, which it takes, or to `text` if `value` is not a text. */
 static enum tally_status set_label(struct tally_json *document, const char *key, const char *text,
                                    struct tally_json *value, struct tally_error *err)
 {
     const struct tally_json *before = tally_json_get(document, "labels");
     if (before != NULL && !tally_json_is_object(before)) {
         tally_json_free(value);
-        return tally_fail(err, TALLY_INVALID_ARGUMENT, NULL, "labels is no object");
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, NULL, "labels is not an object");
     }
     if (tally_json_as_text(value) == NULL) {
         tally_json_free(value);
@@ -56,7 +56,7 @@ static enum tally_status apply(char *edit, struct tally_json *document, struct t
 {
     char *equals = strchr(edit, '=');
     if (!begins_edit(edit)) {
-        return tally_fail(err, TALLY_INVALID_ARGUMENT, NULL, "--set \"%.100s\" is no PATH=VALUE",
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, NULL, "--set \"%.100s\" is not PATH=VALUE",
                           edit);
     }
     *equals = '\0';
@@ -72,7 +72,7 @@ static enum tally_status apply(char *edit, struct tally_json *document, struct t
         status = tally_json_set_path(document, edit, value, err);
     }
     if (status != TALLY_OK) {
-        tally_fail(err, status, NULL, "%.100s is no UTF-8", edit);
+        tally_fail(err, status, NULL, "%.100s is not UTF-8", edit);
         tally_error_wrap(err, "--set");
     }
     return status;
@@ -105,7 +105,7 @@ enum tally_status tally_document_text_edit(const char *edits, struct tally_buffe
     enum tally_status status =
         tally_json_parse((const char *)text->data, text->size, &document, err);
     if (status == TALLY_OK && !tally_json_is_object(document)) {
-        status = tally_fail(err, TALLY_MALFORMED, NULL, "the job document is no object");
+        status = tally_fail(err, TALLY_MALFORMED, NULL, "the job document is not an object");
     }
     if (status == TALLY_OK) {
         status = apply_all(edits, document, err);

@@ -25,7 +25,7 @@
 
 /* Reads the file that the first argument names, - is standard input, and edits it. Appends at most
  * out->limit bytes. Errors: those of tally_whole_file_read(); of the edits, INVALID_ARGUMENT;
- * MALFORMED if there are edits and the file is no JSON object. */
+ * MALFORMED if there are edits and the file is not a JSON object. */
 enum tally_status tally_document_text_read(const struct tally_options *options,
                                            struct tally_buffer *out, struct tally_error *err);
 

@@ -15,7 +15,7 @@ typedef enum tally_status copy_fn(const char *uri, const char *path, bool replac
                                   const struct tally_store_progress *progress,
                                   struct tally_error *err);
 
-/* Backup and restore differ in the direction alone. */
+/* Backup and restore differ only in the direction. */
 static int run(struct tally_cli *cli, copy_fn *copy, const char *verb)
 {
     const char *uri = tally_options_text(cli->options, "store");

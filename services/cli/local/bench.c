@@ -5,7 +5,7 @@
 #include "services/bench/coordinator/coordinator_bench_report.h"
 #include "services/cli/commands/commands.h"
 
-/* Of dim and seconds each benchmark has defaults of its own. */
+/* Each benchmark has its own defaults of dim and seconds. */
 const struct tally_option TALLY_CLI_BENCH_OPTIONS[] = {
     {"dim", "N", NULL,
      "codec: coordinates of the vector whose speed is measured (default 10000000); coordinator: "
@@ -87,6 +87,6 @@ int tally_cli_bench(struct tally_cli *cli)
     }
     struct tally_error err = TALLY_ERROR_INIT;
     tally_fail(&err, TALLY_INVALID_ARGUMENT, NULL,
-               "no benchmark \"%.60s\"; there are: codec, coordinator", subject);
+               "unknown benchmark \"%.60s\"; choose codec or coordinator", subject);
     return tally_cli_report_usage(&err);
 }

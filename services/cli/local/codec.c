@@ -21,7 +21,7 @@ const struct tally_option TALLY_CLI_ENCODE_OPTIONS[] = {
     {"intervals", "P", NULL, "intervals of the grid: levels are in [-P/2, P/2]; even", NULL},
     {"step", "S", "1", "step of the grid", NULL},
     {"scale", "N", "128",
-     "of dithered: the standard deviation of a coordinate is taken for 2^(N/16 - 8) steps", NULL},
+     "dithered only: assumed standard deviation of a coordinate, 2^(N/16 - 8) steps", NULL},
     {"seed", "N", "1", "seed of the random numbers that round a vector of floats", NULL},
     {0},
 };
@@ -35,7 +35,7 @@ const struct tally_option TALLY_CLI_DECODE_OPTIONS[] = {
     {"intervals", "P", NULL, "intervals of the grid: levels are in [-P/2, P/2]; even", NULL},
     {"step", "S", "1", "step of the grid", NULL},
     {"scale", "N", "128",
-     "of dithered: the standard deviation of a coordinate is taken for 2^(N/16 - 8) steps", NULL},
+     "dithered only: assumed standard deviation of a coordinate, 2^(N/16 - 8) steps", NULL},
     {"seed", "N", "1", "of dithered: seed of the random numbers that rounded the vector", NULL},
     {"values", NULL, NULL, "write float64 values instead of int32 levels", NULL},
     {0},
@@ -53,7 +53,7 @@ struct message {
     uint64_t clipped;
 };
 
-/* The grid of a dithered message, of which more must be known. */
+/* The rest of the grid of a dithered message: its scale. */
 static void read_dithered(const struct tally_options *options, struct message *message,
                           struct tally_error *err)
 {
@@ -246,7 +246,7 @@ int tally_cli_encode(struct tally_cli *cli)
 
 /* ---- decode ---- */
 
-/* A message as what was asked for. */
+/* A decoded message, in the form that was asked for. */
 struct decoded {
     int32_t *levels; /* [dim] */
     double *values;  /* [dim]; NULL: levels are wanted */

@@ -90,7 +90,7 @@ static int print_json(const struct tally_migrate_report *report, enum tally_stat
     return tally_cli_take_json(tally_json_if_complete(answer, ok));
 }
 
-/* The tables, also of a verification that failed. */
+/* Prints the tables, also if the verification failed. */
 static int print(const struct tally_cli *cli, const struct tally_migrate_report *report,
                  enum tally_status status)
 {

@@ -33,7 +33,7 @@ struct budgets {
     int n;
 };
 
-/* The numbers of the option, or `otherwise` alone; 0 stands for no budget. */
+/* The numbers of the option, or only `otherwise`; 0 stands for no budget. */
 static enum tally_status read_bits(const struct tally_options *options, const char *name,
                                    int64_t otherwise, struct budgets *ret, struct tally_error *err)
 {
@@ -48,7 +48,7 @@ static enum tally_status read_bits(const struct tally_options *options, const ch
         if (end == at || !is_decimal || (*end != ',' && *end != '\0') ||
             !(bits >= 1 && bits <= MAX_BITS)) {
             return tally_options_refuse(options, name, err,
-                                        "\"%.60s\" is no list of numbers of bits in [1, %g]", at,
+                                        "\"%.60s\" is not a list of numbers of bits in [1, %g]", at,
                                         MAX_BITS);
         }
         if (ret->n == MAX_BUDGETS) {

@@ -24,7 +24,7 @@ const struct tally_option TALLY_CLI_REPRODUCE_OPTIONS[] = {
     {"no-grid", NULL, NULL, "only the presets' own step sizes, no search for the best ones", NULL},
     {"preset", "NAME,...", NULL,
      "only these rows: paper, paper_bits, low_regret, auto, tuned, half_bits and scheduled "
-     "(synthetic alone), paper_regret (mnist alone)",
+     "(synthetic only), paper_regret (mnist only)",
      NULL},
     {"reading", "loud|quiet", "loud", "how the synthetic data are scaled", NULL},
     {"radius", "R", NULL, "norm of the synthetic start; 2 for loud and 1 for quiet unless given",
@@ -33,7 +33,7 @@ const struct tally_option TALLY_CLI_REPRODUCE_OPTIONS[] = {
      NULL},
     {"data-dir", "DIR", "data", "where the files of MNIST and logistic are", NULL},
     {"threads", "N", NULL, "threads; as many as there are processors unless given", NULL},
-    {"json", NULL, NULL, "print JSON alone on standard output", NULL},
+    {"json", NULL, NULL, "print only JSON on standard output", NULL},
     {"frontier", NULL, NULL,
      "map regret against bits instead, as CSV: both readings, radius 1 to 3, CALM over its "
      "budgets, CEAL over its constants, baselines over local steps, schedules and constants, also "
@@ -70,7 +70,7 @@ static void read_problem(const struct tally_options *options, struct tally_probl
     }
     if (strcmp(experiment, "synthetic") != 0) {
         tally_fail(err, TALLY_INVALID_ARGUMENT, NULL,
-                   "no experiment \"%.60s\"; there are synthetic, mnist and logistic", experiment);
+                   "unknown experiment \"%.60s\"; choose synthetic, mnist or logistic", experiment);
     }
     const enum tally_problem_kind kind = reading == 1 ? TALLY_PROBLEM_QUIET : TALLY_PROBLEM_LOUD;
     *ret_problem = (struct tally_problem){kind, tally_problem_usual_radius(kind)};
@@ -130,7 +130,7 @@ static enum tally_status read_config(const struct tally_options *options,
     return err->status;
 }
 
-/* The grids stand on stdout, above the table; with --json on stderr. */
+/* The grids go to stdout, above the table; with --json to stderr. */
 static int print_campaign(const struct tally_campaign *campaign, bool as_json)
 {
     struct tally_buffer text = {0};
@@ -160,7 +160,7 @@ static int print_frontier(const struct tally_frontier *frontier, bool as_json)
     return tally_cli_print(tally_frontier_csv(frontier, &text), &text);
 }
 
-/* Mistakes of the command line show themselves also while running: a preset, a data folder. */
+/* Some usage errors show only during the run: a preset, a data folder. */
 static int report(const struct tally_error *err)
 {
     return err->status == TALLY_INVALID_ARGUMENT ? tally_cli_report_usage(err)

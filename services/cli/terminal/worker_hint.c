@@ -23,7 +23,7 @@ static bool needs_plugin(const struct tally_json *detail)
     return type != NULL && strcmp(type, "plugin") == 0;
 }
 
-/* An option of the worker that this command was told, too, in whatever way. */
+/* Prints an option of the worker, if this command was given it as well, from any source. */
 static void print_option(const struct tally_options *options, const char *name)
 {
     if (tally_options_is_given(options, name)) {

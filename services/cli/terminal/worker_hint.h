@@ -16,7 +16,7 @@ int64_t tally_slots_needed(const struct tally_json *detail);
  *   no worker is connected, and the job needs 4 clients; start a worker:
  *     tally-worker --clients 4 --plugin FILE
  *
- * Says nothing about a job that has ended, or if the coordinator does not tell. */
+ * Says nothing about a job that has ended, or if the coordinator does not say. */
 void tally_worker_hint(struct tally_cli *cli, const struct tally_json *detail);
 
 #endif

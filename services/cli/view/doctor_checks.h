@@ -11,8 +11,7 @@
 
 enum { DOCTOR_TEXT_CAPACITY = 512 };
 
-/* How asking something of the coordinator ended: HTTP status 0 = no answer, and `error` says why.
- */
+/* How a request to the coordinator ended: HTTP status 0 = no response, and `error` says why. */
 struct doctor_answer {
     bool was_asked;
     int status;
@@ -30,14 +29,14 @@ struct doctor_facts {
     int64_t n_shared_tokens; /* of the coordinator: tokens that grant two roles */
     int64_t n_workers, n_slots, n_free_slots;
     int64_t n_queued, most_clients; /* of queued jobs: how many, and the largest need of slots */
-    int64_t n_waiting;              /* jobs that wait for somebody */
+    int64_t n_waiting;              /* jobs that wait for something */
     char waiting[DOCTOR_TEXT_CAPACITY]; /* the first of them, and for what */
     int64_t n_data_jobs,
         n_data_missing; /* live jobs with files, and those whose files are not right */
     char data_error[DOCTOR_TEXT_CAPACITY];
     bool has_data_dir;
-    const char *store; /* what to call it; NULL = not to be looked at */
-    bool has_file;     /* it is one; else a database on some machine */
+    const char *store; /* what to call it; NULL = not to be checked */
+    bool has_file;     /* it is a file; else a database on some machine */
     struct tally_error store_error;
     struct tally_store_report report;
     int64_t owner; /* process, 0 = none, -1 = unknown */

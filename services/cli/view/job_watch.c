@@ -141,10 +141,10 @@ struct follower {
     char id[TALLY_JOB_WORD_CAPACITY];
     int64_t started_ms;
     int64_t deadline_ms; /* INT64_MAX = none */
-    int64_t backoff_ms;  /* 0 while the coordinator answers */
+    int64_t backoff_ms;  /* 0 while the coordinator responds */
     bool is_json;        /* a detail per line, and the table on stderr */
     struct tally_progress_painter painter;
-    double first_fraction; /* NaN before the first answer */
+    double first_fraction; /* NaN before the first response */
     char mark[TALLY_WATCH_TEXT_CAPACITY];
 };
 
@@ -230,7 +230,7 @@ static int finish(struct follower *follower, const struct tally_json *detail,
     return job_status == TALLY_JOB_COMPLETED ? exit_code : TALLY_EXIT_FAILED;
 }
 
-/* Says it once per outage. */
+/* Reports an outage once. */
 static void note_away(struct follower *follower, const struct tally_error *err)
 {
     tally_progress_clear(&follower->painter);

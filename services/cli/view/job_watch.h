@@ -21,7 +21,7 @@ enum tally_status tally_job_watch_read_options(const struct tally_options *optio
                                                struct tally_job_watch *ret_watch,
                                                struct tally_error *err);
 
-/* Returns the exit code: of how the job ended, or TALLY_EXIT_TIMEOUT. An error that waiting cannot
+/* Returns the exit code for how the job ended, or TALLY_EXIT_TIMEOUT. An error that waiting cannot
  * mend (no such job, no permission) ends it with TALLY_EXIT_FAILED. */
 int tally_job_watch_run(struct tally_cli *cli, const struct tally_job_watch *watch);
 
@@ -29,9 +29,9 @@ int tally_job_watch_run(struct tally_cli *cli, const struct tally_job_watch *wat
 
 enum { TALLY_WATCH_TEXT_CAPACITY = 1152 };
 /* "time step 1200/2000  round 31  regret 412.3  accuracy 0.91  up 598 bit  down 628 bit", the
- * status before it unless that is "running". Of metrics it has the means. Bits are formula bits. Of
- * a job that waits, for what and for how long at Unix time now_ms: "since 12 s: waits for client 3
- * (w3): round 7 has 9 of 10 answers". */
+ * status before it unless that is "running". Metrics are means. Bits are formula bits. For a job
+ * that waits, it says for what, and for how long at Unix time now_ms: "since 12 s: waits for client
+ * 3 (w3): round 7 has 9 of 10 answers". */
 void tally_job_watch_text(const struct tally_json *detail, int64_t now_ms,
                           char ret_text[TALLY_WATCH_TEXT_CAPACITY]);
 /* What must differ for the job to have moved: status, time step, round, iterate, what it waits for.

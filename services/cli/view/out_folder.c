@@ -48,7 +48,7 @@ static int run_gnuplot(const char *folder, const char *script, int *ret_ended)
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addchdir_np(&actions, folder);
-    /* Results alone go to stdout. */
+    /* Only results go to stdout. */
     posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
     pid_t child;
     const int failure = posix_spawnp(&child, program, &actions, NULL, argv, environ);

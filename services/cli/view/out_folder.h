@@ -8,15 +8,15 @@
 /* Makes the folder unless it is there; its parent must be. Errors: INVALID_ARGUMENT. */
 enum tally_status tally_out_folder_make(const char *folder, struct tally_error *err);
 
-/* Writes folder/name whole, if `made`, the status of making the text, is OK; that is NO_MEMORY
- * otherwise. Errors: those of tally_whole_file_write(). */
+/* Writes folder/name whole, if `made`, the status of making the text, is OK. Errors: NO_MEMORY if
+ * it is not, those of tally_whole_file_write(). */
 enum tally_status tally_out_folder_write(const char *folder, const char *name,
                                          enum tally_status made, const struct tally_buffer *text,
                                          struct tally_error *err);
 
 /* Runs gnuplot on n scripts of the folder, in the folder. Where it is not installed a line on
- * stderr says so, and that is no error. Errors: INVALID_ARGUMENT (it refused a script, and said why
- * on stderr). */
+ * stderr says so, and that is not an error. Errors: INVALID_ARGUMENT (it refused a script, and said
+ * why on stderr). */
 enum tally_status tally_out_folder_draw(const char *folder, const char *const *scripts, size_t n,
                                         struct tally_error *err);
 

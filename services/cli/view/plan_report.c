@@ -204,8 +204,7 @@ static double member(const struct tally_json *object, const char *key)
     return tally_json_get_real(object, key, NAN);
 }
 
-/* The data stand in the script: bits, regret, ideal regret, which gnuplot leaves out if it is NaN.
- */
+/* The data are in the script: bits, regret, ideal regret, which gnuplot leaves out if it is NaN. */
 static enum tally_status render_script(const struct tally_json *report, struct tally_buffer *out)
 {
     static const char *const terminals[] = {"svg", "pngcairo"}, *const files[] = {"svg", "png"};

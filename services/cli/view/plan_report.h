@@ -21,9 +21,9 @@
  *      "plans": [{"budget": {"uplink_bits", "downlink_bits"}, "ideal_regret", and the members of
  *                 services/document/planned.h}]}
  *
- * A direction without a budget has null there, and then `ideal_regret` is null. Without any the
- * plan is for the price of bits, and not what such a job does. `setting` is that of a CALM job with
- * nothing to estimate; its own budget does not count. NULL when memory ran out. */
+ * A direction without a budget has null there, and then `ideal_regret` is null. Without any budget
+ * the plan is for the price of bits, and not what such a job does. `setting` is that of a CALM job
+ * with nothing to estimate; its own budget does not count. NULL when memory ran out. */
 struct tally_json *tally_plan_report_make(const struct tally_setting *setting,
                                           const struct tally_budget *budgets, int n);
 

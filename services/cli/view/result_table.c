@@ -113,7 +113,7 @@ static void add_metrics(struct tally_text_table *table, const struct tally_json 
     }
 }
 
-/* A row for each parameter that the job found out itself. */
+/* A row for each parameter that the job estimated. */
 static void add_estimates(struct tally_text_table *table, const struct tally_json *estimates)
 {
     static const char *const rows[][2] = {{"sigma", "  sigma"}, {"gradient_bound", "  bound"}};
@@ -124,8 +124,7 @@ static void add_estimates(struct tally_text_table *table, const struct tally_jso
     }
 }
 
-/* The curvature, if it is known, next to the step size that has to fit it; and what does not fit.
- */
+/* The curvature, if it is known, next to the step size that has to fit it; and the warnings. */
 static void add_curvature(struct tally_text_table *table, const struct tally_json *detail)
 {
     if (tally_json_get_real(detail, "smoothness", 0) > 0) {
@@ -211,7 +210,7 @@ static void add_bits_row(struct tally_text_table *table, const char *label,
     tally_text_table_end_row(table);
 }
 
-/* A count that has no formula: it stands in the payload column. */
+/* A count without formula bits: it is in the payload column. */
 static void add_payload_row(struct tally_text_table *table, const char *label,
                             const struct tally_json *object, const char *key)
 {

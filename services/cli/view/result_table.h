@@ -8,7 +8,7 @@
  *                formula  payload  messages  clipped
  *   uplink          2633     2890        40        0
  *
- * Numbers stand as the JSON has them, so that they can be compared digit by digit. */
+ * Numbers are written as the JSON has them, so that they can be compared digit by digit. */
 #ifndef TALLY_SERVICES_CLI_VIEW_RESULT_TABLE_H
 #define TALLY_SERVICES_CLI_VIEW_RESULT_TABLE_H
 

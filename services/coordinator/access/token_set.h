@@ -50,7 +50,7 @@ enum tally_status token_set_add(struct token_set *set, const struct tally_token 
 enum token_verdict {
     TOKEN_UNKNOWN,    /* in no role */
     TOKEN_EXPIRED,    /* known, but past its expiry time */
-    TOKEN_OTHER_ROLE, /* known and valid, but for another role */
+    TOKEN_OTHER_ROLE, /* known and valid, but for a different role */
     TOKEN_RIGHT
 };
 

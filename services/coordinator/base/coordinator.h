@@ -10,8 +10,8 @@
  * a task never follows from an update that is not. When a commit fails, the jobs that it touched
  * are loaded again from the store, and their writers are told "unavailable".
  *
- * No locks: engines, sessions and the store belong to this thread. Only f(x*) is solved in another
- * one (jobs/prepare.h), and plans for dry runs are made in one (rest/plans.h). */
+ * No locks: engines, sessions and the store belong to this thread. Other threads solve f(x*)
+ * (jobs/prepare.h) and make plans for dry runs (rest/plans.h). */
 #ifndef TALLY_SERVICES_COORDINATOR_BASE_COORDINATOR_H
 #define TALLY_SERVICES_COORDINATOR_BASE_COORDINATOR_H
 
@@ -30,7 +30,7 @@ struct tally_coordinator_config {
     const struct tally_tokens *tokens; /* token_set.h; NULL = none are needed; borrowed */
     /* Host names that requests without a token may use (origin_policy.h). */
     bool any_host;
-    const char *allowed_hosts; /* beside localhost; NULL = none; borrowed */
+    const char *allowed_hosts; /* besides localhost; NULL = none; borrowed */
 
     const char *data_dir;           /* where the files of job documents are, for f(x*); borrowed */
     int64_t session_timeout_ms;     /* silence after which a worker's slots are given to others */
@@ -40,7 +40,7 @@ struct tally_coordinator_config {
     int64_t max_dim;                /* of a job's iterate */
     int64_t max_job_bytes;          /* that started jobs hold together (memory.h) */
     int64_t max_sessions;           /* of workers, at once */
-    size_t max_body_bytes;          /* of the server's requests; bounds that of several updates */
+    size_t max_body_bytes;          /* of a request; limits a request of several updates, too */
     int64_t max_sessions_per_token; /* at once; no limit without tokens */
     int64_t heartbeat_ms;           /* silence of an event stream after which a comment is sent */
     int64_t metrics_keep_ms;        /* how long a job that ended stays in /metrics */
@@ -49,10 +49,10 @@ struct tally_coordinator_config {
     /* For a store that several replicas share. */
     const char *replica_id;      /* the same after a restart, and unique; borrowed */
     const char *replica_address; /* URL at which the others reach this one; borrowed */
-    int64_t lease_ms;            /* without a heartbeat so long, a replica is dead for the others */
+    int64_t lease_ms;            /* without a heartbeat for this time, a replica counts as dead */
     const char *peer_tls_ca; /* authorities to trust for replicas at https://, a file; NULL = the
                               * system's; borrowed */
-    size_t max_held_bytes;   /* of what is forwarded to them, and of their answers */
+    size_t max_held_bytes;   /* of forwarded requests and their responses */
 };
 
 /* Loads all live jobs from the store. Errors: STORE, DATA_LOSS, NO_MEMORY. On failure the store
@@ -60,7 +60,7 @@ struct tally_coordinator_config {
 enum tally_status tally_coordinator_new(const struct tally_coordinator_config *config,
                                         struct tally_coordinator **ret_coordinator,
                                         struct tally_error *err);
-/* After the server that called into it is gone. Closes the store. */
+/* Closes the store. Precondition: the server that calls into it has been freed. */
 void tally_coordinator_free(struct tally_coordinator *coordinator);
 
 /* Callbacks of the HTTP server; context is the coordinator. */
@@ -79,15 +79,15 @@ int tally_coordinator_wake_fd(const struct tally_coordinator *coordinator);
 /* Readable when a turn can send or receive forwarded requests; -1 = there are no other replicas. */
 int tally_coordinator_forward_fd(const struct tally_coordinator *coordinator);
 
-/* After config.tokens has changed: ends event streams and long polls, whose callers then come again
- * with what they have. */
+/* After config.tokens has changed: ends event streams and long polls, whose clients then connect
+ * again with their present tokens. */
 void tally_coordinator_tokens_changed(struct tally_coordinator *coordinator);
 
 /* From now on polls are refused as unavailable and no job starts; updates are still taken. For
  * SIGTERM. */
 void tally_coordinator_drain(struct tally_coordinator *coordinator);
 
-/* Requests that have come so far. */
+/* Number of requests so far. */
 uint64_t tally_coordinator_n_requests(const struct tally_coordinator *coordinator);
 
 #endif

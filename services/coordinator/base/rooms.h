@@ -1,11 +1,11 @@
-/* rooms: the coordinator as its rooms see it: one struct for each owner, and what all may know.
+/* rooms: the coordinator as its rooms see it: one struct for each owner, and what all may use.
  *
  * The structs are incomplete here. A file sees the members of a struct only if its room may include
  * the header that defines it, so nothing reaches against the arrows:
  *
  *     metrics -> rest -> replicas -> workers -> sessions -> jobs -> turn -> calls -> access
  *
- * coordinator.c makes all of them and connects what a lower room has to tell a higher one. */
+ * coordinator.c makes all of them and sets the callbacks from lower rooms to higher ones. */
 #ifndef TALLY_SERVICES_COORDINATOR_BASE_ROOMS_H
 #define TALLY_SERVICES_COORDINATOR_BASE_ROOMS_H
 
@@ -21,8 +21,8 @@ struct replica_view {
     int64_t number;               /* of this replica; 0 = has not joined */
     int64_t serves_until_ms;      /* monotonic; end of the lease, if is_shared */
     int64_t n_jobs, n_free_slots; /* of the others */
-    int64_t held_back_key; /* if not 0: queued jobs with a higher key wait for it elsewhere */
-    bool has_held_back;    /* set by a reader: a queued job here waited for that */
+    int64_t held_back_key; /* not 0: key of a job elsewhere; queued jobs with a higher key wait */
+    bool has_held_back;    /* set by a reader: a queued job here waited for that job */
 };
 
 struct tally_coordinator {

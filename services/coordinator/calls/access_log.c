@@ -1,4 +1,4 @@
-/* access_log: a name for every request, and the line of the log that says what became of it. */
+/* access_log: an id for every request, and the log line that says what became of the request. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -41,7 +41,7 @@ static enum tally_log_level level_of(const struct call *call, int status)
     return is_noteworthy ? TALLY_LOG_INFO : TALLY_LOG_DEBUG;
 }
 
-/* Floods are what this is for: the log has a line at level debug, the metrics have the number. */
+/* Refusals may come in floods: the log has them only at level debug, the metrics count them. */
 void tally_coordinator_on_refused(void *context, const struct tally_http_refusal *refusal,
                                   char ret_request_id[TALLY_HTTP_REQUEST_ID_CAPACITY])
 {

@@ -39,7 +39,7 @@ enum route_flag {
     ROUTE_IS_POLL = 4,    /* PollTask: waits for a task */
     ROUTE_IS_UPDATE = 8,  /* PostUpdate: counted by result, and may poll as well */
     ROUTE_ASKS_WORK = 16, /* refused while the coordinator shuts down */
-    ROUTE_IN_PIECES = 32, /* its response may be made in pieces; runs alone of its kind */
+    ROUTE_IN_PIECES = 32, /* its response may be made in pieces; one such call at a time */
     ROUTE_IS_BATCH = 64,  /* with ROUTE_IS_UPDATE: PostUpdates */
 };
 
@@ -63,7 +63,7 @@ struct route {
 
 /* ---- Calls ---- */
 
-/* What the log says of a request, which is gone once it has its response. */
+/* What the log says of a request; copied, because the request is gone once it has its response. */
 struct access {
     char method[16], path[256]; /* cut; "" if the peer had gone before */
     int status;
@@ -76,7 +76,7 @@ struct request_holder {
     struct session *session; /* NULL = a call */
 };
 
-/* A call that another replica answers. The first member of the structure that knows the rest. */
+/* A call that another replica answers. The first member of the structure that has the rest. */
 struct forwarded {
     const char *replica_id;
     bool has_answer; /* it is in the call, as if it were ours */
@@ -92,8 +92,8 @@ struct response_pieces {
     void (*free)(struct response_pieces *pieces);
 };
 
-/* Takes the answer of another replica, or the error in its place (call_has_forwarded_answer()), and
- * sends a response in the end. */
+/* Takes another replica's response, or the error in its place (call_has_forwarded_answer()), and
+ * sends the call's response in the end. */
 typedef void collector_fn(struct tally_coordinator *coordinator, struct call *call);
 
 struct call {
@@ -106,7 +106,7 @@ struct call {
     char params[MAX_PATH_PARAMS][TALLY_JOB_ID_CAPACITY]; /* "{id}" of the path */
     /* The response, once it is made. */
     bool answered;
-    bool in_transaction; /* it ran while the step's transaction was open: it may depend on it */
+    bool in_transaction; /* it may depend on the step's transaction, which was open when it ran */
     int status;
     const char *content_type;
     struct tally_buffer body;
@@ -114,19 +114,19 @@ struct call {
     size_t n_static_body;
     struct {
         const char *name, *value; /* constants */
-    } headers[MAX_CALL_HEADERS];  /* beside those that follow from the status; ended by NULL */
+    } headers[MAX_CALL_HEADERS];  /* besides those that follow from the status; ended by NULL */
     char request_id[REQUEST_ID_CAPACITY]; /* of the caller, or drawn if anything shows it */
     bool request_id_told;
     int64_t arrived_ns; /* monotonic */
     struct access access;
     struct tally_error error;  /* in the response; OK = none */
     struct tally_json *errors; /* all that is wrong with the request's document; NULL = not known */
-    /* Of updates, for the metrics: how many there are, 0 = not known, and what became of them. */
+    /* For the metrics: the number of updates, 0 = not known, and what became of them. */
     uint32_t n_updates, updates[N_UPDATE_RESULTS];
-    /* Of updates that wait for the session's next task once they are durable. */
+    /* For updates that wait for the session's next task once they are durable. */
     uint64_t polling_session;                     /* 0 = it does not */
-    int64_t poll_until_ms;                        /* monotonic; also of a poll alone */
-    struct tally_update_response update_response; /* of one; that of several is in the body */
+    int64_t poll_until_ms;                        /* monotonic; also of a poll without updates */
+    struct tally_update_response update_response; /* of one update; of several: in the body */
     bool streaming; /* the handler has begun a stream: nothing is left to be sent */
     bool is_held;   /* another owner keeps it and sends its response later */
     char location[64];
@@ -135,9 +135,9 @@ struct call {
     struct tally_buffer parts;          /* struct traffic_part of that job's updates */
     struct forwarded *forwarded;        /* another replica answers, or has; NULL = this one */
     struct response_pieces *pieces;     /* the response comes in pieces; NULL = at once */
-    bool polls;                         /* it may wait there for a task; of a session's call */
-    collector_fn *collector;            /* NULL: the answer of the other replica is the response */
-    /* Of a response that is collected from all replicas, one after the other. */
+    bool polls;              /* forwarded to a session's replica, and may wait there for a task */
+    collector_fn *collector; /* NULL: the other replica's response becomes this call's */
+    /* For a response that is collected from all replicas, one after the other. */
     struct tally_json *collected; /* so far */
     int64_t asked;                /* number of the replica that was asked last */
     struct call *next;
@@ -149,8 +149,8 @@ struct call_queue {
 
 /* ---- From a handler's result to the response (responses.c) ---- */
 
-/* The response is what stands in call->body, with status 200, if `made`, the status of writing it,
- * is OK. Errors: `made`. */
+/* The response is call->body, with status 200, if `made`, the status of writing the body, is OK.
+ * Errors: `made`. */
 enum tally_status answer_bytes(struct call *call, enum tally_status made, const char *content_type,
                                struct tally_error *err);
 /* Body made of JSON; `value` is taken, NULL is out of memory. */
@@ -161,13 +161,13 @@ void answer_error(struct call *call, const struct tally_error *err);
 enum tally_status begin_stream(struct tally_coordinator *coordinator, struct call *call,
                                const struct tally_http_stream_config *config,
                                struct tally_http_stream **ret_stream, struct tally_error *err);
-/* Takes back the answer of another replica, or the error in its place. */
+/* Removes another replica's response, or the error in its place, from the call. */
 void clear_answer(struct call *call);
 bool call_has_forwarded_answer(const struct call *call);
 /* An empty call; NULL: out of memory. */
 struct call *call_new(struct tally_coordinator *coordinator);
 void call_free(struct tally_coordinator *coordinator, struct call *call);
-/* Counts and logs a call whose request something else answers, and frees it. */
+/* Counts, logs and frees a call whose request has a new holder, which answers it later. */
 void hand_over_call(struct tally_coordinator *coordinator, struct call *call);
 /* Sends the call's response and frees it. */
 void send_answer(struct tally_coordinator *coordinator, struct call *call);
@@ -186,8 +186,8 @@ enum tally_status read_body(struct call *call, const char *content_type, const u
 enum tally_status read_query_integer(struct call *call, const char *name, int64_t min, int64_t max,
                                      int64_t otherwise, int64_t *ret_value,
                                      struct tally_error *err);
-/* Whether a list as in Accept or Accept-Encoding (RFC 9110, section 12.5) has the name, and not
- * with a weight of 0. */
+/* Whether a list as in Accept or Accept-Encoding (RFC 9110, section 12.5) has the name with a
+ * weight other than 0. */
 bool accepts(const char *list, const char *name);
 
 /* ---- Ids and the log (access_log.c) ---- */

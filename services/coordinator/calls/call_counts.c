@@ -36,7 +36,7 @@ void call_counts_fini(struct call_counts *counts)
 
 enum update_result update_result_of(enum tally_status refusal)
 {
-    /* NOLINTNEXTLINE(clang-diagnostic-switch-enum): whatever else there is, the worker tries again
+    /* NOLINTNEXTLINE(clang-diagnostic-switch-enum): after any other status the worker tries again
      */
     switch ((int)refusal) {
     case TALLY_ALREADY_EXISTS:
@@ -68,7 +68,7 @@ static void count_status(struct route_counts *route, int status)
     }
 }
 
-/* An error of the whole call is that of each of its updates. */
+/* An error of the whole call counts for each of its updates. */
 static void count_updates(struct call_counts *counts, const struct call *call)
 {
     if (call->error.status != TALLY_OK) {

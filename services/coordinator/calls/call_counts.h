@@ -15,7 +15,7 @@ struct route;
 #define UPDATE_RESULT_TABLE(X)                                                                     \
     X(ACCEPTED, "accepted")       /* durable, counted */                                           \
     X(REPEATED, "repeated")       /* the same bytes again: acknowledged, not counted again */      \
-    X(CONFLICTING, "conflicting") /* other bytes for the same (job, round, client) */              \
+    X(CONFLICTING, "conflicting") /* different bytes for the same (job, round, client) */          \
     X(LATE, "late")               /* its round is not open (any more), or its job */               \
     X(INVALID, "invalid")         /* cannot be read, or says what cannot be */                     \
     X(NOT_PLAYED, "not_played")   /* the client is not assigned to the session */                  \
@@ -45,7 +45,7 @@ struct call_counts {
     int n_routes;                /* without that one */
     int poll_route;              /* number of the route with ROUTE_IS_POLL; n_routes = none */
     uint64_t updates[N_UPDATE_RESULTS];
-    uint64_t failed_reads; /* requests that only read, and that the store failed */
+    uint64_t failed_reads; /* requests that only read, and failed because of the store */
     uint64_t refused[TALLY_N_HTTP_REFUSALS]; /* by the HTTP server, before a route was looked for */
 };
 
@@ -54,15 +54,15 @@ struct call_counts {
 enum { N_CALL_SECONDS = 14 };
 extern const double CALL_SECONDS[N_CALL_SECONDS];
 
-/* Of an update that is refused with the status. */
+/* The result of an update that is refused with the status. */
 enum update_result update_result_of(enum tally_status refusal);
 
 /* Errors: NO_MEMORY. */
 enum tally_status call_counts_init(struct call_counts *counts, const struct route *routes);
 void call_counts_fini(struct call_counts *counts);
 
-/* A response has been made; `seconds` since the request was complete. `status`: 499 if nothing
- * waited for it any more. */
+/* A response has been made; `seconds` since the request was complete. `status`: 499 if the peer had
+ * gone. */
 void call_counts_add(struct call_counts *counts, const struct route *routes,
                      const struct call *call, int status, double seconds);
 /* The HTTP server refused a request or a connection; `status` 0: without a response. */

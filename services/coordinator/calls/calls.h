@@ -19,7 +19,7 @@ struct calls {
     struct call *unused; /* calls to be used again: malloc() takes long for their size */
     int n_unused;
     struct call_queue reads;     /* to run after the commit */
-    struct call_queue in_pieces; /* .. those of ROUTE_IN_PIECES: the first alone, the others wait */
+    struct call_queue in_pieces; /* .. those of ROUTE_IN_PIECES: the first runs, the others wait */
     struct call_queue written;   /* ran; to be answered after the commit */
     uint32_t request_id_prefix;  /* random; drawn with the first id */
     uint64_t n_request_ids;
@@ -29,7 +29,7 @@ struct calls {
 /* Errors: NO_MEMORY. */
 enum tally_status calls_new(const struct route *routes, struct calls **ret_calls,
                             struct tally_error *err);
-/* Frees the calls that wait in the queues, which need what other rooms hold. */
+/* Frees the calls that wait in the queues. Before the rooms whose objects they hold are freed. */
 void calls_drop_queued(struct tally_coordinator *coordinator);
 /* NULL is allowed. */
 void calls_free(struct calls *calls);

@@ -9,7 +9,7 @@ enum { HISTOGRAM_MAX_BOUNDS = 16 };
 struct histogram {
     const double *bounds; /* upper ends, inclusive; borrowed for ever */
     int n_bounds;
-    uint64_t counts[HISTOGRAM_MAX_BOUNDS + 1]; /* of each bucket alone; the last has no bound */
+    uint64_t counts[HISTOGRAM_MAX_BOUNDS + 1]; /* not cumulative; the last has no bound */
     double sum;
 };
 void histogram_observe(struct histogram *histogram, double value);

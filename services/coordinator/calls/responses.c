@@ -12,7 +12,7 @@ enum tally_status answer_bytes(struct call *call, enum tally_status made, const 
                                struct tally_error *err)
 {
     if (made != TALLY_OK) {
-        return tally_fail(err, made, NULL, "no memory for the answer");
+        return tally_fail(err, made, NULL, "no memory for the response");
     }
     call->answered = true;
     call->status = 200;
@@ -145,7 +145,7 @@ bool shows_request_id(const struct call *call)
     return !is_worker || call->status >= 400 || call->request_id_told; /* else bytes for nothing */
 }
 
-/* Those that follow from the status. */
+/* Adds the headers that follow from the status. */
 static void add_status_headers(const struct call *call, bool is_worker,
                                struct tally_http_response *response)
 {
@@ -159,12 +159,12 @@ static void add_status_headers(const struct call *call, bool is_worker,
         add_header(response, "Accept-Post", is_worker ? "application/proto" : "application/json");
     }
     if (!is_worker && (call->status == 429 || call->status == 503)) {
-        add_header(response, "Retry-After", "1"); /* a commit, or a job, has ended by then or not */
+        add_header(response, "Retry-After", "1"); /* by then a commit or a job may have ended */
     }
 }
 
-/* Headers of the handler, and those that follow from the status; or those that another replica's
- * answer has. */
+/* Adds the handler's headers and those that follow from the status, or the headers of another
+ * replica's response. */
 static void add_headers(const struct call *call, struct tally_http_response *response)
 {
     const bool is_worker = call->route != NULL && call->route->kind == ROUTE_WORKER;
@@ -206,7 +206,7 @@ enum tally_status begin_stream(struct tally_coordinator *coordinator, struct cal
     return TALLY_OK;
 }
 
-/* Gives the request its answer. Returns the length of the answer on the wire. */
+/* Sends the response. Returns its length on the wire. */
 static uint64_t respond(struct call *call)
 {
     struct tally_http_response response = {.status = call->status,

@@ -37,7 +37,7 @@ void ended_forget(struct ended_jobs *ended, int64_t key);
 
 /* An update for a job that has ended; `row` is as stored. OK: the update is a duplicate,
  * described by ret_outcome. Errors: OUT_OF_RANGE (client), FAILED_PRECONDITION (it was not received
- * before the job ended), ALREADY_EXISTS (another message was), STORE, DATA_LOSS, NO_MEMORY. */
+ * before the job ended), ALREADY_EXISTS (a different message was), STORE, DATA_LOSS, NO_MEMORY. */
 enum tally_status ended_receive(struct ended_jobs *ended, struct tally_store *store,
                                 const struct tally_store_job *row,
                                 const struct tally_job_update *update,

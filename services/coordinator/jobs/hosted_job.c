@@ -11,8 +11,8 @@
 #include "services/job/advice.h"
 #include "services/job/footprint.h"
 
-/* The workers of a job that has been read from the store have so long to come before its slots go
- * to other clients, or others are asked for some. */
+/* The time that workers of a job that was read from the store have to return, before its slots go
+ * to other clients and other replicas are asked for slots. */
 enum { WORKERS_RETURN_MS = 3000 };
 
 _Static_assert(sizeof(struct client_slot) + sizeof(struct client_traffic) <= TALLY_FOOTPRINT_SLOT,
@@ -144,9 +144,9 @@ static enum tally_status take_metrics_again(void *context, const struct tally_st
     return TALLY_OK;
 }
 
-/* Slots and traffic. The traffic in memory is ahead of the stored one, and what was last written of
- * it may be lost, unless another replica has led the job meanwhile. That of a job that has ended
- * stays in the store. */
+/* Makes slots and traffic. Traffic in memory is ahead of the store and stays, to be written again,
+ * because the last write may be lost; unless another replica has led the job meanwhile. The traffic
+ * of a job that has ended stays in the store. */
 static enum tally_status make_clients(struct tally_store *store, struct hosted_job *job,
                                       struct tally_error *err)
 {
@@ -202,7 +202,7 @@ static enum tally_status restore_engine(struct tally_store *store, struct hosted
     return TALLY_OK;
 }
 
-/* A queued engine that stands in until the memory for the real one can be had. */
+/* A queued engine that stands in until there is memory for the real one. */
 static enum tally_status make_stand_in(struct tally_store *store, struct hosted_job *job,
                                        struct tally_job **ret_engine, struct tally_error *err)
 {
@@ -328,7 +328,7 @@ void mark_absence(struct hosted_job *job)
     }
 }
 
-/* The row says it. */
+/* Notes that the job has ended if its row says so. */
 static void mark_ended(const struct hosted_job *job)
 {
     if (job->marks != NULL && tally_job_status_is_terminal(job->row.status)) {
@@ -358,7 +358,7 @@ enum tally_status hosted_job_reload(struct tally_store *store, struct hosted_job
     if (status == TALLY_OK) {
         tally_job_free(job->engine);
         job->engine = engine;
-        job->shared_task.round = 0; /* it may be another round of the same number */
+        job->shared_task.round = 0; /* it may be a different round of the same number */
         job->stored_state = (struct stored_state){0};
         job->has_stored_updates = true;
         job->needs_reload = job->lacks_memory = job->is_deleted = false;
@@ -434,7 +434,7 @@ static enum tally_status append_change(struct tally_store *store, struct hosted_
     return status;
 }
 
-/* Appends the round's change of the state, or stores the whole. Changes are told apart by their
+/* Appends the round's change of the state, or stores the whole. Changes are identified by their
  * round, and a job may end without closing one. A finished job never resumes, so one full snapshot
  * is stored. */
 static enum tally_status put_state(struct tally_store *store, struct hosted_job *job,
@@ -474,7 +474,7 @@ static int64_t encode_metrics(const struct hosted_job *job, uint32_t first,
     return status == TALLY_OK ? n : -1;
 }
 
-/* Where updates were dropped, the metrics of single clients were dropped with them. */
+/* Stores the metrics of single clients; earlier ones were dropped together with the updates. */
 static enum tally_status put_client_metrics(struct tally_store *store, struct hosted_job *job,
                                             struct tally_error *err)
 {
@@ -530,7 +530,7 @@ struct tally_json *job_detail(const struct tally_store_job *row,
     if (tally_json_parse((const char *)document->data, document->size, &detail, NULL) != TALLY_OK) {
         return NULL;
     }
-    /* A document that an older version took, and this one would not, has a detail all the same. */
+    /* A document that an older version accepted and this one would not still has a detail. */
     struct tally_advice advice = {.n = 0};
     struct tally_planned planned;
     bool is_planned = false;

@@ -31,7 +31,7 @@ struct supply {
 
 /* What a job knows of sessions. */
 struct job_supply {
-    struct supply bound;      /* sessions that serve this job alone */
+    struct supply bound;      /* sessions that serve only this job */
     int64_t n_assigned;       /* clients that unbound sessions have */
     struct refusal *refusals; /* of this job, by any session */
     int64_t n_refusing;       /* sessions that would serve it if they did not refuse it ... */
@@ -57,8 +57,7 @@ struct client_slot {
     bool absent;    /* not to be waited for, if the policy allows (rounds.h) */
 };
 
-/* What the tasks of one round have in common, for the clients that hold one point: most of them do.
- */
+/* What the tasks of one round have in common for clients that hold the same point, as most do. */
 struct shared_task {
     int64_t round, have;             /* 0 = none is encoded */
     struct tally_buffer bytes;       /* tally_task.shared */
@@ -81,7 +80,7 @@ enum { CLIENT_METRICS_BLOCK = TALLY_MAX_UPDATES };
 
 /* The traffic of single clients is stored in the same transaction as the row's wire counters, so
  * that its sum never exceeds them: this often, when the job ends, and when the coordinator shuts
- * down. What a crash loses of it remains in the counters of the job alone. */
+ * down. What a crash loses of it remains only in the job's counters. */
 enum { TRAFFIC_STORED_EVERY_MS = 10000 };
 
 struct hosted_job {
@@ -167,7 +166,8 @@ void mark_absence(struct hosted_job *job);
 /* Writes the row from the engine and the live counters; in an open transaction. */
 enum tally_status hosted_job_put_row(struct tally_store *store, struct hosted_job *job,
                                      int64_t now_ms, struct tally_error *err);
-/* Writes the row, the state and the records of rounds that closed, and drops the updates behind. */
+/* Writes the row, the state and the records of rounds that closed, and drops the updates of those
+ * rounds. */
 enum tally_status hosted_job_put_rounds(struct tally_store *store, struct hosted_job *job,
                                         const struct tally_job_outcome *outcome, int64_t now_ms,
                                         struct tally_error *err);
@@ -181,7 +181,7 @@ enum tally_status hosted_job_put_traffic(struct tally_store *store, struct hoste
                                          struct tally_error *err);
 
 /* The job detail of a row and its document. waiting: what the job waits for, or NULL. NULL = out of
- * memory or a document that is no JSON. */
+ * memory or a document that is not JSON. */
 struct tally_json *job_detail(const struct tally_store_job *row,
                               const struct tally_buffer *document,
                               const struct tally_waiting *waiting);

@@ -30,7 +30,7 @@ static enum tally_status check_name(const char *name, struct tally_error *err)
                                               "name has a control character at byte %zu", control);
 }
 
-/* What this coordinator takes, beyond what makes a document valid. */
+/* Limits of this coordinator, beyond what makes a document valid. */
 static enum tally_status check_clients(const struct tally_coordinator *coordinator,
                                        const struct tally_job_spec *spec, struct tally_error *err)
 {
@@ -54,7 +54,7 @@ static enum tally_status check_dim(const struct tally_coordinator *coordinator,
                             (long long)dim, (long long)limit);
 }
 
-/* The store could not take the state, and no other job could go on. */
+/* The store could not take a larger state, and then no other job could continue. */
 static enum tally_status check_state(const struct tally_coordinator *coordinator,
                                      const struct tally_job_spec *spec, struct tally_error *err)
 {
@@ -111,8 +111,8 @@ struct tally_json *new_job_faults(const struct tally_coordinator *coordinator,
     return tally_json_if_complete(faults, ok);
 }
 
-/* Of an id, hexadecimal: short enough to type, random enough never to meet again (the store would
- * refuse the second). */
+/* Hexadecimal digits of a job id: short enough to type, random enough never to repeat (the store
+ * would refuse the second). */
 enum { N_ID_DIGITS = 12 };
 static enum tally_status draw_job_id(char ret_id[TALLY_JOB_ID_CAPACITY], struct tally_error *err)
 {

@@ -1,7 +1,7 @@
 /* lifecycle: creating, preparing, changing and ending a job.
  *
  *     create -> (prepare: f(x*)) -> start -> rounds -> ended -> retire
- *                                    workers/matching.h   rounds.h
+ *                                    workers/matching/    rounds.h
  *
  * Every change is an event of the engine, written to the store in the step's transaction. If that
  * is lost, the engine is ahead of the store and the job is read back (reload_jobs). */
@@ -14,12 +14,12 @@
  * jobs. Errors: INVALID_ARGUMENT, OUT_OF_RANGE, RESOURCE_EXHAUSTED. */
 enum tally_status check_new_job(const struct tally_coordinator *coordinator,
                                 const struct tally_job_spec *spec, struct tally_error *err);
-/* Those of these limits, except the number of jobs, that a valid document exceeds: an array as of
- * tally_document_faults(). NULL = out of memory. */
+/* The limits of check_new_job(), except the number of jobs, that a valid document exceeds: an array
+ * like that of tally_document_faults(). NULL = out of memory. */
 struct tally_json *new_job_faults(const struct tally_coordinator *coordinator,
                                   const struct tally_job_spec *spec);
-/* Stores a new job, adds it to the live ones and begins to prepare it. `key`: of idempotency, or
- * NULL, with the digest of the request. Errors: ALREADY_EXISTS (the key, or the drawn id), STORE,
+/* Stores a new job, adds it to the live ones and begins to prepare it. `key`: the idempotency key,
+ * or NULL; `digest`: that of the request. Errors: ALREADY_EXISTS (the key, or the drawn id), STORE,
  * NO_MEMORY. */
 enum tally_status create_job(struct tally_coordinator *coordinator,
                              const struct tally_job_spec *spec, const char *key, uint64_t digest,
@@ -56,7 +56,7 @@ enum tally_status prepare_job(struct tally_coordinator *coordinator, struct host
                               struct tally_error *err);
 /* Takes what the solver's thread has finished. */
 void take_prepared(struct tally_coordinator *coordinator);
-/* Fails the jobs that cannot be prepared; once more if the store did not take it. */
+/* Fails the jobs that cannot be prepared; tries again if the store did not take it. */
 void fail_unprepared(struct tally_coordinator *coordinator);
 
 /* Writes wire counters that have moved, and the traffic of clients if it is due. is_last: writes it

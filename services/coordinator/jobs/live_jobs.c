@@ -16,7 +16,7 @@
 #include "services/coordinator/turn/turn.h"
 #include "services/job/reasons.h"
 
-/* The memory of a job with so many coordinates goes back to the system when it ends: some MB. */
+/* From this dimension on, a job's memory, some MB, goes back to the system when the job ends. */
 enum { LARGE_DIM = 100000 };
 
 enum tally_status live_jobs_new(struct tally_coordinator *coordinator, const struct jobs_ops *ops,

@@ -78,7 +78,7 @@ struct job_rows {
 };
 enum tally_status collect_row(void *rows, const struct tally_store_job *row,
                               struct tally_error *err);
-/* Loads all live jobs of a store that is this process's alone. Errors: STORE, NO_MEMORY. */
+/* Loads all live jobs of a store that only this process uses. Errors: STORE, NO_MEMORY. */
 enum tally_status load_all_jobs(struct tally_coordinator *coordinator, struct tally_error *err);
 /* Loads a live job and adds it; `event` is for the log. A damaged one ends. No transaction may be
  * open. Errors: STORE, NO_MEMORY. */

@@ -77,7 +77,7 @@ static void solve(struct work *work, const char *data_dir, const atomic_bool *st
     tally_objective_free(objective);
 }
 
-/* Nobody uses it any more. */
+/* Precondition: neither its owner nor its thread uses it any more. */
 static void destroy(struct preparer *preparer)
 {
     struct work *work;
@@ -148,7 +148,8 @@ void preparer_free(struct preparer *preparer)
     }
     pthread_mutex_lock(&preparer->mutex);
     preparer->stopping = true;
-    /* Reading a file is not stopped, and the process is about to end. */
+    /* Reading a file cannot be stopped, so the thread is not waited for: the process is about to
+     * end. */
     const bool solving = preparer->is_left_alone = preparer->solved != NULL;
     const pthread_t thread = preparer->thread;
     atomic_store(&preparer->stop, true);

@@ -47,12 +47,12 @@ static void log_end(const struct hosted_job *job)
         tally_log_unsigned("downlink_payload_bits", row->progress.bits.downlink.payload_bits));
 }
 
-/* Says it when other clients are missing than in the round before, not in every round. */
+/* Logs the missing clients when they differ from those of the round before, not in every round. */
 static void note_missing(struct hosted_job *job, const struct tally_round_record *record)
 {
     const bool is_full = record->received == tally_job_spec_answers(&job->spec);
     if (job->spec.over_selection > 0 && (is_full || record->cut)) {
-        return; /* others were too late, as in every round */
+        return; /* surplus clients were too late, as in every round */
     }
     if (strcmp(job->noted_missing, record->missing) == 0) {
         return;
@@ -132,13 +132,13 @@ bool is_store_well(const struct tally_coordinator *coordinator)
 
 /* Absent clients. */
 
-/* Tells the engine of one job; rounds may close by that. */
+/* Tells the engine of one job which clients are absent; that may close rounds. */
 static void settle_job(struct tally_coordinator *coordinator, struct hosted_job *job)
 {
     struct tally_error err = TALLY_ERROR_INIT;
     /* A job whose start was not stored is queued again when it has been read back, and may still
-     * have slots. Its engine has no clients; they get workers, who are there, when it starts again.
-     */
+     * have slots. Its engine has no clients yet; they get workers from those present when it starts
+     * again. */
     const bool has_clients =
         job->slots != NULL && tally_job_status(job->engine) != TALLY_JOB_QUEUED;
     for (uint32_t m = 0; has_clients && m < job->row.clients; m++) {
@@ -160,7 +160,7 @@ static void settle_job(struct tally_coordinator *coordinator, struct hosted_job 
 void settle_absence(struct tally_coordinator *coordinator)
 {
     if (coordinator->draining || !coordinator->jobs->marks.absence_changed) {
-        return; /* workers that go with the service are no reason to do without them */
+        return; /* workers that leave because the service shuts down are not absent */
     }
     coordinator->jobs->marks.absence_changed = false;
     for (struct hosted_job *job = coordinator->jobs->first; job != NULL; job = job->next) {
@@ -173,7 +173,7 @@ void settle_absence(struct tally_coordinator *coordinator)
                             transaction_begin_write(coordinator->transaction, NULL) == TALLY_OK))) {
             settle_job(coordinator, job);
         }
-        if (job->absence_changed) { /* it could not be told: later */
+        if (job->absence_changed) { /* the engine could not be told: later */
             mark_absence(job);
         }
     }

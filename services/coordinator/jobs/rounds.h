@@ -1,10 +1,10 @@
 /* rounds: what follows when a round closes or a client is absent, in the step's transaction.
  *
- * A slot knows whether its client is absent: its worker's session has ended and no other worker has
- * taken the client, or it has missed a round's deadline and its worker has been silent since. Once
- * in a turn, after all that could change it, the engine is told what has changed (settle_absence).
- * So a client that moves from one worker to another within a turn was never absent, and nothing is
- * forgotten when a failed commit takes the engine back. */
+ * A slot records whether its client is absent: its worker's session has ended and no other worker
+ * has taken the client, or it has missed a round's deadline and its worker has been silent since.
+ * Once in a turn, after all that could change it, the engine is told what has changed
+ * (settle_absence). So a client that moves from one worker to another within a turn was never
+ * absent, and nothing is forgotten when a failed commit takes the engine back. */
 #ifndef TALLY_SERVICES_COORDINATOR_JOBS_ROUNDS_H
 #define TALLY_SERVICES_COORDINATOR_JOBS_ROUNDS_H
 

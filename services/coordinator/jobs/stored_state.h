@@ -1,5 +1,5 @@
-/* stored_state: what the store has of an engine's state, and whether a round that closes adds to it
- * what it changed, or puts the whole. */
+/* stored_state: what the store has of an engine's state, and whether a closing round appends its
+ * change to that or stores the whole state again. */
 #ifndef TALLY_SERVICES_COORDINATOR_JOBS_STORED_STATE_H
 #define TALLY_SERVICES_COORDINATOR_JOBS_STORED_STATE_H
 
@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The whole at some round, and what changed since. */
+/* The whole state at some round, and what changed since. */
 struct stored_state {
     int64_t iterate;     /* with the changes */
     size_t whole_bytes;  /* 0 = not known: the whole is due */
@@ -22,10 +22,11 @@ enum {
     STATE_MOST_BYTES = 900 * 1000 * 1000
 };
 
-/* Whether a change of n bytes is worth its own row: if it is much shorter than the whole; and the
- * whole is due once the changes weigh twice as much: they are read, and gone through, when the job
- * is loaded. Together they stay below what PostgreSQL (1 GiB) and SQLite (10^9 bytes) have as one
- * value: as one they are read and migrated. */
+/* Whether a change of n bytes gets a row of its own: it must be much shorter than the whole state.
+ * Once the changes would be twice as long as the whole, or many, the whole is stored, because all
+ * changes are read and applied when the job is loaded. Whole and changes together stay below the
+ * limit of one value in PostgreSQL (1 GiB) and SQLite (10^9 bytes), because they are read and
+ * migrated as one. */
 static inline bool stored_state_takes(const struct stored_state *stored, size_t n)
 {
     const size_t changes = stored->change_bytes + n;

@@ -9,7 +9,7 @@
 #include "services/coordinator/metrics/metrics.h"
 #include "services/coordinator/workers/waiting.h"
 
-/* What is shown: rows of the live list and of the ring of ended jobs, borrowed for the answer. */
+/* What is shown: rows of the live list and of the ring of ended jobs, borrowed for the response. */
 struct shown {
     const struct tally_store_job *rows[METRICS_MAX_JOBS];
     const struct hosted_job *live[METRICS_MAX_JOBS]; /* NULL for ended jobs */
@@ -191,8 +191,8 @@ static void write_bits(struct exposition *exposition, const char *name,
     }
 }
 
-/* A family has a function, or the offset of its counter in the row; one that also counts what goes
- * down has two. */
+/* A family has a function, or the offset of its counter in the row; one that also counts the
+ * downlink has two offsets. */
 static const struct {
     const char *name;
     enum exposition_type type;
@@ -216,7 +216,7 @@ static const struct {
     {"tally_job_loss", EXPOSITION_GAUGE, "Mean loss of the last closed round.",
      .write = write_loss},
     {"tally_job_metric", EXPOSITION_GAUGE,
-     "What workers report beside their messages: the mean over the clients of the last closed "
+     "What workers report besides their messages: the mean over the clients of the last closed "
      "round that has any.",
      .write = write_metrics},
     {"tally_job_rounds_total", EXPOSITION_COUNTER, "Rounds closed.", AT(progress.round)},

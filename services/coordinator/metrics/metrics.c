@@ -94,7 +94,7 @@ void metrics_forget_job(struct metrics *metrics, int64_t key)
     }
 }
 
-/* The answer. */
+/* The response. */
 
 static void write_requests(const struct calls *calls, struct exposition *exposition)
 {

@@ -28,8 +28,8 @@ struct tally_coordinator;
 /* Ended jobs that are remembered: past that number, those that ended first are forgotten early. */
 enum { METRICS_MAX_JOBS = 200, METRICS_MAX_ENDED = 1000 };
 
-/* A job that is live no more. Its last counters are read from the store when they are first asked
- * for: by then they are committed. */
+/* A job that is no longer live. Its last counters are read from the store when they are first
+ * needed: by then they are committed. */
 struct ended_row {
     bool is_loaded; /* row is whole; else only id, status and finished_ms */
     struct tally_store_job row;
@@ -44,7 +44,7 @@ struct metrics {
     int next_look; /* the one to look up in a shared store next: another replica may delete it */
 };
 
-/* Sets coordinator->metrics. Also reads from the store, if it is this process's alone, which jobs
+/* Sets coordinator->metrics. Also reads from the store, if only this process uses it, which jobs
  * ended a short time ago. Errors: NO_MEMORY, STORE. */
 enum tally_status metrics_new(struct tally_coordinator *coordinator, struct tally_error *err);
 /* NULL is allowed. */
@@ -57,7 +57,7 @@ void metrics_forget_job(struct metrics *metrics, int64_t key);
 
 handler_fn get_metrics;
 
-/* Parts of the answer (jobs.c, process.c, replicas.c). */
+/* Parts of the response (jobs.c, process.c, replicas.c). */
 void metrics_write_jobs(struct tally_coordinator *coordinator, struct exposition *exposition);
 void metrics_write_replicas(struct tally_coordinator *coordinator, struct exposition *exposition);
 void metrics_write_process(const struct metrics *metrics, struct exposition *exposition);

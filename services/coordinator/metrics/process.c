@@ -1,4 +1,4 @@
-/* process: what every exporter tells of its process, under Prometheus' conventional names,
+/* process: what every exporter reports about its process, under Prometheus' conventional names,
  * read from Linux. What cannot be read is left out. */
 #include <dirent.h>
 #include <inttypes.h>

@@ -1,5 +1,5 @@
-/* replicas: the part of /metrics that is about other coordinators on the same store, and
- * about what a store of several has to count. */
+/* replicas: the part of /metrics that is about other coordinators on the same store, and the
+ * counters of such a store. */
 #include "services/coordinator/replicas/replicas.h"
 #include "services/base/time.h"
 #include "services/coordinator/base/rooms.h"
@@ -16,7 +16,7 @@ static void write_store(const struct tally_coordinator *coordinator, struct expo
                    "Transactions that met one of another coordinator and were run again.",
                    counters.retried_conflicts);
     exposition_one(exposition, "tally_store_reconnects_total", EXPOSITION_COUNTER,
-                   "Connections to the store that were made anew.", counters.reconnects);
+                   "Connections to the store that were made again.", counters.reconnects);
     exposition_one(exposition, "tally_store_fenced_writes_total", EXPOSITION_COUNTER,
                    "Writes refused, as another coordinator leads the job by now.",
                    counters.fenced_writes);

@@ -13,11 +13,11 @@
 #include "services/coordinator/calls/calls.h"
 #include "services/coordinator/turn/turn.h"
 
-/* How long an answer is waited for. Of a poll: as long as its caller says it waits, else the
- * longest wait and time for a large answer. That a replica has died is noticed earlier. */
+/* How long to wait for a response. For a poll: as long as its caller says that it waits, else the
+ * longest wait plus time for a large response. The death of a replica is noticed earlier. */
 enum { CALL_TIMEOUT_MS = 30000, MAX_POLL_TIMEOUT_MS = 40000 };
 
-/* What a handler may look at, beside FORWARDED_HEADER and X-Request-Id. */
+/* Headers that a handler may read, besides FORWARDED_HEADER and X-Request-Id. */
 static const char *const PASSED_ON[] = {
     "Accept",           "Authorization", "Connect-Protocol-Version", "Connect-Timeout-Ms",
     "Content-Encoding", "Content-Type",  "Idempotency-Key",          "If-None-Match",
@@ -26,7 +26,7 @@ static const char *const PASSED_ON[] = {
 
 enum {
     N_PASSED_ON = sizeof PASSED_ON / sizeof PASSED_ON[0],
-    OWN_HEADERS = 3 /* that responses.c adds to those of a forwarded answer */
+    OWN_HEADERS = 3 /* that responses.c adds to those of a forwarded response */
 };
 _Static_assert(N_PASSED_ON + 2 < TALLY_HTTP_FORWARD_MAX_HEADERS, "headers of a forwarded request");
 
@@ -186,7 +186,7 @@ enum tally_status forward_call(struct tally_coordinator *coordinator, struct cal
     struct tally_buffer target = {0};
     if (is_forwarded(call) || to->address[0] == '\0') {
         return tally_fail(err, TALLY_UNAVAILABLE, NULL,
-                          "it is not settled which coordinator has to answer this");
+                          "the coordinator for this request is not known yet");
     }
     if (call->request_id[0] == '\0') { /* both replicas' logs have it */
         draw_request_id(coordinator, call->request_id);
@@ -212,9 +212,9 @@ enum tally_status forward_call(struct tally_coordinator *coordinator, struct cal
     return TALLY_OK;
 }
 
-/* Answers. */
+/* Responses. */
 
-/* Gives the answer to the call's collector, or sends it. */
+/* Gives the response to the call's collector, or sends it. */
 static void pass_on(struct tally_coordinator *coordinator, struct call *call)
 {
     if (call->collector != NULL) {
@@ -230,8 +230,8 @@ static void answer_unavailable(struct tally_coordinator *coordinator, struct sen
     struct call *call = sent->call;
     struct tally_error err = TALLY_ERROR_INIT;
     tally_list_remove(&sent->node);
-    tally_fail(&err, TALLY_UNAVAILABLE, NULL, "coordinator %s, which has to answer this, does not",
-               sent->id);
+    tally_fail(&err, TALLY_UNAVAILABLE, NULL,
+               "coordinator %s, which handles this request, does not respond", sent->id);
     coordinator->forwarding->counts[result]++;
     answer_error(call, &err);
     pass_on(coordinator, call);

@@ -8,10 +8,9 @@
 #include "services/coordinator/workers/workers.h"
 
 enum {
-    PATIENCE_BEATS =
-        6,             /* for which a worker is wanted before this replica gives beyond its share */
-    STUCK_BEATS = 24,  /* for which a job lacks workers before it goes where others lack some */
-    SETTLE_MS = 10000, /* a job that has come here stays so long before it is given away */
+    PATIENCE_BEATS = 6, /* for which workers are wanted before more than our share is given */
+    STUCK_BEATS = 24,   /* for which a job lacks workers before it goes where others lack some */
+    SETTLE_MS = 10000,  /* how long a job that has come here stays before it is given away */
     CHEAP_PREPARE_MS = 2000, /* f(x*) that took longer is not solved again elsewhere */
     MAX_GIVEN_JOBS = 64,     /* in one heartbeat: each is a commit */
     MAX_GIVEN_WORKERS = 512  /* the same: each joins again, somewhere */
@@ -27,7 +26,7 @@ static bool give_job(struct tally_coordinator *coordinator, struct hosted_job **
     if (replicas->leases->give(coordinator->store, job->row.key, taker->number, &err) != TALLY_OK) {
         tally_log(TALLY_LOG_WARN, tally_log_event("job not given to another replica"),
                   tally_log_text("job", job->row.id), tally_log_problem(&err));
-        return false; /* the next heartbeat tells whose it is */
+        return false; /* the next heartbeat shows which replica leads it */
     }
     tally_log(TALLY_LOG_INFO, event, tally_log_text("job", job->row.id),
               tally_log_text("replica", taker->id), tally_log_integer("clients", job->row.clients));
@@ -49,7 +48,7 @@ static bool may_be_given(const struct hosted_job *job, int64_t now_ms)
            (job->arrived_ms == 0 || now_ms - job->arrived_ms >= SETTLE_MS);
 }
 
-/* Queued jobs for which the slots here are not enough go to whom they are. */
+/* Queued jobs for which the slots here are not enough go to a replica with enough. */
 static void give_jobs(struct tally_coordinator *coordinator, int64_t now_ms)
 {
     struct replicas *replicas = coordinator->replicas;
@@ -95,7 +94,7 @@ static struct tally_replica *find_lower_leader(const struct replicas *replicas)
 /* Jobs at different replicas may each lack clients for ever, although together their workers are
  * enough for one of them. So a job that stays stuck moves to the lowest replica that leads jobs,
  * and its workers follow it. There the oldest stuck job borrows the slots of the others
- * (workers/matching.h). */
+ * (workers/matching/matching.h). */
 static void gather_stuck_jobs(struct tally_coordinator *coordinator)
 {
     struct replicas *replicas = coordinator->replicas;
@@ -115,7 +114,8 @@ static void gather_stuck_jobs(struct tally_coordinator *coordinator)
     }
 }
 
-/* Since how many heartbeats the same job has been the one that lacks workers. */
+/* For how many heartbeats the same job has been the one that other replicas' workers are wanted
+ * for. */
 static int64_t count_patience(struct replicas *replicas)
 {
     const struct tally_replica *neediest = placement_neediest(&replicas->directory, 0);

@@ -114,7 +114,7 @@ const struct tally_replica *replicas_home(struct tally_coordinator *coordinator,
     struct replicas *replicas = coordinator->replicas;
     struct tally_replica *home =
         replicas != NULL ? placement_home(&replicas->directory, slots) : NULL;
-    if (home != NULL) { /* until the next heartbeat tells */
+    if (home != NULL) { /* until the next heartbeat counts it */
         home->wants_slots -= slots;
         home->slots += slots;
         refresh_view(coordinator);
@@ -152,7 +152,7 @@ static void turn_directory(struct tally_coordinator *coordinator)
         const struct tally_replica *replica = &old.replicas[i];
         if (replica->is_alive && replica->number != replicas->self.number &&
             replicas_find(coordinator, replica->number) == NULL) {
-            tally_log(TALLY_LOG_WARN, tally_log_event("replica is gone"),
+            tally_log(TALLY_LOG_WARN, tally_log_event("replica left or died"),
                       tally_log_text("replica", replica->id),
                       tally_log_text("address", replica->address),
                       tally_log_integer("jobs", replica->jobs));
@@ -166,7 +166,7 @@ static void turn_directory(struct tally_coordinator *coordinator)
             was_there = old.replicas[k].number == replica->number && old.replicas[k].is_alive;
         }
         if (!was_there) {
-            tally_log(TALLY_LOG_INFO, tally_log_event("replica is there"),
+            tally_log(TALLY_LOG_INFO, tally_log_event("replica appeared"),
                       tally_log_text("replica", replica->id),
                       tally_log_text("address", replica->address));
         }
@@ -246,7 +246,7 @@ static void drop_lost_jobs(struct tally_coordinator *coordinator)
     }
 }
 
-/* What we tell of ourselves. */
+/* What we announce about ourselves. */
 static void describe_self(const struct tally_coordinator *coordinator, struct tally_replica *self)
 {
     self->jobs = coordinator->jobs->n;
@@ -281,7 +281,7 @@ static bool join(struct tally_coordinator *coordinator)
     return true;
 }
 
-/* Tells that we live. False if the store did not hear it. */
+/* Renews our lease and reads the directory. False if the store failed. */
 static bool renew(struct tally_coordinator *coordinator)
 {
     struct replicas *replicas = coordinator->replicas;
@@ -295,7 +295,8 @@ static bool renew(struct tally_coordinator *coordinator)
     transaction_note_store(coordinator->transaction, &err);
     if (status != TALLY_OK) {
         replicas->counts.failed_heartbeats++;
-        /* Of a store that is away one line is enough; a process that has taken our name stays. */
+        /* While the store is away, warns until we step down; another process with our name is
+         * always an error. */
         tally_log(status == TALLY_FAILED_PRECONDITION ? TALLY_LOG_ERROR
                   : replicas->is_down                 ? TALLY_LOG_DEBUG
                                                       : TALLY_LOG_WARN,
@@ -304,7 +305,7 @@ static bool renew(struct tally_coordinator *coordinator)
     }
     coordinator->view.serves_until_ms = began_ms + coordinator->config.lease_ms;
     const int64_t next_beat_ms = began_ms + coordinator->config.lease_ms / BEATS_PER_LEASE;
-    if (replicas->next_beat_ms > next_beat_ms) { /* as some had failed before */
+    if (replicas->next_beat_ms > next_beat_ms) { /* because heartbeats had failed before */
         replicas->next_beat_ms = next_beat_ms;
     }
     turn_directory(coordinator);
@@ -388,8 +389,8 @@ static void take_over(struct tally_coordinator *coordinator)
 
 /* ---- The heartbeat ---- */
 
-/* After one that has failed. A store that does not answer must not have all of the loop's time; nor
- * may this replica be missed for long once the store is back. */
+/* After a heartbeat that has failed. A store that does not answer must not take all of the loop's
+ * time; nor may this replica's heartbeats be missing for long once the store is back. */
 static void pause_beats(struct tally_coordinator *coordinator, int64_t began_ms)
 {
     const int64_t lease_ms = coordinator->config.lease_ms;

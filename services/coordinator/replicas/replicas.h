@@ -6,7 +6,7 @@
  * (request_routing.h) and which jobs and workers move (placement/placement.h). Nothing durable
  * depends on it: a replica that errs about its jobs cannot write to them.
  *
- *     heartbeat   tells that we live, reads the directory; jobs that another leads by now are
+ *     heartbeat   renews our lease, reads the directory; jobs that another leads by now are
  *                 dropped. Then takes jobs without a leader, and gives queued jobs and idle
  *                 workers to the replicas that they help
  *     step down   no heartbeat has succeeded for a lease: others may lead our jobs. We hand out no
@@ -57,7 +57,8 @@ bool replicas_still_leads(struct tally_coordinator *coordinator, const struct ho
  * heartbeat. */
 const struct tally_replica *replicas_find(const struct tally_coordinator *coordinator,
                                           int64_t number);
-/* Where a worker that joins here with so many slots is to go, and has gone if this is not NULL. */
+/* Where a worker with `slots` slots that joins here must go; NULL = it stays. If not NULL, the
+ * directory counts it there from now on. */
 const struct tally_replica *replicas_home(struct tally_coordinator *coordinator, int64_t slots);
 /* All of the directory, by number; *ret_n is 0 without replicas. Borrowed until the next
  * heartbeat. */

@@ -25,8 +25,7 @@ struct replicas {
 
 /* Workers of the job, and those bound to it, are to join again and go to its leader. */
 void send_away_workers(struct tally_coordinator *coordinator, const struct hosted_job *job);
-/* Gives queued jobs, stuck jobs and idle workers to the replicas that they help. After a heartbeat.
- */
+/* Moves queued jobs, stuck jobs and idle workers to replicas where they help. After a heartbeat. */
 void give_away(struct tally_coordinator *coordinator, int64_t now_ms);
 
 #endif

@@ -12,11 +12,11 @@
 
 enum {
     SESSION_NUMBER_SHIFT = 48, /* the number of a session's home is in the bits above */
-    MAX_HELD_JOBS = 8          /* different ones that a Join is placed by */
+    MAX_HELD_JOBS = 8          /* different jobs that a Join is placed by */
 };
 
 enum whereabouts {
-    JOB_HERE,      /* also one that has ended, or never was: any replica can say so */
+    JOB_HERE,      /* also one that has ended or never existed: any replica can say so */
     JOB_ELSEWHERE, /* live, at a replica that is alive */
     JOB_NOWHERE    /* live, and no replica leads it at this moment */
 };
@@ -93,8 +93,8 @@ static enum tally_status route_job(struct tally_coordinator *coordinator, struct
 }
 
 /* The id of the session that a worker's call is about; 0 if it cannot be read. It is the same field
- * of every message, of which Leave has no other, and what else there is is skipped: what is wrong
- * with that, the session's home says. */
+ * of every message, and the only one of Leave, so every message is read as a Leave and its other
+ * fields are skipped: the session's home reports what is wrong with those. */
 static uint64_t session_of(const struct call *call)
 {
     size_t n = 0;
@@ -206,7 +206,7 @@ static enum tally_status find_home(struct tally_coordinator *coordinator,
     if (status != TALLY_OK) {
         return status;
     }
-    if (where == JOB_NOWHERE) { /* its clients wait for it where they will be in a moment */
+    if (where == JOB_NOWHERE) { /* the replica that takes the job over will have its clients */
         return tally_fail(err, TALLY_UNAVAILABLE, NULL,
                           "the worker's job is being taken over by a coordinator");
     }
@@ -230,7 +230,7 @@ static enum tally_status route_join(struct tally_coordinator *coordinator, struc
     size_t n = 0;
     const uint8_t *body = tally_http_body(call->request, &n);
     if (is_forwarded(call) || tally_join_request_decode(body, n, &join, NULL) != TALLY_OK) {
-        return TALLY_OK; /* what is wrong with it, the handler says */
+        return TALLY_OK; /* the handler says what is wrong with it */
     }
     enum tally_status status = find_home(coordinator, &join, &home, &is_here, err);
     tally_join_request_fini(&join);
@@ -241,7 +241,7 @@ static enum tally_status route_join(struct tally_coordinator *coordinator, struc
     return status;
 }
 
-/* We may not speak for our jobs, nor know whose they are. */
+/* This replica may not speak for its jobs, and does not know which replicas lead them. */
 static enum tally_status fail_aside(const struct tally_coordinator *coordinator,
                                     struct tally_error *err)
 {

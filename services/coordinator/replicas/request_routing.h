@@ -7,8 +7,8 @@
  *     Join                    the leader of the live job whose clients the worker held, else of the
  *                             job that it is bound to, else where workers are lacking
  *
- * A job whose leader has died, and that no replica has taken yet, is answered "unavailable" for
- * that second or two, but for its detail, which is then as stored. */
+ * Requests about a job whose leader has died, and that no replica has taken yet, are answered
+ * "unavailable" for that second or two, except for its detail, which is then as stored. */
 #ifndef TALLY_SERVICES_COORDINATOR_REPLICAS_REQUEST_ROUTING_H
 #define TALLY_SERVICES_COORDINATOR_REPLICAS_REQUEST_ROUTING_H
 

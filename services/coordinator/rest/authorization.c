@@ -28,7 +28,7 @@ static bool match_path(const char *pattern, const char *path, struct call *call)
     return *pattern == '\0' && *path == '\0';
 }
 
-/* What 405 says is possible: bits 1 GET, 2 POST, 4 DELETE. */
+/* The methods that a 405 lists as allowed: bits 1 GET, 2 POST, 4 DELETE. */
 static const char *allowed(unsigned methods)
 {
     static const char *const texts[] = {
@@ -53,7 +53,7 @@ static enum tally_status find_route(const struct tally_coordinator *coordinator,
     }
     call->allow = allowed(methods);
     return methods != 0 ? tally_fail(err, TALLY_METHOD_NOT_ALLOWED, NULL,
-                                     "%.16s is not possible here", method)
+                                     "method %.16s is not allowed here", method)
                         : tally_fail(err, TALLY_NOT_FOUND, NULL, "no such resource: %.128s", path);
 }
 

@@ -2,8 +2,8 @@
 #include "services/dashboard/dashboard.h"
 #include "services/coordinator/rest/handlers.h"
 
-/* The page may load from, talk to and be framed by nobody but itself. Chart.js needs no more; blob:
- * is for the charts that are saved as pictures. */
+/* The page may load from and connect to its own origin only, and no page may frame it. Chart.js
+ * needs no more; blob: is for the charts that are saved as pictures. */
 #define CONTENT_SECURITY_POLICY                                                                    \
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "        \
     "connect-src 'self'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
@@ -15,7 +15,7 @@ enum tally_status get_asset(struct tally_coordinator *coordinator, struct call *
     const char *path = tally_http_path(call->request);
     const struct tally_asset *asset = tally_asset_get(path);
     if (asset == NULL) {
-        return tally_fail(err, TALLY_NOT_FOUND, NULL, "there is nothing at %.128s", path);
+        return tally_fail(err, TALLY_NOT_FOUND, NULL, "no such resource: %.128s", path);
     }
     size_t n = 0;
     if (asset->gzip != NULL) {
@@ -31,7 +31,7 @@ enum tally_status get_asset(struct tally_coordinator *coordinator, struct call *
     call->headers[n].name = "ETag";
     call->headers[n++].value = asset->etag;
     call->headers[n].name = "Cache-Control";
-    call->headers[n++].value = "no-cache"; /* ask each time; the answer is mostly 304 */
+    call->headers[n++].value = "no-cache"; /* ask each time; the response is mostly 304 */
     call->headers[n].name = "Content-Security-Policy";
     call->headers[n++].value = CONTENT_SECURITY_POLICY;
     call->headers[n].name = "X-Content-Type-Options";

@@ -13,7 +13,7 @@
 #include "services/coordinator/workers/long_polls.h"
 
 /* Runs the handler, or sends the call to the replica that has to answer it. A long poll has no
- * answer after that: it waits. */
+ * response after that: it waits. */
 static void run(struct tally_coordinator *coordinator, struct call *call)
 {
     struct tally_error err = TALLY_ERROR_INIT;

@@ -101,7 +101,7 @@ enum tally_status find_chunk(struct event_stream *stream, int *n_left,
                             (long long)chunk->after, (long long)feed->row.progress.round);
     }
     if (status != TALLY_OK) {
-        chunk->through = chunk->after; /* half a text is none */
+        chunk->through = chunk->after; /* part of a text is of no use */
         return status;
     }
     chunk->used = ++feed->n_chunk_uses;
@@ -173,7 +173,7 @@ void events_forget_key(struct tally_coordinator *coordinator, int64_t job_key)
     TALLY_LIST_EACH(node, &coordinator->events->feeds)
     {
         struct event_feed *feed = TALLY_LIST_MEMBER(struct event_feed, node, node);
-        if (feed->row.key == job_key) { /* the store has it no more */
+        if (feed->row.key == job_key) { /* the store no longer has it */
             feed->must_read = true;
             feed->next_look_ms = 0;
         }
@@ -212,7 +212,7 @@ static bool read_stored_row(struct tally_coordinator *coordinator, struct event_
     return status == TALLY_OK;
 }
 
-/* Takes over what the live job waits for. The text made of the row is made anew if it differs. */
+/* Takes over what the live job waits for. If that differs, the text of the row is made again. */
 static void look_at_waiting(struct tally_coordinator *coordinator, struct event_feed *feed,
                             int64_t now_ms)
 {

@@ -35,8 +35,8 @@ struct event_feed {
     int64_t next_look_ms;
     int64_t next_job_event_ms;
     uint64_t job_event;               /* number of the newest one */
-    struct tally_store_job announced; /* the row that it told */
-    bool has_new_waiting;             /* it has not told what the job waits for now */
+    struct tally_store_job announced; /* the row that it showed */
+    bool has_new_waiting;             /* it does not show yet what the job waits for now */
     struct tally_buffer detail;       /* event text ... */
     struct tally_store_job detailed;  /* ... of this row; key 0 = none */
     struct event_chunk chunks[CHUNKS_PER_FEED];

@@ -15,7 +15,7 @@
 #include "services/coordinator/turn/transaction.h"
 
 enum {
-    /* Of a reader; a chunk and a detail must fit. */
+    /* Buffer of a reader; a chunk and a detail must fit. */
     MAX_PENDING_BYTES = 64 * 1024,
     CHUNKS_PER_TURN = 8 /* to be made: a few milliseconds */
 };
@@ -207,13 +207,13 @@ bool serve_events(struct tally_coordinator *coordinator, int64_t now_ms)
 
 /* ---- The request ---- */
 
-/* Digits alone, as we wrote them. */
+/* Digits only, as we wrote them. */
 static enum tally_status parse_round(const char *field, const char *text, int64_t last,
                                      int64_t *ret_round, struct tally_error *err)
 {
     const size_t n = strlen(text);
     if (n == 0 || n > 18 || strspn(text, "0123456789") != n) {
-        return tally_fail(err, TALLY_INVALID_ARGUMENT, field, "%s \"%.32s\" is no round", field,
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, field, "%s \"%.32s\" is not a round", field,
                           text);
     }
     const int64_t round = strtoll(text, NULL, 10);

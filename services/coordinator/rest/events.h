@@ -39,7 +39,7 @@ struct events {
     struct tally_list streams; /* in the order in which they are filled */
     struct tally_list feeds;   /* one for each job that has streams */
     int64_t next_ms;           /* monotonic; when they are looked at next */
-    bool is_hungry;            /* some streams have taken all they were given and lack more */
+    bool is_hungry;            /* some streams have taken all they were given and need more */
 };
 
 /* Sets coordinator->events. Errors: NO_MEMORY. */

@@ -199,7 +199,7 @@ struct page {
     int64_t n_looked_at;
 };
 
-/* Stands for a document that cannot be read any more: what the job's row knows of it. One damaged
+/* Stands for a document that cannot be read any more: what the job's row says of it. One damaged
  * job must not hide the others from a list. */
 static enum tally_status replace_document(struct tally_coordinator *coordinator,
                                           const struct tally_store_job *row,
@@ -252,7 +252,7 @@ static enum tally_status add_to_page(void *context, const struct tally_store_job
                                      struct tally_error *err)
 {
     struct page *page = context;
-    if (page->n == page->limit) { /* one row more than asked for tells that there is a next page */
+    if (page->n == page->limit) { /* one row more than asked for shows that there is a next page */
         page->more = true;
         return TALLY_OK;
     }
@@ -322,7 +322,7 @@ static enum tally_status read_filter(struct call *call, struct job_filter *ret_f
     const char *name = tally_http_query(call->request, "status");
     enum tally_job_status wanted = TALLY_JOB_QUEUED;
     if (name != NULL && !tally_job_status_of_name(name, &wanted)) {
-        return tally_fail(err, TALLY_INVALID_ARGUMENT, "status", "%.32s is no job status", name);
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, "status", "%.32s is not a job status", name);
     }
     ret_filter->status = name != NULL ? (int)wanted : -1;
     const enum tally_status status = read_name(call, &ret_filter->name, err);

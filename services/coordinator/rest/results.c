@@ -13,7 +13,7 @@
 
 enum { DEFAULT_PAGE = 1000, MAX_PAGE = 10000 };
 
-/* Rounds of one answer, as JSON or as CSV. */
+/* Rounds of one response, as JSON or as CSV. */
 struct rounds {
     struct tally_json *list;
     struct tally_buffer *csv;
@@ -94,7 +94,7 @@ enum tally_status get_rounds_csv(struct tally_coordinator *coordinator, struct c
 
 /* Metrics of single clients: those of the last closed round that has any. */
 
-/* Clients of one answer. */
+/* Clients of one response. */
 struct clients_page {
     struct tally_json *list;
     int64_t round;          /* 0 = no client has reported anything */
@@ -231,7 +231,8 @@ static bool append_traffic(struct tally_json *list, uint32_t client,
     return object != NULL && tally_json_append(list, object);
 }
 
-/* The page, and what of the job's bytes is no client's. `in` and `out`: the job's. */
+/* The page, and those of the job's bytes that belong to no client. `in` and `out`: the job's bytes.
+ */
 static struct tally_json *traffic_answer(const struct client_traffic *clients, int64_t n,
                                          uint64_t in, uint64_t out, struct clients_page *page)
 {
@@ -356,7 +357,7 @@ static enum tally_status write_model(struct call *call, struct tally_error *err)
     return answer_bytes(call, status, "application/json", err);
 }
 
-/* The text up to and with the "[" before the point. */
+/* The text up to and including the "[" before the point. */
 static enum tally_status begin_model(const struct hosted_job *job, struct tally_buffer *out)
 {
     const struct tally_progress *progress = tally_job_progress(job->engine);
@@ -391,14 +392,14 @@ static enum tally_status model_json(const struct hosted_job *job, const double *
     return write_model(call, err);
 }
 
-/* Answers with the job's point; that of a job which has not started is made for it. */
+/* Responds with the job's point; for a job that has not started, makes the initial one. */
 static enum tally_status answer_model(const struct hosted_job *job, bool npy, struct call *call,
                                       struct tally_error *err)
 {
     if (!npy && job->row.dim > MAX_JSON_DIM) {
         return tally_fail(err, TALLY_NOT_ACCEPTABLE, "Accept",
-                          "a model of %lld coordinates is application/x-npy alone; as "
-                          "application/json it has at most %d",
+                          "a model of %lld coordinates is available only as application/x-npy; "
+                          "application/json has at most %d",
                           (long long)job->row.dim, (int)MAX_JSON_DIM);
     }
     size_t dim;

@@ -54,8 +54,8 @@ static struct tally_json *refusals_of(const struct session *session)
     return tally_json_if_complete(list, ok);
 }
 
-/* Whether a worker that should have been heard of has not: it has missed a deadline, or half of the
- * time is over after which it is given up. */
+/* Whether the worker is overdue: it has missed a deadline, or has been silent for half of the time
+ * after which it is given up. */
 static bool is_silent(const struct tally_coordinator *coordinator, const struct session *session,
                       int64_t age_ms)
 {

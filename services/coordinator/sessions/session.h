@@ -62,7 +62,7 @@ struct session {
         struct tally_poll_request *message;
         int64_t until_ms;
         int64_t arrived_ns; /* monotonic */
-        /* It came with updates, which are durable and to be acknowledged with the answer. */
+        /* It came with updates, which are durable and to be acknowledged with the response. */
         bool has_update;
         bool is_batch;                              /* with has_update: they came by PostUpdates */
         struct tally_update_response update;        /* of the one; else .. */
@@ -101,7 +101,7 @@ struct session_table {
 /* Frees all sessions. */
 void session_table_fini(struct session_table *table);
 
-/* Who joins, and with what. */
+/* What a worker joins with. */
 struct session_request {
     const struct tally_join_request *join;
     struct hosted_job *bound_to;           /* the job that it names; NULL = it names none */
@@ -153,7 +153,7 @@ static inline uint32_t session_n_free(const struct session *session)
     return session->n_slots - session->n_assignments;
 }
 
-/* Whether it serves one job alone. */
+/* Whether it serves only one job. */
 static inline bool is_bound(const struct session *session)
 {
     return session->pinned_job[0] != '\0';

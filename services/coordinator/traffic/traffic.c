@@ -4,8 +4,8 @@
 
 #include "codec/base/buffer.h"
 
-/* Of a client in a block, each 8 bytes, little-endian: client, updates, payload bits, bytes in,
- * bytes out. */
+/* Words of a client in a block, each 8 bytes, little-endian: client, updates, payload bits, bytes
+ * in, bytes out. */
 enum { N_WORDS = 5, BLOCK = 4096 };
 
 void traffic_share(struct client_traffic *clients, const struct traffic_part *parts, size_t n,

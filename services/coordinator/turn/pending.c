@@ -4,7 +4,7 @@
 #include <string.h>
 
 enum {
-    /* Of payloads that wait for the commit: a round of 64 clients with 10^6 coordinates. */
+    /* Payloads that wait for the commit: a round of 64 clients with 10^6 coordinates. */
     MAX_BYTES = 40 * 1024 * 1024,
     MAX_COPIED_BYTES = 1024 * 1024,
     /* Longer ones are taken: the server would not use the memory of such a body again. */
@@ -91,8 +91,8 @@ static enum tally_status reserve_item(struct pending_updates *pending)
     return TALLY_OK;
 }
 
-/* Keeps a payload beside the copies: the body in which it lies, or one of its own if others lie
- * there as well. */
+/* Keeps a payload outside the copies: takes the body in which it lies, or copies it to a body of
+ * its own if others lie there as well. */
 static enum tally_status keep_body(struct pending_update *item, struct tally_http_request *request)
 {
     if (request != NULL) {

@@ -19,7 +19,7 @@ struct pending_update;
 
 /* The job of an update; borrowed until the update is stored, dropped or cleared. */
 struct pending_job {
-    const struct tally_store_job *row; /* as last written; also tells jobs apart */
+    const struct tally_store_job *row; /* as last written; also identifies the job */
     bool *has_stored_updates;          /* set once the store has one */
 };
 
@@ -44,7 +44,7 @@ enum tally_status pending_add(struct pending_updates *pending, struct tally_stor
 void pending_drop(struct pending_updates *pending, const struct tally_store_job *row);
 /* Drops all updates of the job, which is deleted. */
 void pending_forget(struct pending_updates *pending, const struct tally_store_job *row);
-/* Gives the store the others. Errors: of the store. */
+/* Gives the remaining updates to the store. Errors: those of the store. */
 enum tally_status pending_store(struct pending_updates *pending, struct tally_store *store,
                                 struct tally_error *err);
 /* Forgets all: the step's transaction is over. */

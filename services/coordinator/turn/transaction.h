@@ -48,7 +48,7 @@ struct transaction_counts {
 struct transaction {
     struct tally_store *store;
     enum transaction_state state;
-    bool was_fenced;                /* the last failure in this step; else it was the store's */
+    bool was_fenced;                /* the step's last failure was a fence, not the store's */
     uint64_t number;                /* of the open transaction, or of the next; from 1 */
     struct pending_updates pending; /* accepted and not with the store yet */
     struct round_counts uncommitted;
@@ -82,7 +82,7 @@ void transaction_require(struct transaction *transaction);
 /* If `status` is not OK, the open transaction cannot be committed. Returns `status`. */
 enum tally_status transaction_check(struct transaction *transaction, enum tally_status status,
                                     const struct tally_error *err);
-/* Fails as a write does that is not stored: STORE or UNAVAILABLE. */
+/* Fails like a write that is not stored: STORE or UNAVAILABLE. */
 enum tally_status transaction_fail(const struct transaction *transaction, struct tally_error *err);
 
 /* Ends the open transaction. False: what it wrote is lost. */

@@ -94,7 +94,7 @@ static bool may_defer(struct tally_coordinator *coordinator, int64_t now_ms)
     return now_ms < turn->defer_until_ms;
 }
 
-/* Acknowledges the step's writes, or takes the acknowledgement back. */
+/* Responds to the step's writes, with an error if they are not committed. */
 static void publish(struct tally_coordinator *coordinator, bool committed)
 {
     struct turn *turn = coordinator->turn;

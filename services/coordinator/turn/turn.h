@@ -22,7 +22,7 @@ struct tally_coordinator;
 
 enum {
     TICK_MS = 100,      /* precision of long polls' ends */
-    DEFER_MS = 250,     /* that updates which wait for a task anyway may wait for their commit */
+    DEFER_MS = 250,     /* how long updates that wait for a task anyway may wait for their commit */
     DEFER_SHARED_MS = 5 /* the same, where something waits for the end of the transaction */
 };
 

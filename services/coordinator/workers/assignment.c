@@ -54,7 +54,7 @@ static struct match_job describe_job(const struct tally_coordinator *coordinator
                               .n_coming = count_coming_slots(coordinator, job, n_assigned)};
 }
 
-/* ---- What other replicas are told ---- */
+/* ---- What other replicas need to know ---- */
 
 int64_t count_moving_slots(const struct tally_coordinator *coordinator)
 {

@@ -20,15 +20,16 @@ enum {
 
 /* ---- Requests ---- */
 
-/* Of a poll. Where there are several coordinators, one that has died, or is cut off, is noticed by
- * its workers when the others do. */
+/* Limit of a poll's wait. With several coordinators it is a lease, so that workers notice a
+ * coordinator that has died or is cut off when the others do. */
 int64_t longest_wait(const struct tally_coordinator *coordinator)
 {
     const int64_t lease_ms = coordinator->config.lease_ms;
     return coordinator->view.is_shared && lease_ms < MAX_WAIT_MS ? lease_ms : MAX_WAIT_MS;
 }
 
-/* The least of what the worker wants, its own limit, if it says so in the Connect way, and ours. */
+/* The least of the wait that the worker asks for, its Connect time-out, if it has one, and our
+ * limit. */
 static int64_t limit_wait(const struct tally_coordinator *coordinator, const struct call *call,
                           int64_t wait_ms)
 {
@@ -36,12 +37,12 @@ static int64_t limit_wait(const struct tally_coordinator *coordinator, const str
     const char *text = tally_http_header(call->request, "Connect-Timeout-Ms");
     const long long timeout_ms = text != NULL ? strtoll(text, NULL, 10) : 0;
     if (timeout_ms > 0 && timeout_ms < MAX_WAIT_MS && wait_ms > timeout_ms * 3 / 4) {
-        wait_ms = timeout_ms * 3 / 4; /* leave time for the answer to travel */
+        wait_ms = timeout_ms * 3 / 4; /* leave time for the response to travel */
     }
     return wait_ms < longest_ms ? wait_ms : longest_ms;
 }
 
-/* Takes what a worker polls with; the message as it came may be gone when it is looked at. */
+/* Copies what a worker polls with: the message itself may be gone when the poll is looked at. */
 enum tally_status keep_poll(struct tally_coordinator *coordinator, struct call *call,
                             struct session *session, const struct tally_poll_request *message,
                             struct tally_error *err)
@@ -92,7 +93,7 @@ static void answer_alone(struct call *call)
     }
     if (tally_update_response_encode(&call->update_response, NULL, &call->body) != TALLY_OK) {
         struct tally_error err = TALLY_ERROR_INIT;
-        tally_fail(&err, TALLY_NO_MEMORY, NULL, "no memory for the answer");
+        tally_fail(&err, TALLY_NO_MEMORY, NULL, "no memory for the response");
         answer_error(call, &err);
     }
 }
@@ -141,7 +142,7 @@ bool has_task(const struct tally_coordinator *coordinator, const struct call *ca
 
 /* ---- Responses ---- */
 
-/* The answer to the poll's updates; `next` is that to the poll itself, NULL = there is none. */
+/* The response to the poll's updates; `next` is the response to the poll itself, NULL = none. */
 static enum tally_status encode_acknowledgement(const struct session *session,
                                                 const struct tally_poll_response *next,
                                                 struct tally_buffer *body)
@@ -151,7 +152,7 @@ static enum tally_status encode_acknowledgement(const struct session *session,
                                   : tally_update_response_encode(&session->poll.update, next, body);
 }
 
-/* The answer to a poll, in that to its updates if it came with some. */
+/* The response to a poll, inside the response to its updates if it came with some. */
 static enum tally_status encode_answer(const struct session *session,
                                        const struct tally_poll_response *response,
                                        struct tally_buffer *body)
@@ -183,7 +184,7 @@ static struct tally_http_request *end_poll(struct tally_coordinator *coordinator
     return request;
 }
 
-/* is_own: it was a request of its own; else that of its update has been counted. */
+/* is_own: it was a request of its own; else the request of its update has been counted. */
 static void count_poll(struct tally_coordinator *coordinator, enum tally_poll_kind kind,
                        bool is_own, double seconds)
 {
@@ -198,7 +199,7 @@ static void count_poll(struct tally_coordinator *coordinator, enum tally_poll_ki
 static void count_task(struct hosted_job *job, const struct tally_task *task, uint64_t in,
                        uint64_t out)
 {
-    static struct traffic_part parts[TALLY_MAX_SLOTS]; /* of one thread */
+    static struct traffic_part parts[TALLY_MAX_SLOTS]; /* used by one thread */
     for (size_t i = 0; i < task->n_clients; i++) {
         const size_t own = i < task->n_shifts ? task->shifts[i].vector.size : 0;
         parts[i] = (struct traffic_part){.client = task->clients[i],
@@ -294,7 +295,7 @@ void answer_last_updates(struct tally_coordinator *coordinator, struct hosted_jo
     }
 }
 
-/* A job for which the worker holds a point that it needs no more. */
+/* A job for which the worker holds a point that it no longer needs. */
 static const char *find_released(struct tally_coordinator *coordinator,
                                  const struct session *session)
 {
@@ -336,7 +337,7 @@ static void refuse_poll(struct tally_coordinator *coordinator, struct session *s
     tally_buffer_fini(&body);
 }
 
-/* The poll is over without an answer; the updates that it came with have one. */
+/* Ends the poll without a response of its own; the updates that it came with get theirs. */
 static void acknowledge_alone(struct tally_coordinator *coordinator, struct session *session)
 {
     struct tally_buffer body = {0};
@@ -404,7 +405,7 @@ static void serve_poll(struct tally_coordinator *coordinator, struct session *se
 
 void serve_polls(struct tally_coordinator *coordinator, int64_t now_ms)
 {
-    static uint32_t clients[TALLY_MAX_SLOTS]; /* of one thread; too large for the stack's taste */
+    static uint32_t clients[TALLY_MAX_SLOTS]; /* used by one thread; too large for the stack */
     struct session *session;
     while ((session = TALLY_LIST_FIRST(struct session, in_ready, &coordinator->workers->ready)) !=
            NULL) {

@@ -93,7 +93,7 @@ struct hosted_job *find_work(struct session *session, uint32_t *clients, size_t 
         if (hands_out(job)) {
             *ret_n_clients = pending_clients(session, job, session->n_assignments, clients);
             if (*ret_n_clients > 0) {
-                /* Without memory the order is another, which harms nothing. */
+                /* Without memory the order differs, which does no harm. */
                 (void)tally_job_order(job->engine, clients, *ret_n_clients, NULL);
                 session->turn = i + 1;
                 while (session->turn < n && session->assignments[session->turn].job == job) {
@@ -108,7 +108,7 @@ struct hosted_job *find_work(struct session *session, uint32_t *clients, size_t 
 
 /* Newest point that all of the clients were sent before. A broadcast past it is the first copy for
  * one of them, which the ledger has counted as delivered to it when the broadcast was made. With
- * cohorts, the ledger counts each broadcast for the next cohort alone: older ones are recovery. */
+ * cohorts, the ledger counts each broadcast only for the next cohort: older ones are recovery. */
 static int64_t delivered_to(const struct hosted_job *job, const uint32_t *clients, size_t n)
 {
     int64_t delivered = INT64_MAX;
@@ -212,8 +212,8 @@ static void describe_round(const struct hosted_job *job, const struct tally_job_
     task->x_checksum = tally_job_progress(job->engine)->x_checksum;
 }
 
-/* Encodes that once for all who hold point `have`. A task with a document or a point, of which few
- * are sent, is encoded by itself, and so is every one if memory is short. */
+/* Encodes the shared part once for all clients that hold point `have`. A task with a document or a
+ * point, of which few are sent, is encoded by itself, and so is every one if memory is short. */
 static void share_task(struct hosted_job *job, const struct tally_job_round *round, int64_t have,
                        struct tally_task *task)
 {
@@ -254,7 +254,7 @@ static void forget_shifts(const struct session *session, struct hosted_job *job)
 static void add_shifts(struct hosted_job *job, struct tally_task *task)
 {
     const struct tally_job_round *open = tally_job_open_round(job->engine);
-    static struct tally_client_shift shifts[TALLY_MAX_SLOTS]; /* of one thread, like the response */
+    static struct tally_client_shift shifts[TALLY_MAX_SLOTS]; /* used by one thread */
     const size_t bytes = (size_t)job->row.dim * sizeof(float);
     size_t total = 0;
     task->shifts = shifts;

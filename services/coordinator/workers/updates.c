@@ -50,7 +50,8 @@ static enum tally_status take_poll(struct tally_coordinator *coordinator, struct
     return status;
 }
 
-/* Also the worker that had it before and was silent for too long: its late update counts. */
+/* True also for the worker that had the client before and was silent for too long: its late update
+ * counts. */
 static bool takes_part(const struct session *session, const struct hosted_job *job, uint32_t client)
 {
     const struct client_slot *slot =
@@ -236,8 +237,8 @@ struct taken {
     struct tally_bits bits;
 };
 
-/* An update of the session. `request`: the one whose body holds its payload, and no other's; NULL =
- * the body holds those of others as well. */
+/* An update of the session. `request`: the request whose body holds only this update's payload;
+ * NULL = the body holds other payloads, too. */
 static enum tally_status take_update(struct tally_coordinator *coordinator,
                                      struct tally_http_request *request, struct session *session,
                                      const struct tally_update *update, struct taken *ret_taken,
@@ -270,7 +271,7 @@ static enum tally_status take_update(struct tally_coordinator *coordinator,
 }
 
 /* Notes an update that was taken, so that its bytes are charged to its client. Without memory they
- * are the job's alone. */
+ * are charged only to the job. */
 static void add_part(struct call *call, const struct tally_update *update,
                      const struct taken *taken)
 {
@@ -310,7 +311,7 @@ enum tally_status worker_update(struct tally_coordinator *coordinator, struct ca
     call->updates[taken.result]++;
     call->update_response = (struct tally_update_response){.formula_bits = taken.bits.formula_bits,
                                                            .payload_bits = taken.bits.payload_bits};
-    /* Whoever polls gets it with the next task. */
+    /* A worker that polls gets the response with the next task. */
     if (call->polling_session == 0) {
         status = tally_update_response_encode(&call->update_response, NULL, &call->body);
     }
@@ -372,7 +373,7 @@ static enum tally_status take_next(struct tally_coordinator *coordinator, struct
     }
     return tally_update_result_add(&result, &call->body) == TALLY_OK
                ? TALLY_OK
-               : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the answer");
+               : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the response");
 }
 
 /* Writes two numbers instead of results that all say the same. */

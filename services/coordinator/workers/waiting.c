@@ -24,8 +24,8 @@ __attribute__((format(printf, 2, 3))) static void add_text(struct tally_waiting 
     va_end(arguments);
 }
 
-/* Names the newest worker that has refused the job, with its reason, and counts the others. While
- * no worker present could serve the job, a worker that lacked the plug-in and has left counts, too.
+/* Names the newest worker that has refused the job, with its reason, and counts the others. If
+ * there is none and no worker here can serve the job, names the last one that lacked the plug-in.
  */
 static void add_refusals(const struct tally_coordinator *coordinator, const struct hosted_job *job,
                          const char *before, const char *after, struct tally_waiting *waiting)
@@ -100,8 +100,8 @@ static void add_vacant(int64_t n_vacant, struct tally_waiting *waiting)
     }
 }
 
-/* False if the round waits for no client. A refusal is why clients have no worker: it goes first
- * then. */
+/* False if the round waits for no client. A refusal explains why clients have no worker, so it goes
+ * first. */
 static bool wait_for_clients(const struct tally_coordinator *coordinator,
                              const struct hosted_job *job, struct tally_waiting *waiting)
 {

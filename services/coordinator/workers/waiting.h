@@ -1,4 +1,4 @@
-/* waiting: what a live job waits for, in words that tell what to do about it. */
+/* waiting: what a live job waits for, in words that say what to do about it. */
 #ifndef TALLY_SERVICES_COORDINATOR_WORKERS_WAITING_H
 #define TALLY_SERVICES_COORDINATOR_WORKERS_WAITING_H
 
@@ -10,8 +10,8 @@
 struct hosted_job;
 struct tally_coordinator;
 
-/* A round that is open for less than this, and whose deadline has not passed, is work in progress
- * and no waiting. */
+/* A round that is open for less than this, and whose deadline has not passed, is work in progress,
+ * not waiting. */
 enum { WAITING_AFTER_MS = 1000 };
 
 /* What the job waits for at monotonic time now_ms; false if it progresses or has ended. */

@@ -65,8 +65,8 @@ enum tally_status find_session(struct tally_coordinator *coordinator, const stru
 
 /* Join. */
 
-/* A client that does not say its format is believed to have read the present FORMAT.md, but for
- * our own worker: it has said it since there was a second one. */
+/* A client that does not state its format is assumed to use the present one; our own worker then
+ * uses format 1, as it has stated its format since there was a second one. */
 static uint32_t format_of(const struct call *call, const struct tally_join_request *join)
 {
     const char *agent = tally_http_header(call->request, "User-Agent");
@@ -76,8 +76,8 @@ static uint32_t format_of(const struct call *call, const struct tally_join_reque
     return agent != NULL && strcmp(agent, "tally-worker") == 0 ? 1 : TALLY_FORMAT_VERSION;
 }
 
-/* Of PostUpdates. A long one would hold the loop, and gains nothing: what a request costs beside
- * its updates is small then. */
+/* Limit of PostUpdates requests. A longer one would hold up the loop and gain nothing: the cost of
+ * a request besides its updates is small by then. */
 static uint32_t longest_batch(const struct tally_coordinator *coordinator)
 {
     const size_t max = coordinator->config.max_body_bytes;
@@ -132,7 +132,7 @@ static enum tally_status check_join(struct tally_coordinator *coordinator, const
         if (is_live_elsewhere(coordinator, join->job_id, &is_elsewhere, NULL) == TALLY_OK &&
             is_elsewhere) {
             return tally_fail(err, TALLY_UNAVAILABLE, "job_id",
-                              "job %s is not here (any more): try again", join->job_id);
+                              "this coordinator does not have job %s: try again", join->job_id);
         }
         return tally_fail(err, TALLY_NOT_FOUND, "job_id", "there is no live job %s", join->job_id);
     }

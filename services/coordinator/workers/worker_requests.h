@@ -8,10 +8,11 @@
  * compression), UNSUPPORTED_MEDIA_TYPE. */
 enum tally_status read_connect_body(struct call *call, const uint8_t **ret_body, size_t *ret_size,
                                     struct tally_error *err);
-/* The response is what stands in call->body if `encoded` is OK. Errors: `encoded`. */
+/* The response is call->body if `encoded` is OK. Errors: `encoded`. */
 enum tally_status answer_protobuf(struct call *call, enum tally_status encoded,
                                   struct tally_error *err);
-/* The caller's session, which is heard of. Errors: NOT_FOUND, PERMISSION_DENIED (another token). */
+/* The caller's session; notes that its worker has been heard of. Errors: NOT_FOUND,
+ * PERMISSION_DENIED (a different token). */
 enum tally_status find_session(struct tally_coordinator *coordinator, const struct call *call,
                                uint64_t id, struct session **ret_session, struct tally_error *err);
 

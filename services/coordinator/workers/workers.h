@@ -38,7 +38,7 @@ void mark_ready(struct tally_coordinator *coordinator, struct session *session);
  * part. Does nothing until the workers that had them have had time to return, or if clients have
  * data of their workers. */
 void fill_cohort(struct tally_coordinator *coordinator, struct hosted_job *job);
-/* fill_cohort(), then mark_ready() for all whom the job's state concerns. */
+/* fill_cohort(), then mark_ready() for all sessions that the job's state concerns. */
 void mark_job_ready(struct tally_coordinator *coordinator, struct hosted_job *job);
 void mark_all_ready(struct tally_coordinator *coordinator);
 /* The worker has been heard of: its clients are waited for (again). */

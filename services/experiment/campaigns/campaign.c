@@ -8,7 +8,7 @@
 #include "services/base/text/word_list.h"
 #include "services/experiment/campaigns/forecast.h"
 
-/* A run on MNIST takes seconds, so its grid is searched on this many seeds alone. */
+/* A run on MNIST takes seconds, so its grid is searched on only this many seeds. */
 enum { MNIST_SEARCH_SEEDS = 2 };
 
 static const char TUNED[] = "tuned";
@@ -68,9 +68,10 @@ static enum tally_status check_names(const struct tally_campaign_config *config,
         if (!is_known(config, at, n)) {
             char names[128];
             list_names(config->problem.kind, names, sizeof names);
-            return tally_fail(
-                err, TALLY_INVALID_ARGUMENT, "preset", "%s has no preset \"%.*s\"; there are %s",
-                tally_problem_experiment(&config->problem), (int)(n < 60 ? n : 60), at, names);
+            return tally_fail(err, TALLY_INVALID_ARGUMENT, "preset",
+                              "unknown preset \"%.*s\" of %s; choose from %s",
+                              (int)(n < 60 ? n : 60), at,
+                              tally_problem_experiment(&config->problem), names);
         }
     }
     return TALLY_OK;
@@ -83,7 +84,7 @@ static bool has_search(const struct tally_campaign_config *config,
            tally_preset_is_for(preset, config->problem.kind);
 }
 
-/* The presets to search for; NULL counts alone. */
+/* The presets to search for; NULL: only counts them. */
 static size_t list_searches(const struct tally_campaign_config *config,
                             const struct tally_preset **ret_presets)
 {

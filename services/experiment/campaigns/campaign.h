@@ -28,7 +28,7 @@ struct tally_campaign_row {
     double step_size;
     bool tuned;             /* the step size is the grid's best */
     struct tally_run *runs; /* [n_seeds], heap */
-    double planned_regret;  /* see forecast.h; NaN: of another algorithm, or not known before */
+    double planned_regret;  /* see forecast.h; NaN: not CALM, or not known beforehand */
 };
 
 struct tally_campaign {

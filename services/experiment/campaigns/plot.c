@@ -43,7 +43,7 @@ static bool has_presets(const struct tally_algorithm *algorithm)
     return algorithm == &TALLY_CEAL || algorithm == &TALLY_CALM;
 }
 
-/* Of CEAL's presets those whose constants were chosen for something, if there are any. */
+/* Shows CEAL's presets with a fixed step size, or, without one, all except the tuned rows. */
 static bool shows_ceal(const struct tally_campaign *campaign, const struct tally_campaign_row *row)
 {
     bool any_fixed = false;

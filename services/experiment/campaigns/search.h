@@ -53,7 +53,7 @@ enum tally_status tally_search_run(struct tally_runner *runner, const struct tal
                                    struct tally_error *err);
 void tally_search_fini(struct tally_search *search);
 
-/* Cost of it without widening, see tally_runner_plan(). */
+/* Cost of a search without widening, see tally_runner_plan(). */
 double tally_search_cost(const struct tally_problem *problem, const struct tally_preset *preset,
                          size_t n_seeds);
 

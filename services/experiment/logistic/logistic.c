@@ -17,8 +17,8 @@ static const char FETCH[] = "deploy/fetch-logistic gets the data";
 
 const double TALLY_LOGISTIC_GAPS[TALLY_LOGISTIC_LEVELS] = {1e-1, 1e-2, 1e-4, 1e-6};
 
-/* The largest first, so that no thread is left with it in the end. `minibatch` and `queries`: of
- * stochastic gradients, and how many of them are averaged for a message. `k`: of EF21, about a
+/* The largest first, so that no thread is left with it in the end. `minibatch`: data points of a
+ * stochastic gradient, of which `queries` are averaged for a message. `k`: for EF21, about a
  * twentieth of the dimension. */
 struct problem {
     const char *name, *objective;
@@ -47,7 +47,7 @@ static const struct problem PROBLEMS[] = {
 };
 enum { N_PROBLEMS = sizeof PROBLEMS / sizeof PROBLEMS[0] };
 
-/* `members`: of the algorithm beside step_size and those that follow. */
+/* `members`: of the algorithm, besides step_size and those that follow. */
 struct method {
     const char *name, *members;
     long long local_steps; /* with exact gradients; 0: it has no such member */
@@ -93,7 +93,7 @@ static enum tally_status job_of(const struct problem *problem, const struct meth
     if (method->has_k) {
         snprintf(k, sizeof k, ", \"k\": %lld", problem->k);
     }
-    /* The loss along a client's own steps is not looked at: only at the end of each round. */
+    /* The loss along a client's own steps is not used: only that at the end of each round. */
     const int n = snprintf(
         text, sizeof text,
         "{\"name\": \"logistic-%s-%s-%s\", \"clients\": %d, \"horizon\": %lld, \"minibatch\": "
@@ -302,7 +302,7 @@ static enum tally_status check_names(const char *only, struct tally_error *err)
         }
         if (i == N_PROBLEMS) {
             return tally_fail(err, TALLY_INVALID_ARGUMENT, "set",
-                              "no set \"%.*s\"; there are wine, heart_scale, digits and fashion",
+                              "unknown set \"%.*s\"; choose wine, heart_scale, digits or fashion",
                               (int)(n < 60 ? n : 60), at);
         }
     }

@@ -91,7 +91,7 @@ enum tally_status tally_logistic_job(const struct tally_logistic *logistic, size
                                      double step_size, struct tally_job_spec *ret_spec,
                                      struct tally_error *err);
 
-/* At the least or the largest step size, so a smaller or a larger one may do better. */
+/* Whether the best step size is the least or the largest, so that one beyond may do better. */
 bool tally_logistic_is_at_edge(const struct tally_logistic_row *row);
 
 #endif

@@ -14,8 +14,8 @@ enum tally_status tally_logistic_table(const struct tally_logistic *logistic,
 /* {"experiment", "seed", "clients", "sets": [{"name", "dim", "smoothness", "strong_convexity",
  *  "start_gap"}], "rows": [{"set", "gradients", "algorithm", "step_size", "at_edge", "final_gap",
  *  "prices": [{"gap", "step_size", "uplink_bits", "downlink_bits"}]}]}: step_size and what follows
- * it is of the best curve; prices of gaps that were not reached are missing. NULL when memory ran
- * out. */
+ * it are those of the best curve; prices of gaps that were not reached are missing. NULL when
+ * memory ran out. */
 struct tally_json *tally_logistic_json(const struct tally_logistic *logistic);
 
 /* The best curve of every row: set, gradients, algorithm, step_size, round, uplink_bits,

@@ -17,7 +17,7 @@ struct crew {
     atomic_size_t next;
     atomic_bool stop;
 
-    pthread_mutex_t mutex; /* of what follows */
+    pthread_mutex_t mutex; /* guards what follows */
     pthread_cond_t changed;
     size_t done;
     unsigned at_work;

@@ -6,9 +6,10 @@
  * look better than they are. On the synthetic problem FedAvg and FedPAQ also have `scheduled`:
  * steps that decay and rounds that grow, tuned within Table I's rounds, which is what the structure
  * of CALM's epochs gives without CALM's coding. CEAL has more presets, because [1] states none of
- * its constants but the step size: paper        at [1]'s step size; paper_bits   within the bits of
- * Table I, both ways; low_regret   as little regret as a few hundred bits more buy (on MNIST that
- * is `paper`).
+ * its constants except the step size:
+ *   paper        at [1]'s step size;
+ *   paper_bits   within the bits of Table I, both ways;
+ *   low_regret   as little regret as a few hundred bits more buy (on MNIST that is `paper`).
  *
  * CALM's presets on the synthetic problem have the constants of the problem and a budget. Lengths
  * of messages scatter, so a job leaves a part of its budget unused; the budgets are such that the
@@ -16,7 +17,7 @@
  *   half_bits    130 / 145, half of what [1] reports for CEAL;
  *   paper_bits   263 / 289, what [1] reports for CEAL;
  *   low_regret   540 / 550; on MNIST 31,000 / 57,000;
- *   paper_regret of MNIST alone: no more regret than CEAL has there, and fewer bits;
+ *   paper_regret only for MNIST: no more regret than CEAL has there, and fewer bits;
  *   auto         knows nothing but the step size, and has no budget.
  *
  * Each of them, with seed 1, is also a file of deploy/jobs; a baseline is two,
@@ -45,7 +46,7 @@ struct tally_preset {
     union tally_algorithm_params params;
     struct tally_step_range grid;
     double tuned[3]; /* step size of least regret, by enum tally_problem_kind; 0 = not known */
-    struct tally_paper_bits paper; /* of CEAL, where [1] does not have the algorithm */
+    struct tally_paper_bits paper; /* those of CEAL, where [1] does not have the algorithm */
     struct tally_budget budget;    /* of CALM */
 };
 
@@ -62,15 +63,15 @@ const struct tally_preset *tally_preset_get(enum tally_problem_kind kind,
 
 double tally_preset_step_size(const struct tally_preset *preset);
 
-/* The job of a preset with another step size. Its name tells problem, algorithm and preset:
+/* The job of a preset with this step size. Its name states problem, algorithm and preset:
  * "synthetic-quiet-fedavg-paper", "mnist-ceal-paper-bits". Where CALM knows the variance of the
  * initial point, the job has that of the problem's radius. */
 struct tally_job_spec tally_preset_job(const struct tally_preset *preset,
                                        const struct tally_problem *problem, double step_size,
                                        int64_t seed);
 
-/* The same for a step size found on a grid; the name is "synthetic-fedavg" of a baseline, and
- * "synthetic-ceal-tuned" of CEAL. */
+/* The same for a step size found on a grid; the name is "synthetic-fedavg" for a baseline, and
+ * "synthetic-ceal-tuned" for CEAL. */
 struct tally_job_spec tally_preset_tuned_job(const struct tally_preset *preset,
                                              const struct tally_problem *problem, double step_size,
                                              int64_t seed);

@@ -21,12 +21,12 @@ struct tally_problem {
 
 /* "synthetic", "mnist" */
 const char *tally_problem_experiment(const struct tally_problem *problem);
-/* "loud", "quiet"; NULL where there is one reading alone */
+/* "loud", "quiet"; NULL where there is only one reading */
 const char *tally_problem_reading(const struct tally_problem *problem);
 /* Where [1]'s experiment starts as we read it: 2 loud, 1 quiet, 0 mnist. */
 double tally_problem_usual_radius(enum tally_problem_kind kind);
 
-/* The job but for its name, algorithm and seed. */
+/* The job, except its name, algorithm and seed. */
 struct tally_job_spec tally_problem_job(const struct tally_problem *problem);
 
 #endif

@@ -11,7 +11,7 @@
 struct tally_run_bits {
     double formula, payload;
     double entropy_payload; /* an estimate, see entropy.h; the payload of what is coded already */
-    double control;         /* beside messages: up, of a client that declines; down, all others */
+    double control;         /* besides messages: up, of a client that declines; down, all others */
 };
 
 /* The end of a round. */
@@ -29,8 +29,8 @@ struct tally_run {
 };
 void tally_run_fini(struct tally_run *run);
 
-/* Runs a valid spec on its objective and f(x*). A run that diverges is a result, no error. Stops
- * at the next round once *stop is set. Errors: NO_MEMORY, CANCELLED. */
+/* Runs a valid spec on its objective and f(x*). A run that diverges is a result, not an error.
+ * Stops at the next round once *stop is set. Errors: NO_MEMORY, CANCELLED. */
 enum tally_status tally_run_job(const struct tally_job_spec *spec,
                                 const struct tally_objective *objective, double f_star,
                                 const atomic_bool *stop, struct tally_run *ret_run,

@@ -15,7 +15,7 @@ static const double SOLVE_COST[] = {
 /* The data of one seed. */
 struct seed {
     pthread_mutex_t mutex;
-    struct tally_objective *objective; /* NULL while nobody needs it */
+    struct tally_objective *objective; /* NULL while no run needs it */
     size_t runs_left;
     double f_star;
 };
@@ -24,7 +24,7 @@ struct tally_runner {
     struct tally_runner_config config;
     struct tally_problem problem;
     struct seed *seeds;
-    pthread_mutex_t mutex; /* of done_cost */
+    pthread_mutex_t mutex; /* guards done_cost */
     double done_cost;
     double planned_cost;
     const char *what;

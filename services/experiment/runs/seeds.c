@@ -30,8 +30,8 @@ enum tally_status tally_seeds_parse(const char *text, int64_t *ret_first, size_t
         ok = read_number(&at, &last);
     }
     if (!ok || *at != '\0') {
-        return tally_fail(err, TALLY_INVALID_ARGUMENT, "seeds", "\"%.60s\" is no range like 1-10",
-                          text);
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, "seeds",
+                          "\"%.60s\" is not a range like 1-10", text);
     }
     if (first > MAX_SEED || last > MAX_SEED) {
         return tally_fail(err, TALLY_OUT_OF_RANGE, "seeds", "a seed of %.60s is outside [0, %lld]",

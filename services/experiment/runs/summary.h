@@ -14,9 +14,9 @@ struct tally_summary {
 
 struct tally_summary tally_summary_of(const double *values, size_t n);
 
-/* Of R(T) over runs; infinite if one diverged. */
+/* The summary of R(T) over runs; infinite if one diverged. */
 struct tally_summary tally_summary_of_regret(const struct tally_run *runs, size_t n);
-/* Of R(time_step). */
+/* The same for R(time_step). */
 struct tally_summary tally_summary_of_regret_at(const struct tally_run *runs, size_t n,
                                                 double time_step);
 
@@ -26,8 +26,8 @@ struct tally_mean_bits {
 };
 struct tally_mean_bits tally_summary_of_bits(const struct tally_run *runs, size_t n);
 
-/* The bits that an algorithm is judged by: formula bits, as [1] counts. Of CALM, which [1] does not
- * have, those really sent: payload and control. */
+/* The bits that an algorithm is judged by: formula bits, as [1] counts. For CALM, which [1] does
+ * not have, the bits really sent: payload and control. */
 struct tally_bit_pair {
     double uplink, downlink;
 };

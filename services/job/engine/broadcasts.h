@@ -1,6 +1,6 @@
 /* broadcasts: the newest broadcasts of a job, for clients that are a few rounds behind.
  *
- * A ring: the broadcast that led to iterate k is at slot k % 16. Kept are the last 16 at most, and
+ * A ring: the broadcast that led to iterate k is at slot k % 16. It keeps the last 16 at most, and
  * of those as many as fit into the size of the point or 64 KiB, whichever is more: for a client
  * that needs more than that, the point itself is shorter. The newest is always kept. */
 #ifndef TALLY_SERVICES_JOB_ENGINE_BROADCASTS_H

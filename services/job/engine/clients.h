@@ -1,10 +1,10 @@
 /* clients: what the engine keeps of every client of a job: the last message that it accepted, to
  * recognize a duplicate, and whether the open round waits for the client.
  *
- * The open round is the business of its cohort alone (cohort.h): a client that is not drawn for it
- * costs no time, and the round never waits for it. A client has answered round r if its last
- * accepted message is of round r. It is absent if its host says so, and stays absent until the host
- * says otherwise. Invariant: n_awaited is the number of drawn clients that are present and have not
+ * The open round concerns only its cohort (cohort.h): a client that is not drawn for it costs no
+ * time, and the round never waits for it. A client has answered round r if its last accepted
+ * message is of round r. It is absent if its host says so, and stays absent until the host says
+ * otherwise. Invariant: n_awaited is the number of drawn clients that are present and have not
  * answered the open round. */
 #ifndef TALLY_SERVICES_JOB_ENGINE_CLIENTS_H
 #define TALLY_SERVICES_JOB_ENGINE_CLIENTS_H
@@ -38,7 +38,7 @@ void job_clients_fini(struct job_clients *clients);
 
 /* A round opens: its cohort is drawn, and no client has answered. */
 void job_clients_open_round(struct job_clients *clients, int64_t round);
-/* The cohort of any round; borrowed until another one is asked for, or saved or loaded. */
+/* The cohort of any round; borrowed until the next recall, save or load. */
 const struct tally_cohort *job_clients_recall(const struct job_clients *clients, int64_t round);
 /* Whether the client is in the cohort of the open round. */
 bool job_clients_is_drawn(const struct job_clients *clients, uint32_t client);
@@ -58,14 +58,15 @@ bool job_clients_lacks(const struct job_clients *clients, uint32_t client, int64
 void job_clients_list(const struct job_clients *clients, int64_t round, bool skip_absent,
                       char ret_text[TALLY_MISSING_CAPACITY]);
 
-/* Of a job with cohorts below M, the receipts of the last 16 closed rounds are kept: an older
+/* For a job with cohorts below M, the receipts of the last 16 closed rounds are kept: an older
  * message that is sent again is refused like any message of a closed round. */
 enum { JOB_RECEIPT_ROUNDS = 16 };
 bool job_clients_has_cohorts(const struct job_clients *clients);
 
 /* The receipts as they are saved: round, digest, formula and payload bits, 8 bytes each,
- * little-endian. Of all clients; with cohorts below M, for each of the n_rounds rounds that end
- * with `round`, of its cohort, and zeros where a client's last message is of another round. */
+ * little-endian. They are those of all clients; with cohorts below M, for each of the n_rounds
+ * rounds that end with `round`, those of its cohort, with zeros where a client's last message is of
+ * a different round. */
 enum { JOB_RECEIPT_BYTES = 32 };
 size_t job_clients_saved_bytes(const struct job_clients *clients, int64_t n_rounds);
 void job_clients_save(const struct job_clients *clients, int64_t round, int64_t n_rounds,

@@ -94,7 +94,8 @@ bool job_is_opening(const struct tally_job *job);
 
 /* saving.c */
 
-/* Computes both checksums of a point that has changed. Returns that of the point alone. */
+/* Computes both checksums of a point that has changed. Returns the checksum of the point by
+ * itself. */
 uint64_t job_sum_point(struct tally_job *job);
 
 #endif

@@ -8,8 +8,8 @@
 static const uint64_t LOSS_BITS = 64;    /* a float64 */
 static const uint64_t CLIPPED_BITS = 32; /* a uint32 */
 
-/* Not of the metrics: a worker that computes a lost answer again takes another number of seconds.
- */
+/* Excludes the metrics: a worker that computes a lost update again takes a different number of
+ * seconds. */
 static uint64_t digest_of(const struct tally_job_update *update)
 {
     struct {
@@ -139,7 +139,7 @@ static enum tally_status admit(const struct tally_job *job, const struct tally_j
                           update->client, job->clients.n - 1);
     }
     const bool is_open = job_is_open(job);
-    if (is_open && update->round == job->open.round) { /* another mark: not even a duplicate */
+    if (is_open && update->round == job->open.round) { /* a different mark: not even a duplicate */
         enum tally_status status = tally_job_check_round(job, update->round, update->mark, err);
         if (status != TALLY_OK) {
             return status;
@@ -169,7 +169,7 @@ static enum tally_status check_telemetry(struct tally_job *job,
     if (update->has_loss != job->open.evaluate && !may_lack_loss) {
         return tally_fail(err, TALLY_MALFORMED, "loss", "round %lld %s", (long long)update->round,
                           job->open.evaluate ? "needs a loss; only a job whose reference is none "
-                                               "takes clients that have gradients alone"
+                                               "takes clients that have only gradients"
                                              : "takes no loss");
     }
     if (update->has_loss && !isfinite(update->loss)) {
@@ -202,7 +202,8 @@ const float *tally_job_shift(const struct tally_job *job, uint32_t client, int64
     return vector;
 }
 
-/* Of a round that the horizon cuts: nothing is left of a message without its weight. */
+/* Checks a message of a round that the horizon cuts: it has nothing besides its weight, which was
+ * taken off before. */
 static enum tally_status check_cut(const struct tally_message_view *view, uint32_t clipped,
                                    struct tally_error *err)
 {

@@ -53,13 +53,13 @@ static enum tally_status check_one(const struct tally_metric *reported, size_t i
     const char *name = reported[i].name;
     if (!tally_metric_is_name(name)) {
         return tally_fail(err, TALLY_MALFORMED, "metrics",
-                          "\"%s\" is no name of a metric: [a-z][a-z0-9_]{0,31}", name);
+                          "\"%s\" is not a name of a metric: [a-z][a-z0-9_]{0,31}", name);
     }
     if (!isfinite(reported[i].value)) {
         return tally_fail(err, TALLY_MALFORMED, "metrics", "metric %s is not finite", name);
     }
     return is_repeated(reported, i)
-               ? tally_fail(err, TALLY_MALFORMED, "metrics", "metric %s is there twice", name)
+               ? tally_fail(err, TALLY_MALFORMED, "metrics", "metric %s appears twice", name)
                : TALLY_OK;
 }
 
@@ -123,7 +123,7 @@ void job_metrics_take(struct job_metrics *metrics, uint32_t client_place,
     }
 }
 
-/* Of one name's values from `first` on, in client order, each divided by `divisor`. */
+/* The sum of one name's values, from `first` on, in client order, each divided by `divisor`. */
 static double sum_of(const struct job_metrics *metrics, const double *first, double divisor)
 {
     double sum = 0;

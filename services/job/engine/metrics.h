@@ -2,9 +2,9 @@
  *
  * Values are kept per client and combined in client order when the round closes, so the mean does
  * not depend on the order of arrival. Names are kept in the order in which they arrive and sorted
- * in the summary. The values of the last closed round that has any stay, for those who ask for
- * single clients. The memory, twice double[cohort][TALLY_METRICS_MOST], is made for the first
- * update that has a metric: most jobs have none. */
+ * in the summary. The values of the last closed round that has any stay, for queries about single
+ * clients. The memory, twice double[cohort][TALLY_METRICS_MOST], is made for the first update that
+ * has a metric: most jobs have none. */
 #ifndef TALLY_SERVICES_JOB_ENGINE_METRICS_H
 #define TALLY_SERVICES_JOB_ENGINE_METRICS_H
 
@@ -47,7 +47,7 @@ enum tally_status job_metrics_restore(struct job_metrics *metrics, uint32_t coho
 /* What the client reported in closed_round, ascending by name. Returns how many. */
 size_t job_metrics_of_client(const struct job_metrics *metrics, uint32_t client_place,
                              struct tally_metric ret_metrics[TALLY_METRICS_MOST]);
-/* What n metrics count: 64 bits a value, 8 a byte of its name. */
+/* The bits that n metrics count as: 64 for a value, 8 for a byte of its name. */
 uint64_t job_metrics_bits(const struct tally_metric *reported, size_t n);
 
 #endif

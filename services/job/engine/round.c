@@ -48,7 +48,7 @@ static void cut_at_horizon(struct tally_job *job, struct tally_job_outcome *outc
                                         .stage = progress->stage,
                                         .samples = job->spec.horizon - progress->time_step,
                                         .cut = true};
-    record.bits.uplink = job->received_bits; /* of weights alone */
+    record.bits.uplink = job->received_bits; /* of weights only */
     record.bits.telemetry_bits = job->telemetry_bits;
     if (job->open.evaluate) {
         tally_job_list_missing(job, record.missing);
@@ -59,8 +59,8 @@ static void cut_at_horizon(struct tally_job *job, struct tally_job_outcome *outc
     job_move(job, TALLY_EVENT_COMPLETE, NULL);
 }
 
-/* Of all that a client's update depends on beside spec, client and round. Below 2^28, so that it
- * travels as a varint of four bytes; never 0. */
+/* A digest of all that a client's update depends on besides spec, client and round. Below 2^28, so
+ * that it travels as a varint of four bytes; never 0. */
 static uint32_t mark_of(const struct tally_job *job)
 {
     enum { N_MARKS = (1 << 28) - 1 };
@@ -120,7 +120,7 @@ void job_open_round(struct tally_job *job, struct tally_job_outcome *outcome)
 
 /* Closing. */
 
-/* Of the i-th client of the cohort, in client order; NULL: it has not answered. */
+/* The answer of the i-th client of the cohort, in client order; NULL: it has not answered. */
 static const struct job_client *answer_of(const struct tally_job *job, uint32_t i)
 {
     const uint32_t client = job->clients.cohort.drawn[i];
@@ -146,7 +146,7 @@ static void take_losses(struct tally_job *job)
     job->progress.has_loss = true;
 }
 
-/* The record of the open round, but for what the algorithm decides. */
+/* The record of the open round, except what the algorithm decides. */
 static struct tally_round_record record_of(const struct tally_job *job)
 {
     struct tally_round_record record = {.iterate = job->open.iterate,

@@ -7,7 +7,7 @@
  *
  *     snapshot   u32 version, dim, clients, 0
  *                f64 x[dim]
- *                i64 round, in version 2 alone
+ *                i64 round, in version 2 only
  *                per client: i64 round, u64 digest, formula_bits, payload_bits
  *                the memory of an algorithm that has one (algorithm.h)
  *                u64 tally_checksum64 of all that
@@ -17,12 +17,12 @@
  *                per client: as above
  *                u64 tally_checksum64 of the change so far
  *
- * A job whose algorithm has a memory is saved as snapshots alone.
+ * A job whose algorithm has a memory is saved as snapshots only.
  *
  * Version 2 is that of jobs with cohorts (cohort.h), whose state must not grow with the clients:
  * "per client" means, for each of the last 16 closed rounds, or in a change for each of its rounds,
  * each client of the cohort in order (clients.h). Their algorithms send a broadcast in every round
- * but a last one that is cut, so iterate k is that of k - 1 closed rounds.
+ * except a last one that is cut, so iterate k is that of k - 1 closed rounds.
  *
  * The checksum of a snapshot is that of header and point, which job_sum_point() computes whenever
  * the point changes (with the point's own checksum, in one pass), continued over the rest. */
@@ -79,7 +79,7 @@ static int64_t changed_rounds(int64_t since, int64_t round)
     return (int64_t)((uint64_t)round - (uint64_t)since + 1);
 }
 
-/* Of a snapshot after `round`, behind the point, without the checksum. */
+/* Bytes of a snapshot after `round`, behind the point, without the checksum. */
 static size_t rest_bytes(const struct tally_job *job, int64_t round)
 {
     return (has_cohorts(job) ? sizeof round : 0) +
@@ -205,8 +205,8 @@ static enum tally_status load_broadcast(struct tally_job *job, const uint8_t **a
     return status == TALLY_OK ? status : fail_change(err, why.message);
 }
 
-/* Goes on by the change at *at, which is advanced, after the one that `last` heads; a round of 0 is
- * none. */
+/* Applies the change at *at, which is advanced. `last`: the header of the change before it, with a
+ * round of 0 if there is none; then that of this change. */
 static enum tally_status load_change(struct tally_job *job, const uint8_t **at, const uint8_t *end,
                                      struct change_header *last, struct tally_error *err)
 {
@@ -244,14 +244,14 @@ static enum tally_status load_change(struct tally_job *job, const uint8_t **at, 
     uint64_t checksum;
     memcpy(&checksum, *at, sizeof checksum);
     if (checksum != tally_checksum64(start, (size_t)(*at - start))) {
-        return fail_change(err, "has another checksum");
+        return fail_change(err, "does not match its checksum");
     }
     *at += CHECKSUM_BYTES;
     *last = header;
     return TALLY_OK;
 }
 
-/* Goes on by all changes, which lead to the progress. */
+/* Applies all changes, which must lead to the progress. */
 static enum tally_status load_changes(struct tally_job *job, const uint8_t *at, size_t n,
                                       struct tally_error *err)
 {
@@ -301,7 +301,7 @@ static enum tally_status load_state(struct tally_job *job, const uint8_t *state,
     uint64_t checksum;
     memcpy(&checksum, state + body, sizeof checksum);
     if (checksum != tally_checksum64(state, body)) {
-        return tally_fail(err, TALLY_DATA_LOSS, NULL, "stored state has another checksum");
+        return tally_fail(err, TALLY_DATA_LOSS, NULL, "stored state does not match its checksum");
     }
     memcpy(job->x, state + sizeof(struct snapshot_header), x_bytes);
     job_clients_load(&job->clients, round, receipt_rounds(round),
@@ -364,7 +364,7 @@ static enum tally_status load(struct tally_job *job, const struct tally_progress
     }
     if (status == TALLY_OK && job_has_started(job) &&
         job->progress.x_checksum != job_sum_point(job)) {
-        status = tally_fail(err, TALLY_DATA_LOSS, NULL, "stored point has another checksum");
+        status = tally_fail(err, TALLY_DATA_LOSS, NULL, "stored point does not match its checksum");
     }
     return status;
 }

@@ -16,17 +16,17 @@ const char *const TALLY_SHARDING_NAMES[] = {"iid", "by_label", "contiguous", "lo
 #define NAME_FIELD(key, member, text)                                                              \
     TALLY_TEXT(key, member, TALLY_DATA_NAME_CAPACITY, .required = true, .doc = (text))
 
-/* Of held-out points: not written if the document has none. */
+/* A file of held-out points; not written if the document has none. */
 #define TEST_FIELD(key, member, text)                                                              \
     TALLY_TEXT(key, member, TALLY_DATA_NAME_CAPACITY, .quiet = true,                               \
-               .doc = "held-out points: " text "; clients then report test_loss, and of classes "  \
-                      "test_accuracy")
+               .doc = "held-out points: " text "; clients then report test_loss and, for "         \
+                      "classes, test_accuracy")
 
 #define SHARDING_FIELD                                                                             \
     TALLY_CHOICE(                                                                                  \
         "sharding", offsetof(struct tally_data_spec, sharding), TALLY_SHARDING_NAMES,              \
-        .doc = "how points are split over clients: at random; sorted by label; in the order of "   \
-               "the file; or `local`, every worker its own files")
+        .doc = "how data points are split over clients: at random; sorted by label; in the order " \
+               "of the file; or, with `local`, each worker has its own files")
 
 #define SYNTHETIC(member) offsetof(struct tally_data_spec, synthetic_linear.member)
 static const struct tally_field SYNTHETIC_LINEAR_FIELDS[] = {
@@ -115,13 +115,13 @@ const struct tally_data_kind TALLY_DATA_KINDS[] = {
 #undef TALLY_DATA_KIND
 };
 
-/* Where a type has the names of two files of one purpose; NULL = no such file. */
+/* Where a type has the names of its one or two files for a purpose; NULL = no such file. */
 struct file_names {
     const char *fields[2]; /* in the document */
     size_t names[2];
 };
 
-/* The same of each type, and its number of features. */
+/* The places of each type's file names and of its number of features. */
 static const struct {
     struct file_names files, test;
     size_t features;
@@ -205,7 +205,7 @@ static enum tally_status check_classes(const struct tally_data_spec *data, enum 
                             "the number of classes, 2 or more, must be given");
 }
 
-/* Where the number of points stands in the document. */
+/* Checks the number of data points of types whose documents state it. */
 static enum tally_status check_points(const struct tally_data_spec *data, int64_t clients,
                                       struct tally_error *err)
 {

@@ -17,7 +17,7 @@ enum {
     TALLY_DATA_MAX_FEATURES = 10000000,   /* of a point; as TALLY_MAX_DIM */
     TALLY_DATA_MAX_POINTS = 1 << 25,      /* of all files of a job: 0.5 GiB of labels and places */
     TALLY_DATA_MAX_VALUES = 1 << 27,      /* stored numbers: 1 GiB of doubles */
-    TALLY_DATA_MAX_BYTE_VALUES = 1 << 30, /* the same of pixels */
+    TALLY_DATA_MAX_BYTE_VALUES = 1 << 30, /* the same for pixels */
     TALLY_DATA_MAX_CLASSES = 1000000,
     TALLY_DATA_MAX_MATRIX_DIM = 8192, /* 0.5 GiB of doubles */
 };
@@ -56,7 +56,7 @@ struct tally_table_data {
     char labels[TALLY_DATA_NAME_CAPACITY]; /* the same */
     char label[128];                       /* csv: the label's column */
     int64_t features;                      /* of a point */
-    int64_t classes; /* labels are 0 .. classes - 1; 0 = they are no classes */
+    int64_t classes; /* labels are 0 .. classes - 1; 0 = they are not classes */
     char test_file[TALLY_DATA_NAME_CAPACITY]; /* as `file` */
     char test_points[TALLY_DATA_NAME_CAPACITY], test_labels[TALLY_DATA_NAME_CAPACITY]; /* npy */
 };
@@ -85,7 +85,7 @@ enum tally_data_type {
         TALLY_N_DATA_TYPES
 };
 
-/* How points are split over clients; by all but `local` shards differ in size by at most one. */
+/* How points are split over clients. Except with `local`, shards differ in size by at most one. */
 enum tally_sharding {
     TALLY_SHARDING_IID,        /* a permutation drawn from the seed, cut */
     TALLY_SHARDING_BY_LABEL,   /* sorted by label, points of one label as in the file, then cut */
@@ -104,7 +104,7 @@ struct tally_data_spec {
     struct tally_matrix_data matrix;
 };
 
-/* Sets of types, for what an objective takes: bit 1 << type. */
+/* Sets of data types that an objective takes: bit 1 << type. */
 enum {
     TALLY_DATA_SET_TABLES =
         1 << TALLY_DATA_LIBSVM | 1 << TALLY_DATA_CSV | 1 << TALLY_DATA_NPY | 1 << TALLY_DATA_NPZ,
@@ -123,7 +123,7 @@ extern const struct tally_data_kind TALLY_DATA_KINDS[];
 enum tally_labels {
     TALLY_LABELS_REAL,    /* any finite number */
     TALLY_LABELS_BINARY,  /* -1 and 1, or 0 and 1 */
-    TALLY_LABELS_CLASSES, /* 0 .. classes - 1; the others are that too if there are classes */
+    TALLY_LABELS_CLASSES, /* 0 .. classes - 1; given classes, the other kinds are that too */
 };
 
 /* Checks what the field tables cannot: names of files, that there are classes, that drawn points
@@ -135,10 +135,10 @@ enum tally_status tally_data_spec_validate(const struct tally_data_spec *data,
 
 /* Numbers in a point; the d of `matrix`. */
 int64_t tally_data_spec_features(const struct tally_data_spec *data);
-/* Points of all clients, whose shards are cut from them; 0 if the spec does not tell, or the shards
- * are not cut. */
+/* Number of data points, which are cut into the clients' shards; 0 if the spec does not say, or
+ * they are not cut. */
 uint32_t tally_data_spec_points(const struct tally_data_spec *data);
-/* 0 if the labels are no classes. */
+/* 0 if the labels are not classes. */
 int64_t tally_data_spec_classes(const struct tally_data_spec *data);
 
 /* The first name of a file that the data have, NULL if none: it stands for the data in messages. */

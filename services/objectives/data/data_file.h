@@ -70,7 +70,7 @@ enum tally_status tally_data_file_of(const struct tally_data_source *source, con
                                      struct tally_error *err);
 void tally_data_file_close(struct tally_data_file *file);
 
-/* Fills the window; false at the end and on failure, which file->status tells. */
+/* Fills the window; false at the end and on failure: see file->status. */
 bool tally_data_file_fill(struct tally_data_file *file);
 
 enum { TALLY_DATA_END = -1 };

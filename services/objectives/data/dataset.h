@@ -28,7 +28,7 @@ struct tally_dataset {
     uint32_t *columns; /* sparse: of each value, ascending within a row */
     uint8_t *bytes;    /* bytes: uint8[points][features] */
     double *labels;    /* double[points] */
-    /* Of weighting `points`, tally_dataset_weigh_points(); otherwise 0. */
+    /* With weighting `points` (tally_dataset_weigh_points()); otherwise 0. */
     uint64_t n_weighed; /* sum of the sizes of all shards */
     uint32_t unit;      /* their greatest common divisor */
 };
@@ -39,7 +39,7 @@ void tally_dataset_free(struct tally_dataset *dataset);
 enum tally_status tally_dataset_shard(const struct tally_dataset *dataset, uint32_t client,
                                       struct tally_shard *ret_shard, struct tally_error *err);
 
-/* How many they are. Errors: as above. */
+/* The number of points of a client. Errors: as above. */
 enum tally_status tally_dataset_count(const struct tally_dataset *dataset, uint32_t client,
                                       uint32_t *ret_n, struct tally_error *err);
 
@@ -54,13 +54,13 @@ enum tally_status tally_dataset_check_whole(const struct tally_dataset *dataset,
 /* From now on f is the mean over all points, not over the clients. */
 void tally_dataset_weigh_points(struct tally_dataset *dataset);
 
-/* What the mean over a shard counts for among the others: 1, or a multiple of n_m. Integers with no
- * common divisor, so that weights that are all equal change no bit. */
+/* The weight of the mean over a shard among the shards: 1, or n_m over the common divisor of all
+ * n_m, so that weights that are all equal change no bit. */
 uint32_t tally_dataset_share(const struct tally_dataset *dataset, struct tally_shard shard);
-/* What a point of the shard weighs in f: 1 / (M n_m), or 1 / sum n_m. */
+/* The weight of a point of the shard in f: 1 / (M n_m), or 1 / sum n_m. */
 double tally_dataset_weight(const struct tally_dataset *dataset, struct tally_shard shard);
-/* That of every point, double[points], summed over the shards that share it. The dataset is
- * whole. */
+/* The weight of every point, double[points], summed over the shards that share it. Precondition:
+ * the dataset is whole. */
 void tally_dataset_weights(const struct tally_dataset *dataset, double *ret_weights);
 
 /* X_i . x, summed in the order of the columns; x is double[features]. */

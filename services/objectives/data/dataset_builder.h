@@ -1,4 +1,4 @@
-/* dataset_builder: a dataset while its files are read, for the loaders alone.
+/* dataset_builder: a dataset while its files are read, for the loaders only.
  *
  * Memory grows with the numbers that the files really hold, and never past the limits of data.h. */
 #ifndef TALLY_SERVICES_OBJECTIVES_DATA_DATASET_BUILDER_H
@@ -10,7 +10,7 @@
 struct tally_dataset_builder {
     struct tally_dataset *dataset;
     enum tally_labels rule;
-    int64_t classes; /* labels are 0 .. classes - 1; 0 = they are no classes */
+    int64_t classes; /* labels are 0 .. classes - 1; 0 = they are not classes */
     bool is_sparse;
     bool is_trial;          /* everything is checked and counted, and nothing kept */
     size_t expected_values; /* that a trial has counted; 0 = not known */

@@ -9,7 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Without O_NONBLOCK a pipe would wait for its writer; of a regular file it changes nothing. */
+/* Without O_NONBLOCK a pipe would wait for its writer; for a regular file it changes nothing. */
 enum { HOW = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY };
 
 enum { MAX_TRIES = 16 };

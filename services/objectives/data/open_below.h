@@ -13,8 +13,8 @@ bool tally_is_name_below(const char *name);
 
 /* A descriptor for reading, or a negative errno: -ENOENT, -EACCES ...; -EXDEV where the name leads
  * out of the folder, -ELOOP where it goes through a link that is not followed, -EINVAL for what is
- * no regular file. Links that stay inside the folder are followed where the kernel can tell
- * (openat2, Linux 5.6 on); where it cannot, none are. */
+ * not a regular file. Links that stay inside the folder are followed where the kernel can check
+ * that (openat2, Linux 5.6 on); where it cannot, none are. */
 int tally_open_below(int folder, const char *name);
 /* The same without openat2: component by component, following no link. */
 int tally_open_below_walking(int folder, const char *name);

@@ -1,7 +1,7 @@
 /* sharding: which data points belong to which client.
  *
- * The points, in the order of a permutation drawn from the seed or another (data.h), are cut into M
- * runs whose sizes differ by at most one, the longer ones first. */
+ * The points, in the order of a permutation drawn from the seed or in another order (data.h), are
+ * cut into M runs whose sizes differ by at most one, the longer ones first. */
 #ifndef TALLY_SERVICES_OBJECTIVES_DATA_SHARDING_H
 #define TALLY_SERVICES_OBJECTIVES_DATA_SHARDING_H
 
@@ -25,7 +25,7 @@ static inline int64_t tally_shard_queried(struct tally_shard shard, int64_t n)
     return n > 0 ? n : shard.size;
 }
 
-/* The next of them, number i: drawn uniformly with replacement, or the i-th of all. */
+/* Point i of a query: drawn uniformly with replacement, or the i-th of all. */
 static inline uint32_t tally_shard_point(struct tally_shard shard, int64_t n, int64_t i,
                                          struct tally_rng *rng)
 {
@@ -39,8 +39,8 @@ void tally_shard_reorder(void *rows, size_t n_bytes, uint32_t points, uint32_t *
 /* Fills order[points] with the permutation (Fisher and Yates, points - 1 draws). */
 void tally_shard_permutation(struct tally_rng_key key, uint32_t points, uint32_t *order);
 
-/* The same from another random stream, for the points that tally_shard_permutation() has selected.
- */
+/* The same from a second random stream, for the points that tally_shard_permutation() has
+ * selected. */
 void tally_shard_permutation_of_chosen(struct tally_rng_key key, uint32_t points, uint32_t *order);
 
 #endif

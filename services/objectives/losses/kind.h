@@ -33,14 +33,14 @@ _Static_assert((int)TALLY_MAX_DIM == (int)TALLY_DATA_MAX_FEATURES, "one limit of
 
 enum { TALLY_LOSS_PARAMETERS = 2 };
 
-/* Of `plugin`: what a worker has loaded (plugin/plugin.h). */
+/* The spec of `plugin`: what a worker has loaded (plugin/plugin.h). */
 struct tally_plugin_spec {
     char name[65]; /* of the plug-in */
     int64_t dim;
     char options[4097]; /* for the plug-in */
 };
 
-/* What a client counts for in f, and in the means of a job. */
+/* How clients are weighted in f, and in the means of a job. */
 enum tally_weighting { TALLY_WEIGHTING_EQUAL, TALLY_WEIGHTING_POINTS };
 extern const char *const TALLY_WEIGHTING_NAMES[]; /* NULL-terminated */
 
@@ -94,8 +94,8 @@ struct tally_objective_kind {
 #define TALLY_ACCURACY_FIELD                                                                       \
     TALLY_BOOL("accuracy", TALLY_OBJECTIVE_MEMBER(accuracy), .quiet = true,                        \
                .doc =                                                                              \
-                   "whether clients report the metric accuracy: the share of their points that "   \
-                   "the round's point classifies right")
+                   "whether clients report the metric accuracy: the share of their data points "   \
+                   "that the model classifies correctly")
 
 /* Types of data that hold points with labels. */
 enum {
@@ -105,10 +105,10 @@ enum {
 
 static const struct tally_curvature TALLY_CURVATURE_UNKNOWN = {NAN, NAN};
 
-/* Of the points of a client at some x. */
+/* An evaluation of a client's points at some x. */
 struct tally_evaluation {
     double loss;     /* f_m(x), the same double as local_loss */
-    double accuracy; /* the share of points whose class x tells; NaN: labels are no classes */
+    double accuracy; /* share of points that x classifies right; NaN: labels are not classes */
 };
 
 /* What an objective implements, as the functions below say. Slots are required where not said
@@ -133,7 +133,7 @@ struct tally_objective_ops {
     enum tally_status (*metrics)(const struct tally_objective *objective, uint32_t client,
                                  uint32_t round, const double *x, struct tally_metric *ret_metrics,
                                  size_t *ret_n, struct tally_error *err);
-    /* NULL: it cannot tell. Errors: as local_loss. */
+    /* NULL: it does not know. Errors: as local_loss. */
     enum tally_status (*points)(const struct tally_objective *objective, uint32_t client,
                                 uint32_t *ret_n, struct tally_error *err);
     /* NULL: it has none. Errors: as local_loss. */
@@ -156,12 +156,12 @@ void tally_objective_free(struct tally_objective *objective);
 
 /* All of these may fail with NO_MEMORY, which passes, and with FAILED_PRECONDITION: this process
  * cannot answer, another one may (services/objectives/plugin). A loss or a gradient that overflowed
- * is no error but infinite or NaN. x is double[dim]. */
+ * is not an error, but infinite or NaN. x is double[dim]. */
 
-/* False if it has gradients alone: then it is asked for no loss, and its clients report none. */
+/* False if it has only gradients: then it is asked for no loss, and its clients report none. */
 bool tally_objective_has_loss(const struct tally_objective *objective);
 
-/* What the client reports beside its message of a round that began at x:
+/* What the client reports besides its message of a round that began at x:
  * ret_metrics[TALLY_METRICS_MOST], of which *ret_n are written. Accuracy and the metrics of
  * held-out points depend on x alone: only rounds that evaluate the loss (`evaluates`) have them. */
 enum tally_status tally_objective_metrics(const struct tally_objective *objective, uint32_t client,
@@ -170,7 +170,7 @@ enum tally_status tally_objective_metrics(const struct tally_objective *objectiv
                                           struct tally_error *err);
 
 /* n_m, how many points the client has; at least 1. Errors: FAILED_PRECONDITION (also if the
- * objective, such as a plug-in, cannot tell). */
+ * objective, such as a plug-in, does not know). */
 enum tally_status tally_objective_points(const struct tally_objective *objective, uint32_t client,
                                          uint32_t *ret_n, struct tally_error *err);
 
@@ -181,14 +181,14 @@ enum tally_status tally_objective_local_loss(const struct tally_objective *objec
 
 /* Mean of n stochastic gradients of f_m at x, each at a point drawn uniformly from the shard with
  * replacement; ret_gradient is double[dim]. Draws n points from rng. n = 0: the gradient of f_m
- * itself, without a draw; not of a plug-in. */
+ * itself, without a draw; not with a plug-in. */
 enum tally_status tally_objective_local_gradient(const struct tally_objective *objective,
                                                  uint32_t client, const double *x, int64_t n,
                                                  struct tally_rng *rng, double *ret_gradient,
                                                  struct tally_error *err);
 
-/* f at n points (double[n][dim]) at once: ret_losses[n]. For evaluation alone, over the data that
- * are here: all clients', but with sharding `local` those of this worker. */
+/* f at n points (double[n][dim]) at once: ret_losses[n]. For evaluation only, over the data that
+ * are here: all clients' or, with sharding `local`, this worker's. */
 enum tally_status tally_objective_losses(const struct tally_objective *objective,
                                          const double *points, size_t n, double *ret_losses,
                                          struct tally_error *err);
@@ -202,8 +202,8 @@ enum tally_status tally_objective_minimum(const struct tally_objective *objectiv
                                           const atomic_bool *stop, double *ret_f_star,
                                           double *ret_x_star, struct tally_error *err);
 
-/* Unknown for kinds that cannot tell. Errors: FAILED_PRECONDITION (points are missing here),
- * CANCELLED, NO_MEMORY. */
+/* TALLY_CURVATURE_UNKNOWN for kinds that do not know it. Errors: FAILED_PRECONDITION (points are
+ * missing here), CANCELLED, NO_MEMORY. */
 enum tally_status tally_objective_curvature(const struct tally_objective *objective,
                                             const atomic_bool *stop,
                                             struct tally_curvature *ret_curvature,

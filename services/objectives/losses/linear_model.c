@@ -39,7 +39,7 @@ struct linear_model {
     double parameters[TALLY_LOSS_PARAMETERS], l2;
     bool has_bias, has_classes; /* labels are -1 and 1 */
     struct tally_dataset *data;
-    /* Of least squares: f(x) = x^T A x - 2 b^T x + c, where that is cheaper than a pass over the
+    /* For least squares: f(x) = x^T A x - 2 b^T x + c, where that is cheaper than a pass over the
      * points; else NULL. */
     double *a; /* double[dim][dim], lower triangle */
     double *b; /* double[dim] */
@@ -80,7 +80,8 @@ static double ridge(const struct linear_model *self, const double *x)
     return self->l2 > 0 ? self->l2 * tally_vector_dot(x, x, self->base.dim) : 0;
 }
 
-/* Counts, unless NULL, the points whose label is 1 where z > 0 and -1 elsewhere. */
+/* Returns the shard's mean loss, without the ridge. *ret_right, unless NULL: how many of its points
+ * have a label of the sign of z. */
 static double shard_loss(const struct linear_model *self, struct tally_shard shard, const double *x,
                          uint32_t *ret_right)
 {
@@ -166,7 +167,7 @@ static enum tally_status linear_model_local_gradient(const struct tally_objectiv
 
 /* f over all clients. */
 
-/* Of the points that are here, which are all where f is asked for. */
+/* f over the points that are here, which are all points where f is asked for. */
 static double mean_loss(const struct linear_model *self, const double *x)
 {
     double sum = 0, n = 0;

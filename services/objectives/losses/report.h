@@ -3,8 +3,8 @@
  * `accuracy` is the share of a client's own points that the round's point classifies right. Every
  * client reports it. `test_loss` and, of classes, `test_accuracy` are of held-out points, the ridge
  * included, so that test_loss compares with the loss. All clients of a round are at the same point,
- * so client 0 alone reports them; with sharding `local` each client does, of its own file. They
- * draw nothing, and enter nothing that the job computes. */
+ * so only client 0 reports them; with sharding `local` each client does, of its own file. They draw
+ * nothing, and enter nothing that the job computes. */
 #ifndef TALLY_SERVICES_OBJECTIVES_LOSSES_REPORT_H
 #define TALLY_SERVICES_OBJECTIVES_LOSSES_REPORT_H
 

@@ -27,7 +27,7 @@ struct softmax {
     double l2;                /* mu */
     double value_of[256];     /* of a pixel: / 255, which is a slow division */
     struct tally_idx_set set; /* shard by shard */
-    uint32_t n_parts;         /* f is the mean of the means over so many equal cuts of them */
+    uint32_t n_parts;         /* f is the mean of the means over n_parts equal cuts of the set */
 };
 
 /* Room for one block of rows and n points' logits. */
@@ -92,7 +92,7 @@ static double ridge(const struct softmax *self, const double *x)
     return self->l2 * cblas_ddot((int)self->base.dim, x, 1, x, 1);
 }
 
-/* Of a block with its logits. */
+/* How many points of a block the logits classify correctly. */
 static uint32_t n_right_in(const struct block *block, size_t classes)
 {
     uint32_t n_right = 0;
@@ -104,7 +104,7 @@ static uint32_t n_right_in(const struct block *block, size_t classes)
 }
 
 /* Sum of the point losses over points first .. end - 1; adds the sum of gradients, and the number
- * of points whose class x tells, unless NULL. */
+ * of points that x classifies correctly, unless NULL. */
 static void add_range(const struct softmax *self, struct block *block, const double *x,
                       size_t first, size_t end, double *sum, double *gradient, uint32_t *n_right)
 {

@@ -1,4 +1,4 @@
-/* softmax_losses: the loss of softmax regression at many points at once, for evaluation alone.
+/* softmax_losses: the loss of softmax regression at many points at once, for evaluation only.
  *
  *     ret_losses[p] = (1/M) sum_m (1/n_m) sum_(i in shard m) [ z_iy - min_k z_ik
  *                                                  + log sum_k exp(min_l z_il - z_ik) ],

@@ -90,7 +90,8 @@ static double *room_for(const struct softmax_points *self, struct tally_error *e
     return room;
 }
 
-/* Counts the points whose class W tells in *n_right, unless NULL. */
+/* Returns the shard's mean loss at W, with the ridge. Adds to *n_right, unless NULL, the number of
+ * points that W classifies correctly. */
 static double shard_loss(const struct softmax_points *self, struct tally_shard shard,
                          const double *w, double *room, uint32_t *n_right)
 {

@@ -56,7 +56,7 @@ struct tally_plugin_metric {
 struct tally_plugin {
     uint32_t abi;     /* TALLY_PLUGIN_ABI */
     size_t size;      /* of this struct, as the plug-in knows it: members are only added */
-    const char *name; /* that documents call it by: 1 to 64 of a-z 0-9 - _ */
+    const char *name; /* its name in job documents: 1 to 64 of a-z 0-9 - _ */
 
     /* Makes what the other functions need (loads data, say). */
     int (*open)(const struct tally_plugin_problem *problem, void **ret_state, char *ret_why,
@@ -64,7 +64,7 @@ struct tally_plugin {
     void (*close)(void *state);
 
     /* Writes a stochastic gradient of f_m at x and how many coordinates it wrote, which must be
-     * dim: a plug-in for another dimension is detected so. The old content of ret_gradient is
+     * dim: so a plug-in for a different dimension is detected. The old content of ret_gradient is
      * undefined; each coordinate must be a number that float can hold. */
     int (*gradient)(void *state, const struct tally_plugin_query *query, const double *x,
                     double *ret_gradient, uint64_t *ret_dim, char *ret_why, size_t capacity);

@@ -70,7 +70,7 @@ static enum tally_status failed(int code, char why[TALLY_PLUGIN_WHY_CAPACITY],
     tally_utf8_sanitize_line(why);
     return why[0] != '\0' ? tally_fail(err, TALLY_FAILED_PRECONDITION, NULL, "%s", why)
                           : tally_fail(err, TALLY_FAILED_PRECONDITION, NULL,
-                                       "it returned %d and does not say why", code);
+                                       "it returned %d without a reason", code);
 }
 
 static uint32_t draw_below(void *stream, uint32_t n)

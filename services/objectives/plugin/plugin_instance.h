@@ -44,7 +44,7 @@ struct tally_plugin_instance {
 };
 
 /* Whether this is a plug-in that can be used: its ABI, its size, its name, and all functions that
- * are not optional. Errors: INVALID_ARGUMENT, with both versions if it is of another one. */
+ * are not optional. Errors: INVALID_ARGUMENT, with both versions if its ABI differs. */
 enum tally_status tally_plugin_check(const struct tally_plugin *plugin, struct tally_error *err);
 
 /* Whether a plug-in that passed the check has the function `metrics`; older ones end before it. */

@@ -150,7 +150,7 @@ static enum tally_status check_metric(const struct tally_metric *metrics, size_t
     }
     for (size_t k = 0; k < i; k++) {
         if (strcmp(metrics[k].name, name) == 0) {
-            return tally_fail(err, TALLY_FAILED_PRECONDITION, NULL, "metric %s is there twice",
+            return tally_fail(err, TALLY_FAILED_PRECONDITION, NULL, "metric %s appears twice",
                               name);
         }
     }

@@ -1,9 +1,9 @@
 /* plugin_objective: an objective whose gradients come from a plug-in (plugin.h).
  *
- * A plug-in is checked at every answer: a function that fails, a gradient of another dimension, and
- * coordinates or losses that are not finite are FAILED_PRECONDITION, with a message that names the
- * plug-in, the client, the round and the coordinate: this process cannot answer for the job, but
- * another one may. The plug-in is not called at a point that is not finite itself: the iterates
+ * A plug-in is checked at every answer: a function that fails, a gradient of the wrong dimension,
+ * and coordinates or losses that are not finite are FAILED_PRECONDITION, with a message that names
+ * the plug-in, the client, the round and the coordinate: this process cannot answer for the job,
+ * but another one may. The plug-in is not called at a point that is not finite itself: the iterates
  * diverged, and that is no fault of the plug-in.
  *
  * Unlike other objectives it is for one thread. */

@@ -94,8 +94,8 @@ static void step_by_factor(struct solver *solver)
     }
 }
 
-/* Conjugate gradients from zero, so that whatever they have come to leads downhill. They stop early
- * while far away: a residual of sqrt(|g|) keeps the convergence of the whole superlinear. */
+/* Conjugate gradients from zero, so that every iterate is a descent direction. Far away they stop
+ * early: a relative residual of sqrt(|g|) keeps the outer convergence superlinear. */
 static void step_by_conjugate_gradients(struct solver *solver)
 {
     const struct tally_convex *f = solver->f;

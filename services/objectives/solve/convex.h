@@ -19,8 +19,8 @@
  * where steps converge quadratically.
  *
  * In a domain that does not hold that minimum it is the accelerated projected gradient method with
- * restarts (Beck, Teboulle 2009; O'Donoghue, Candes 2015), whose momentum starts anew whenever it
- * leads uphill; it needs no knowledge of strong convexity.
+ * restarts (Beck, Teboulle 2009; O'Donoghue, Candes 2015), whose momentum starts again from zero
+ * whenever it leads uphill; it needs no knowledge of strong convexity.
  *
  * Example: f(x) = log(1 + e^x) - x / 4, D = 1/4, from x = 0. The steps lead to -1, -1.0963,
  * -1.0986110, -1.098612288668: x* = -log 3, with twice as many correct digits after each.
@@ -46,13 +46,13 @@
 struct tally_convex {
     size_t dim;
     const double *diagonal; /* D, double[dim]; zero where f does not depend on the coordinate */
-    double smoothness;      /* upper bound of the eigenvalues of H, for domains alone */
+    double smoothness;      /* upper bound of the eigenvalues of H, only for domains */
     double scale;           /* what a gradient is small against, > 0 */
     bool has_small_hessian; /* dim of hessian_times() and dim^3 operations are cheap */
     void *context;
     /* f(x), and its gradient (double[dim]); what hessian_times() needs of x is kept. */
     double (*evaluate)(void *context, const double *x, double *ret_gradient);
-    /* H v at the point of the last evaluate(). NULL: for domains alone; then there is no diagonal
+    /* H v at the point of the last evaluate(). NULL: only for domains; then there is no diagonal
      * either. */
     void (*hessian_times)(void *context, const double *v, double *ret_product);
 };

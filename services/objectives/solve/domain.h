@@ -27,7 +27,7 @@ struct tally_domain {
 
 extern const char *const TALLY_DOMAIN_NAMES[]; /* NULL-terminated */
 
-/* One row per type: the fields of its JSON object, beside "type". */
+/* One row per type: the fields of its JSON object, besides "type". */
 struct tally_domain_kind {
     const struct tally_field *fields; /* of struct tally_domain */
     size_t n_fields;
@@ -38,7 +38,7 @@ extern const struct tally_domain_kind TALLY_DOMAIN_KINDS[];
  * "domain". */
 enum tally_status tally_domain_validate(const struct tally_domain *domain, struct tally_error *err);
 
-/* Whether it is less than the whole space, as which NULL counts too. */
+/* Whether it is less than the whole space; NULL is the whole space. */
 bool tally_domain_is_bounded(const struct tally_domain *domain);
 
 /* x, double[dim], becomes the nearest point of the domain; one that is inside stays bit for bit,

@@ -177,7 +177,7 @@ void job_order_write_cursor(const struct job_order *order, const struct job_plac
 
 static enum tally_status refuse(const char *cursor, struct tally_error *err)
 {
-    return tally_fail(err, TALLY_INVALID_ARGUMENT, "cursor", "\"%.60s\" is no cursor", cursor);
+    return tally_fail(err, TALLY_INVALID_ARGUMENT, "cursor", "\"%.60s\" is not a cursor", cursor);
 }
 
 /* The value of two hexadecimal digits; 0 if they are none. */
@@ -224,7 +224,7 @@ static enum tally_status check_order(const struct job_order *order, const char *
         return TALLY_OK;
     }
     return tally_fail(err, TALLY_INVALID_ARGUMENT, "cursor",
-                      "the cursor \"%.40s\" is not of the order %s: begin again at the first page",
+                      "the cursor \"%.40s\" is not for order %s: start again at the first page",
                       cursor, wanted);
 }
 

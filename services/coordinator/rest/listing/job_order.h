@@ -49,10 +49,10 @@ int job_order_compare(const struct job_order *order, const struct job_place *a,
 
 void job_order_write_cursor(const struct job_order *order, const struct job_place *place,
                             char ret_cursor[JOB_CURSOR_CAPACITY]);
-/* Errors: INVALID_ARGUMENT (no cursor, or one of another order), with field "cursor". */
+/* Errors: INVALID_ARGUMENT (not a cursor, or one of a different order), with field "cursor". */
 enum tally_status job_order_read_cursor(const struct job_order *order, const char *cursor,
                                         struct job_place *ret_place, struct tally_error *err);
-/* Fails if `cursor` is one of another order than JOB_ORDER_DEFAULT, whose cursors are keys. Errors:
+/* Fails if `cursor` is of a different order than JOB_ORDER_DEFAULT, whose cursors are keys. Errors:
  * as above. */
 enum tally_status job_order_check_default_cursor(const char *cursor, struct tally_error *err);
 

@@ -1,4 +1,4 @@
-/* sorted_page: a page of a list in another order than that of the store.
+/* sorted_page: a page of a list in a different order than that of the store.
  *
  * The store gives jobs newest first. For any other order all rows that pass the filter are examined
  * and their places sorted, with no document read. Their number is limited, so that a request takes

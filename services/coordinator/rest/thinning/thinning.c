@@ -40,7 +40,7 @@ static int64_t width_for(int64_t last, size_t n_max, int64_t width)
     return ((needed - 1) / unit + 1) * unit;
 }
 
-/* A number beats none: a loss that is NaN must not hide the others. */
+/* A number beats NaN: a NaN loss must not hide the others. */
 static bool is_less(double a, double b)
 {
     return a < b || (isnan(b) && !isnan(a));

@@ -24,7 +24,7 @@
 
 enum {
     SERIES_MIN_POINTS = 10,    /* room for first, last and two buckets */
-    SERIES_MAX_POINTS = 10000, /* so many rounds are never thinned out */
+    SERIES_MAX_POINTS = 10000, /* this many rounds can be had without thinning */
     SERIES_MAX_ROWS = 12000
 };
 

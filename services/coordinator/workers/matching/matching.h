@@ -37,7 +37,7 @@ enum match {
     MATCH_WAIT  /* no younger job overtakes it */
 };
 
-/* Whether slots or memory are to be found for the job now: it does not wait for its f(x*) alone. */
+/* Whether slots or memory are to be found for the job now: it does not wait only for its f(x*). */
 bool match_is_candidate(const struct match_job *job);
 /* Precondition: match_is_candidate(). */
 enum match match_queued(const struct match_job *job);

@@ -11,7 +11,7 @@
 
 #include "services/objectives/data/loaders/number.h"
 
-/* Of all columns together; further columns have no name, only a number. */
+/* The names of all columns together; further columns have only a number. */
 enum { MAX_NAME_BYTES = 1 << 20 };
 
 enum { FIELD_CAPACITY = TALLY_NUMBER_CAPACITY };

@@ -19,7 +19,7 @@ enum tally_status tally_npy_read_labels(struct tally_data_file *file, size_t poi
 
 struct tally_npz;
 
-/* Errors: INVALID_ARGUMENT (no such file, or no zip), NO_MEMORY. */
+/* Errors: INVALID_ARGUMENT (no such file, or not a zip), NO_MEMORY. */
 enum tally_status tally_npz_open(const struct tally_data_source *source, const char *name,
                                  struct tally_npz **ret_npz, struct tally_error *err);
 void tally_npz_close(struct tally_npz *npz);

@@ -123,7 +123,7 @@ struct header {
     bool has_descr, has_order, has_shape;
 };
 
-/* Reads one "key: value" pair. A key may stand only once. */
+/* Reads one "key: value" pair. A key may appear only once. */
 static bool read_entry(struct cursor *cursor, struct header *header)
 {
     char key[16];

@@ -1,6 +1,6 @@
 /* number: decimal text to double, strictly and whatever the locale.
  *
- *     [+-] digits [. digits] [e [+-] digits]      at least one digit before the e, ASCII alone
+ *     [+-] digits [. digits] [e [+-] digits]      at least one digit before the e, only ASCII
  *
  * No blanks, no hexadecimal, no NaN or infinity. Rounds correctly to nearest. */
 #ifndef TALLY_SERVICES_OBJECTIVES_DATA_LOADERS_NUMBER_H

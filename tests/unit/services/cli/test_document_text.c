@@ -72,12 +72,13 @@ static void expect_refused(const char *edits, const char *text, enum tally_statu
 
 static void test_document_text__what_is_no_edit_is_refused(void)
 {
-    expect_refused("labels.a=1", "{\"labels\":1}", TALLY_INVALID_ARGUMENT, "labels is no object");
+    expect_refused("labels.a=1", "{\"labels\":1}", TALLY_INVALID_ARGUMENT,
+                   "labels is not an object");
     expect_refused("a", "{}", TALLY_INVALID_ARGUMENT, "PATH=VALUE");
     expect_refused("=1", "{}", TALLY_INVALID_ARGUMENT, "PATH=VALUE");
-    expect_refused("a..b=1", "{}", TALLY_INVALID_ARGUMENT, "no path");
-    expect_refused("a.b=1", "{\"a\":1}", TALLY_INVALID_ARGUMENT, "a is no object");
-    expect_refused("a=1", "[]", TALLY_MALFORMED, "no object");
+    expect_refused("a..b=1", "{}", TALLY_INVALID_ARGUMENT, "not a path");
+    expect_refused("a.b=1", "{\"a\":1}", TALLY_INVALID_ARGUMENT, "a is not an object");
+    expect_refused("a=1", "[]", TALLY_MALFORMED, "not an object");
     expect_refused("a=1", "{", TALLY_MALFORMED, "line 1");
     expect_refused("a=\xff", "{}", TALLY_INVALID_ARGUMENT, "UTF-8");
 }

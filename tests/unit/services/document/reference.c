@@ -25,7 +25,7 @@ void reference_write_reasons(struct tally_buffer *out)
         "a text for people; in the texts\nbelow, %%s, %%u and %%lld stand for values. `tally show "
         "ID` prints both members, which are null while a job is live. A job that\nfailed under "
         "release 0.11.0 or earlier has a text and no code. The store keeps \"code: text\" in one "
-        "column, and so do the logs.\nThe table is generated from `reasons.c`.\n\n"
+        "column, and the logs in one field.\nThe table is generated from `reasons.c`.\n\n"
         "| `reason_code` | `status` | meaning | what helps | `reason` | set in |\n"
         "|---|---|---|---|---|---|\n",
         GENERATED);
@@ -188,7 +188,7 @@ static void write_top(struct tally_buffer *out)
     write_object_row(out, "initial_point", "type `zeros`", "the point that the job starts from");
     write_object_row(out, "domain", "type `whole`", "the set that the iterates stay in");
     write_object_row(out, "reference", "type `solve`; `none` for a plug-in",
-                     "where the optimum comes from that the regret is measured against");
+                     "source of the optimum against which the regret is measured");
     write_object_row(out, "budget", "no limits", "the most bits that a job of `calm` may send");
     write_rows(out, TALLY_JOB_FIELDS, TALLY_N_JOB_FIELDS, &spec, NULL);
 }
@@ -198,8 +198,8 @@ static void write_server_optimizers(struct tally_buffer *out)
     const struct tally_server_optimizer defaults = tally_server_optimizer_defaults();
     tally_buffer_append_text(
         out, "## algorithm.server_optimizer\n\n`type` is required. [What the optimizers do]("
-             "../algorithms/" README "#server-optimizers). `beta1` and `beta2` are\nfor a round, "
-             "not for a local step.\n\n");
+             "../algorithms/" README "#server-optimizers). `beta1` and `beta2` apply\nper "
+             "round, not per local step.\n\n");
     for (int i = 0; TALLY_SERVER_OPTIMIZER_NAMES[i] != NULL; i++) {
         write_table(out, "algorithm.server_optimizer", TALLY_SERVER_OPTIMIZER_NAMES[i],
                     TALLY_SERVER_OPTIMIZER_KINDS[i].fields,
@@ -226,7 +226,8 @@ static void write_algorithms(struct tally_buffer *out)
         if (algorithm->takes_server_optimizer) {
             tally_buffer_append_text(
                 out, "| [`server_optimizer`](#algorithmserver_optimizer) | object | | | none | how "
-                     "the server moves; without it, by the clients' mean difference |\n");
+                     "the server moves the point; by default it adds the clients' mean difference "
+                     "|\n");
         }
         write_rows(out, algorithm->fields, algorithm->n_fields, &defaults, &beside);
     }
@@ -293,8 +294,9 @@ static void write_others(struct tally_buffer *out)
     tally_buffer_append_text(out, "## reference\n\n");
     write_head(out);
     write_rows(out, TALLY_REFERENCE_FIELDS, TALLY_N_REFERENCE_FIELDS, NULL, NULL);
-    tally_buffer_append_text(out, "## budget\n\nOnly of `calm`. Coded bits, payload and control; "
-                                  "no message that would exceed it is sent.\n\n");
+    tally_buffer_append_text(out,
+                             "## budget\n\nOnly for `calm`. Limits the coded bits, payload and "
+                             "control: a message that would exceed a limit is not sent.\n\n");
     write_head(out);
     write_rows(out, TALLY_BUDGET_FIELDS, TALLY_N_BUDGET_FIELDS, &spec.budget, NULL);
 }
@@ -304,8 +306,8 @@ void reference_write_document(struct tally_buffer *out)
     tally_buffer_printf(
         out,
         "# The job document\n\n%s"
-        "What `POST /v1/jobs`, `tally submit` and `tally simulate` take: JSON of at most 1 MiB, "
-        "1,000 members and 16 levels.\nAn unknown member is an error. The stored document, and the "
+        "`POST /v1/jobs`, `tally submit` and `tally simulate` take JSON of at most 1 MiB, 1,000 "
+        "members and 16 levels.\nAn unknown member is an error. The stored document, and the "
         "job detail, have every default written out, so a job\nkeeps its meaning when a later "
         "release changes a default. A parenthesis marks an exclusive limit.\n\n"
         "The shortest document that runs:\n\n"

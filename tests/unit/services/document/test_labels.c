@@ -169,13 +169,13 @@ static void test_document_labels__sixteen_of_the_greatest_length_fit(void)
 static void test_document_labels__every_wrong_one_is_named(void)
 {
     static const char *const rows[][3] = {
-        {"labels.a b", "not_allowed", "\"a b\" is no key: a key has 1 to 63 letters"},
+        {"labels.a b", "not_allowed", "\"a b\" is not a key: a key has 1 to 63 letters"},
         {"labels.n", "wrong_type", "n must be text, not an integer"},
         {"labels.long", "out_of_range", "long of 64 bytes, at most 63"},
         {"labels.tab", "not_allowed", "tab contains a control character"},
         {"labels.line", "not_allowed", "line contains a control character"},
-        {"labels", "not_allowed", "\"\" is no key"},
-        {"labels." LONG_TEXT, "not_allowed", "is no key"},
+        {"labels", "not_allowed", "\"\" is not a key"},
+        {"labels." LONG_TEXT, "not_allowed", "is not a key"},
     };
     char text[8000];
     with_labels("{\"ok\": \"\", \"a b\": 1, \"n\": 7, \"long\": \"" LONG_TEXT

@@ -144,7 +144,7 @@ static void test_job_no_reference__others_need_the_loss(void)
                         TALLY_MALFORMED);
         TALLY_ASSERT_TEXT(err.field, "loss");
         TALLY_ASSERT_TEXT(err.message, "round 1 needs a loss; only a job whose reference is none "
-                                       "takes clients that have gradients alone");
+                                       "takes clients that have only gradients");
         CU_ASSERT_FALSE(tally_job_has_received(host.job, 0));
         job_host_fini(&host);
     }

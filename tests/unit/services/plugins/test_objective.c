@@ -96,7 +96,7 @@ static void test_plugins_objective__wrong_gradients_are_its_fault(void)
     stub = (struct stub){.code = 1, .why = "the dog ate it"};
     expect_failure(objective, IN_ROUND "the dog ate it");
     stub = (struct stub){.code = 1};
-    expect_failure(objective, IN_ROUND "it returned 1 and does not say why");
+    expect_failure(objective, IN_ROUND "it returned 1 without a reason");
     tally_objective_free(objective);
 }
 

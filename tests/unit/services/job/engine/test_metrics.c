@@ -56,13 +56,13 @@ static void test_job_metrics__what_is_wrong_is_named(void)
         size_t n;
         const char *message;
     } rows[] = {
-        {{{"", 1}}, 1, "\"\" is no name of a metric: [a-z][a-z0-9_]{0,31}"},
-        {{{"Loss", 1}}, 1, "\"Loss\" is no name of a metric: [a-z][a-z0-9_]{0,31}"},
-        {{{"1a", 1}}, 1, "\"1a\" is no name of a metric: [a-z][a-z0-9_]{0,31}"},
-        {{{"a-b", 1}}, 1, "\"a-b\" is no name of a metric: [a-z][a-z0-9_]{0,31}"},
+        {{{"", 1}}, 1, "\"\" is not a name of a metric: [a-z][a-z0-9_]{0,31}"},
+        {{{"Loss", 1}}, 1, "\"Loss\" is not a name of a metric: [a-z][a-z0-9_]{0,31}"},
+        {{{"1a", 1}}, 1, "\"1a\" is not a name of a metric: [a-z][a-z0-9_]{0,31}"},
+        {{{"a-b", 1}}, 1, "\"a-b\" is not a name of a metric: [a-z][a-z0-9_]{0,31}"},
         {{{"a", NAN}}, 1, "metric a is not finite"},
         {{{"a", 1}, {"b", INFINITY}}, 2, "metric b is not finite"},
-        {{{"a", 1}, {"a", 1}}, 2, "metric a is there twice"},
+        {{{"a", 1}, {"a", 1}}, 2, "metric a appears twice"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         CU_ASSERT_EQUAL(take(&metrics, 0, rows[i].reported, rows[i].n, &err), TALLY_MALFORMED);
