@@ -89,13 +89,6 @@ enum tally_status tally_sqlite_query(const struct tally_sqlite *sqlite, const ch
     return status;
 }
 
-/* Hard links: 1 for most files, and for those of another VFS. */
-static nlink_t count_names(const char *path)
-{
-    struct stat file;
-    return stat(path, &file) == 0 ? file.st_nlink : 1;
-}
-
 static enum tally_status refuse_names(const char *path, nlink_t n_names, struct tally_error *err)
 {
     return tally_fail(err, TALLY_STORE, NULL,
@@ -118,9 +111,9 @@ static enum tally_status take_lock(struct tally_sqlite *sqlite, struct tally_err
     if (status == TALLY_OK) {
         status = tally_lock_file_hold(&sqlite->lock, file, err);
     }
-    const nlink_t n_names = count_names(file);
-    if (status == TALLY_OK && n_names > 1) {
-        status = refuse_names(file, n_names, err);
+    struct stat found;
+    if (status == TALLY_OK && stat(file, &found) == 0 && found.st_nlink > 1) {
+        status = refuse_names(file, found.st_nlink, err);
     }
     if (status != TALLY_OK) {
         tally_error_wrap(err, "database \"%s\"", sqlite->path);
@@ -205,10 +198,9 @@ static bool uses_log(const struct tally_sqlite *sqlite)
 
 /* The log of a database with several names lies beside one of them: if not beside this one, what is
  * read here may be old. Copies have no log. */
-static enum tally_status refuse_other_names(const struct tally_sqlite *sqlite,
+static enum tally_status refuse_other_names(const struct tally_sqlite *sqlite, nlink_t n_names,
                                             struct tally_error *err)
 {
-    const nlink_t n_names = count_names(sqlite->path);
     return n_names > 1 && uses_log(sqlite) && !has_log(sqlite)
                ? refuse_names(sqlite->path, n_names, err)
                : TALLY_OK;
@@ -217,7 +209,7 @@ static enum tally_status refuse_other_names(const struct tally_sqlite *sqlite,
 enum tally_status tally_sqlite_init_reader(struct tally_sqlite *sqlite, bool exclusive,
                                            int *ret_version, struct tally_error *err)
 {
-    struct stat file;
+    struct stat file = {.st_nlink = 1};
     if (stat(sqlite->path, &file) != 0 && errno == ENOENT) {
         return tally_fail(err, TALLY_NOT_FOUND, NULL, "there is no database \"%s\"", sqlite->path);
     }
@@ -225,7 +217,7 @@ enum tally_status tally_sqlite_init_reader(struct tally_sqlite *sqlite, bool exc
      */
     enum tally_status status = tally_sqlite_open_file(sqlite, SQLITE_OPEN_READWRITE, err);
     if (status == TALLY_OK) {
-        status = refuse_other_names(sqlite, err);
+        status = refuse_other_names(sqlite, file.st_nlink, err);
     }
     if (status == TALLY_OK && exclusive) {
         keep_log(sqlite);
