@@ -10,35 +10,7 @@
 #include "api/server/http_response.h"
 #include "api/server/http_wait.h"
 
-/* ---- The headers ---- */
-
-static void print_body_limit(const struct tally_http_request *request, char ret_text[64])
-{
-    snprintf(ret_text, 64, "body longer than %zu bytes", request->server->config.max_body_bytes);
-}
-
-/* Refuses too long a header section. */
-static enum MHD_Result check_size(struct tally_http_request *request, bool *ret_is_refused)
-{
-    const size_t n_bytes = http_request_header_bytes(request);
-    const size_t max_bytes = request->server->config.max_header_bytes;
-    char detail[64];
-    *ret_is_refused = true;
-    if (!http_heads_leave_room(request->peer, &request->head, request->n_headers, n_bytes)) {
-        return MHD_NO;
-    }
-    if (n_bytes > max_bytes) {
-        snprintf(detail, sizeof detail, "request line and headers longer than %zu bytes",
-                 max_bytes);
-    } else if (request->n_headers > HTTP_MAX_HEADERS) {
-        snprintf(detail, sizeof detail, "more than %d header fields", HTTP_MAX_HEADERS);
-    } else {
-        *ret_is_refused = false;
-        return MHD_YES;
-    }
-    return http_response_refuse(request, TALLY_HTTP_REFUSED_HEADERS,
-                                MHD_HTTP_REQUEST_HEADER_FIELDS_TOO_LARGE, detail);
-}
+/* ---- The handler ---- */
 
 /* The request is complete. The first call passes it to the handler; in later ones there may be a
  * response. Without one MHD must not read on: the connection waits, and is suspended if the body is
@@ -68,6 +40,36 @@ static enum MHD_Result finish_request(struct tally_http_request *request)
         http_wait_begin(request);
     }
     return MHD_YES;
+}
+
+/* ---- The headers ---- */
+
+static void print_body_limit(const struct tally_http_request *request, char ret_text[64])
+{
+    snprintf(ret_text, 64, "body longer than %zu bytes", request->server->config.max_body_bytes);
+}
+
+/* Refuses too long a header section. */
+static enum MHD_Result check_size(struct tally_http_request *request, bool *ret_is_refused)
+{
+    const size_t n_bytes = http_request_header_bytes(request);
+    const size_t max_bytes = request->server->config.max_header_bytes;
+    char detail[64];
+    *ret_is_refused = true;
+    if (!http_heads_leave_room(request->peer, &request->head, request->n_headers, n_bytes)) {
+        return MHD_NO;
+    }
+    if (n_bytes > max_bytes) {
+        snprintf(detail, sizeof detail, "request line and headers longer than %zu bytes",
+                 max_bytes);
+    } else if (request->n_headers > HTTP_MAX_HEADERS) {
+        snprintf(detail, sizeof detail, "more than %d header fields", HTTP_MAX_HEADERS);
+    } else {
+        *ret_is_refused = false;
+        return MHD_YES;
+    }
+    return http_response_refuse(request, TALLY_HTTP_REFUSED_HEADERS,
+                                MHD_HTTP_REQUEST_HEADER_FIELDS_TOO_LARGE, detail);
 }
 
 /* The large body of a request that will be refused is not read, so that a client without permission

@@ -454,12 +454,13 @@ static bool wants_none(void *context, struct tally_http_request *request)
     return false;
 }
 
+enum { PIECE_BYTES = 64 * 1000 };
+
 /* The response comes at once or later, and the connection ends with it. A client that goes on
  * sending is not reset, since it would lose the response. */
 static void check_unwanted(const char *path, const char *framing, size_t n_sent)
 {
-    enum { PIECE = 64 * 1000 };
-    static char piece[PIECE];
+    static char piece[PIECE_BYTES];
     char head[128];
     unsigned n_open;
     size_t held_bytes;
@@ -499,11 +500,35 @@ static void test_api_http_large_bodies__unwanted_body_is_left_unread(void)
 {
     char length[64];
     snprintf(length, sizeof length, "Content-Length: %d", LARGE_BODY);
-    for (size_t n_sent = 0; n_sent <= 64000; n_sent += 64000) {
+    for (size_t n_sent = 0; n_sent <= PIECE_BYTES; n_sent += PIECE_BYTES) {
         check_unwanted("/status/401", length, n_sent);
         check_unwanted("/status/401", "Transfer-Encoding: chunked", n_sent);
         check_unwanted("/wait", length, n_sent);
         check_unwanted("/wait", "Transfer-Encoding: chunked", n_sent);
+    }
+}
+
+/* Whether the peer leaves first, or the server. */
+static void test_api_http_large_bodies__unwanted_body_may_be_abandoned(void)
+{
+    const char *post = "POST /wait HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n";
+    for (int peer_leaves = 0; peer_leaves < 2; peer_leaves++) {
+        struct fixture f;
+        fixture_open_config(&f, (struct tally_http_server_config){.wants_body = wants_none});
+        const int fd = connected(&f);
+        CU_ASSERT_TRUE(send_all(&f, fd, post, strlen(post)));
+        step_for(&f, 20);
+        CU_ASSERT_EQUAL(f.n_waiting, 1);
+        if (peer_leaves == 1) {
+            close(fd);
+            await_connections(&f, 0);
+            CU_ASSERT_EQUAL(f.n_abandoned, 1);
+        }
+        fixture_close(&f);
+        CU_ASSERT_EQUAL(f.n_abandoned, 1);
+        if (peer_leaves == 0) {
+            close(fd);
+        }
     }
 }
 
@@ -541,6 +566,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_api_http_large_bodies__brief_answer_may_end_a_connection),
     TALLY_TEST(test_api_http_large_bodies__large_body_may_end_its_connection),
     TALLY_TEST(test_api_http_large_bodies__unwanted_body_is_left_unread),
+    TALLY_TEST(test_api_http_large_bodies__unwanted_body_may_be_abandoned),
     TALLY_TEST(test_api_http_large_bodies__short_body_is_read_unasked),
 };
 
