@@ -72,7 +72,7 @@ static const struct tally_option OPTIONS[] = {
      "name of this coordinator among them, the same after a restart (default: its address)",
      "Replicas"},
     {"lease-ms", "N", "3000",
-     "silence after which the others take over the jobs of a coordinator; the same for all",
+     "silence after which the others take over the jobs of a coordinator; the same on all",
      "Replicas"},
     {"max-body-bytes", "N", "67108864", "largest request body", "Limits"},
     {"max-header-bytes", "N", "8192", "longest request line and headers", "Limits"},

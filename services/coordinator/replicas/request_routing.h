@@ -4,8 +4,8 @@
  *                             the job waits for and may change it; what only reads the store, any
  *     a worker's, in session  the replica whose number the session's id has in its top 16 bits; if
  *                             that one is gone, so is the session
- *     Join                    the leader of the live job whose clients the worker held, else of the
- *                             job that it is bound to, else where workers are lacking
+ *     Join                    the leader of the live job that the worker is bound to, else of that
+ *                             whose clients it held most, else where workers are lacking
  *
  * Requests about a job whose leader has died, and that no replica has taken yet, are answered
  * "unavailable" for that second or two, except for its detail, which is then as stored. */
