@@ -168,6 +168,7 @@ void fixture_close(struct fixture *f)
 {
     tally_http_server_free(f->server);
     f->server = NULL;
+    manual_clock_run();
 }
 
 int connected(const struct fixture *f)

@@ -50,6 +50,7 @@ struct fixture {
 void fixture_open_config(struct fixture *f, struct tally_http_server_config config);
 void fixture_open_with(struct fixture *f, unsigned max_connections, unsigned idle_timeout_s);
 void fixture_open(struct fixture *f);
+/* Starts the clock too, if the test stopped it. */
 void fixture_close(struct fixture *f);
 
 /* Responses. `answer_brief` sends `n` times the letter. */
@@ -63,7 +64,8 @@ void answer_brief(struct fixture *f, struct tally_http_request *request, size_t 
 void step(struct fixture *f, int timeout_ms);
 /* Turns the server for so long, whatever happens. */
 void step_for(struct fixture *f, long ms);
-/* Turns the server while its clock goes forward so far, at five times the real speed or more. */
+/* Turns the server while its clock goes forward so far: at five times the real speed or more, or,
+ * if the clock stands still, 4 ms a turn. */
 void pass_time(struct fixture *f, long ms);
 /* Turns the server once more if it is true that patience has not run out. */
 bool step_before(struct fixture *f, int64_t end_ms);

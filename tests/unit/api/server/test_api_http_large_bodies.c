@@ -380,10 +380,11 @@ static void test_api_http_large_bodies__first_bytes_are_awaited(void)
     fixture_open_config(&f, (struct tally_http_server_config){.max_body_bytes = LARGE_BODY,
                                                               .request_timeout_s = 1});
     f.server->peers.looks_at_first = true;
+    manual_clock_stop();
     const int slow_fd = connected(&f), silent_fd = connected(&f), ending_fd = connected(&f);
     await_connections(&f, 3);
     CU_ASSERT_TRUE(send_all(&f, slow_fd, "POST /echo HTTP/1.1\r", 20));
-    step_for(&f, 10);
+    pass_time(&f, 10);
     CU_ASSERT_TRUE(send_all(&f, slow_fd, rest, sizeof rest - 1));
     (void)await_response(&f, slow_fd, &in, true);
     CU_ASSERT_EQUAL(status_of(&in), 200);

@@ -85,40 +85,42 @@ static void test_api_http_slow_peers__time_of_the_handler_is_not_the_clients(voi
     fixture_close(&f);
 }
 
-/* Reads 8 MiB at `pace` bytes per 25 ms. Returns how many bytes arrived. */
-static size_t read_at_pace(struct fixture *f, size_t pace, long ms)
+/* Reads 8 MiB for `ms` of the server's clock, of which 25 pass after each `pace` bytes. */
+static void read_at_pace(struct fixture *f, size_t pace, long ms)
 {
-    char block[65536];
-    size_t n_read = 0;
+    char block[4096];
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     const int small = 1;
     struct sockaddr_in to = {.sin_family = AF_INET,
                              .sin_port = htons(f->port),
                              .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     const char *request = "GET /large HTTP/1.1\r\nHost: h\r\n\r\n";
+    bool open = true;
     (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
     CU_ASSERT_EQUAL_FATAL(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
     (void)fcntl(fd, F_SETFL, O_NONBLOCK);
     CU_ASSERT_TRUE(send_all(f, fd, request, strlen(request)));
-    for (const int64_t end = tally_monotonic_ms() + ms; tally_monotonic_ms() < end;) {
-        pass_time(f, 25);
-        ssize_t n = recv(fd, block, pace < sizeof block ? pace : sizeof block, 0);
-        if (n == 0 || (n < 0 && errno != EAGAIN)) {
-            break;
+    manual_clock_stop(); /* a pause of this process is not the reader's */
+    const int64_t end = patience_end_ms();
+    for (long passed_ms = 0; open && passed_ms < ms; passed_ms += 25) {
+        for (size_t n_read = 0; open && n_read < pace && step_before(f, end);) {
+            const ssize_t n = recv(fd, block, pace - n_read, 0);
+            open = n > 0 || (n < 0 && errno == EAGAIN);
+            n_read += n > 0 ? (size_t)n : 0;
         }
-        n_read += n > 0 ? (size_t)n : 0;
+        pass_time(f, 25);
     }
+    manual_clock_run();
     close(fd);
-    return n_read;
 }
 
 static void test_api_http_slow_peers__slow_readers_are_dropped(void)
 {
     struct fixture f;
     fixture_open_config(&f, (struct tally_http_server_config){.request_timeout_s = 1});
-    (void)read_at_pace(&f, 10, 2500); /* 400 bytes a second */
+    read_at_pace(&f, 10, 2500); /* 400 bytes a second */
     CU_ASSERT_EQUAL(f.refused[TALLY_HTTP_REFUSED_SLOW_READER], 1);
-    (void)read_at_pace(&f, 4000, 2500); /* 160,000 a second */
+    read_at_pace(&f, 4000, 2500); /* 160,000 a second */
     CU_ASSERT_EQUAL(f.refused[TALLY_HTTP_REFUSED_SLOW_READER], 1);
     fixture_close(&f);
 }
