@@ -2,16 +2,16 @@
  *
  * libtally is made of the same code as the programs, so the same input gives the same bits. All
  * functions are safe to call from several threads at once; an object belongs to one thread at a
- * time, except where its functions say otherwise. Texts are UTF-8 with NUL; what is passed in is
- * borrowed for the call unless it says otherwise. The library touches no signal handler, writes to
- * no standard stream, and does not end the process.
+ * time, except where its functions say otherwise. Strings are UTF-8 and end with NUL. Arguments are
+ * borrowed for the call unless the comment says otherwise. The library installs no signal handler,
+ * writes to no standard stream, and does not end the process.
  *
- * Functions that can fail return TALLY_CODE_OK, which is 0, or what went wrong, and then fill
- * *failure, which may be NULL. Results (ret_*) are written only on success.
+ * A function that can fail returns TALLY_CODE_OK, which is 0, or another code. With another code it
+ * also fills *failure, unless `failure` is NULL. Results (ret_*) are written only on success.
  *
- * ABI: symbols have the version LIBTALLY_1. Structs that begin with `size` may grow at their end,
- * and so may those that the library allocates; codes are only added. Nothing else changes as long
- * as the library is libtally.so.1. */
+ * ABI: symbols have the version LIBTALLY_1. Members may be added at the end of structs that begin
+ * with `size` and of structs that the library allocates, and codes may be added. Nothing else
+ * changes while the library is libtally.so.1. */
 #ifndef TALLY_TALLY_H
 #define TALLY_TALLY_H
 
@@ -30,7 +30,7 @@ extern "C" {
 
 /* ---- Version, errors ---- */
 
-/* The library's version, "0.5.0". */
+/* The version of the library, such as "0.5.0". */
 TALLY_API const char *tally_version(void);
 
 enum tally_code {
@@ -54,7 +54,7 @@ TALLY_API const char *tally_code_name(int code);
 
 struct tally_failure {
     int code;          /* enum tally_code */
-    char field[96];    /* what is wrong, "intervals"; "" = nothing in particular */
+    char field[96];    /* what is wrong, such as "intervals"; "" = nothing in particular */
     char message[512]; /* one sentence that names the value and the limit, no newline */
 };
 
@@ -67,21 +67,23 @@ enum {
     TALLY_CODEC_QSGD_MAX = 32767,        /* s, at least 1 */
 };
 
-/* The encodings of levels: index 0, 1, ...; NULL past the last. `dithered`, the encoding of calm,
- * is not among them: its messages cannot be decoded without the job's seed, client and round. */
+/* The encodings of levels, by index 0, 1, ...; NULL after the last. `dithered`, the encoding of
+ * calm, is not among them: its messages cannot be decoded without the job's seed, client and round.
+ */
 TALLY_API const char *tally_encoding_name(size_t index);
 
 /* The grid of the paper's quantizer for vectors of length up to `radius` and an error of at most
  * `eps`: p = ceil(2 radius sqrt(dim) / eps), rounded up to even, and the step 2 radius / p.
- * Errors: INVALID_ARGUMENT (not positive and finite), OUT_OF_RANGE (finer than the codec goes). */
+ * Errors: INVALID_ARGUMENT (not positive and finite), OUT_OF_RANGE (finer than the codec's limit).
+ */
 TALLY_API enum tally_code tally_grid_for(double radius, double eps, size_t dim, double *ret_step,
                                          uint32_t *ret_intervals, struct tally_failure *failure);
 
-/* Which random numbers round a vector: those of one client in one round of one job, so that a
- * message can be made again. All zero but the seed is what `tally encode` takes. */
+/* Selects the random numbers that round a vector: those of one client in one round of one job, so
+ * that the same message can be made again. `tally encode` sets all but the seed to zero. */
 struct tally_rounding {
     uint64_t seed; /* of the job */
-    uint32_t run;  /* 0 but in "tally reproduce" */
+    uint32_t run;  /* 0, except in "tally reproduce" */
     uint32_t client;
     uint32_t round;
 };
@@ -112,15 +114,16 @@ TALLY_API enum tally_code tally_encode_values(const char *encoding, uint32_t int
                                               struct tally_payload **ret_payload,
                                               struct tally_failure *failure);
 
-/* Reads levels (int32[dim]) from exactly `size` bytes that hold `payload_bits` bits; what they were
- * is undefined on failure. A value is level * step. Errors: those of tally_encode_levels(),
- * MALFORMED (the bytes are not such a message). */
+/* Reads levels (int32[dim]) from exactly `size` bytes that hold `payload_bits` bits. On failure the
+ * content of ret_levels is undefined. A value is level * step. Errors: those of
+ * tally_encode_levels(), MALFORMED (the bytes are not such a message). */
 TALLY_API enum tally_code tally_decode_levels(const char *encoding, uint32_t intervals, double step,
                                               const uint8_t *data, size_t size,
                                               uint64_t payload_bits, size_t dim,
                                               int32_t *ret_levels, struct tally_failure *failure);
 
-/* Floats as they are: 32 dim bits. Errors: OUT_OF_RANGE (dim), NOT_FINITE, MALFORMED, NO_MEMORY. */
+/* Values as they are, 32 bits each. Errors: OUT_OF_RANGE (dim), NOT_FINITE, MALFORMED, NO_MEMORY.
+ */
 TALLY_API enum tally_code tally_encode_float32(const float *values, size_t dim,
                                                struct tally_payload **ret_payload,
                                                struct tally_failure *failure);
@@ -144,11 +147,11 @@ struct tally_job_data;
 
 /* What a client holds. */
 struct tally_points {
-    size_t n, features;   /* features without the 1 of "bias" */
+    size_t n, features;   /* not counting the constant 1 that "bias" adds */
     const double *values; /* double[n][features] */
     const double *labels; /* double[n] */
 };
-enum { TALLY_POINTS_VALUES_MAX = 1 << 27 }; /* n features, at most */
+enum { TALLY_POINTS_VALUES_MAX = 1 << 27 }; /* limit of n times features */
 
 /* Draws or reads the data of a job document (`size` bytes of JSON), whose files are below data_dir
  * (NULL = "data"). Errors: INVALID_ARGUMENT, OUT_OF_RANGE, MALFORMED (the document, or a file: the
@@ -159,10 +162,10 @@ TALLY_API enum tally_code tally_job_data_load(const char *document, size_t size,
                                               struct tally_failure *failure);
 TALLY_API void tally_job_data_free(struct tally_job_data *data); /* NULL is fine */
 
-/* M, of the document. */
+/* M, the number of clients in the document. */
 TALLY_API uint32_t tally_job_data_clients(const struct tally_job_data *data);
 
-/* A copy of the points of client 0 .. M - 1, zeros included, in the order in which the built-in
+/* Copies the points of a client in [0, M), zeros included, in the order in which the built-in
  * objectives number them. Errors: OUT_OF_RANGE (client; more than TALLY_POINTS_VALUES_MAX),
  * FAILED_PRECONDITION (with sharding "local": its file is not here), NO_MEMORY. */
 TALLY_API enum tally_code tally_job_data_points(const struct tally_job_data *data, uint32_t client,
@@ -180,62 +183,66 @@ enum { TALLY_LOG_LEVEL_DEBUG, TALLY_LOG_LEVEL_INFO, TALLY_LOG_LEVEL_WARN, TALLY_
 /* Filled by tally_worker_config_init() and then by the caller. Texts, plug-in and contexts are
  * borrowed until tally_worker_free(). */
 struct tally_worker_config {
-    size_t size;             /* of this struct, as the caller knows it */
+    size_t size;             /* of this struct in the caller's version of this header */
     const char *coordinator; /* "http://127.0.0.1:8080", or https:// */
     const char *name;        /* 1 to 64 bytes, unique at the coordinator: a worker that returns
-                              * under it gets its clients back; NULL = HOST-PID-NUMBER */
+                              * with the same name gets its clients back; NULL = HOST-PID-NUMBER */
     const char *token;       /* bearer token; NULL = none */
-    const char *token_file;  /* or a file that holds it, read again when it is refused */
+    const char *token_file;  /* or a file that holds it; read again when the token is refused */
     const char *tls_ca;      /* PEM file of the authorities to trust; NULL = the system's */
     const char *data_dir;    /* where the data files of jobs are; "data" */
     const char *job;         /* serve this job only; NULL = any */
-    uint32_t clients;        /* served at once, 1 .. 8,192; 1 */
+    uint32_t clients;        /* that it serves at once, 1 .. 8,192; 1 */
     uint32_t wait_ms;        /* how long a poll for work may wait, 1 .. 30,000; 10,000 */
     int exit_when_idle;      /* end when the coordinator has no job left */
 
-    /* Gradients of your own: serves the jobs of objective type "plugin" that call it by its name.
-     * Its functions are called in the thread of tally_worker_run(). NULL = none. */
+    /* Computes gradients of your own, for the jobs whose objective has type "plugin" and the name
+     * of this plug-in. Its functions are called in the thread of tally_worker_run(). NULL = none.
+     */
     const struct tally_plugin *plugin;
-    uint64_t dim; /* of the jobs that `plugin` serves; 0 = any */
-    /* Not 0: `plugin` serves all other jobs of that dim as well, whatever their objective is. For a
-     * process that has the data, or the gradient, in a different form than the other workers;
-     * losses that the plug-in has no function for are then the job's own. */
+    uint64_t dim; /* `plugin` serves only jobs of this dimension; 0 = any */
+    /* Not 0: `plugin` also serves all other jobs of dimension `dim`, whatever their objective is.
+     * For a process that holds the data, or computes the gradient, in a different form from the
+     * other workers. If the plug-in has no function `loss`, the job's own objective is evaluated.
+     */
     int override;
 
-    /* What it has to say: a line without time and level, without newline. Called in the thread of
-     * tally_worker_run(). NULL = nothing is said. */
+    /* Receives each log line, without its time, level and newline. Called in the thread of
+     * tally_worker_run(). NULL = nothing is logged. */
     void (*log)(void *context, int level, const char *line);
     void *log_context;
 };
 
-/* Defaults, as they stand last in the comments above. `size` is sizeof *ret_config. */
+/* Sets the defaults, which are the last values in the comments above. `size` is sizeof *ret_config.
+ */
 TALLY_API void tally_worker_config_init(struct tally_worker_config *ret_config, size_t size);
 
-/* Its own count, as the coordinator's. */
+/* The worker's own counts; they agree with the coordinator's. */
 struct tally_worker_totals {
     uint64_t rounds;                                        /* tasks done */
     uint64_t messages, formula_bits, payload_bits, clipped; /* of acknowledged messages */
     uint64_t wire_out_bytes, wire_in_bytes;                 /* of HTTP exchanges */
 };
 
-/* Checks the configuration; connects to nothing yet. Errors: INVALID_ARGUMENT, OUT_OF_RANGE (the
- * field says what), NO_MEMORY, UNAVAILABLE (no descriptor left). */
+/* Checks the configuration, without connecting. Errors: INVALID_ARGUMENT, OUT_OF_RANGE (`field`
+ * says of what), NO_MEMORY, UNAVAILABLE (no file descriptor left). */
 TALLY_API enum tally_code tally_worker_new(const struct tally_worker_config *config,
                                            struct tally_worker **ret_worker,
                                            struct tally_failure *failure);
-/* Not while tally_worker_run() runs. NULL is fine. */
+/* Must not be called while tally_worker_run() runs. NULL is fine. */
 TALLY_API void tally_worker_free(struct tally_worker *worker);
 
-/* Works, once, until tally_worker_stop(), or until nothing is left to do with exit_when_idle: both
- * are success. A coordinator that is away is waited for. Errors: what trying again cannot mend:
- * UNAUTHENTICATED, PERMISSION_DENIED, NOT_FOUND (`job`), INVALID_ARGUMENT, DATA_LOSS, NO_MEMORY.
- * *ret_totals, which may be NULL, is written in any case. */
+/* Serves jobs until tally_worker_stop() is called or, with exit_when_idle, until the coordinator
+ * has no job left; both are success. It may be called only once. While the coordinator cannot be
+ * reached, it keeps trying. Errors, none of which trying again would remove: UNAUTHENTICATED,
+ * PERMISSION_DENIED, NOT_FOUND (`job`), INVALID_ARGUMENT, DATA_LOSS, NO_MEMORY. *ret_totals is
+ * written in any case; ret_totals may be NULL. */
 TALLY_API enum tally_code tally_worker_run(struct tally_worker *worker,
                                            struct tally_worker_totals *ret_totals,
                                            struct tally_failure *failure);
 
-/* Asks it to finish what it is posting and to leave, within seconds, also if it runs only later.
- * From any thread, and from a signal handler. */
+/* Asks the worker to finish the update that it is posting and to leave, which takes seconds at
+ * most. It may be called before tally_worker_run(), from any thread, and from a signal handler. */
 TALLY_API void tally_worker_stop(struct tally_worker *worker);
 
 #ifdef __cplusplus
