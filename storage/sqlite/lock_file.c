@@ -22,7 +22,7 @@ static bool is_named(int fd, const char *path)
 
 enum { OWNER_CAPACITY = 24 };
 
-/* The process that wrote its number into the file, as digits. */
+/* Reads the number of the process that holds the lock, in digits, from the file. */
 static void read_owner(int fd, char ret_owner[OWNER_CAPACITY])
 {
     ssize_t n = pread(fd, ret_owner, OWNER_CAPACITY - 1, 0);

@@ -67,8 +67,9 @@ const struct tally_field TALLY_DIANA_FIELDS[4] = {
 const struct tally_field TALLY_SCAFFOLD_FIELDS[3] = {
     STEP_SIZE,
     LOCAL_STEPS,
-    TALLY_POSITIVE("server_step_size", PARAM(server_step_size), 1e9,
-                   .doc = "the server's step size S, a factor of the clients' mean difference"),
+    TALLY_POSITIVE(
+        "server_step_size", PARAM(server_step_size), 1e9,
+        .doc = "the server's step size S, by which the clients' mean difference is multiplied"),
 };
 
 static const char *const COMPRESSOR_NAMES[] = {"top_k", "rand_k", NULL};

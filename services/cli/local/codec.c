@@ -36,7 +36,7 @@ const struct tally_option TALLY_CLI_DECODE_OPTIONS[] = {
     {"step", "S", "1", "step of the grid", NULL},
     {"scale", "N", "128",
      "dithered only: assumed standard deviation of a coordinate, 2^(N/16 - 8) steps", NULL},
-    {"seed", "N", "1", "of dithered: seed of the random numbers that rounded the vector", NULL},
+    {"seed", "N", "1", "dithered only: seed of the random numbers that rounded the vector", NULL},
     {"values", NULL, NULL, "write float64 values instead of int32 levels", NULL},
     {0},
 };

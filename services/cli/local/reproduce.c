@@ -218,7 +218,7 @@ static enum tally_status read_logistic(const struct tally_options *options,
     }
     read_seeds(options, &seeds, err);
     if (tally_options_has(options, "seeds") && seeds.n_seeds > 1) {
-        tally_options_refuse(options, "seeds", err, "logistic runs one seed, such as 7-7");
+        tally_options_refuse(options, "seeds", err, "logistic takes a single seed, such as 7-7");
     }
     config->seed = seeds.first_seed;
     config->threads = read_threads(options, err);

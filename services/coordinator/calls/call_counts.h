@@ -46,7 +46,7 @@ struct call_counts {
     int poll_route;              /* number of the route with ROUTE_IS_POLL; n_routes = none */
     uint64_t updates[N_UPDATE_RESULTS];
     uint64_t failed_reads; /* requests that only read, and failed because of the store */
-    uint64_t refused[TALLY_N_HTTP_REFUSALS]; /* by the HTTP server, before a route was looked for */
+    uint64_t refused[TALLY_N_HTTP_REFUSALS]; /* by the HTTP server, before they were routed */
 };
 
 /* Upper ends of buckets, in seconds: a commit of SQLite takes 0.1 to 10 ms, a response that waits

@@ -362,7 +362,7 @@ enum tally_status hosted_job_reload(struct tally_store *store, struct hosted_job
         job->stored_state = (struct stored_state){0};
         job->has_stored_updates = true;
         job->needs_reload = job->lacks_memory = job->is_deleted = false;
-        /* Another replica may have led the job meanwhile, and counted. */
+        /* Another replica may have led the job meanwhile, and its counts may be higher. */
         raise_to(&job->recovery_bits, row.recovery_bits);
         raise_to(&job->wire_in_bytes, row.wire_in_bytes);
         raise_to(&job->wire_out_bytes, row.wire_out_bytes);

@@ -63,7 +63,7 @@ static enum tally_status check_state(const struct tally_coordinator *coordinator
     return n <= STATE_MOST_BYTES
                ? TALLY_OK
                : tally_fail(err, TALLY_OUT_OF_RANGE, "clients",
-                            "the job's state would have about %lld bytes, the limit is %d: "
+                            "the job's state would have about %lld bytes; the limit is %d: "
                             "algorithm %s keeps vectors for each of %lld clients",
                             (long long)n, (int)STATE_MOST_BYTES,
                             tally_job_spec_algorithm(spec)->name, (long long)spec->clients);

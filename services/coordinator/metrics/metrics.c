@@ -129,7 +129,7 @@ static void write_refusals(const struct calls *calls, struct exposition *exposit
 #undef REFUSAL_LABEL
     };
     exposition_each(exposition, "tally_http_refused_total", EXPOSITION_COUNTER,
-                    "Requests and connections refused or dropped before a route was looked for.",
+                    "Requests and connections refused or dropped before they were routed.",
                     "reason", REASONS, calls->counts.refused, TALLY_N_HTTP_REFUSALS);
 }
 

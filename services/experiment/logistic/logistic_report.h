@@ -7,7 +7,7 @@
 #include "codec/base/buffer.h"
 #include "services/experiment/logistic/logistic.h"
 
-/* A table for each set: the bits up with which each gap was reached. */
+/* One table per set: the bits up that each gap took. */
 enum tally_status tally_logistic_table(const struct tally_logistic *logistic,
                                        struct tally_buffer *out);
 

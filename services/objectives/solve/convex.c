@@ -177,7 +177,7 @@ static enum tally_status no_minimum(const struct solver *solver, struct tally_er
                       tally_vector_norm(solver->x, solver->f->dim));
 }
 
-/* Tries the step. False if x stays, and then evaluate() was last at another point. */
+/* Tries the step. False if x stays as it was; the last point that evaluate() saw is then not x. */
 static bool try_step(struct solver *solver, double promise)
 {
     const struct tally_convex *f = solver->f;
