@@ -1,5 +1,5 @@
-/* dithered_passes: the loops of dithered_kernels.h that compilers make vectors of by themselves.
- * Every kernel file includes them, so that they are compiled for its instruction set. */
+/* dithered_passes: the loops of dithered_kernels.h that compilers vectorize on their own. Every
+ * kernel file includes them, so that they are compiled for its instruction set. */
 #ifndef TALLY_CODEC_DITHERED_DITHERED_PASSES_H
 #define TALLY_CODEC_DITHERED_DITHERED_PASSES_H
 

@@ -43,7 +43,8 @@ void tally_dithered_table(const struct tally_dithered_model *model,
     }
 }
 
-/* Whether in no bin more than 2^-11 of the shares lie below boundary s, or `from_end` above it. */
+/* Whether at most 2^-11 of the shares of every bin lie below boundary s, or, if from_end, above it.
+ */
 static bool is_far_out(const struct tally_dithered_table *table, unsigned s, bool from_end)
 {
     const uint32_t n_outside = from_end ? table->n - s : s, most = n_outside + (TOTAL >> 11);

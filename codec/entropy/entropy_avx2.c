@@ -207,7 +207,7 @@ static const uint8_t *decode(const struct tally_rans_decode_table *table, const 
     return data;
 }
 
-/* 32 levels as their symbols, in any order, or bytes that are none. */
+/* Packs 32 levels into bytes, in any order: the symbol of a level, or a byte that is no symbol. */
 static inline __m256i bytes_of_levels(const int32_t *levels, unsigned shift)
 {
     const __m256i *from = (const __m256i *)levels;

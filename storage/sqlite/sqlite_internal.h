@@ -74,11 +74,11 @@ static inline struct tally_sqlite *sqlite_of(struct tally_store *store)
 enum tally_status tally_sqlite_fail(const struct tally_sqlite *sqlite, int rc,
                                     struct tally_error *err);
 
-/* Runs constant SQL without parameters or interest in rows. */
+/* Runs constant SQL without parameters; rows that it returns are ignored. */
 enum tally_status tally_sqlite_exec(const struct tally_sqlite *sqlite, const char *sql,
                                     struct tally_error *err);
 
-/* The one integer that constant SQL gives. */
+/* Runs constant SQL that returns one integer. */
 enum tally_status tally_sqlite_query(const struct tally_sqlite *sqlite, const char *sql,
                                      int64_t *ret_value, struct tally_error *err);
 

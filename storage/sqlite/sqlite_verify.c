@@ -178,7 +178,7 @@ enum tally_status tally_sqlite_verify_open(struct tally_sqlite *sqlite, int vers
     ret_report->schema_version = version;
     ret_report->newest_schema_version = tally_sqlite_newest_version();
     if (version == 0) {
-        return TALLY_OK; /* empty: it will be made */
+        return TALLY_OK; /* an empty database; its tables will be created */
     }
     enum tally_status status = tally_sqlite_exec(sqlite, "BEGIN", err); /* one snapshot */
     if (status != TALLY_OK) {

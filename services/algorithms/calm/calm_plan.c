@@ -184,7 +184,7 @@ static struct best alone(const struct tally_calm_constants *constants,
     return best;
 }
 
-/* The best course for the bits of the pools; near `near`, unless it has no epochs. */
+/* The best course for the bits of the pools. It is searched for near `near` if that has epochs. */
 static struct best plan_for(const struct best *near, struct tally_calm_pools pools)
 {
     struct best best =

@@ -48,7 +48,7 @@ void traffic_add_updates(struct client_traffic *clients, const struct traffic_pa
  * of the writes. */
 enum tally_status traffic_put(struct tally_store *store, const struct tally_store_job *row,
                               const struct client_traffic *clients, struct tally_error *err);
-/* Reads it back into clients[row->clients]; those without stored traffic stay as they are. Errors:
+/* Reads stored traffic into clients[row->clients]; clients without any are left unchanged. Errors:
  * DATA_LOSS, those of the read. */
 enum tally_status traffic_get(struct tally_store *store, const struct tally_store_job *row,
                               struct client_traffic *clients, struct tally_error *err);

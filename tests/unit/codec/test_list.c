@@ -99,7 +99,7 @@ static void add_value(const struct member *member, int *sum)
     *sum += member->value;
 }
 
-/* Not inlined, as its list would be known; through pointers, as a queue is worked off. */
+/* Empties a queue through pointers, as callers do. Inlined, the compiler would know the list. */
 __attribute__((noinline)) static void
 drain(struct owner *const *owner, void (*work)(const struct member *member, int *sum), int *sum)
 {

@@ -11,7 +11,7 @@
 #include "tests/harness.h"
 #include "tests/unit/services/document/reference.h"
 
-/* The file's text, which free() frees; NULL = there is none. */
+/* Reads a file. NULL = it does not exist. The caller frees the text with free(). */
 static char *text_of(const char *name)
 {
     enum { CAPACITY = 1 << 20 };

@@ -81,7 +81,7 @@ static void test_job_histories__update_of_a_lost_one_is_refused(void)
     CU_ASSERT_NOT_EQUAL(mark_of(&histories.lost), mark_of(&histories.present));
     expect_refusal(&histories.present, &histories.lost.updates[1]);
     CU_ASSERT_EQUAL(receive(&histories.present, &histories.present.updates[1], NULL), TALLY_OK);
-    /* Not an update that came twice either: the worker's is acknowledged already. */
+    /* Nor is it taken for a duplicate of the update that was acknowledged. */
     expect_refusal(&histories.present, &histories.lost.updates[1]);
     histories_fini(&histories);
 }
