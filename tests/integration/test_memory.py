@@ -128,7 +128,7 @@ class Limited(TallyTestCase):
         document = plain_job(1_000_000, "ef21", clients=112)
         document["algorithm"] |= {"local_steps": 1, "k": 1}
         problem = self.assert_problem(self.client.post_job(document), 400, "clients")
-        self.assertIn("904005376 bytes, the limit is 900000000", problem["detail"])
+        self.assertIn("904005376 bytes; the limit is 900000000", problem["detail"])
         self.client.submit({**document, "clients": 111})
 
     def test_one_that_does_not_fit_yet_waits_and_is_not_overtaken(self):

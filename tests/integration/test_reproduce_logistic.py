@@ -118,7 +118,7 @@ class Logistic(unittest.TestCase):
 
     def test_refusals_name_what_is_wrong(self):
         for words, message in ((("--set", "iris"), 'unknown set "iris"; choose wine, heart_scale, digits or fashion'),
-                               (("--seeds", "1-2"), "logistic runs one seed"),
+                               (("--seeds", "1-2"), "logistic takes a single seed"),
                                (("--preset", "paper"), "not an option of logistic"),
                                (("--frontier",), "not an option of logistic"),
                                (("--data-dir", "/nowhere", "--set", "wine"), "deploy/fetch-logistic")):
