@@ -390,8 +390,8 @@ static bool run_transfer(struct tally_http_client *client, const struct transfer
         }
         if (is_silent(client, transfer, now_ms)) {
             *ret_code = CURLE_OPERATION_TIMEDOUT;
-            snprintf(client->curl_message, sizeof client->curl_message, "nothing came for %ld ms",
-                     client->silence_ms);
+            snprintf(client->curl_message, sizeof client->curl_message,
+                     "nothing was received for %ld ms", client->silence_ms);
             return true;
         }
         if (curl_multi_poll(client->multi, NULL, 0, CANCEL_CHECK_MS, NULL) != CURLM_OK) {

@@ -146,7 +146,7 @@ static enum tally_status read_choice(const struct tally_field *field, const json
                                      field->choices[i]);
         }
     }
-    return tally_fail(err, TALLY_INVALID_ARGUMENT, field->name, "%s \"%.60s\" is none of %s",
+    return tally_fail(err, TALLY_INVALID_ARGUMENT, field->name, "%s \"%.60s\" is not one of %s",
                       field->name, text, list);
 }
 

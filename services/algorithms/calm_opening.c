@@ -134,7 +134,7 @@ static enum tally_status receive(const struct tally_setting *setting,
     if (message->payload_bits != REPORT_BITS ||
         !tally_bits_are_framed(message->payload, message->n_payload, message->payload_bits)) {
         return tally_fail(err, TALLY_MALFORMED, "payload",
-                          "a report is not %d bits in %d bytes with zeros behind", REPORT_BITS,
+                          "a report is not %d bits in %d bytes with zero padding", REPORT_BITS,
                           REPORT_BYTES);
     }
     struct tally_bit_reader reader;

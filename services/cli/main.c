@@ -26,11 +26,9 @@ static const struct tally_command COMMANDS[] = {
      TALLY_CLI_SHOW_OPTIONS, 1, 1, true, tally_cli_show},
     {"watch", "ID [OPTION]...", "follow a job until it ends",
      "Follows a job until it ends, then prints its result table. On a terminal there is one "
-     "progress line; otherwise standard output gets one line whenever the job has moved. With "
-     "--json "
-     "each line is the job's detail, and the table goes to standard error. While the coordinator "
-     "is away the "
-     "watch waits for it.\n\n"
+     "progress line; otherwise standard output gets one line whenever the job has progressed. With "
+     "--json each line is the job's detail, and the table goes to standard error. While the "
+     "coordinator is away the watch waits for it.\n\n"
      "Exit codes: 0 the job completed, 1 it failed or was cancelled, 2 usage, 3 timeout.",
      TALLY_CLI_WATCH_OPTIONS, 1, 1, true, tally_cli_watch},
     {"cancel", "ID [OPTION]...", "end a job before it completes",
@@ -150,7 +148,7 @@ static int complete(struct tally_cli *cli)
         return tally_cli_print(tally_completion_zsh(&completion, &text), &text);
     }
     struct tally_error err = TALLY_ERROR_INIT;
-    tally_fail(&err, TALLY_INVALID_ARGUMENT, NULL, "\"%.40s\" is none of bash, zsh", shell);
+    tally_fail(&err, TALLY_INVALID_ARGUMENT, NULL, "\"%.40s\" is not one of bash, zsh", shell);
     return tally_cli_report_usage(&err);
 }
 

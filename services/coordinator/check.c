@@ -108,8 +108,8 @@ static void check_missing(struct check *check, const char *uri, const char *labe
     const char *path = NULL;
     const bool can_make = tally_store_path(uri, &path, NULL) != TALLY_OK || can_make_file(path);
     say(check, can_make, "store %s: %s", label,
-        can_make ? "is not there yet; a start makes it"
-                 : "is not there, and its folder cannot be written");
+        can_make ? "does not exist yet; the coordinator creates it when it starts"
+                 : "does not exist, and its folder cannot be written");
 }
 
 static void check_database(struct check *check, const char *uri, const char *label)
@@ -135,7 +135,7 @@ static void check_database(struct check *check, const char *uri, const char *lab
         say(check, true,
             "store %s: schema version %d%s, %lld bytes, %lld jobs (%lld live), %lld rounds, "
             "%lld updates of open rounds",
-            label, report.schema_version, is_old ? " (a start brings it up to date)" : "",
+            label, report.schema_version, is_old ? " (the next start upgrades it)" : "",
             (long long)report.n_bytes, (long long)report.n_jobs, (long long)report.n_live_jobs,
             (long long)report.n_rounds, (long long)report.n_updates);
     }
@@ -150,7 +150,7 @@ int coordinator_check(const char *uri)
     struct check check = {0};
     say(&check, true, "options, token files");
     if (strcmp(uri, "memory:") == 0) {
-        say(&check, true, "store memory: keeps nothing, so there is nothing to look through");
+        say(&check, true, "store memory: keeps nothing, so there is nothing to check");
     } else {
         struct tally_buffer label = {0};
         const bool has_label = tally_store_label(uri, &label) == TALLY_OK;

@@ -38,8 +38,8 @@ static const struct tally_option OPTIONS[] = {
      "but not a power cut",
      NULL},
     {"check", NULL, NULL,
-     "start nothing: check options, token files and all of the store, also beside a running "
-     "coordinator, say what was found and exit with 0 if all is sound",
+     "check options, token files and the whole store, print the findings and exit, with 0 if all "
+     "is sound; starts nothing, and works beside a running coordinator",
      NULL},
     {"admin-token-file", "FILE", NULL,
      "bearer tokens of the REST interface, lines `TOKEN [name=NAME] [until=TIME]`; or one token in "
@@ -107,10 +107,10 @@ static const struct tally_option OPTIONS[] = {
      "silence after which a worker's clients are given to others", "Limits"},
     {"heartbeat-ms", "N", "15000", "silence after which an event stream is sent a comment",
      "Limits"},
-    {"metrics-keep-s", "N", "600", "seconds that a job which ended stays in /metrics", "Limits"},
+    {"metrics-keep-s", "N", "600", "seconds for which an ended job stays in /metrics", "Limits"},
     {"keep-ended-s", "N", "0", "seconds after which a job that ended is deleted; 0 = never",
      "Limits"},
-    {"keep-ended-jobs", "N", "0", "how many ended jobs to keep: those submitted last; 0 = all",
+    {"keep-ended-jobs", "N", "0", "ended jobs to keep, the most recently submitted; 0 = all",
      "Limits"},
     {0},
 };
@@ -344,7 +344,8 @@ static void reload_tokens(const struct tally_options *options, struct settings *
 {
     struct tally_error err = TALLY_ERROR_INIT;
     if (tokens_reload(options, &settings->tokens, &err) != TALLY_OK) {
-        tally_log(TALLY_LOG_ERROR, tally_log_event("tokens not reloaded, the old ones stay"),
+        tally_log(TALLY_LOG_ERROR,
+                  tally_log_event("tokens not reloaded; the old ones remain valid"),
                   tally_log_problem(&err));
         return;
     }
@@ -363,7 +364,8 @@ static void reload_certificate(const struct settings *settings, struct tally_htt
         return;
     }
     if (tally_http_server_reload_tls(server, cert, key, &err) != TALLY_OK) {
-        tally_log(TALLY_LOG_ERROR, tally_log_event("certificate not reloaded, the old one stays"),
+        tally_log(TALLY_LOG_ERROR,
+                  tally_log_event("certificate not reloaded; the old one remains in use"),
                   tally_log_problem(&err));
         return;
     }

@@ -109,7 +109,7 @@ static enum tally_status load(struct host *host, struct tally_plugin_reply *repl
                               struct tally_error *err)
 {
     if (host->file.plugin != NULL) {
-        return tally_fail(err, TALLY_INTERNAL, NULL, "it is loaded already");
+        return tally_fail(err, TALLY_INTERNAL, NULL, "it is already loaded");
     }
     enum tally_status status = tally_plugin_file_open(host->path, &host->file, err);
     if (status == TALLY_OK) {

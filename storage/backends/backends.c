@@ -72,8 +72,8 @@ enum tally_status tally_store_open(const char *uri, const struct tally_store_opt
     char forms[128] = "";
     size_t n = 0;
     for (int i = 0; i < N_BACKENDS && n < sizeof forms; i++) {
-        n += (size_t)snprintf(forms + n, sizeof forms - n, "%s\"%s\"", i > 0 ? ", " : "is none of ",
-                              BACKENDS[i]->form);
+        n += (size_t)snprintf(forms + n, sizeof forms - n, "%s\"%s\"",
+                              i > 0 ? ", " : "is not one of ", BACKENDS[i]->form);
     }
     return fail_uri(uri, forms, err);
 }

@@ -156,7 +156,7 @@ static enum tally_status memory_state_append(struct tally_store *store, int64_t 
     }
     status = tally_memory_draft_add_change(draft, round, bytes, n);
     if (status == TALLY_ALREADY_EXISTS) {
-        return tally_fail(err, status, NULL, "what round %lld changed is there", (long long)round);
+        return tally_fail(err, status, NULL, "a change of round %lld exists", (long long)round);
     }
     return status == TALLY_OK ? status : tally_memory_fail(memory_of(store), err);
 }

@@ -126,7 +126,7 @@ static enum tally_status add_replica(struct tally_memory_database *database,
     const size_t n = database->n_replicas;
     const int64_t number = n > 0 ? database->replicas[n - 1].row.number + 1 : 1;
     if (number > TALLY_MAX_REPLICA_NUMBER) {
-        return tally_fail(err, TALLY_STORE, NULL, "there are %d replicas already",
+        return tally_fail(err, TALLY_STORE, NULL, "%d replicas have already joined",
                           (int)TALLY_MAX_REPLICA_NUMBER);
     }
     struct tally_memory_replica *replicas =

@@ -121,8 +121,9 @@ static enum tally_status tell_join(struct tally_postgres *pg, const PGresult *jo
                                    int64_t lease_ms, int64_t *ret_number, struct tally_error *err)
 {
     if (PQntuples(joined) != 1) {
-        return tally_fail(err, TALLY_STORE, NULL, "database \"%s\": there are %d replicas already",
-                          pg->label, (int)TALLY_MAX_REPLICA_NUMBER);
+        return tally_fail(err, TALLY_STORE, NULL,
+                          "database \"%s\": %d replicas have already joined", pg->label,
+                          (int)TALLY_MAX_REPLICA_NUMBER);
     }
     struct tally_pg_row row = tally_pg_row(pg, joined, 0, err);
     const int64_t number = tally_pg_take_int64(&row);

@@ -418,21 +418,21 @@ class Rotation(AccessTestCase):
 
     def test_a_bad_file_changes_nothing(self):
         self.start(store="memory:")
-        bad = {"": "there is no token in it", f"{self.tokens['bob']} nonsense\n": "admin-tokens:1: after the token",
+        bad = {"": "it contains no token", f"{self.tokens['bob']} nonsense\n": "admin-tokens:1: only name=",
                f"# one\n{self.tokens['bob']}\n\nshort\n": "admin-tokens:4: the token has 5 bytes",
                "\x00" * 40: "byte 0"}
         for text, reason in bad.items():
             Path(self.folder, "admin-tokens").write_text(text)
             self.write_workers("bob")  # this one is right, but not taken alone
-            self.reload("tokens not reloaded, the old ones stay")
+            self.reload("tokens not reloaded; the old ones remain valid")
             self.assertIn(reason, self.coordinator.log().splitlines()[-1] + self.coordinator.log())
             self.assertEqual(self.admin.get("/v1/jobs").status, 200)
             self.worker("alice", "alice").leave()
         os.unlink(Path(self.folder, "admin-tokens"))
-        self.reload("tokens not reloaded, the old ones stay")
+        self.reload("tokens not reloaded; the old ones remain valid")
         self.assertIn("admin-tokens: No such file", self.coordinator.log())
         os.mkfifo(Path(self.folder, "admin-tokens"))  # nobody will ever write to it
-        self.reload("tokens not reloaded, the old ones stay")
+        self.reload("tokens not reloaded; the old ones remain valid")
         self.assertIn("admin-tokens: is not a regular file", self.coordinator.log())
         self.assertEqual(self.admin.get("/v1/jobs").status, 200)
         os.unlink(Path(self.folder, "admin-tokens"))
@@ -524,13 +524,13 @@ class Start(AccessTestCase):
 
     def test_wrong_tokens_are_refused_at_the_start(self):
         secret = self.tokens["admin"]
-        for text, reason in (("", "admin-tokens: there is no token in it"), ("\n", "there is no token in it"),
+        for text, reason in (("", "admin-tokens: it contains no token"), ("\n", "it contains no token"),
                              ("fifteen-bytes--\n", "admin-tokens:1: the token has 15 bytes, fewer than 16"),
                              (f"{secret}\n{secret}\n", "admin-tokens:2: "),
                              (f"{secret} {secret}\n", "admin-tokens:1: "),
                              (f"{secret}\n{secret[:20]}\u00e9\n", "admin-tokens:2: byte 21 "),
-                             (f"{secret} until=never\n", "until= wants a time"),
-                             (f"{secret} name=a/b\n", "name= wants")):
+                             (f"{secret} until=never\n", "until= must be a time"),
+                             (f"{secret} name=a/b\n", "name= must be")):
             (Path(self.folder) / "admin-tokens").write_text(text)
             status, output = self.run_briefly("--admin-token-file", "admin-tokens")
             self.assertEqual(status, 2, output)
@@ -561,7 +561,7 @@ class Start(AccessTestCase):
 class SharedTokens(AccessTestCase):
     """A token in two files opens two roles: who gave it as one of them is told, but not what it is."""
 
-    WORDS = 'level=warn event="one token opens two roles"'
+    WORDS = 'level=warn event="one token grants two roles"'
     FIRST = "--admin-token-file admin-tokens:1 name=operator"
     SECOND = "--worker-token-file worker-tokens:2"
 

@@ -202,7 +202,7 @@ class Usage(CliCase):
                 (["list", "--status", "odd"], '--status: "odd" is not a status'),
                 (["watch", "a", "--timeout", "soon"], '--timeout: "soon" is not an integer'),
                 (["watch", "a", "--interval-ms", "1"], "--interval-ms: 1 outside [10, "),
-                (["export", "a", "--format", "xml"], '--format: "xml" is none of csv, json, npy'),
+                (["export", "a", "--format", "xml"], '--format: "xml" is not one of csv, json, npy'),
                 (["submit", "missing.json"], "missing.json: No such file"),
                 (["submit", "-", "--idempotency-key", "a b"], "--idempotency-key: must be"),
                 (["submit", "-", "--idempotency-key", "a\r\nX: y"], "--idempotency-key: must be"),
@@ -444,7 +444,7 @@ class Output(CliCase):
         for words in (("list", "-o", "json"), ("-o", "json", "list"), ("list", "--json")):
             self.assertEqual(json.loads(self.expect(0, *words)[0]), {"jobs": []})
         self.assertIn("STATUS", self.expect(0, "list", "--json", "-o", "table")[0])
-        self.assertIn('-o: "xml" is none of json, table', self.expect(2, "list", "-o", "xml")[1])
+        self.assertIn('-o: "xml" is not one of json, table', self.expect(2, "list", "-o", "xml")[1])
         self.assertIn("unknown option -o", self.expect(2, "health", "-o", "json")[1])
 
     def test_a_variable_does_not_make_it_json(self):
@@ -760,7 +760,7 @@ class Watch(CliCase):
                 child.send_signal(number)
                 _, err = child.communicate(timeout=PATIENCE_S)
                 self.assertEqual(child.returncode, 128 + number)
-                self.assertEqual(err, "tally: job ab12 goes on; stop it with: tally cancel ab12\n")
+                self.assertEqual(err, "tally: job ab12 continues; stop it with: tally cancel ab12\n")
 
     def test_ctrl_c_in_submit_says_that_the_job_goes_on(self):
         """Ctrl-C is typed at the terminal that the command runs on."""
@@ -776,7 +776,7 @@ class Watch(CliCase):
         os.write(main_end, b"\x03")
         text = self.read_terminal(main_end, lambda _: False)
         self.assertEqual(child.wait(PATIENCE_S), 128 + signal.SIGINT)
-        self.assertIn("job ab12 goes on; stop it with: tally cancel ab12", text)
+        self.assertIn("job ab12 continues; stop it with: tally cancel ab12", text)
         os.close(main_end)
 
     def read_terminal(self, main_end, enough):

@@ -174,7 +174,7 @@ class Refusals(CodecCase):
                 (["encode", "-", "--intervals", 3], "must be even"),
                 (["encode", "-", "--intervals", 1 << 23], "outside [2, 4194304]"),
                 (["encode", "-", "--intervals", 4, "--step", 0], "--step"),
-                (["encode", "-", "--intervals", 4, "--encoding", "morse"], '"morse" is none of'),
+                (["encode", "-", "--intervals", 4, "--encoding", "morse"], '"morse" is not one of'),
                 (["encode", "missing.npy", "--intervals", 4], "missing.npy: No such file"),
                 (["encode", "-", "--intervals", 4, "--encoding", "dithered"], "dithered rounds vectors"),
                 (["encode", "-", "--intervals", 4, "--encoding", "dithered", "--scale", 385], "outside [0, 384]"),

@@ -111,7 +111,7 @@ class Completion(CliCase):
         self.zsh("tally watch --\t\t", ["--timeout", "give up after this long", "--interval-ms"])
 
     def test_another_shell_is_a_mistake(self):
-        self.assertIn('"fish" is none of bash, zsh', self.expect(2, "completion", "fish")[1])
+        self.assertIn('"fish" is not one of bash, zsh', self.expect(2, "completion", "fish")[1])
 
 
 if __name__ == "__main__":

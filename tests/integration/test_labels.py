@@ -193,7 +193,7 @@ class Sort(SortCase):
             self.assertEqual([job["id"] for job in json.loads(done.stdout)["jobs"]], [ids[i] for i in expected], sort)
         refused = self.tally(coordinator, "list", "--sort", "title")
         self.assertEqual(refused.returncode, 1)
-        self.assertIn('sort: "title" is none of created, id, name', refused.stderr)
+        self.assertIn('sort: "title" is not one of created, id, name', refused.stderr)
 
 
 class LabelsInPostgres(SortCase, PostgresTestCase):

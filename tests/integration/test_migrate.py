@@ -551,7 +551,7 @@ class OtherPrograms(MigrateTestCase):
             self.assertIn(word, done.stdout)
 
     def test_check(self):
-        self.check(0, "a start makes it")
+        self.check(0, "the coordinator creates it when it starts")
         self.make_short_store()
         self.migrate()
         self.check(0, "3 jobs (2 live)", "(running): round 13, 2 updates of the open one")

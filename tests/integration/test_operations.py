@@ -224,7 +224,7 @@ class UpgradeOfUnaryBits(OperationsTestCase):
         self.tally("restore", "--store", self.uri, f"{self.path}.v2.bak", "--force")
         self.assertEqual(schema_version(self.path), 2)
         self.assertEqual(len(self.updates()), 4)
-        self.check(0, "schema version 2 (a start brings it up to date)", "4 jobs (3 live)")
+        self.check(0, "schema version 2 (the next start upgrades it)", "4 jobs (3 live)")
         self.assertEqual(len(self.updates()), 4)
         coordinator = self.start_coordinator()
         self.assertEqual(self.updates(), [(QSGD_2, 4, 1), (QSGD_2, 4, 2)])
@@ -293,7 +293,7 @@ class UpgradeOfWholeStates(OperationsTestCase):
     def test_version_4_is_looked_through(self):
         """And copied, though it lacks a table."""
         before = self.path.read_bytes()
-        self.check(0, "schema version 4 (a start brings it up to date)", "3 jobs (2 live)")
+        self.check(0, "schema version 4 (the next start upgrades it)", "3 jobs (2 live)")
         self.tally("backup", "--store", self.uri, "copy.db")
         self.assertEqual(schema_version(Path(self.folder, "copy.db")), 4)
         self.assertEqual(self.path.read_bytes(), before)
@@ -322,7 +322,7 @@ class Check(OperationsTestCase):
     def test_old_version_is_left_as_it_is(self):
         make_version_1(self.path)
         before = self.path.read_bytes()
-        self.check(0, "schema version 1 (a start brings it up to date)", "3 jobs (2 live)")
+        self.check(0, "schema version 1 (the next start upgrades it)", "3 jobs (2 live)")
         self.assertEqual(self.path.read_bytes(), before)
 
     def test_live_jobs_are_loaded(self):

@@ -478,7 +478,7 @@ class Server(Tls):
         self.assertEqual(self.shown_certificate(coordinator), "renewed")
         goes_on()
         Path(self.cert).write_bytes(old[0])  # the key is another one now
-        self.hang_up(coordinator, "certificate not reloaded, the old one stays")
+        self.hang_up(coordinator, "certificate not reloaded; the old one remains in use")
         self.assertEqual(self.shown_certificate(coordinator), "renewed")
         goes_on()
         Path(self.key).write_bytes(old[1])

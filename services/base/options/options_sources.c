@@ -45,7 +45,7 @@ static enum tally_status read_output(struct tally_options *options, const char *
     }
     if (!is_json && (format == NULL || strcmp(format, "table") != 0)) {
         return tally_fail(err, TALLY_INVALID_ARGUMENT, "json",
-                          "-o: \"%.60s\" is none of json, table", format != NULL ? format : "");
+                          "-o: \"%.60s\" is not one of json, table", format != NULL ? format : "");
     }
     const struct tally_option_value value = {
         .option = option, .source = TALLY_OPTION_COMMAND_LINE, .text = is_json ? "true" : "false"};
@@ -193,7 +193,7 @@ static enum tally_status check_not_twice(const struct tally_options *options,
     int index = (int)(tally_options_value_of(options, option) - options->values);
     if (lines[index] != 0) {
         return tally_fail(err, TALLY_INVALID_ARGUMENT, option->name,
-                          "%s:%d: %s stands in line %d already", options->config_path, pair->line,
+                          "%s:%d: %s is already set in line %d", options->config_path, pair->line,
                           option->name, lines[index]);
     }
     lines[index] = pair->line;

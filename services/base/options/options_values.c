@@ -219,7 +219,7 @@ enum tally_status tally_options_choice(const struct tally_options *options, cons
         return tally_options_fail(options, value, TALLY_INVALID_ARGUMENT, err, "is required");
     }
     char problem[200];
-    int n = snprintf(problem, sizeof problem, "\"%.60s\" is none of", value->text);
+    int n = snprintf(problem, sizeof problem, "\"%.60s\" is not one of", value->text);
     for (int i = 0; choices[i] != NULL; i++) {
         if (strcmp(choices[i], value->text) == 0) {
             *ret_index = i;

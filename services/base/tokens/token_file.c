@@ -73,15 +73,15 @@ static const char *read_attributes(const char *at, struct tally_token *token)
         if (!has_name && n >= 5 && memcmp(at, "name=", 5) == 0) {
             has_name = true;
             if (!set_name(token, at + 5, n - 5)) {
-                return "name= wants 1 to 64 letters, digits, '.', '_' or '-'";
+                return "name= must be 1 to 64 letters, digits, '.', '_' or '-'";
             }
         } else if (!has_until && n >= 6 && memcmp(at, "until=", 6) == 0) {
             has_until = true;
             if (!set_until(token, at + 6, n - 6)) {
-                return "until= wants a time in UTC such as 2026-12-01T00:00:00Z";
+                return "until= must be a time in UTC such as 2026-12-01T00:00:00Z";
             }
         } else {
-            return "after the token may stand name=NAME and until=TIME, once each";
+            return "only name=NAME and until=TIME may follow the token, once each";
         }
         at += n;
     }
@@ -136,15 +136,15 @@ static enum tally_status read_lines(const struct tally_token_file *file, char *t
             line[n - 1] = ' ';
         }
         char problem[64];
-        const char *wrong = holds_nul ? "there is a byte 0 in it" : read_line(line, token, problem);
+        const char *wrong = holds_nul ? "it contains a NUL byte" : read_line(line, token, problem);
         if (wrong == NULL && token->text[0] == '\0') {
             continue;
         }
         if (wrong == NULL && is_repeated(text, line, token->text)) {
-            wrong = "the token of this line stands in an earlier one already";
+            wrong = "the token is also on an earlier line";
         }
         if (wrong == NULL && ++n_tokens > TALLY_TOKENS_PER_FILE) {
-            snprintf(problem, sizeof problem, "this is more than %d tokens", TALLY_TOKENS_PER_FILE);
+            snprintf(problem, sizeof problem, "more than %d tokens", TALLY_TOKENS_PER_FILE);
             wrong = problem;
         }
         if (wrong != NULL) {
@@ -157,7 +157,7 @@ static enum tally_status read_lines(const struct tally_token_file *file, char *t
             return status;
         }
     }
-    return n_tokens > 0 ? TALLY_OK : fail(err, file->path, 0, "there is no token in it");
+    return n_tokens > 0 ? TALLY_OK : fail(err, file->path, 0, "it contains no token");
 }
 
 /* Up to `capacity` bytes, or -1 with errno. */

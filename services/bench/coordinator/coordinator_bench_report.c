@@ -89,7 +89,7 @@ static enum tally_status read_stores(const struct tally_options *options,
         }
         if (STORES[i] == NULL) {
             return tally_options_refuse(options, "store", err,
-                                        "\"%.40s\" is none of sqlite, memory", word);
+                                        "\"%.40s\" is not one of sqlite, memory", word);
         }
         if (bench->n_stores == TALLY_BENCH_MAX_STORES) {
             return tally_options_refuse(options, "store", err, "more than %d stores",

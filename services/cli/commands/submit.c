@@ -9,13 +9,14 @@
 #include "services/cli/view/result_table.h"
 
 const struct tally_option TALLY_CLI_SUBMIT_OPTIONS[] = {
-    {"idempotency-key", "KEY", NULL, "submitting again with the same key gives the same job", NULL},
+    {"idempotency-key", "KEY", NULL, "submitting again with the same key returns the same job",
+     NULL},
     TALLY_DOCUMENT_SET_OPTION,
     {"dry-run", NULL, NULL,
      "create nothing: print the complete document, warnings, expected bits and memory as JSON",
      NULL},
     {"json", NULL, NULL, "print the job's detail as JSON", NULL},
-    {"watch", NULL, NULL, "watch the job after that", NULL},
+    {"watch", NULL, NULL, "watch the job once it is submitted", NULL},
     {"timeout", "SECONDS", "0", "with --watch: give up after this long with exit code 3; 0 = never",
      NULL},
     {"interval-ms", "MS", "500", "with --watch: pause between two polls", NULL},

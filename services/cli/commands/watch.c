@@ -3,8 +3,8 @@
 #include "services/cli/view/job_watch.h"
 
 const struct tally_option TALLY_CLI_WATCH_OPTIONS[] = {
-    {"json", NULL, NULL, "print the job's detail, one line of JSON, whenever the job has moved",
-     NULL},
+    {"json", NULL, NULL,
+     "print the job's detail, one line of JSON, whenever the job has progressed", NULL},
     {"timeout", "SECONDS", "0", "give up after this long with exit code 3; 0 = never", NULL},
     {"interval-ms", "MS", "500", "pause between two polls", NULL},
     {0},

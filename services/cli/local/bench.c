@@ -18,14 +18,14 @@ const struct tally_option TALLY_CLI_BENCH_OPTIONS[] = {
     {"json", NULL, NULL, "print what was measured as JSON", NULL},
     {"clients", "LIST", "64", "numbers of clients, N,N", "Of coordinator"},
     {"clients-per-worker", "N", "1",
-     "clients that a worker plays; their updates come in one request, and the echo server still "
+     "clients that a worker serves; their updates come in one request, and the echo server still "
      "has one for each",
      "Of coordinator"},
     {"store", "LIST", NULL, "sqlite, memory or both (default sqlite,memory)", "Of coordinator"},
     {"encoding", "NAME", "unary", "of the messages: unary or entropy", "Of coordinator"},
     {"runs", "R", "5", "repetitions, echo server and coordinators in turn", "Of coordinator"},
     {"rounds", "N", "0", "rounds of a run's job; 0 = as many as take --seconds", "Of coordinator"},
-    {"idle", "N", "0", "measure with N further workers, too, that poll and have nothing to do",
+    {"idle", "N", "0", "measure also with N more workers that poll and get no task",
      "Of coordinator"},
     {0},
 };

@@ -272,7 +272,7 @@ static enum tally_status poll_job(struct follower *follower, struct tally_json *
 static int leave_running(struct follower *follower)
 {
     tally_progress_clear(&follower->painter);
-    fprintf(stderr, "tally: job %s goes on; stop it with: tally cancel %s\n", follower->id,
+    fprintf(stderr, "tally: job %s continues; stop it with: tally cancel %s\n", follower->id,
             follower->id);
     return 128 + *tally_signals_stop();
 }

@@ -112,7 +112,7 @@ static int walk_shared(const struct tally_options *options, const struct tally_t
 
 static void log_shared(const char *first, const char *second)
 {
-    tally_log(TALLY_LOG_WARN, tally_log_event("one token opens two roles"),
+    tally_log(TALLY_LOG_WARN, tally_log_event("one token grants two roles"),
               tally_log_text("first", first), tally_log_text("second", second),
               tally_log_text("remedy", "give each role tokens of its own"));
 }

@@ -38,7 +38,7 @@ static enum tally_status check_clients(const struct tally_coordinator *coordinat
     return spec->clients <= limit
                ? TALLY_OK
                : tally_fail(err, TALLY_OUT_OF_RANGE, "clients",
-                            "clients %lld are more than this coordinator takes, --max-clients %lld",
+                            "clients %lld is above this coordinator's --max-clients %lld",
                             (long long)spec->clients, (long long)limit);
 }
 
@@ -50,8 +50,8 @@ static enum tally_status check_dim(const struct tally_coordinator *coordinator,
     return dim <= limit
                ? TALLY_OK
                : tally_fail(err, TALLY_OUT_OF_RANGE, tally_objective_dim_field(&spec->objective),
-                            "dim %lld is more than this coordinator takes, --max-dim %lld",
-                            (long long)dim, (long long)limit);
+                            "dim %lld is above this coordinator's --max-dim %lld", (long long)dim,
+                            (long long)limit);
 }
 
 /* The store could not take a larger state, and then no other job could continue. */

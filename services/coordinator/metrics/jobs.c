@@ -202,9 +202,9 @@ static const struct {
 } FAMILIES[] = {
 #define AT(member)       .offset = offsetof(struct tally_store_job, member)
 #define AND_DOWN(member) .downlink_offset = offsetof(struct tally_store_job, member)
-    {"tally_job_info", EXPOSITION_GAUGE, "Always 1; the labels say what the job is.",
+    {"tally_job_info", EXPOSITION_GAUGE, "Always 1; the labels describe the job.",
      .write = write_info},
-    {"tally_job_status", EXPOSITION_GAUGE, "Always 1; the label is the present status.",
+    {"tally_job_status", EXPOSITION_GAUGE, "Always 1; the label is the current status.",
      .write = write_status},
     {"tally_job_clients", EXPOSITION_GAUGE, "Clients of the job, M.", AT(clients)},
     {"tally_job_horizon", EXPOSITION_GAUGE, "Time steps of the whole job, T.", AT(horizon)},
@@ -216,8 +216,8 @@ static const struct {
     {"tally_job_loss", EXPOSITION_GAUGE, "Mean loss of the last closed round.",
      .write = write_loss},
     {"tally_job_metric", EXPOSITION_GAUGE,
-     "What workers report besides their messages: the mean over the clients of the last closed "
-     "round that has any.",
+     "Mean of a metric that workers report, over the clients of the last closed round that has "
+     "metrics.",
      .write = write_metrics},
     {"tally_job_rounds_total", EXPOSITION_COUNTER, "Rounds closed.", AT(progress.round)},
     {"tally_job_bits_total", EXPOSITION_COUNTER,
@@ -296,10 +296,9 @@ static void write_waiting(const struct tally_coordinator *coordinator, const str
         }
     }
     static const char SECONDS[] = "tally_job_waiting_seconds";
-    exposition_family(
-        exposition, SECONDS, EXPOSITION_GAUGE,
-        "For how long the job has been waiting for what `waiting` of its detail says; "
-        "0 while it progresses.");
+    exposition_family(exposition, SECONDS, EXPOSITION_GAUGE,
+                      "Time for which the job has been stalled; `waiting` in its detail says why. "
+                      "0 while it progresses.");
     for (int i = 0; i < shown->n; i++) {
         if (shown->live[i] != NULL) {
             exposition_real(exposition, SECONDS, EXPOSITION_LABELS({"job", shown->rows[i]->id}),

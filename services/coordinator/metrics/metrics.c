@@ -100,8 +100,9 @@ static void write_requests(const struct calls *calls, struct exposition *exposit
 {
     const struct call_counts *counts = &calls->counts;
     static const char NAME[] = "tally_http_requests_total";
-    exposition_family(exposition, NAME, EXPOSITION_COUNTER,
-                      "Requests answered, by route and HTTP status; 499: the peer had gone.");
+    exposition_family(
+        exposition, NAME, EXPOSITION_COUNTER,
+        "Requests answered, by route and HTTP status; 499: the client had disconnected.");
     for (int i = 0; i <= counts->n_routes; i++) {
         const bool matched = i < counts->n_routes;
         for (int status = MIN_HTTP_STATUS; status <= MAX_HTTP_STATUS; status++) {
@@ -139,8 +140,8 @@ static void write_latency(const struct calls *calls, const struct worker_counts 
     const struct call_counts *counts = &calls->counts;
     static const char NAME[] = "tally_http_request_duration_seconds";
     exposition_family(exposition, NAME, EXPOSITION_HISTOGRAM,
-                      "From the complete request to its answer. Long polls that wait are in "
-                      "tally_worker_poll_duration_seconds; of an event stream, its begin is here.");
+                      "Time from the complete request to its response. Waiting long polls are in "
+                      "tally_worker_poll_duration_seconds; an event stream counts until it opens.");
     for (int i = 0; i <= counts->n_routes; i++) {
         const bool matched = i < counts->n_routes;
         if (histogram_total(&counts->routes[i].seconds) > 0) {
@@ -153,7 +154,7 @@ static void write_latency(const struct calls *calls, const struct worker_counts 
     }
     static const char POLLS[] = "tally_worker_poll_duration_seconds";
     exposition_family(exposition, POLLS, EXPOSITION_HISTOGRAM,
-                      "From a worker's poll to its answer, waiting included, by outcome.");
+                      "Time from a worker's poll to its response, waiting included, by outcome.");
     for (int i = 0; i < N_POLL_KINDS; i++) {
         exposition_histogram(exposition, POLLS, EXPOSITION_LABELS({"outcome", POLL_OUTCOMES[i]}),
                              &workers->polls[i]);
@@ -167,10 +168,10 @@ static void write_updates(const struct transaction_counts *committed,
                    "Rounds closed by this process, over all jobs.", committed->rounds.closed);
     exposition_one(
         exposition, "tally_dropped_answers_total", EXPOSITION_COUNTER,
-        "Updates that a round closed without, over all jobs: one for each missing client.",
+        "Updates missing when their round closed, over all jobs: one per missing client.",
         committed->rounds.dropped_answers);
     exposition_each(exposition, "tally_updates_total", EXPOSITION_COUNTER,
-                    "Updates posted by workers, by what became of them.", "result", UPDATE_RESULTS,
+                    "Updates posted by workers, by result.", "result", UPDATE_RESULTS,
                     calls->updates, N_UPDATE_RESULTS);
 }
 
@@ -183,7 +184,7 @@ static void write_store(const struct tally_coordinator *coordinator, struct expo
     exposition_histogram(exposition, SECONDS_NAME, NULL, &counts->commit_seconds);
     static const char REQUESTS_NAME[] = "tally_store_commit_requests";
     exposition_family(exposition, REQUESTS_NAME, EXPOSITION_HISTOGRAM,
-                      "Requests whose answers waited for one commit (group commit).");
+                      "Requests whose responses waited for the same commit (group commit).");
     exposition_histogram(exposition, REQUESTS_NAME, NULL, &counts->commit_requests);
     uint64_t errors[N_STORE_OPERATIONS];
     memcpy(errors, counts->store_errors, sizeof errors);
@@ -207,8 +208,8 @@ static void write_workers(const struct tally_coordinator *coordinator,
                     "Workers with a session: waiting in a long poll, or working.", "state", STATES,
                     (uint64_t[]){waiting, n - waiting}, 2);
     exposition_each(exposition, "tally_worker_slots", EXPOSITION_GAUGE,
-                    "Client slots of all workers: free, or playing a client of a job.", "state",
-                    USES, (uint64_t[]){n_free, slots - n_free}, 2);
+                    "Client slots of all workers: free, or assigned to a client.", "state", USES,
+                    (uint64_t[]){n_free, slots - n_free}, 2);
     exposition_one(exposition, "tally_workers_joined_total", EXPOSITION_COUNTER,
                    "Sessions begun by workers.", counts->joined);
     exposition_one(exposition, "tally_workers_lost_total", EXPOSITION_COUNTER,

@@ -44,7 +44,7 @@ static void write_descriptors(struct exposition *exposition)
     }
     struct rlimit files;
     if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
-        write_gauge(exposition, "process_max_fds", "Most file descriptors that may be open.",
+        write_gauge(exposition, "process_max_fds", "Maximum number of open file descriptors.",
                     (double)files.rlim_cur);
     }
 }
@@ -57,12 +57,12 @@ void metrics_write_process(const struct metrics *metrics, struct exposition *exp
     struct rusage usage;
     static const char CPU[] = "process_cpu_seconds_total";
     if (getrusage(RUSAGE_SELF, &usage) == 0) {
-        exposition_family(exposition, CPU, EXPOSITION_COUNTER, "Time of user and system.");
+        exposition_family(exposition, CPU, EXPOSITION_COUNTER, "User and system processor time.");
         exposition_real(exposition, CPU, NULL,
                         (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
                             (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6);
     }
-    write_gauge(exposition, "process_start_time_seconds", "When the process began, Unix time.",
+    write_gauge(exposition, "process_start_time_seconds", "Unix time at which the process started.",
                 (double)metrics->started_ms / 1000);
     write_memory(exposition);
     write_descriptors(exposition);

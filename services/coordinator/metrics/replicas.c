@@ -13,12 +13,12 @@ static void write_store(const struct tally_coordinator *coordinator, struct expo
     }
     const struct tally_store_counters counters = store->ops->counters(store);
     exposition_one(exposition, "tally_store_retried_conflicts_total", EXPOSITION_COUNTER,
-                   "Transactions that met one of another coordinator and were run again.",
+                   "Transactions that conflicted with another coordinator's and were run again.",
                    counters.retried_conflicts);
     exposition_one(exposition, "tally_store_reconnects_total", EXPOSITION_COUNTER,
-                   "Connections to the store that were made again.", counters.reconnects);
+                   "Times that the connection to the store was made again.", counters.reconnects);
     exposition_one(exposition, "tally_store_fenced_writes_total", EXPOSITION_COUNTER,
-                   "Writes refused, as another coordinator leads the job by now.",
+                   "Writes refused because another coordinator leads the job.",
                    counters.fenced_writes);
 }
 
@@ -40,10 +40,9 @@ void metrics_write_replicas(struct tally_coordinator *coordinator, struct exposi
                    "1 while this coordinator holds its leases; 0: it has stepped down.",
                    may_serve(&coordinator->view, tally_monotonic_ms()));
     exposition_one(exposition, "tally_replica_failed_heartbeats_total", EXPOSITION_COUNTER,
-                   "Heartbeats that the store did not take.", metrics->failed_heartbeats);
+                   "Heartbeats that the store did not accept.", metrics->failed_heartbeats);
     exposition_one(exposition, "tally_replica_step_downs_total", EXPOSITION_COUNTER,
-                   "Times that no heartbeat succeeded for as long as a lease lasts.",
-                   metrics->step_downs);
+                   "Times that no heartbeat succeeded for a whole lease.", metrics->step_downs);
     exposition_one(exposition, "tally_replica_jobs_taken_total", EXPOSITION_COUNTER,
                    "Jobs taken over from coordinators that died or left, or given by others.",
                    metrics->jobs_taken);

@@ -184,7 +184,7 @@ static void step_down(struct tally_coordinator *coordinator)
     replicas->is_down = true;
     coordinator->view.serves_until_ms = 0;
     replicas->counts.step_downs++;
-    tally_log(TALLY_LOG_WARN, tally_log_event("stepping down: others may lead our jobs by now"),
+    tally_log(TALLY_LOG_WARN, tally_log_event("stepping down: other replicas may lead our jobs"),
               tally_log_integer("jobs", coordinator->jobs->n),
               tally_log_text("store", coordinator->transaction->error.message));
     mark_all_ready(coordinator); /* their polls are refused */
@@ -431,7 +431,7 @@ void replicas_leave(struct tally_coordinator *coordinator)
     replicas->has_left = true;
     coordinator->view.serves_until_ms = 0;
     if (replicas->leases->leave(coordinator->store, &err) != TALLY_OK) {
-        tally_log(TALLY_LOG_WARN, tally_log_event("leases not given up, they run out"),
+        tally_log(TALLY_LOG_WARN, tally_log_event("leases not released; they will expire"),
                   tally_log_problem(&err));
     }
     tally_log(TALLY_LOG_INFO, tally_log_event("left the replicas"),

@@ -70,7 +70,7 @@ enum tally_status transaction_fail(const struct transaction *transaction, struct
 {
     return transaction->was_fenced
                ? tally_fail(err, TALLY_UNAVAILABLE, NULL,
-                            "another coordinator leads a job that was to be written: try again")
+                            "another coordinator leads a job of this write: try again")
                : tally_fail(err, TALLY_STORE, NULL, "the store cannot be written: %s",
                             transaction->error.message);
 }

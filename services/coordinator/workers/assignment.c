@@ -167,7 +167,7 @@ static void borrow_slots(struct tally_coordinator *coordinator, struct hosted_jo
             n += lend(coordinator, job, other, needed - n);
         }
     }
-    tally_log(TALLY_LOG_INFO, tally_log_event("job gets the slots of jobs that wait as well"),
+    tally_log(TALLY_LOG_INFO, tally_log_event("job gets the slots of other waiting jobs"),
               tally_log_text("job", job->row.id), tally_log_integer("clients", needed));
     fill_job(coordinator, job);
 }

@@ -225,7 +225,7 @@ void test_store_postgres_leases__numbers_run_out(void)
             (int)TALLY_MAX_REPLICA_NUMBER);
     TALLY_ASSERT_STATUS(f.store->leases->join(f.store, &self, LEASE_MS, &number, &f.err),
                         TALLY_STORE, &f.err);
-    CU_ASSERT_PTR_NOT_NULL(strstr(f.err.message, "there are 65535 replicas already"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(f.err.message, "65535 replicas have already joined"));
     CU_ASSERT_EQUAL(expect_join(&f, "r7", LEASE_MS), 7); /* who is known has its own */
     raw_ask(f.schema, "DELETE FROM replicas WHERE number = 12345");
     CU_ASSERT_EQUAL(expect_join(&f, "new", LEASE_MS), 12345);

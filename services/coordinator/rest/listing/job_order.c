@@ -126,7 +126,7 @@ enum tally_status job_order_parse(const char *text, struct job_order *ret_order,
         snprintf(list + n, sizeof list - n, "%s%s", i > 0 ? ", " : "", COLUMNS[i].name);
     }
     return tally_fail(err, TALLY_INVALID_ARGUMENT, "sort",
-                      "\"%.40s\" is none of %s, with - in front for descending", text, list);
+                      "\"%.40s\" is not one of %s, with - in front for descending", text, list);
 }
 
 void job_order_place(const struct job_order *order, const struct tally_store_job *row,

@@ -33,7 +33,7 @@ static enum tally_status read_header(struct tally_data_file *file, unsigned n_si
 static enum tally_status expect_end(struct tally_data_file *file, uint32_t n, const char *what)
 {
     if (tally_data_file_peek(file) != TALLY_DATA_END) {
-        return tally_data_file_refuse(file, "goes on after its %u %s", n, what);
+        return tally_data_file_refuse(file, "has data after its %u %s", n, what);
     }
     return file->status;
 }

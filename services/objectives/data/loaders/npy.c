@@ -186,8 +186,9 @@ enum tally_status tally_npy_header_bytes(const uint8_t *bytes, size_t n, size_t 
         return refuse(err, "not a .npy file");
     }
     if (bytes[MAGIC_BYTES] < 1 || bytes[MAGIC_BYTES] > 3 || bytes[MAGIC_BYTES + 1] != 0) {
-        return tally_fail(err, TALLY_MALFORMED, NULL, ".npy version %d.%d is none of 1.0, 2.0, 3.0",
-                          bytes[MAGIC_BYTES], bytes[MAGIC_BYTES + 1]);
+        return tally_fail(err, TALLY_MALFORMED, NULL,
+                          ".npy version %d.%d is not one of 1.0, 2.0, 3.0", bytes[MAGIC_BYTES],
+                          bytes[MAGIC_BYTES + 1]);
     }
     const size_t begin = prefix_bytes(bytes);
     if (n < begin) {

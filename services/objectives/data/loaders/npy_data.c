@@ -82,7 +82,7 @@ static enum tally_status read_values(struct tally_data_file *file,
     }
     if (status == TALLY_OK && tally_data_file_peek(file) != TALLY_DATA_END) {
         file->place = TALLY_DATA_NOWHERE;
-        return tally_data_file_refuse(file, "goes on after its %llu values",
+        return tally_data_file_refuse(file, "has data after its %llu values",
                                       (unsigned long long)n_values);
     }
     return status == TALLY_OK ? file->status : status;

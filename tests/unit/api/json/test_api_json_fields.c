@@ -187,7 +187,7 @@ static void test_api_json_fields__text_is_checked(void)
 static void test_api_json_fields__choice_lists_the_choices(void)
 {
     assert_refused("{\"horizon\":1,\"encoding\":\"huffman\"}", TALLY_INVALID_ARGUMENT, "encoding",
-                   "encoding \"huffman\" is none of unary, fixed, entropy");
+                   "encoding \"huffman\" is not one of unary, fixed, entropy");
     assert_refused("{\"horizon\":1,\"encoding\":1}", TALLY_INVALID_ARGUMENT, "encoding",
                    "encoding must be text, not an integer");
     assert_refused("{\"horizon\":1,\"log_factor\":0}", TALLY_INVALID_ARGUMENT, "log_factor",

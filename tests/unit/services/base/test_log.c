@@ -198,7 +198,7 @@ static void test_base_log__options_choose_level_and_format(void)
     TALLY_ASSERT_STATUS(configure("--log-level=debug", &err), TALLY_OK, &err);
     CU_ASSERT_TRUE(tally_log_is_on(TALLY_LOG_DEBUG));
     TALLY_ASSERT_STATUS(configure("--log-format=xml", &err), TALLY_INVALID_ARGUMENT, &err);
-    TALLY_ASSERT_TEXT(err.message, "--log-format: \"xml\" is none of text, json");
+    TALLY_ASSERT_TEXT(err.message, "--log-format: \"xml\" is not one of text, json");
     tally_error_clear(&err);
     TALLY_ASSERT_STATUS(configure("--log-format=text", &err), TALLY_OK, &err);
     CU_ASSERT_FALSE(tally_log_is_on(TALLY_LOG_DEBUG)); /* the default */

@@ -155,7 +155,7 @@ static void test_base_options__lists_take_all_that_the_command_line_names(void)
     parse_config(&p, &file, "part = g:h\n", "", NULL);
     TALLY_ASSERT_TEXT(tally_options_text(p.options, "part"), "g:h");
     tally_options_free(p.options);
-    expect_config_refused("part = g\npart = h\n", ":2: part stands in line 1 already");
+    expect_config_refused("part = g\npart = h\n", ":2: part is already set in line 1");
 }
 
 static void expect_item(const struct parsed *p, size_t index, const char *item)
@@ -289,9 +289,9 @@ static void test_base_options__config_errors_name_the_line(void)
                           ":3: unknown option clinets; did you mean clients?");
     expect_config_refused("zzz = 3\n", ":1: unknown option zzz");
     expect_config_refused("json = maybe\n", ":1: json: \"maybe\" is neither true nor false");
-    expect_config_refused("clients = 1\n\nclients = 2\n", ":3: clients stands in line 1 already");
+    expect_config_refused("clients = 1\n\nclients = 2\n", ":3: clients is already set in line 1");
     expect_config_refused("token-file = 1\ntoken_file = 2\n",
-                          ":2: token-file stands in line 1 already");
+                          ":2: token-file is already set in line 1");
     expect_config_refused("level = \"a\n",
                           ":1: a quoted value must end with \" and nothing after it");
     expect_config_refused("level = \"a\" b\n",
@@ -461,7 +461,7 @@ static void test_base_options__choices(void)
     parse(&p, "--level inf", NULL);
     TALLY_ASSERT_STATUS(tally_options_choice(p.options, "level", LEVELS, &index, &p.err),
                         TALLY_INVALID_ARGUMENT, &p.err);
-    TALLY_ASSERT_TEXT(p.err.message, "--level: \"inf\" is none of debug, info");
+    TALLY_ASSERT_TEXT(p.err.message, "--level: \"inf\" is not one of debug, info");
     tally_options_free(p.options);
 }
 

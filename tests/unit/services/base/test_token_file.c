@@ -104,15 +104,15 @@ static void test_base_token_file__several_tokens_with_names_and_ends(void)
 
 static void test_base_token_file__refuses_a_file_without_tokens(void)
 {
-    expect_refused("", 0, "there is no token in it");
-    expect_refused("\n \r\n\t\n", 0, "there is no token in it");
-    expect_refused("# secret\n  # secret", 0, "there is no token in it");
+    expect_refused("", 0, "it contains no token");
+    expect_refused("\n \r\n\t\n", 0, "it contains no token");
+    expect_refused("# secret\n  # secret", 0, "it contains no token");
 }
 
 static void test_base_token_file__refuses_what_cannot_stand_in_a_header(void)
 {
-    expect_bytes_refused("abc\0d", 5, 1, "there is a byte 0 in it");
-    expect_bytes_refused("a\n\0\n", 4, 2, "there is a byte 0 in it");
+    expect_bytes_refused("abc\0d", 5, 1, "it contains a NUL byte");
+    expect_bytes_refused("a\n\0\n", 4, 2, "it contains a NUL byte");
     expect_refused("a\nb\x7F\n", 2, "byte 2 is not a visible ASCII character");
     expect_refused("\xC3\xA9", 1, "byte 1 is not a visible ASCII character");
     expect_refused("\xEF\xBB\xBFsecret\n", 1, "byte 1 is not a visible ASCII character");
@@ -121,9 +121,9 @@ static void test_base_token_file__refuses_what_cannot_stand_in_a_header(void)
 
 static void test_base_token_file__refuses_wrong_attributes(void)
 {
-    static const char AFTER[] = "after the token may stand name=NAME and until=TIME, once each";
-    static const char NAME[] = "name= wants 1 to 64 letters, digits, '.', '_' or '-'";
-    static const char UNTIL[] = "until= wants a time in UTC such as 2026-12-01T00:00:00Z";
+    static const char AFTER[] = "only name=NAME and until=TIME may follow the token, once each";
+    static const char NAME[] = "name= must be 1 to 64 letters, digits, '.', '_' or '-'";
+    static const char UNTIL[] = "until= must be a time in UTC such as 2026-12-01T00:00:00Z";
     expect_refused("a\nb other\n", 2, AFTER);
     expect_refused("a # comment", 1, AFTER);
     expect_refused("a name=x name=y", 1, AFTER);
@@ -145,7 +145,7 @@ static void test_base_token_file__refuses_wrong_attributes(void)
 static void test_base_token_file__refuses_a_token_twice(void)
 {
     expect_refused("one\ntwo name=x\n\n# one\n two until=2026-12-01T00:00:00Z\n", 5,
-                   "the token of this line stands in an earlier one already");
+                   "the token is also on an earlier line");
     expect_read("one\none1\non\n", 3);
 }
 
@@ -172,7 +172,7 @@ static void test_base_token_file__holds_64_tokens_and_no_more(void)
     }
     expect_read(content, 64);
     sprintf(end, "one");
-    expect_refused(content, 65, "this is more than 64 tokens");
+    expect_refused(content, 65, "more than 64 tokens");
 }
 
 static void test_base_token_file__refuses_a_file_that_is_no_token_file(void)

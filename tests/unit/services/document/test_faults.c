@@ -106,7 +106,7 @@ static void test_document_faults__server_optimizers_are_looked_into(void)
     expect_optimizer_fault(
         FEDAVG "{\"type\": \"fedadm\", \"step_size\": 1}", "algorithm.server_optimizer.type",
         "not_allowed", "fedadam",
-        "type \"fedadm\" is none of sgd, fedavgm, fedadam, fedyogi; did you mean fedadam?");
+        "type \"fedadm\" is not one of sgd, fedavgm, fedadam, fedyogi; did you mean fedadam?");
     expect_optimizer_fault(FEDAVG "{\"type\": \"fedadam\"}", "algorithm.server_optimizer.step_size",
                            "missing", NULL, "step_size is missing");
     expect_optimizer_fault(FEDAVG "{\"type\": \"fedyogi\", \"step_size\": 1, \"beta2\": 1}",

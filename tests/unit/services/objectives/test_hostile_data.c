@@ -160,7 +160,7 @@ static void test_objectives_hostile_data__npy_is_refused_by_row(void)
         {HOSTILE_NPY("(3, 2)"), HOSTILE_NUMBERS, 0, HOSTILE_NPY("(3,)"),
          "X: row 0: the file ends there, 6 values too early"},
         {HOSTILE_NPY("(2, 2)"), HOSTILE_NUMBERS, 40, HOSTILE_NPY("(2,)"),
-         "X: goes on after its 4 values"},
+         "X: has data after its 4 values"},
         {HOSTILE_NPY("(3, 2)"), with_nan, 48, HOSTILE_NPY("(3,)"),
          "X: row 2: the value of column 0 is not finite"},
         {HOSTILE_NPY("(3, 2)"), with_inf, 48, HOSTILE_NPY("(3,)"),
@@ -191,7 +191,7 @@ static void test_objectives_hostile_data__npy_is_refused_by_row(void)
         {HOSTILE_NPY("(33554432, 2)"), HOSTILE_NUMBERS, 48, HOSTILE_NPY("(3,)"),
          "X: row 3: the file ends there, 67108858 values too early"},
         {HOSTILE_NPY("(0, 2)"), HOSTILE_NUMBERS, 0, HOSTILE_NPY("(0,)"),
-         "y: goes on after its 0 values"},
+         "y: has data after its 0 values"},
         {"{'descr': '>f8', 'fortran_order': False, 'shape': (3, 2)}", HOSTILE_NUMBERS, 48,
          HOSTILE_NPY("(3,)"),
          "X: dtype >f8 is not a little-endian integer or float of 8 to 64 bits (<f8, <f4, |i1, "
@@ -210,7 +210,7 @@ static void test_objectives_hostile_data__npy_is_refused_by_row(void)
         {HOSTILE_NPY("(3, 2)"), HOSTILE_NUMBERS, 48, HOSTILE_NPY("(3, 2)"),
          "y: has shape (3, 2), not (3,), a label for each point"},
         {HOSTILE_NPY("(1, 2)"), HOSTILE_NUMBERS, 16, HOSTILE_NPY("(1,)"),
-         "y: goes on after its 1 values"},
+         "y: has data after its 1 values"},
     };
     idx_files_init(&HOSTILE_FILES);
     struct tally_data_spec spec = hostile_spec_of(TALLY_DATA_NPY, 2);

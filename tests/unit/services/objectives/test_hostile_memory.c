@@ -83,7 +83,7 @@ static void test_objectives_hostile_memory__bombs_take_no_memory(void)
         const char *header, *message;
         int64_t features;
     } arrays[] = {
-        {HOSTILE_NPY("(2, 3)"), "file/X: goes on after its 6 values", 3},
+        {HOSTILE_NPY("(2, 3)"), "file/X: has data after its 6 values", 3},
         {HOSTILE_NPY("(16777216, 100)"), "file/X: 16777216 points of 100 numbers are more than",
          100},
         {HOSTILE_NPY("(1, 10000000)"), "file/X: row 0: the value of column 0 is not finite",
@@ -127,7 +127,7 @@ static void test_objectives_hostile_memory__a_late_mistake_takes_no_memory(void)
         {FORTRAN("(8388608, 8)"), HOSTILE_NPY("(3,)"),
          "file/y: has shape (3,), not (8388608,), a label"},
         {BYTES("(8388607, 8)"), HOSTILE_NPY("(8388607,)"),
-         "file/X: goes on after its 67108856 values"},
+         "file/X: has data after its 67108856 values"},
         {BYTES("(8388609, 8)"), HOSTILE_NPY("(8388609,)"),
          "file/X: row 8388608: the file ends there, 8 values too early"},
         {BYTES("(8388608, 8)"), HOSTILE_NPY("(8388608,)"),
@@ -159,7 +159,7 @@ static void test_objectives_hostile_memory__a_late_mistake_takes_no_memory(void)
         (struct tally_data_spec){.type = TALLY_DATA_MATRIX, .matrix = {.matrix = "A", .dim = 8192}};
     n = data_files_npy_bytes(FORTRAN("(8192, 8192)"), HOSTILE_NUMBERS, 0, bytes);
     write_sparse("A", bytes, n, (off_t)n + (64 << 20) + 1);
-    expect_small(&spec, "A: goes on after its 67108864 values");
+    expect_small(&spec, "A: has data after its 67108864 values");
     /* Text: one point more than there may be, after 2^25 of them. */
     for (size_t i = 0; i < sizeof MEGABYTE; i++) {
         MEGABYTE[i] = i % 2 == 0 ? '1' : '\n';
@@ -180,7 +180,7 @@ static void test_objectives_hostile_memory__a_late_mistake_takes_no_memory(void)
     expect_small(&spec, "X: ends before its 64 images");
     memcpy(bytes, (const uint8_t[8]){0, 0, 8, 1, 2, 0, 0, 0}, 8); /* 2^25 labels */
     write_sparse("y", bytes, 8, 8 + (1 << 25) + 1);
-    expect_small(&spec, "y: goes on after its 33554432 labels");
+    expect_small(&spec, "y: has data after its 33554432 labels");
     free(bytes);
     idx_files_fini(&HOSTILE_FILES);
 }

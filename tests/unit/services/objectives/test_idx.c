@@ -241,7 +241,7 @@ static void test_objectives_idx__truncated_and_longer_files_are_refused(void)
                        n < 8 ? "labels: ends in its header" : "labels: ends before its 26 labels");
     }
     idx_files_write(&FILES, "labels", LABEL_BYTES, n_label_bytes + 1);
-    expect_refused(&data, "objective.data", "labels: goes on after its 26 labels");
+    expect_refused(&data, "objective.data", "labels: has data after its 26 labels");
     idx_files_write(&FILES, "labels", LABEL_BYTES, n_label_bytes);
     for (size_t n = 0; n < n_image_bytes; n++) {
         idx_files_write(&FILES, "images", IMAGE_BYTES, n);
@@ -249,7 +249,7 @@ static void test_objectives_idx__truncated_and_longer_files_are_refused(void)
         expect_refused(&data, "objective.data", n < 16 ? "images: ends in its header" : message);
     }
     idx_files_write(&FILES, "images", IMAGE_BYTES, n_image_bytes + 1);
-    expect_refused(&data, "objective.data", "images: goes on after its 26 images");
+    expect_refused(&data, "objective.data", "images: has data after its 26 images");
     idx_files_fini(&FILES);
 }
 

@@ -90,7 +90,7 @@ static void test_objectives_npy__reads_later_versions(void)
         const size_t n = 12 + sizeof HEADER - 1 + 3;
         struct tally_npy npy;
         if (version == 4) {
-            expect_refused(file, n, ".npy version 4.0 is none of 1.0, 2.0, 3.0");
+            expect_refused(file, n, ".npy version 4.0 is not one of 1.0, 2.0, 3.0");
         } else {
             CU_ASSERT_EQUAL(tally_npy_parse(file, n, &npy, NULL), TALLY_OK);
             CU_ASSERT_EQUAL(npy.dim, 3);
