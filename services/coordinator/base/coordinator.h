@@ -8,7 +8,7 @@
  *
  * Nothing that a crash could take back is ever seen outside: an acknowledged update is durable, and
  * a task never follows from an update that is not. When a commit fails, the jobs that it touched
- * are loaded again from the store, and their writers are told "unavailable".
+ * are reloaded from the store, and every request that wrote gets "unavailable".
  *
  * No locks: engines, sessions and the store belong to this thread. Other threads solve f(x*)
  * (jobs/prepare.h) and make plans for dry runs (rest/plans.h). */
@@ -79,12 +79,12 @@ int tally_coordinator_wake_fd(const struct tally_coordinator *coordinator);
 /* Readable when a turn can send or receive forwarded requests; -1 = there are no other replicas. */
 int tally_coordinator_forward_fd(const struct tally_coordinator *coordinator);
 
-/* After config.tokens has changed: ends event streams and long polls, whose clients then connect
- * again with their present tokens. */
+/* After config.tokens has changed: ends event streams and long polls, whose clients then reconnect
+ * with their current tokens. */
 void tally_coordinator_tokens_changed(struct tally_coordinator *coordinator);
 
-/* From now on polls are refused as unavailable and no job starts; updates are still taken. For
- * SIGTERM. */
+/* Refuses polls as unavailable and starts no jobs from now on; still accepts updates. For SIGTERM.
+ */
 void tally_coordinator_drain(struct tally_coordinator *coordinator);
 
 /* Number of requests so far. */

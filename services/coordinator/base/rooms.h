@@ -1,7 +1,7 @@
-/* rooms: the coordinator as its rooms see it: one struct for each owner, and what all may use.
+/* rooms: the coordinator as its rooms see it: one struct per room, and what all rooms may use.
  *
  * The structs are incomplete here. A file sees the members of a struct only if its room may include
- * the header that defines it, so nothing reaches against the arrows:
+ * the header that defines it, so no room can depend on a higher one:
  *
  *     metrics -> rest -> replicas -> workers -> sessions -> jobs -> turn -> calls -> access
  *
@@ -14,8 +14,8 @@
 
 #include "services/coordinator/base/coordinator.h"
 
-/* What the lower rooms know of other replicas. Room replicas keeps it up to date; zeroed, there are
- * none. */
+/* What the lower rooms know of other replicas. The room `replicas` updates it. All zero: there are
+ * no other replicas. */
 struct replica_view {
     bool is_shared;               /* the store is one of several replicas */
     int64_t number;               /* of this replica; 0 = has not joined */
@@ -28,7 +28,7 @@ struct replica_view {
 struct tally_coordinator {
     struct tally_store *store;
     struct tally_coordinator_config config;
-    bool draining; /* before the end: no work is given out any more */
+    bool draining; /* shutting down: hands out no more tasks */
     struct replica_view view;
     struct calls *calls;             /* calls/calls.h */
     struct transaction *transaction; /* turn/transaction.h */

@@ -65,7 +65,7 @@ struct route {
 
 /* What the log says of a request; copied, because the request is gone once it has its response. */
 struct access {
-    char method[16], path[256]; /* cut; "" if the peer had gone before */
+    char method[16], path[256]; /* truncated; "" if the client disconnected first */
     int status;
     uint64_t bytes; /* of the response on the wire; 0 for a stream, which has only begun */
 };
@@ -79,7 +79,7 @@ struct request_holder {
 /* A call that another replica answers. The first member of the structure that has the rest. */
 struct forwarded {
     const char *replica_id;
-    bool has_answer; /* it is in the call, as if it were ours */
+    bool has_answer; /* the response is in the call, as if made here */
     void (*add_headers)(const struct forwarded *forwarded, struct tally_http_response *response);
     void (*free)(struct forwarded *forwarded);
 };
@@ -101,7 +101,7 @@ struct call {
     struct request_holder holder;                        /* this call */
     const struct route *route;                           /* NULL = none matches */
     struct token_identity identity;                      /* of the token that it came with */
-    const char *token_name;                              /* "" = none; valid in this step */
+    const char *token_name;                              /* "" = none; valid during this step */
     int64_t token_until_ms;                              /* Unix time, INT64_MAX = no end */
     char params[MAX_PATH_PARAMS][TALLY_JOB_ID_CAPACITY]; /* "{id}" of the path */
     /* The response, once it is made. */
@@ -121,7 +121,7 @@ struct call {
     struct access access;
     struct tally_error error;  /* in the response; OK = none */
     struct tally_json *errors; /* all that is wrong with the request's document; NULL = not known */
-    /* For the metrics: the number of updates, 0 = not known, and what became of them. */
+    /* For the metrics: the number of updates, 0 = not known, and their results. */
     uint32_t n_updates, updates[N_UPDATE_RESULTS];
     /* For updates that wait for the session's next task once they are durable. */
     uint64_t polling_session;                     /* 0 = it does not */
@@ -131,10 +131,10 @@ struct call {
     bool is_held;   /* another owner keeps it and sends its response later */
     char location[64];
     const char *allow;                  /* methods, for 405 */
-    char job_id[TALLY_JOB_ID_CAPACITY]; /* whose wire bytes these are; "" = no job's */
+    char job_id[TALLY_JOB_ID_CAPACITY]; /* the job to which its wire bytes count; "" = none */
     struct tally_buffer parts;          /* struct traffic_part of that job's updates */
-    struct forwarded *forwarded;        /* another replica answers, or has; NULL = this one */
-    struct response_pieces *pieces;     /* the response comes in pieces; NULL = at once */
+    struct forwarded *forwarded;    /* another replica answers, or has answered; NULL = this one */
+    struct response_pieces *pieces; /* the response comes in pieces; NULL = at once */
     bool polls;              /* forwarded to a session's replica, and may wait there for a task */
     collector_fn *collector; /* NULL: the other replica's response becomes this call's */
     /* For a response that is collected from all replicas, one after the other. */

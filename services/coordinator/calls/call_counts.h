@@ -11,13 +11,13 @@
 struct call;
 struct route;
 
-/* What became of an update. */
+/* The result of an update. */
 #define UPDATE_RESULT_TABLE(X)                                                                     \
     X(ACCEPTED, "accepted")       /* durable, counted */                                           \
     X(REPEATED, "repeated")       /* the same bytes again: acknowledged, not counted again */      \
     X(CONFLICTING, "conflicting") /* different bytes for the same (job, round, client) */          \
-    X(LATE, "late")               /* its round is not open (any more), or its job */               \
-    X(INVALID, "invalid")         /* cannot be read, or says what cannot be */                     \
+    X(LATE, "late")               /* its round or its job is not open (any more) */                \
+    X(INVALID, "invalid")         /* malformed, or with impossible values */                       \
     X(NOT_PLAYED, "not_played")   /* the client is not assigned to the session */                  \
     X(UNKNOWN, "unknown")         /* no such session or job */                                     \
     X(FAILURE, "failure")         /* the client reports a fatal error; the job fails */            \
@@ -61,8 +61,8 @@ enum update_result update_result_of(enum tally_status refusal);
 enum tally_status call_counts_init(struct call_counts *counts, const struct route *routes);
 void call_counts_fini(struct call_counts *counts);
 
-/* A response has been made; `seconds` since the request was complete. `status`: 499 if the peer had
- * gone. */
+/* A response has been made; `seconds` since the request was complete. `status`: 499 if the client
+ * had disconnected. */
 void call_counts_add(struct call_counts *counts, const struct route *routes,
                      const struct call *call, int status, double seconds);
 /* The HTTP server refused a request or a connection; `status` 0: without a response. */

@@ -1,4 +1,4 @@
-/* calls: all requests under way, from their arrival to their response, and what is counted of them.
+/* calls: all requests in progress, from their arrival to their response, and their counters.
  *
  * A request becomes a call (call.h). Dispatch runs its handler at once or queues it for after the
  * commit; the turn publishes it; responses.c sends it and frees it. */
@@ -16,7 +16,7 @@ struct calls {
      * struct. */
     void (*count_wire)(struct tally_coordinator *coordinator, const struct call *call, uint64_t in,
                        uint64_t out);
-    struct call *unused; /* calls to be used again: malloc() takes long for their size */
+    struct call *unused; /* freed calls for reuse: malloc() is slow for their size */
     int n_unused;
     struct call_queue reads;     /* to run after the commit */
     struct call_queue in_pieces; /* .. those of ROUTE_IN_PIECES: the first runs, the others wait */

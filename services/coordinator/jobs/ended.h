@@ -1,7 +1,7 @@
 /* ended: receipts of jobs that have ended: the digest of each client's last message.
  *
  * A worker that has lost the response to its last update sends the update again, also after the job
- * has ended, and is told that it was received. Any session can send such an update, so it must be
+ * has ended, and learns that it was received. Any session can send such an update, so it must be
  * cheap: it is compared with the job's row first, then with the receipts, 32 bytes per client. The
  * job itself, whose state grows with its dimension, is loaded only if its receipts are not in
  * memory: it ended before this process started, or its receipts were forgotten. */

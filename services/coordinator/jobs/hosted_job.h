@@ -64,8 +64,7 @@ struct shared_task {
     struct tally_shared_bytes *tail; /* or here, if it is large */
 };
 
-/* What a coordinator knows of all its live jobs, so that it need not go through them in every turn.
- */
+/* What a coordinator knows of all its live jobs, so that it need not scan them in every turn. */
 struct job_marks {
     const uint64_t *transaction; /* number of the one that is open, or of the next */
     bool absence_changed;        /* of some of them */
@@ -84,7 +83,7 @@ enum { CLIENT_METRICS_BLOCK = TALLY_MAX_UPDATES };
 enum { TRAFFIC_STORED_EVERY_MS = 10000 };
 
 struct hosted_job {
-    struct job_marks *marks;    /* the coordinator's; NULL while it has not taken the job in */
+    struct job_marks *marks;    /* the coordinator's; NULL until it has added the job */
     struct tally_store_job row; /* as last written */
     struct tally_job_spec spec;
     struct tally_buffer document; /* JSON text, as stored */
@@ -149,7 +148,7 @@ struct tally_job_update event_of(const struct tally_update *update);
 /* How many more slots the job needs (tally_job_spec_slots) so that each client of a round can have
  * one, whichever clients are drawn. */
 int64_t hosted_job_n_lacking(const struct hosted_job *job);
-/* Whether the workers of a job that has been read from the store have had time to come. */
+/* Whether the workers of a job that was read from the store have had time to return. */
 bool hosted_job_is_settled(const struct hosted_job *job);
 /* Whether a started job will give back its slots and its memory without help from outside. */
 bool hosted_job_is_progressing(const struct hosted_job *job);
@@ -160,7 +159,7 @@ bool hosted_job_may_start(const struct hosted_job *job);
 
 /* Notes that the open transaction writes to the job. */
 void mark_touched(struct hosted_job *job);
-/* Notes that a client has become absent or has come back. */
+/* Notes that a client has become absent or has returned. */
 void mark_absence(struct hosted_job *job);
 
 /* Writes the row from the engine and the live counters; in an open transaction. */

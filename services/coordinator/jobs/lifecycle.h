@@ -50,7 +50,7 @@ bool may_be_job_id(const char *id);
 enum tally_status fail_job(struct tally_coordinator *coordinator, struct hosted_job *job,
                            const char *reason, struct tally_error *err);
 
-/* Makes f(x*) and the schedule of the job known: at once, or in its turn if f(x*) must be solved
+/* Determines f(x*) and the schedule of the job: at once, or in its turn if f(x*) must be solved
  * (memory.h). */
 enum tally_status prepare_job(struct tally_coordinator *coordinator, struct hosted_job *job,
                               struct tally_error *err);
@@ -59,14 +59,14 @@ void take_prepared(struct tally_coordinator *coordinator);
 /* Fails the jobs that cannot be prepared; tries again if the store did not take it. */
 void fail_unprepared(struct tally_coordinator *coordinator);
 
-/* Writes wire counters that have moved, and the traffic of clients if it is due. is_last: writes it
- * even if it is not due, because the coordinator is shutting down. */
+/* Writes wire counters that have changed, and the traffic of clients if it is due. is_last: writes
+ * it even if it is not due, because the coordinator is shutting down. */
 void flush_wire(struct tally_coordinator *coordinator, bool is_last);
 /* Stores the last exchanges of jobs that ended, and removes them. */
 void retire_jobs(struct tally_coordinator *coordinator);
-/* Marks the jobs that transaction `number`, which was lost, wrote to. */
+/* Marks the jobs that the lost transaction `number` wrote to. */
 void mark_lost(struct tally_coordinator *coordinator, uint64_t number);
-/* Brings engines that are ahead of the store back to it, if it can be read. No transaction may be
+/* Reloads the engines that are ahead of the store, if the store can be read. No transaction may be
  * open. */
 void reload_jobs(struct tally_coordinator *coordinator);
 

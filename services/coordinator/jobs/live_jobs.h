@@ -24,7 +24,7 @@ struct jobs_ops {
     void (*removing)(struct tally_coordinator *coordinator, struct hosted_job *job);
     /* Its workers may have a task, or nothing left to wait for. */
     void (*ready)(struct tally_coordinator *coordinator, struct hosted_job *job);
-    /* It has ended; its last bytes are counted now. */
+    /* It has ended: last chance to count bytes for it. */
     void (*ending)(struct tally_coordinator *coordinator, struct hosted_job *job);
     /* It has ended, in the store as well. */
     void (*ended)(struct tally_coordinator *coordinator, const struct tally_store_job *row);
@@ -35,9 +35,9 @@ struct jobs_ops {
     bool (*leads)(struct tally_coordinator *coordinator, const struct hosted_job *job);
 };
 
-/* How far delete_expired() (lifecycle.h) has come. */
+/* Progress of delete_expired() (lifecycle.h). */
 struct retention {
-    int64_t before_key; /* 0 = begins again with the newest job */
+    int64_t before_key; /* 0 = starts again with the newest job */
     int64_t n_kept;     /* ended jobs that it has passed */
 };
 
@@ -64,7 +64,7 @@ enum tally_status live_jobs_new(struct tally_coordinator *coordinator, const str
 void live_jobs_free(struct live_jobs *jobs);
 
 struct hosted_job *find_job(const struct tally_coordinator *coordinator, const char *id);
-/* Takes a loaded job among the live ones. */
+/* Adds a loaded job to the live ones. */
 void add_job(struct tally_coordinator *coordinator, struct hosted_job *job);
 /* Takes a job out of the list and frees it; the store keeps it. */
 void remove_job(struct tally_coordinator *coordinator, struct hosted_job **at);

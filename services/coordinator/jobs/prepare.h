@@ -14,18 +14,18 @@ struct preparer;
  * data_dir where the files of job documents are (borrowed). */
 enum tally_status preparer_new(int wake_fd, const char *data_dir, struct preparer **ret_preparer,
                                struct tally_error *err);
-/* Drops all queued jobs. A solve that is under way is left to the end of the process, with its
- * memory and wake_fd, which must stay open. NULL is allowed. */
+/* Drops all queued jobs. A solve in progress keeps its memory until the process ends, and wake_fd,
+ * which must stay open. NULL is allowed. */
 void preparer_free(struct preparer *preparer);
 
 /* Queues a job. Errors: NO_MEMORY. */
 enum tally_status preparer_submit(struct preparer *preparer, const char *job_id,
                                   const struct tally_job_spec *spec, struct tally_error *err);
 
-/* What the queued jobs and the one under way need, by tally_footprint_solving(). */
+/* Bytes that the queued jobs and the one in progress need, by tally_footprint_solving(). */
 int64_t preparer_bytes(struct preparer *preparer);
 
-/* The job is gone: a solve that has not begun never will, and one that is under way stops soon. */
+/* The job is gone: its solve is removed from the queue or, if it has begun, stops soon. */
 void preparer_forget(struct preparer *preparer, const char *job_id);
 
 struct prepared {

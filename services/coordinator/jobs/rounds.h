@@ -2,9 +2,9 @@
  *
  * A slot records whether its client is absent: its worker's session has ended and no other worker
  * has taken the client, or it has missed a round's deadline and its worker has been silent since.
- * Once in a turn, after all that could change it, the engine is told what has changed
+ * Once per turn, after everything that could change this, the engine is told what has changed
  * (settle_absence). So a client that moves from one worker to another within a turn was never
- * absent, and nothing is forgotten when a failed commit takes the engine back. */
+ * absent, and nothing is forgotten if a failed commit rolls the engine back. */
 #ifndef TALLY_SERVICES_COORDINATOR_JOBS_ROUNDS_H
 #define TALLY_SERVICES_COORDINATOR_JOBS_ROUNDS_H
 
@@ -18,7 +18,7 @@ struct tally_coordinator;
 void restart_clock(struct hosted_job *job);
 /* The same for a job that was read from the store: its workers have to come back first. */
 void restart_clock_after_outage(struct hosted_job *job);
-/* The store takes writes again, also those of updates that it has refused to take. */
+/* The store accepts writes again, including those of updates that it refused before. */
 void restart_clocks_after_outage(struct tally_coordinator *coordinator);
 /* Whether an event of the engine closed a round or ended the job. */
 bool has_closed(const struct hosted_job *job, const struct tally_job_outcome *outcome);

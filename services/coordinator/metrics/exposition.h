@@ -4,9 +4,9 @@
  *   # TYPE tally_job_regret gauge
  *   tally_job_regret{job="45c4fb33c7c3"} 493.10252166338705
  *
- * All samples of a family stand together behind its two lines, so a caller writes family by family.
- * Names are constants of ours; label values may hold anything: quotes, backslashes and line ends
- * are escaped, bytes that are not UTF-8 become U+FFFD (one of them would void the whole scrape). */
+ * All samples of a family follow its two lines, so a caller writes family by family. Names are
+ * constants of ours; label values may hold anything: quotes, backslashes and line ends are escaped,
+ * bytes that are not UTF-8 become U+FFFD (one of them would void the whole scrape). */
 #ifndef TALLY_SERVICES_COORDINATOR_METRICS_EXPOSITION_H
 #define TALLY_SERVICES_COORDINATOR_METRICS_EXPOSITION_H
 

@@ -4,15 +4,15 @@
  * process (requests, updates, commits, workers) are counted where they happen, in struct
  * call_counts, transaction_counts, worker_counts and replica_counts, and begin at zero with the
  * process. Those of a job (regret, bits, rounds) are its row as the store has it: never ahead of a
- * commit, hence never going back, and the same after a restart. /metrics is a read, so it runs
+ * commit, so it never decreases and is the same after a restart. /metrics is a read, so it runs
  * after the step's commit; a job whose commit failed is left out until it has been read back.
  *
  * Cardinality is bounded: routes are those of the table, statuses those we send, and series of
  * their own have at most METRICS_MAX_JOBS jobs: first running and paused ones, then those that
  * ended less than `--metrics-keep-s` ago, then queued ones; among equals the newest.
  *
- * Of several coordinators on one store each shows the jobs that it leads, and those that ended in
- * it, until it starts again: so a job is in the /metrics of one of them, and sums over all of them
+ * If several coordinators share a store, each shows the jobs that it leads and, until it restarts,
+ * those that ended in it. So a job is in the /metrics of one of them, and sums over all of them
  * count nothing twice. */
 #ifndef TALLY_SERVICES_COORDINATOR_METRICS_METRICS_H
 #define TALLY_SERVICES_COORDINATOR_METRICS_METRICS_H
@@ -25,7 +25,8 @@
 
 struct tally_coordinator;
 
-/* Ended jobs that are remembered: past that number, those that ended first are forgotten early. */
+/* Limits of jobs with series and of remembered ended jobs; beyond the latter, those that ended
+ * first are forgotten early. */
 enum { METRICS_MAX_JOBS = 200, METRICS_MAX_ENDED = 1000 };
 
 /* A job that is no longer live. Its last counters are read from the store when they are first

@@ -1,10 +1,10 @@
 /* replicas: this coordinator as one of several on one store (storage/leases.h).
  *
- * Each job is led by one replica; it alone has the job's engine, and the sessions of the workers
- * that serve it. What a replica knows of the others is a directory, read with every heartbeat:
- * which are alive, and how many slots they have free. It decides where requests go
- * (request_routing.h) and which jobs and workers move (placement/placement.h). Nothing durable
- * depends on it: a replica that errs about its jobs cannot write to them.
+ * One replica leads each job: only this replica has the job's engine and the sessions of the
+ * workers that serve it. What a replica knows of the others is a directory, read with every
+ * heartbeat: which are alive, and how many slots they have free. The directory decides where
+ * requests go (request_routing.h) and which jobs and workers move (placement/placement.h). Nothing
+ * durable depends on it: a replica that is wrong about its jobs cannot write to them.
  *
  *     heartbeat   renews our lease, reads the directory; jobs that another leads by now are
  *                 dropped. Then takes jobs without a leader, and gives queued jobs and idle
@@ -12,8 +12,8 @@
  *     step down   no heartbeat has succeeded for a lease: others may lead our jobs. We hand out no
  *                 work and take no requests about jobs until one succeeds
  *
- * The lower rooms see struct replica_view of rooms.h, which is brought up to date here. A store
- * that one process has alone has no leases: then coordinator->replicas is NULL. */
+ * The lower rooms see struct replica_view of rooms.h, which is updated here. A store that only one
+ * process uses has no leases: then coordinator->replicas is NULL. */
 #ifndef TALLY_SERVICES_COORDINATOR_REPLICAS_REPLICAS_H
 #define TALLY_SERVICES_COORDINATOR_REPLICAS_REPLICAS_H
 
@@ -35,25 +35,25 @@ struct replica_counts {
 };
 
 /* Sets coordinator->replicas if the store has leases. The first heartbeat, in the first turn, joins
- * the others: by then this process has its address for itself. Errors: NO_MEMORY. */
+ * the others: by then this process listens on its address. Errors: NO_MEMORY. */
 enum tally_status replicas_new(struct tally_coordinator *coordinator, struct tally_error *err);
 /* NULL is allowed. */
 void replicas_free(struct replicas *replicas);
 
-/* All functions from here on may be called without replicas, and then do nothing. */
+/* The functions below do nothing if the store has no replicas. */
 
 /* The heartbeat, if it is due. No transaction may be open. */
 void replicas_turn(struct tally_coordinator *coordinator, int64_t now_ms);
-/* A write was refused since another replica leads the job: finds out at once which jobs are still
+/* A write was refused because another replica leads the job: finds out at once which jobs are still
  * ours, and drops the others. No transaction may be open. */
 void replicas_recount(struct tally_coordinator *coordinator);
-/* Gives all jobs up, for other replicas to take. Once, at a clean end; no transaction may be
+/* Releases all jobs, for other replicas to take. Once, at a clean shutdown; no transaction may be
  * open. */
 void replicas_leave(struct tally_coordinator *coordinator);
 
-/* Whether the store says that we lead the job by now; true without replicas. */
+/* Whether this replica leads the job, according to the store. True without replicas. */
 bool replicas_still_leads(struct tally_coordinator *coordinator, const struct hosted_job *job);
-/* Another replica that is alive; NULL = there is none of this number. Borrowed until the next
+/* Another replica that is alive; NULL = there is none with this number. Borrowed until the next
  * heartbeat. */
 const struct tally_replica *replicas_find(const struct tally_coordinator *coordinator,
                                           int64_t number);
@@ -66,7 +66,7 @@ const struct tally_replica *replicas_list(const struct tally_coordinator *coordi
                                           size_t *ret_n);
 /* Counters of this process; NULL without replicas. */
 const struct replica_counts *replicas_counts(const struct tally_coordinator *coordinator);
-/* Those that are alive, and those that are not but have not left. */
+/* Counts the replicas that are alive, and those that died without leaving. */
 void replicas_count(const struct tally_coordinator *coordinator, int64_t *ret_alive,
                     int64_t *ret_dead);
 

@@ -17,13 +17,14 @@ struct replicas {
     bool has_left;
     struct replica_counts counts;
     int64_t next_beat_ms;
-    int64_t neediest_key;   /* of the job that other replicas' workers are wanted for ... */
+    int64_t neediest_key;   /* of the job that needs workers of other replicas ... */
     int64_t n_beats_needed; /* ... and since how many heartbeats */
     int64_t stuck_key;      /* of the oldest job here that is stuck; 0 = none */
     int64_t n_beats_stuck;  /* heartbeats for which it has been */
 };
 
-/* Workers of the job, and those bound to it, are to join again and go to its leader. */
+/* Ends the sessions of the job's workers, and of those bound to it: they join again and are sent to
+ * its leader. */
 void send_away_workers(struct tally_coordinator *coordinator, const struct hosted_job *job);
 /* Moves queued jobs, stuck jobs and idle workers to replicas where they help. After a heartbeat. */
 void give_away(struct tally_coordinator *coordinator, int64_t now_ms);

@@ -1,4 +1,4 @@
-/* request_routing: which replica is to answer a request.
+/* request_routing: which replica answers a request.
  *
  *     a job's                 the leader of the job while it is live, because it alone knows what
  *                             the job waits for and may change it; what only reads the store, any
@@ -7,8 +7,8 @@
  *     Join                    the leader of the live job that the worker is bound to, else of that
  *                             whose clients it held most, else where workers are lacking
  *
- * Requests about a job whose leader has died, and that no replica has taken yet, are answered
- * "unavailable" for that second or two, except for its detail, which is then as stored. */
+ * If a job's leader has died and no replica has taken the job yet, requests about it get
+ * "unavailable" for that second or two, except for its detail, which then comes from the store. */
 #ifndef TALLY_SERVICES_COORDINATOR_REPLICAS_REQUEST_ROUTING_H
 #define TALLY_SERVICES_COORDINATOR_REPLICAS_REQUEST_ROUTING_H
 
@@ -19,7 +19,7 @@
 struct call;
 struct tally_coordinator;
 
-/* Before the handler of the call runs. *ret_sent: the call has been sent on, and is not to be
+/* Before the handler of the call runs. *ret_sent: the call has been forwarded and must not be
  * answered here. Errors are for the caller. */
 enum tally_status route_call(struct tally_coordinator *coordinator, struct call *call,
                              bool *ret_sent, struct tally_error *err);

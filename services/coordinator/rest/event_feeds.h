@@ -18,7 +18,7 @@ enum {
 
 struct tally_coordinator;
 
-/* The events of rounds (after, through]. Rounds never change, so it stays true. */
+/* The events of rounds (after, through]. Rounds never change, so a chunk stays valid. */
 struct event_chunk {
     int64_t after, through;      /* equal = unused */
     struct series_totals totals; /* after `through` */
@@ -36,7 +36,7 @@ struct event_feed {
     int64_t next_job_event_ms;
     uint64_t job_event;               /* number of the newest one */
     struct tally_store_job announced; /* the row that it showed */
-    bool has_new_waiting;             /* it does not show yet what the job waits for now */
+    bool has_new_waiting;             /* it does not yet show what the job waits for */
     struct tally_buffer detail;       /* event text ... */
     struct tally_store_job detailed;  /* ... of this row; key 0 = none */
     struct event_chunk chunks[CHUNKS_PER_FEED];
@@ -53,22 +53,23 @@ struct event_stream {
     struct series_totals totals; /* after the cursor */
     uint64_t job_event;          /* newest one written */
     bool job_event_is_last;      /* no round came after it */
-    bool is_full; /* what comes next did not fit: nothing is made for it until it has drained */
+    bool is_full; /* the next text did not fit: nothing is made for it until it has drained */
     bool ended;
     int64_t written_ms;
-    int64_t token_until_ms; /* Unix time when its caller's token ends, and the stream with it */
+    int64_t token_until_ms;      /* Unix time when its caller's token, and so the stream, expires */
     struct tally_list_node node; /* in events->streams */
 };
 
-/* The job's feed with `row` as its newest, or a new one; one stream more. NULL = out of memory. */
+/* The job's feed, or a new one, with `row` as its newest row; counts one more stream. NULL = out of
+ * memory. */
 struct event_feed *take_feed(struct tally_coordinator *coordinator,
                              const struct tally_store_job *row);
-/* One stream less: the last one frees it. */
+/* Counts one stream less; the last one frees the feed. */
 void release_feed(struct event_feed *feed);
 /* Brings the feed up to date with the job. True if there is something new for the streams. */
 bool look_at_job(struct tally_coordinator *coordinator, struct event_feed *feed, int64_t now_ms);
 /* The events after a stream's cursor. At most *n_left are made from the store, and counted off;
- * NULL with TALLY_OK: not in this turn. Errors: STORE, DATA_LOSS, NO_MEMORY. */
+ * NULL with TALLY_OK = not in this turn. Errors: STORE, DATA_LOSS, NO_MEMORY. */
 enum tally_status find_chunk(struct event_stream *stream, int *n_left,
                              const struct event_chunk **ret_chunk, struct tally_error *err);
 /* Makes the job event of the feed's row, if it is not made. Errors: STORE, DATA_LOSS, NO_MEMORY. */

@@ -14,13 +14,12 @@
  *     : heartbeat         after some seconds of silence
  *
  * All streams of a job share a feed, which knows what the store holds of the job. Streams are
- * filled from the store, after the step's commit, each from its own cursor: so nothing is shown
- * that a crash could take back, and a slow reader costs its buffer and no more. The text of rounds
- * is made once for all streams with the same cursor; those that watch a running job always have the
- * same.
+ * filled from the store, after the step's commit, each from its own cursor: so they never show what
+ * a crash could undo, and a slow reader costs only its buffer. The text of rounds is made once for
+ * all streams with the same cursor; those that watch a running job always have the same.
  *
  * What a turn does for streams is bounded, so that readers far behind do not hold up the jobs; a
- * stream that has taken what it was given is filled at the next turn, the others ten times a
+ * stream that has used up its share is filled again in the next turn, the others ten times a
  * second. */
 #ifndef TALLY_SERVICES_COORDINATOR_REST_EVENTS_H
 #define TALLY_SERVICES_COORDINATOR_REST_EVENTS_H
@@ -38,21 +37,21 @@ struct events {
     int64_t n_streams;         /* that are open */
     struct tally_list streams; /* in the order in which they are filled */
     struct tally_list feeds;   /* one for each job that has streams */
-    int64_t next_ms;           /* monotonic; when they are looked at next */
-    bool is_hungry;            /* some streams have taken all they were given and need more */
+    int64_t next_ms;           /* monotonic; when they are next examined */
+    bool is_hungry;            /* some streams have used up their share and need more */
 };
 
 /* Sets coordinator->events. Errors: NO_MEMORY. */
 enum tally_status events_new(struct tally_coordinator *coordinator, struct tally_error *err);
 /* Fills the streams from the store, after the commit; true if the next turn is to continue. */
 bool serve_events(struct tally_coordinator *coordinator, int64_t now_ms);
-/* The job is one of the live ones here: its streams learn of changes at once. */
+/* The job is live here: its streams learn of changes at once. */
 void events_adopt_job(struct tally_coordinator *coordinator, struct hosted_job *job);
-/* The job is taken out of the live ones here. */
+/* The job is no longer live here. */
 void events_forget_job(struct hosted_job *job);
 /* The job, which has ended, is deleted: its streams end. */
 void events_forget_key(struct tally_coordinator *coordinator, int64_t job_key);
-/* Ends all streams; a client that connects again continues where it was. */
+/* Ends all streams; a client that reconnects continues where it was. */
 void end_streams(struct tally_coordinator *coordinator);
 
 #endif

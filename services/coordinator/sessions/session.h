@@ -18,7 +18,7 @@
 struct refusal {
     struct session *session;
     struct hosted_job *job;
-    bool tried; /* what it computed with has failed; nothing was lacking */
+    bool tried; /* the computation failed; nothing was missing */
     char reason[TALLY_FAILURE_CAPACITY];
     struct refusal *next; /* of the session */
     struct refusal *next_of_job, **link_of_job;
@@ -51,7 +51,7 @@ struct session {
     uint32_t n_refusals;
     struct refusal *refusals;
     uint32_t turn;      /* the assignment after the last one served: jobs take turns */
-    bool may_be_absent; /* some of its clients have missed a deadline since it was heard */
+    bool may_be_absent; /* some of its clients have missed a deadline since its last call */
     int64_t last_contact_ms;
     int64_t joined_ms; /* Unix time */
     int64_t n_removed; /* live_jobs.n_removed when it joined */
@@ -70,7 +70,7 @@ struct session {
         struct tally_buffer parts;                  /* struct traffic_part of each */
         char job_id[TALLY_MESSAGE_JOB_ID_CAPACITY]; /* of the updates */
     } poll;
-    struct tally_list_node in_ready; /* sessions whose poll is to be looked at */
+    struct tally_list_node in_ready; /* sessions whose poll is to be examined */
     struct session *next, **link;    /* all sessions, newest first */
     struct session *next_of_id;      /* in the same bucket */
     uint64_t name_hash;
@@ -138,14 +138,14 @@ void session_assign(struct session_table *table, struct session *session, struct
 void session_replace_client(struct hosted_job *job, uint32_t from, uint32_t to);
 /* Takes one client away from its session, whose slot is free then. */
 void session_unassign(struct session_table *table, struct hosted_job *job, uint32_t client);
-/* The session gives up its clients of the job and gets no more: the worker refuses it, as the
- * update says. Idempotent. Errors: NO_MEMORY. */
+/* Takes the clients of the job from the session, which gets no more of them: the worker refuses the
+ * job, as the update says. Idempotent. Errors: NO_MEMORY. */
 enum tally_status session_refuse(struct session_table *table, struct session *session,
                                  struct hosted_job *job, const struct tally_update *update,
                                  struct tally_error *err);
 /* NULL if the worker has not refused the job. */
 const struct refusal *session_refusal(const struct session *session, const struct hosted_job *job);
-/* The job is taken out: no session serves or refuses it any more. */
+/* The job is removed: no session serves or refuses it any more. */
 void session_release_job(struct session_table *table, struct hosted_job *job);
 
 static inline uint32_t session_n_free(const struct session *session)

@@ -1,8 +1,8 @@
-/* pending: accepted updates of the step that are not with the store yet.
+/* pending: accepted updates of the step that have not been given to the store yet.
  *
  * They are stored when the step commits. Most never are: a round that closes in the same step makes
- * its updates unnecessary. Small ones are copied to one buffer, whose memory is used again; of
- * a large one the request's body is kept as it is. */
+ * its updates unnecessary. Small ones are copied to one buffer, whose memory is reused. A large one
+ * stays in its request's body, which is kept. */
 #ifndef TALLY_SERVICES_COORDINATOR_TURN_PENDING_H
 #define TALLY_SERVICES_COORDINATOR_TURN_PENDING_H
 

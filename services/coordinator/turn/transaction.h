@@ -50,7 +50,7 @@ struct transaction {
     enum transaction_state state;
     bool was_fenced;                /* the step's last failure was a fence, not the store's */
     uint64_t number;                /* of the open transaction, or of the next; from 1 */
-    struct pending_updates pending; /* accepted and not with the store yet */
+    struct pending_updates pending; /* accepted, but not given to the store yet */
     struct round_counts uncommitted;
     struct tally_error error;  /* of the last failed commit or write; OK = the store takes writes */
     struct tally_error damage; /* the first DATA_LOSS since the start; OK = none */
@@ -75,7 +75,7 @@ static inline bool transaction_is_open(const struct transaction *transaction)
  * replica leads a job that was to be written). */
 enum tally_status transaction_begin_update(struct transaction *transaction,
                                            struct tally_error *err);
-/* The same for all other writes: it will be committed in this step. */
+/* The same for all other writes: the transaction will be committed in this step. */
 enum tally_status transaction_begin_write(struct transaction *transaction, struct tally_error *err);
 /* The open transaction holds more than pending updates. */
 void transaction_require(struct transaction *transaction);

@@ -7,8 +7,8 @@
  *     outside   what needs the store without a transaction: heartbeats, jobs to be read back
  *     serve     hand out tasks, answer the reads, fill the event streams
  *
- * So nothing that a crash could take back is ever seen outside: an acknowledged update is durable,
- * and no task follows from an update that is not. The rooms above do the work, through turn_ops. */
+ * So nothing that a crash could undo is ever visible outside: an acknowledged update is durable,
+ * and no task follows from an update that is not. Higher rooms do the work, through turn_ops. */
 #ifndef TALLY_SERVICES_COORDINATOR_TURN_TURN_H
 #define TALLY_SERVICES_COORDINATOR_TURN_TURN_H
 
@@ -22,26 +22,28 @@ struct tally_coordinator;
 
 enum {
     TICK_MS = 100,      /* precision of long polls' ends */
-    DEFER_MS = 250,     /* how long updates that wait for a task anyway may wait for their commit */
-    DEFER_SHARED_MS = 5 /* the same, where something waits for the end of the transaction */
+    DEFER_MS = 250,     /* how long the commit of updates that poll may be deferred */
+    DEFER_SHARED_MS = 5 /* the same, if something waits for the transaction to end */
 };
 
 /* All are required. */
 struct turn_ops {
-    /* Runs what is due. ticks: TICK_MS are over; seconds: a second is, too. */
+    /* Runs what is due. ticks: TICK_MS have passed; seconds: a second has passed, too. */
     void (*work)(struct tally_coordinator *coordinator, int64_t now_ms, bool ticks, bool seconds);
     /* Latest time at which a transaction that may be deferred is to be committed. */
     int64_t (*defer_until)(const struct tally_coordinator *coordinator, int64_t now_ms);
-    /* Whether a task is there for the session that the call polls for. */
+    /* Whether there is a task for the session that the call polls for. */
     bool (*has_task)(const struct tally_coordinator *coordinator, const struct call *call);
     /* Holds the durable update's request as the session's poll, and takes the call. False: the call
      * is to be answered. */
     bool (*hold_poll)(struct tally_coordinator *coordinator, struct call *call);
-    /* Transaction `number` is lost: brings the jobs that it wrote to back to the store. */
+    /* Transaction `number` is lost: marks the jobs that it wrote to for reloading from the store.
+     */
     void (*lost)(struct tally_coordinator *coordinator, uint64_t number);
     void (*retire)(struct tally_coordinator *coordinator);
     void (*outside)(struct tally_coordinator *coordinator, int64_t now_ms);
-    /* defers: a transaction stays open. True: more is left for a turn at once. */
+    /* defers: a transaction stays open. True: work is left, so the next turn must follow at once.
+     */
     bool (*serve)(struct tally_coordinator *coordinator, int64_t now_ms, bool defers);
 };
 
@@ -52,7 +54,7 @@ struct turn {
     uint64_t n_ticks;
     bool defers;                      /* the transaction stays open through this turn */
     int64_t defer_until_ms;           /* monotonic; 0 = it has not been deferred yet */
-    const struct call *last_deferred; /* of those written, as far as they have been looked at */
+    const struct call *last_deferred; /* last call of the queue `written` that was examined */
 };
 
 /* Errors: NO_MEMORY, UNAVAILABLE (file descriptors). */

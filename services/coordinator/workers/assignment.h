@@ -15,12 +15,12 @@ void assign_slots(struct tally_coordinator *coordinator);
 int64_t count_free_slots(const struct tally_coordinator *coordinator, const struct hosted_job *job);
 /* Whether any worker that is here may serve the job. */
 bool can_be_served(const struct tally_coordinator *coordinator, const struct hosted_job *job);
-/* Slots of workers here that can go elsewhere once the jobs that they serve have ended; not those
- * of workers that a job without progress keeps. */
+/* Slots of workers here that can move elsewhere once the jobs that they serve have ended, without
+ * those of workers that a stalled job keeps. */
 int64_t count_moving_slots(const struct tally_coordinator *coordinator);
 /* Key of the oldest queued job that the slots here will be enough for; 0 = none. */
 int64_t find_next_to_start(const struct tally_coordinator *coordinator);
-/* The oldest job that lacks slots which others could send, and how many; key 0 = none.
+/* The oldest job that lacks slots that other replicas could send, and how many; key 0 = none.
  * n_elsewhere: slots of all other replicas; n_free_elsewhere: of them, those that are free. */
 void find_lacking_job(const struct tally_coordinator *coordinator, int64_t n_elsewhere,
                       int64_t n_free_elsewhere, int64_t *ret_key, int64_t *ret_slots);

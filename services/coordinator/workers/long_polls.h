@@ -1,8 +1,8 @@
 /* long_polls: polls that wait for a task, and their responses.
  *
- * A poll comes as a request of its own, or with an update; then it waits for nothing before the
+ * A poll is a request of its own, or comes with an update; then it begins to wait only once the
  * update is durable. While it waits, the session holds the request, which costs no thread. After
- * each commit the sessions that were marked ready are looked at. */
+ * each commit the sessions that were marked ready are examined. */
 #ifndef TALLY_SERVICES_COORDINATOR_WORKERS_LONG_POLLS_H
 #define TALLY_SERVICES_COORDINATOR_WORKERS_LONG_POLLS_H
 
@@ -12,7 +12,7 @@
 #include "services/coordinator/calls/call.h"
 #include "services/coordinator/sessions/session.h"
 
-/* The longest that a poll waits here. */
+/* The longest time that this coordinator lets a poll wait, in ms. */
 int64_t longest_wait(const struct tally_coordinator *coordinator);
 /* Takes what a worker polls with; ends a poll that it has given up. Errors: NO_MEMORY. */
 enum tally_status keep_poll(struct tally_coordinator *coordinator, struct call *call,
@@ -27,7 +27,7 @@ bool hold_update_poll(struct tally_coordinator *coordinator, struct call *call);
 /* The peer has gone. */
 void abandon_poll(struct tally_coordinator *coordinator, struct session *session);
 
-/* Answers the polls of ready sessions that have work or whose time is over. */
+/* Answers the polls of ready sessions that have work or have timed out. */
 void serve_polls(struct tally_coordinator *coordinator, int64_t now_ms);
 /* Answers a waiting poll with `idle`. */
 void answer_idle(struct tally_coordinator *coordinator, struct session *session);

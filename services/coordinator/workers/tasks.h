@@ -1,12 +1,13 @@
 /* tasks: what a session is given to do next.
  *
- * A task names the open round and the session's clients that it still waits for. With it goes what
- * brings the worker's copy of the iterate x to the present one:
+ * A task names the open round and the session's clients for which the round still waits. It carries
+ * what updates the worker's copy of the iterate x to the current one:
  *
  *     have 0        the job document; every worker can make the initial point, number 1, from it
  *     have k < now  broadcasts k+1 .. now, if all are kept and shorter than x itself; else x
  *
- * What is the same for all clients that hold one point is encoded once (struct shared_task). */
+ * The part that is the same for all clients that hold the same point is encoded once (struct
+ * shared_task). */
 #ifndef TALLY_SERVICES_COORDINATOR_WORKERS_TASKS_H
 #define TALLY_SERVICES_COORDINATOR_WORKERS_TASKS_H
 

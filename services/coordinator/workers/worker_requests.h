@@ -11,8 +11,8 @@ enum tally_status read_connect_body(struct call *call, const uint8_t **ret_body,
 /* The response is call->body if `encoded` is OK. Errors: `encoded`. */
 enum tally_status answer_protobuf(struct call *call, enum tally_status encoded,
                                   struct tally_error *err);
-/* The caller's session; notes that its worker has been heard of. Errors: NOT_FOUND,
- * PERMISSION_DENIED (a different token). */
+/* The caller's session; notes that its worker has called. Errors: NOT_FOUND, PERMISSION_DENIED (a
+ * different token). */
 enum tally_status find_session(struct tally_coordinator *coordinator, const struct call *call,
                                uint64_t id, struct session **ret_session, struct tally_error *err);
 

@@ -2,7 +2,7 @@
  *
  *     assignment   gives clients of jobs to sessions, and starts jobs (matching decides)
  *     long_polls   polls that wait, and what they are answered: a task (tasks), idle, released
- *     deadlines    sessions that are silent, rounds and jobs whose time is over
+ *     deadlines    sessions that are silent, rounds and jobs past their deadline
  *     waiting      what a job waits for, in words
  *     worker_calls the methods of tally.v1.WorkerService; those for updates are in updates.c */
 #ifndef TALLY_SERVICES_COORDINATOR_WORKERS_WORKERS_H
@@ -32,25 +32,25 @@ enum tally_status workers_new(struct tally_coordinator *coordinator, struct tall
 /* Frees all sessions. NULL is allowed. */
 void workers_free(struct workers *workers);
 
-/* Puts the session on the list of those whose poll is looked at after the commit. */
+/* Adds the session to those whose poll is examined after the commit. */
 void mark_ready(struct tally_coordinator *coordinator, struct session *session);
-/* Gives clients of the job's open round that have no worker the slots of clients that do not take
- * part. Does nothing until the workers that had them have had time to return, or if clients have
- * data of their workers. */
+/* Gives the slots of clients that do not take part to those clients of the job's open round that
+ * have no worker. Does nothing until their former workers have had time to return, nor if each
+ * worker has its own data. */
 void fill_cohort(struct tally_coordinator *coordinator, struct hosted_job *job);
 /* fill_cohort(), then mark_ready() for all sessions that the job's state concerns. */
 void mark_job_ready(struct tally_coordinator *coordinator, struct hosted_job *job);
 void mark_all_ready(struct tally_coordinator *coordinator);
-/* The worker has been heard of: its clients are waited for (again). */
+/* The worker has called: rounds wait for its clients (again). */
 void session_heard(struct session *session);
 /* Answers the session's poll, ends the session and frees its slots. */
 void end_session(struct tally_coordinator *coordinator, struct session *session);
 
 /* ---- deadlines.c ---- */
 
-/* Looks at the polls whose time is over, and ends sessions that are silent. */
+/* Marks polls that have timed out, and ends sessions that are silent. */
 void check_sessions(struct tally_coordinator *coordinator, int64_t now_ms);
-/* Ends rounds and jobs whose time is over, as their policy says. Writes. */
+/* Ends rounds and jobs past their deadline, as their policy says. Writes. */
 void check_deadlines(struct tally_coordinator *coordinator, int64_t now_ms);
 
 #endif

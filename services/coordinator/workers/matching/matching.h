@@ -2,13 +2,13 @@
  * the others. Pure: counts in, a decision out.
  *
  * Vacant clients of started jobs are filled first, oldest job first. If that leaves several of them
- * short, the oldest that can be filled gets the others' slots (match_can_borrow): jobs that began
- * when there were more workers may each lack clients for ever, although together they hold enough
- * for one. Then queued jobs start in order of age as soon as there are slots for the clients of a
- * round (match_queued): without cohorts, for all of the job. A queued job that the present workers
- * could fill once the jobs that progress have ended keeps younger jobs from taking its slots. A job
- * that they could not fill does not: there are too few workers, or a job that is paused or stuck
- * keeps them. Memory follows the same rule.
+ * short, the oldest that can be filled gets the others' slots (match_can_borrow): jobs that started
+ * when there were more workers may each lack slots for ever, although their slots together are
+ * enough for one of them. Then queued jobs start in order of age as soon as there are slots for the
+ * clients of a round (match_queued): without cohorts, for all of the job. If the workers that are
+ * present could fill a queued job once the progressing jobs have ended, younger jobs may not take
+ * slots that it needs. This does not hold for a job that they could not fill because there are too
+ * few workers, or because a paused or stuck job keeps them. Memory follows the same rule.
  *
  *     slots       free 3, of progressing jobs 5, of a paused job 8
  *     job 1       16 clients    MATCH_PASS: 3 + 5 slots will never be enough
@@ -23,7 +23,7 @@
 /* A queued job. */
 struct match_job {
     bool is_prepared;      /* it lacks nothing but slots and memory to start */
-    bool is_unsolved;      /* its f(x*) is to be solved, which has not begun */
+    bool is_unsolved;      /* its f(x*) must be solved, and this has not begun */
     bool has_memory;       /* for its next step: solving or starting */
     bool will_have_memory; /* once the jobs that progress have ended */
     int64_t needed;        /* slots, to start */
@@ -37,14 +37,14 @@ enum match {
     MATCH_WAIT  /* no younger job overtakes it */
 };
 
-/* Whether slots or memory are to be found for the job now: it does not wait only for its f(x*). */
+/* Whether the job needs slots or memory now: it does not wait only for its f(x*). */
 bool match_is_candidate(const struct match_job *job);
 /* Precondition: match_is_candidate(). */
 enum match match_queued(const struct match_job *job);
 
-/* How many slots a queued job lacks that other replicas are to send: those that it needs to start
- * at once if the others have them free, else those that it will lack even when all that comes here
- * has come. 0 or less = none. */
+/* How many slots other replicas should send for a queued job: what it needs to start at once if the
+ * others have that many free, else what it will still lack once the progressing jobs here have
+ * ended. 0 or less = none. */
 int64_t match_lacking(const struct match_job *job, int64_t n_free_elsewhere);
 
 /* Whether a stuck job that lacks n_lacking slots can be filled from the other stuck jobs.
