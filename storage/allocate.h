@@ -7,8 +7,9 @@
 
 /* n > 0 bytes of zeros; NULL = no memory. */
 void *tally_store_allocate(size_t n);
-/* Makes room for n > 0 items of `size` bytes in `array` (NULL = none yet) and returns it, or where
- * it is now. *capacity counts items and doubles. NULL = no memory, and nothing has changed. */
+/* Makes room for n > 0 items of `size` bytes in `array` (NULL = none yet) and returns the array,
+ * which may have moved. *capacity counts items and doubles. NULL = no memory, and nothing has
+ * changed. */
 void *tally_store_grow(void *array, size_t *capacity, size_t n, size_t size);
 
 #endif

@@ -15,7 +15,7 @@
 struct tally_store;
 struct tally_store_options;
 
-/* Called now and then: the present stage, and how far it is in some unit; total 0 = not known.
+/* Called now and then with the current stage and its progress in some unit; total 0 = not known.
  * False stops the work, which then returns CANCELLED. */
 struct tally_store_progress {
     bool (*tell)(void *context, const char *what, int64_t done, int64_t total);
@@ -32,10 +32,11 @@ struct tally_store_report {
 struct tally_store_backend {
     const char *scheme; /* of its URIs, "sqlite:" */
     const char *form;   /* of its URIs, for messages: "sqlite:PATH" */
-    /* URIs with these prefixes are locations as they stand, such as "postgresql://"; a NULL ends
-     * the list, and NULL is an empty one. */
+    /* A URI with one of these prefixes, such as "postgresql://", is a location as a whole. Ends
+     * with a NULL; NULL = an empty list. */
     const char *const *whole_uris;
-    /* What to tell an operator who asks for the file of such a store; NULL = that it has none. */
+    /* The message for an operator who asks for the file of such a store; NULL = the message that it
+     * has none. */
     const char *why_no_file;
     bool can_be_migrated; /* opens `exclusive` */
     bool can_be_filled;   /* opens `filling` */

@@ -3,8 +3,8 @@
  * One table drives three things that must never disagree: the column lists of the SQL, binding a
  * struct to a statement, and reading it back. The struct's plain-data rule makes that possible: a
  * member is a fixed-size value at an offset. A new row with a new `since` is a migration, too: each
- * database adds the column (add_columns() of its schema). Only the first columns are spelled again,
- * in CREATE TABLE: a migration is history and must not change when the struct does. */
+ * database adds the column (add_columns() of its schema). Only the first columns are also written
+ * out in CREATE TABLE: a migration is history and must not change when the struct does. */
 #ifndef TALLY_STORAGE_COLUMNS_H
 #define TALLY_STORAGE_COLUMNS_H
 
@@ -48,7 +48,8 @@ extern const struct tally_columns TALLY_ROUND_COLUMNS; /* struct tally_round_rec
 struct tally_columns_dialect {
     int version;         /* of the schema: columns since a later one are left out */
     int first_parameter; /* of the columns */
-    bool has_gaps;       /* a column has the same number in each list, also if that lacks others */
+    bool has_gaps;       /* a column has the same number in every list, even if the list lacks other
+                            columns */
     enum tally_status (*append_parameter)(struct tally_buffer *out, int number,
                                           enum tally_column_kind kind);
 };
@@ -73,8 +74,8 @@ int tally_columns_newest(void);
 #define TALLY_TERMINAL_NAME(symbol, name, terminal) TALLY_NAME_IF_##terminal(name)
 #define TALLY_SQL_TERMINAL_NAMES                    "''" TALLY_JOB_STATUS_TABLE(TALLY_TERMINAL_NAME)
 
-/* What job_list compares the column `status` with: NULL = any, "" = a number that is not a status.
- */
+/* The text with which job_list compares the column `status`: NULL = any, "" = a number that is not
+ * a status. */
 const char *tally_status_filter(int status);
 
 #endif

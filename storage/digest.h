@@ -1,9 +1,9 @@
-/* digest: how many rows each table of a store has, and a checksum over them, job by job.
+/* digest: the number of rows in each table of a store, and a checksum over them, job by job.
  *
- * All is read through the slots of store.h and summed here, value by value, so that two stores of
- * different kinds hold the same if and only if (except for accidents of a checksum) their digests
- * are equal. Values that a kind of store may keep in more than one way are summed in one: any NaN
- * is the same NaN; the sign of a zero counts. */
+ * All rows are read through the slots of store.h and summed here, value by value. So two stores of
+ * different kinds have equal digests if and only if they hold the same (except for collisions of a
+ * checksum). A value that stores may keep in more than one form is summed in one form: every NaN is
+ * the same NaN; the sign of a zero counts. */
 #ifndef TALLY_STORAGE_DIGEST_H
 #define TALLY_STORAGE_DIGEST_H
 
@@ -43,15 +43,14 @@ struct tally_store_digest {
 };
 
 /* The updates of a job that are read after a start: traffic, metrics and those of the open round.
- * The store may have others left from rounds that are closed. Errors: those of update_list and
- * `each`. */
+ * The store may still hold others, of closed rounds. Errors: those of update_list and `each`. */
 enum tally_status tally_store_walk_updates(struct tally_store *store,
                                            const struct tally_store_job *job,
                                            tally_store_update_fn *each, void *context,
                                            struct tally_error *err);
 
-/* Reads through all of a store. `progress` (may be NULL) gets `what` and the rows so far of
- * `n_rows` (0 = not known). If rows are written meanwhile, the result is that of no instant.
+/* Reads a whole store. `progress` (may be NULL) gets `what` and the number of rows read, of
+ * `n_rows` (0 = not known). If rows are written meanwhile, the result matches no single instant.
  * Errors: NO_MEMORY, CANCELLED, those of the reads. The caller calls fini in any case. */
 enum tally_status tally_store_digest_read(struct tally_store *store,
                                           const struct tally_store_progress *progress,

@@ -2,14 +2,14 @@
  *
  * A store that several coordinators share (PostgreSQL; memory.h in one process) knows its replicas
  * and which of them leads which live job. SQLite and the private in-memory store have no leases. A
- * replica keeps its leases by renew(); one that has not done so for lease_ms, by the store's clock,
- * has died as far as the others are concerned, and take() gives them its jobs.
+ * replica keeps its leases by renew(). To the others, a replica that has not renewed for lease_ms,
+ * by the store's clock, is dead, and take() gives them its jobs.
  *
  * Fencing. A lease alone does not protect a job: a leader that was paused cannot know that its
- * lease has run out while it slept. So each change of leader raises the job's token (Burrows, "The
- * Chubby lock service", OSDI 2006, section 2.4: sequencers). A store object remembers the tokens of
- * the jobs that it was given. Every transaction that writes to a job compares the token under a
- * lock for which take() must wait, in the same transaction as the write:
+ * lease expired meanwhile. So each change of leader raises the job's token (Burrows, "The Chubby
+ * lock service", OSDI 2006, section 2.4: sequencers). A store object remembers the tokens of the
+ * jobs that it was given. Every transaction that writes to a job compares the token under a lock
+ * for which take() must wait, in the same transaction as the write:
  *
  *     replica a                      store             replica b
  *     take(): leads job 7            token 4
@@ -17,9 +17,9 @@
  *                                    token 5           writes round 12 with token 5
  *     writes round 12 with token 4   4 is not 5: FAILED_PRECONDITION, nothing is written
  *
- * The whole transaction fails with it. The replica that inserts a job leads it. A store object that
- * has reconnected holds new tokens: by then whatever the old connection had under way has been
- * committed or rolled back.
+ * The whole transaction fails with the write. The replica that inserts a job leads it. A store
+ * object that has reconnected holds new tokens: by then, what the old connection had in progress
+ * has been committed or rolled back.
  *
  * Slots fail with STORE if the store cannot be reached; then nothing is known to have changed. */
 #ifndef TALLY_STORAGE_LEASES_H
@@ -39,16 +39,16 @@ enum {
     TALLY_MAX_REPLICA_NUMBER = 65535
 };
 
-/* A coordinator, as it announces itself to the others. */
+/* A coordinator as the others see it. */
 struct tally_replica {
     char id[TALLY_REPLICA_ID_CAPACITY]; /* chosen by its owner; the same after a restart */
     char address[TALLY_REPLICA_ADDRESS_CAPACITY]; /* URL at which the others reach it */
     int64_t number;      /* in [1, 65535]; given by the store to an id, and kept */
     int64_t jobs;        /* live ones that it leads */
-    int64_t slots;       /* of its workers that can go to another replica, sooner or later */
+    int64_t slots;       /* of its workers that can move to another replica, sooner or later */
     int64_t free_slots;  /* of all its workers, those without a client */
     int64_t wants_key;   /* key of the oldest job there that waits for slots; 0 = none */
-    int64_t wants_slots; /* how many that job lacks there */
+    int64_t wants_slots; /* how many slots that job lacks */
     bool is_alive;       /* it has renewed in time; of rows that are read */
 };
 
@@ -64,8 +64,8 @@ typedef enum tally_status tally_replica_fn(void *context, const struct tally_rep
                                            struct tally_error *err);
 
 struct tally_store_leases {
-    /* Announces this process as a replica; once, before the other slots. A former process of the
-     * same id loses what it led: the next take() gives it to this one. */
+    /* Announces this process as a replica; once, before the other slots. A former process with the
+     * same id loses the jobs that it led: the next take() gives them to this one. */
     enum tally_status (*join)(struct tally_store *store, const struct tally_replica *self,
                               int64_t lease_ms, int64_t *ret_number, struct tally_error *err);
     /* Renews the leases of this replica and announces what it has; then walks all replicas, itself
@@ -74,8 +74,8 @@ struct tally_store_leases {
                                tally_replica_fn *each, void *context, struct tally_error *err);
     /* Takes every live job that has no leader, whose leader is dead, or that another replica has
      * given to this one; walks their rows, oldest first. All jobs of a dead replica go to one
-     * taker. A store that was itself away for a while first gives its replicas lease_ms to come
-     * back. Not within a transaction. */
+     * taker. A store that was itself unreachable for a while first gives its replicas lease_ms to
+     * return. Not within a transaction. */
     enum tally_status (*take)(struct tally_store *store,
                               enum tally_status (*each)(void *context,
                                                         const struct tally_store_job *job,

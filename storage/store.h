@@ -10,9 +10,9 @@
  * transaction and see the transaction's own writes. A store object belongs to one thread at a time;
  * it has no locks of its own.
  *
- * Group commit. What a commit costs is a wait for the medium or for another machine, and not the
+ * Group commit. The cost of a commit is a wait for the medium or for another machine, whatever the
  * number of rows. So the coordinator puts all updates that have arrived since its last commit into
- * one transaction, and answers them when it has committed:
+ * one transaction, and answers them once it is committed:
  *
  *     update a --+                                +--> response to a
  *     update b --+--> begin, 3 inserts, commit ---+--> response to b
@@ -23,12 +23,12 @@
  *
  * Errors common to all slots: STORE (the medium failed: disk full, read-only, locked; retryable),
  * DATA_LOSS (what is stored cannot be read back), NO_MEMORY. A write that fails with ALREADY_EXISTS
- * or NOT_FOUND has changed nothing, and its transaction may go on; NOT_FOUND is also what any write
- * but updates_delete gives for a job that is not there. After any other failed write the caller
- * must call rollback(); until then further writes and commit() fail. FAILED_PRECONDITION is a write
- * to a job that this process does not lead (any more), from stores with leases (leases.h), and
- * stays the answer of its transaction to the end. `err` may be NULL everywhere. `ret_*` are written
- * only on success.
+ * or NOT_FOUND has changed nothing, and its transaction may continue. Every write except
+ * updates_delete gives NOT_FOUND for a job that does not exist. After any other failed write the
+ * caller must call rollback(); until then further writes and commit() fail. FAILED_PRECONDITION,
+ * from stores with leases (leases.h): the write was to a job that this process does not lead (any
+ * more). Its transaction then fails with it to the end. `err` may be NULL everywhere. `ret_*` are
+ * written only on success.
  *
  * The callback of a walk may read from the store, but not start the same walk again, write, or
  * close a transaction. */
@@ -66,13 +66,13 @@ struct tally_store_job {
     int64_t horizon;                        /* T */
     struct tally_progress progress;
     struct tally_curvature curvature;       /* of f */
-    char schedule[TALLY_SCHEDULE_CAPACITY]; /* that the job was planned as; "" = it was not */
+    char schedule[TALLY_SCHEDULE_CAPACITY]; /* that its algorithm planned; "" = none */
     uint64_t recovery_bits;                 /* broadcasts and snapshots sent again */
     uint64_t wire_in_bytes, wire_out_bytes;
 };
 
-/* Two rounds of a job hold no updates, but what a coordinator keeps about all clients: the traffic
- * of each, and what they reported in the last closed round that has metrics. */
+/* Two round numbers stand not for updates but for what a coordinator keeps about all clients: the
+ * traffic of each, and what they reported in the last closed round that has metrics. */
 enum { TALLY_STORE_TRAFFIC_ROUND = -1, TALLY_STORE_METRICS_ROUND = 0 };
 
 /* One accepted update of an open round, as it came. */
@@ -103,13 +103,13 @@ struct tally_store_ops {
 
     /* Opens a transaction. Precondition: none is open. */
     enum tally_status (*begin)(struct tally_store *store, struct tally_error *err);
-    /* Has the transaction's writes so far examined: a store on another machine sends them together,
-     * and reports only here, in a read or in commit(), what has become of them, with the status
-     * that the write would have had. Stores that know at once do nothing. */
+    /* Checks the transaction's writes so far: a store on another machine sends writes together, and
+     * reports only here, in a read or in commit() how they went, with the status that the write
+     * would have had. Stores that know at once do nothing. */
     enum tally_status (*flush)(struct tally_store *store, struct tally_error *err);
     /* Makes the transaction durable and closes it. On failure the transaction is rolled back and
-     * closed; but if the connection to a store was lost meanwhile, it may be there, whole: read it
-     * back. */
+     * closed. But if the connection was lost meanwhile, the whole transaction may have been
+     * committed: read it back. */
     enum tally_status (*commit)(struct tally_store *store, struct tally_error *err);
     /* Forgets the transaction's writes and closes it; harmless if none is open. */
     void (*rollback)(struct tally_store *store);
@@ -132,11 +132,11 @@ struct tally_store_ops {
      * while the store is open. Errors: NOT_FOUND (no such job, or it has not ended). */
     enum tally_status (*job_delete)(struct tally_store *store, int64_t job_key,
                                     struct tally_error *err);
-    /* Overwrites the engine state of a job (opaque bytes), whatever was appended to it included.
+    /* Overwrites the engine state of a job (opaque bytes), including what was appended to it.
      * Errors: NOT_FOUND. */
     enum tally_status (*state_put)(struct tally_store *store, int64_t job_key, const void *bytes,
                                    size_t n, struct tally_error *err);
-    /* Appends to the engine state what `round` changed of it, at the cost of these n bytes, however
+    /* Appends the change of `round` to the engine state. The cost is that of these n bytes, however
      * long the state is. Rounds are in the order of the bytes. Errors: ALREADY_EXISTS for the same
      * (job, round); NOT_FOUND (no such job, or it has no state). */
     enum tally_status (*state_append)(struct tally_store *store, int64_t job_key, int64_t round,
@@ -165,8 +165,8 @@ struct tally_store_ops {
                                                 struct tally_store_job *ret_job,
                                                 uint64_t *ret_request_digest,
                                                 struct tally_error *err);
-    /* How the job was asked for: appends its idempotency key to *out, if it has one (*ret_has_key),
-     * and gives the digest that was kept with it. Errors: NOT_FOUND. */
+    /* The request that created the job: appends its idempotency key to *out, if it has one
+     * (*ret_has_key), and gives the digest that was kept with it. Errors: NOT_FOUND. */
     enum tally_status (*request_get)(struct tally_store *store, int64_t job_key,
                                      struct tally_buffer *out, bool *ret_has_key,
                                      uint64_t *ret_request_digest, struct tally_error *err);
@@ -193,7 +193,7 @@ struct tally_store_ops {
     enum tally_status (*round_list)(struct tally_store *store, int64_t job_key, int64_t after_round,
                                     int64_t limit, tally_store_round_fn *each, void *context,
                                     struct tally_error *err);
-    /* Whether the medium can be read and written now; for /readyz. */
+    /* Checks that the medium can be read and written now; for /readyz. */
     enum tally_status (*check)(struct tally_store *store, struct tally_error *err);
     /* NULL: there is nothing to count. */
     struct tally_store_counters (*counters)(const struct tally_store *store);
@@ -206,18 +206,18 @@ struct tally_store {
 
 /* Numbers of a store since it was opened, for /metrics. */
 struct tally_store_counters {
-    uint64_t retried_conflicts; /* transactions that met another's and were run again */
+    uint64_t retried_conflicts; /* transactions that conflicted with another and were run again */
     uint64_t reconnects;
-    uint64_t fenced_writes; /* refused, as another replica leads the job by now */
+    uint64_t fenced_writes; /* refused because another replica leads the job */
 };
 
 struct tally_store_options {
     bool power_loss_safe; /* commit waits for the medium, not only for the operating system */
-    /* One snapshot of an existing store, beside its coordinator or without one: takes no lock,
-     * makes and migrates nothing, and every write fails. */
+    /* Reads one snapshot of an existing store, beside its coordinator or without one: takes no
+     * lock, creates and migrates nothing, and every write fails. */
     bool read_only;
     /* No other process may have the store open, which is STORE otherwise; with read_only, not a
-     * byte of its files changes. For a store whose process has it alone. */
+     * byte of its files changes. For a kind of store that only one process uses. */
     bool exclusive;
     /* To fill an empty store with the jobs of another one, in one transaction (migrate.h). begin()
      * keeps all coordinators out until the transaction ends; it fails with FAILED_PRECONDITION if

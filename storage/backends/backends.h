@@ -3,7 +3,8 @@
  * backends.c has one row per kind of store: "sqlite:PATH", "postgres:CONNINFO", "memory:".
  *
  * verify, backup and owner work beside a coordinator that uses the store: they read one snapshot of
- * it, take no lock and change nothing. The log of a SQLite database cannot be cut meanwhile. */
+ * it, take no lock and change nothing. Meanwhile the log of a SQLite database cannot be truncated.
+ */
 #ifndef TALLY_STORAGE_BACKENDS_BACKENDS_H
 #define TALLY_STORAGE_BACKENDS_BACKENDS_H
 
@@ -18,15 +19,15 @@
 enum tally_status tally_store_open(const char *uri, const struct tally_store_options *options,
                                    struct tally_store **ret_store, struct tally_error *err);
 
-/* Appends what may be shown of a URI, with a NUL: all of it but the password and the options of a
- * connection. Errors: NO_MEMORY. */
+/* Appends the part of a URI that may be shown, with a NUL: all but the password and the options of
+ * a connection. Errors: NO_MEMORY. */
 enum tally_status tally_store_label(const char *uri, struct tally_buffer *out);
 
-/* Looks through all of a store. SQLite: structure, references, the checksum of every row (not in
- * schema version 1, which has none). PostgreSQL, which checks its pages itself: reads every row.
- * `progress` may be NULL. *ret_report is also written as far as it is known when damage is found.
- * Errors: NOT_FOUND (no such database), DATA_LOSS (the message has the first damage and, of SQLite,
- * how many there are), STORE, CANCELLED, INVALID_ARGUMENT (wrong kind of store); PostgreSQL also
+/* Checks a whole store. SQLite: structure, references, the checksum of every row (not in schema
+ * version 1, which has none). PostgreSQL, which checks its pages itself: reads every row.
+ * `progress` may be NULL. If damage is found, *ret_report is written as far as it is known. Errors:
+ * NOT_FOUND (no such database), DATA_LOSS (the message has the first damage and, of SQLite, how
+ * many there are), STORE, CANCELLED, INVALID_ARGUMENT (wrong kind of store); PostgreSQL also
  * FAILED_PRECONDITION (of an older schema, or half filled by a migration of an older program). */
 enum tally_status tally_store_verify(const char *uri, const struct tally_store_progress *progress,
                                      struct tally_store_report *ret_report,
@@ -39,9 +40,9 @@ enum tally_status tally_store_backup(const char *uri, const char *path, bool rep
                                      const struct tally_store_progress *progress,
                                      struct tally_error *err);
 
-/* Verifies the copy in the file `path` and puts it in the place of the store. Errors: those of
- * verify for the copy, STORE also if a coordinator uses the store, ALREADY_EXISTS if there is one
- * and it may not be replaced. */
+/* Verifies the copy in the file `path` and replaces the store with it. Errors: those of verify for
+ * the copy, STORE also if a coordinator uses the store, ALREADY_EXISTS if there is one and it may
+ * not be replaced. */
 enum tally_status tally_store_restore(const char *uri, const char *path, bool replace,
                                       const struct tally_store_progress *progress,
                                       struct tally_error *err);

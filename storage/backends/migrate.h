@@ -1,4 +1,4 @@
-/* migrate: all of a SQLite store into an empty PostgreSQL database, once and for good.
+/* migrate: moves a whole SQLite store into an empty PostgreSQL database.
  *
  *     read      source: lock, structure, row checksums; digest of all rows
  *     begin     target: it is empty, and no coordinator uses it
@@ -14,7 +14,7 @@
 #include "storage/digest.h"
 
 struct tally_migrate_report {
-    bool was_there;              /* all of it was in the target before, and nothing was written */
+    bool was_there;              /* the target already held all of it, and nothing was written */
     int64_t n_copied_rows;       /* by this run */
     bool has_source, has_target; /* as far as it came */
     struct tally_table_digest source[TALLY_N_TABLES];
@@ -24,9 +24,8 @@ struct tally_migrate_report {
 /* "sqlite:PATH" to "postgres:CONNINFO". `progress` may be NULL. *ret_report is written as far as it
  * is known, also on failure. Errors: INVALID_ARGUMENT (wrong kinds of store; field "from" or "to"),
  * NOT_FOUND (no such source), STORE (the source is in use, the target cannot be reached), DATA_LOSS
- * (the source is damaged, or what the target gives back is not what was written),
- * FAILED_PRECONDITION (the target has other jobs, a coordinator, or another migration), CANCELLED,
- * NO_MEMORY. */
+ * (the source is damaged, or the target does not read back as it was written), FAILED_PRECONDITION
+ * (the target has other jobs, a coordinator, or another migration), CANCELLED, NO_MEMORY. */
 enum tally_status tally_store_migrate(const char *from, const char *to,
                                       const struct tally_store_progress *progress,
                                       struct tally_migrate_report *ret_report,

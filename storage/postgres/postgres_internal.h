@@ -180,18 +180,18 @@ enum tally_status tally_pg_run(struct tally_postgres *pg, struct tally_pg_call *
 
 /* Session (postgres_session.c). */
 
-/* Connects, waiting for it, and sets the session up, except for the prepared statements. */
+/* Connects, waits until connected, and sets the session up, except for the prepared statements. */
 enum tally_status tally_pg_connect(struct tally_postgres *pg, struct tally_error *err);
-/* A connection that works as far as can be told without asking. A lost one is made again, though
- * not more often than the backoff allows, and without waiting for the network for more than an
- * instant: while that is under way, this fails with STORE, and each call is a step on the way. Not
- * while the server has a transaction of ours. */
+/* Ensures a connection that works as far as can be told without asking the server. A lost
+ * connection is made again, no more often than the backoff allows, and without waiting for the
+ * network for more than an instant: until it is made, this fails with STORE, and each call makes
+ * the next step. Not while the server has a transaction of ours. */
 enum tally_status tally_pg_require_connection(struct tally_postgres *pg, struct tally_error *err);
 
 /* Schema (postgres_schema.c). */
 
-/* Whose database it is: *ret_version is 0 if there is nothing of ours.
- * Errors: DATA_LOSS (newer than this program knows). */
+/* Finds out what the database holds: *ret_version is 0 if there is nothing of ours. Errors:
+ * DATA_LOSS (newer than this program knows). */
 enum tally_status tally_pg_identify(struct tally_postgres *pg, int64_t *ret_version,
                                     struct tally_error *err);
 int tally_pg_newest_version(void);
@@ -258,8 +258,8 @@ void tally_pg_rollback(struct tally_store *store);
 /* Collects a write to a job; takes the call over. */
 enum tally_status tally_pg_transaction_add(struct tally_postgres *pg, struct tally_pg_call *call,
                                            int64_t job_key, struct tally_error *err);
-/* Runs JOB_INSERT at once, as its key is wanted; takes the call over, whose first parameter is
- * NULL. */
+/* Runs JOB_INSERT at once, because the caller needs its key; takes over the call, whose first
+ * parameter is NULL. */
 enum tally_status tally_pg_transaction_insert_job(struct tally_postgres *pg,
                                                   struct tally_pg_call *call, int64_t *ret_key,
                                                   struct tally_error *err);

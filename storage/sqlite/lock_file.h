@@ -1,4 +1,4 @@
-/* lock_file: at most one process holds a path, and the kernel lets go when that process dies.
+/* lock_file: at most one process holds a path, and the kernel releases it when that process dies.
  *
  * The lock is flock(2) on a file of its own. It belongs to the open file description: released by
  * close, exit and kill -9 alike, and refused to a second opener even within one process. (A child
@@ -26,8 +26,8 @@ struct tally_lock_file {
         -1, -1, NULL                                                                               \
     }
 
-/* Takes the lock, creating the file if need be. Precondition: *lock is not held. Errors: STORE (the
- * lock is held, or the file cannot be made), NO_MEMORY. */
+/* Takes the lock, creating the file if necessary. Precondition: *lock is not held. Errors: STORE
+ * (the lock is held, or the file cannot be made), NO_MEMORY. */
 enum tally_status tally_lock_file_open(struct tally_lock_file *lock, const char *path,
                                        struct tally_error *err);
 

@@ -86,7 +86,7 @@ enum tally_status tally_sqlite_query(const struct tally_sqlite *sqlite, const ch
 enum tally_status tally_sqlite_require_size(const struct tally_sqlite *sqlite, int64_t n_bytes,
                                             struct tally_error *err);
 
-/* One that is not open yet, zeroed but for its path; NULL = no memory. */
+/* An object that is not open yet, zeroed except for its path; NULL = no memory. */
 struct tally_sqlite *tally_sqlite_new(const char *path);
 
 /* Opens the file `sqlite->path` with SQLITE_OPEN_ flags, sets the connection up, and nothing more.
@@ -127,14 +127,14 @@ enum tally_status tally_sqlite_identify(const struct tally_sqlite *sqlite, int *
 int tally_sqlite_newest_version(void);
 /* Whether rows of a version have checksums, so that there are statements for it. */
 bool tally_sqlite_has_checksums(int version);
-/* Applies the migrations after `version`, all in one transaction. What there was before is kept in
+/* Applies the migrations after `version`, all in one transaction. The former database is kept in
  * "PATH.v<version>.bak". */
 enum tally_status tally_sqlite_migrate(const struct tally_sqlite *sqlite, int version,
                                        struct tally_error *err);
 /* Rewrites the version that is there: the smallest write that goes through to the medium. */
 enum tally_status tally_sqlite_touch(const struct tally_sqlite *sqlite, struct tally_error *err);
 
-/* Looking through (sqlite_verify.c) and copying (sqlite_copy.c): slots of backend.h and below. */
+/* Verifying (sqlite_verify.c) and copying (sqlite_copy.c): slots of backend.h, and their parts. */
 
 enum tally_status tally_sqlite_verify(const char *path, const struct tally_store_progress *progress,
                                       struct tally_store_report *ret_report,
@@ -168,7 +168,7 @@ enum tally_status tally_sqlite_copy(const struct tally_sqlite *from, const char 
 extern const char TALLY_SQL_COUNT_LIVE_JOBS[];
 
 /* For a schema that has checksums. Those that read or write whole rows of an older one than the
- * newest leave out the columns that it lacks, and are of use only for looking through it. */
+ * newest leave out the columns that it lacks, and are of use only for verifying it. */
 enum tally_status tally_sqlite_prepare(struct tally_sqlite *sqlite, int version,
                                        struct tally_error *err);
 
@@ -203,7 +203,7 @@ bool tally_sql_walk(struct tally_sql_call *call, enum tally_status *status,
 /* Makes the statement ready for its next use. */
 void tally_sql_end(struct tally_sql_call *call);
 
-/* The present row of a walk, read column after column. Errors: DATA_LOSS if a value is of a
+/* The current row of a walk, read column after column. Errors: DATA_LOSS if a value is of a
  * different type; the first one stays in `status`, and what is read after it is 0 or unset. */
 struct tally_sql_row {
     const struct tally_sql_call *call;

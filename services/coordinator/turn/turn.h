@@ -37,13 +37,11 @@ struct turn_ops {
     /* Holds the durable update's request as the session's poll, and takes the call. False: the call
      * is to be answered. */
     bool (*hold_poll)(struct tally_coordinator *coordinator, struct call *call);
-    /* Transaction `number` is lost: marks the jobs that it wrote to for reloading from the store.
-     */
+    /* Transaction `number` is lost: reloads the jobs that it wrote to. */
     void (*lost)(struct tally_coordinator *coordinator, uint64_t number);
     void (*retire)(struct tally_coordinator *coordinator);
     void (*outside)(struct tally_coordinator *coordinator, int64_t now_ms);
-    /* defers: a transaction stays open. True: work is left, so the next turn must follow at once.
-     */
+    /* defers: a transaction stays open. True: the next turn must follow at once. */
     bool (*serve)(struct tally_coordinator *coordinator, int64_t now_ms, bool defers);
 };
 
