@@ -17,8 +17,8 @@ enum tally_status tally_curl_set_tls(CURL *easy, const char *ca, struct tally_er
  * Errors: INVALID_ARGUMENT (in `field`). */
 enum tally_status tally_curl_check_ca(const char *path, const char *field, struct tally_error *err);
 
-/* The status of an exchange that libcurl has given up for `code`, one that is not CURLE_OK:
- * UNAVAILABLE (no connection, or it broke), DEADLINE, NO_MEMORY, INVALID_ARGUMENT (the URL). */
+/* The status of an exchange that libcurl ended with `code`, which is not CURLE_OK: UNAVAILABLE (no
+ * connection, or it broke), DEADLINE, NO_MEMORY, INVALID_ARGUMENT (the URL). */
 enum tally_status tally_curl_status(CURL *easy, CURLcode code);
 
 #endif

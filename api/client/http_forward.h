@@ -1,13 +1,13 @@
-/* http_forward: HTTP/1.1 requests to other servers, many at once, on a loop that must not wait.
+/* http_forward: HTTP/1.1 requests to other servers, many at once, on a loop that must not block.
  *
- * A forwarder is built on libcurl, which keeps connections alive and uses them again. It belongs to
- * one thread, and its calls never block. The owner's loop waits for tally_http_forwarder_fd() to be
+ * A forwarder is built on libcurl, which keeps connections alive and reuses them. It belongs to one
+ * thread, and its calls never block. The owner's loop waits for tally_http_forwarder_fd() to be
  * readable; tally_http_forward_take() then sends and receives, and returns results. A request that
  * waits, such as a long poll, costs a connection.
  *
  * Each request that is submitted and not aborted has exactly one result. A request with a body is
- * sent once: if a kept connection breaks under it, that is its result, and the sender decides. One
- * without a body may be sent a second time, if no byte of a response to the first has arrived.
+ * sent once: if a kept connection breaks meanwhile, this failure is the result, and the sender
+ * decides. A request without a body may be sent a second time if no byte of a response has arrived.
  *
  * Memory is bounded: requests in progress by max_requests, their bodies and those of the responses
  * by max_held_bytes. Proxies of the environment are not used: peers connect directly. The process
@@ -57,10 +57,10 @@ struct tally_http_forward_request {
     struct tally_http_forward_header headers[TALLY_HTTP_FORWARD_MAX_HEADERS];
     struct tally_buffer *body; /* its bytes are moved out, unless the call fails; NULL = none */
     long timeout_ms;           /* of the whole exchange; > 0 */
-    void *user;                /* comes back with the result */
+    void *user;                /* returned with the result */
 };
 
-/* Begins a request. `ret_forward` names it until its result is taken or it is aborted. Errors:
+/* Begins a request. *ret_forward is valid until its result is taken or it is aborted. Errors:
  * RESOURCE_EXHAUSTED (a limit), NO_MEMORY, INVALID_ARGUMENT (URL or header with a line end). */
 enum tally_status tally_http_forward(struct tally_http_forwarder *forwarder,
                                      const struct tally_http_forward_request *request,

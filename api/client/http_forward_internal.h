@@ -33,7 +33,7 @@ struct tally_http_forwarder {
 };
 
 /* Prepares the easy handle of a zeroed request; false when memory ran out. The body is set later;
- * of forward->sent only the size is used. */
+ * only the size of forward->sent is used. */
 bool http_forward_set_up(struct tally_http_forward *forward,
                          const struct tally_http_forward_request *request, struct tally_error *err);
 /* Reads the result of an exchange that libcurl has ended. */

@@ -4,7 +4,7 @@
  * The idea (nginx and varnish time out connections in the same way): a slow or silent peer must
  * cost a bounded amount of memory and no processor time. So the table knows the phase of every
  * connection. All connections of a phase have the same period, so a list per phase in order of
- * entry is also in order of expiry: only the first item is ever looked at.
+ * entry is also in order of expiry: only its first item is ever examined.
  *
  *     phase      clock                 when it expires
  *     RECEIVING  request_timeout_ms    the request or the TLS handshake is late: drop
@@ -26,7 +26,8 @@
  * A connection holds memory while its peer is slow: incomplete bodies and responses that are not
  * read. Past a limit, the connection that began to hold first is dropped.
  *
- * Addresses: IPv4 counts whole, IPv6 by its first 64 bits, which are one customer's network. */
+ * Addresses: IPv4 addresses count whole, IPv6 addresses by their first 64 bits, which are one
+ * customer's network. */
 #ifndef TALLY_API_CONNECTIONS_HTTP_CONNECTIONS_H
 #define TALLY_API_CONNECTIONS_HTTP_CONNECTIONS_H
 
@@ -97,11 +98,11 @@ bool http_connections_has_room(const struct http_connections *table,
                                const struct http_connection *connection);
 void http_connections_remove(struct http_connections *table, struct http_connection *connection);
 
-/* Enters a phase and starts its clock, even if it is the present phase. */
+/* Enters a phase and starts its clock, even if the connection is already in that phase. */
 void http_connections_enter(struct http_connections *table, struct http_connection *connection,
                             enum http_phase phase, int64_t now_ms);
 /* After every turn of the library: reads the progress of connections that were also SENDING in the
- * two turns before. Most responses are out by then, and the kernel was not asked about them. */
+ * two turns before. Most responses have been sent by then, without asking the kernel about them. */
 void http_connections_mark(struct http_connections *table);
 /* Sets how much the connection holds. */
 void http_connections_hold(struct http_connections *table, struct http_connection *connection,

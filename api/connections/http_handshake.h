@@ -1,16 +1,16 @@
 /* http_handshake: TLS handshakes, and the certificate that they use.
  *
- * libmicrohttpd (MHD) 0.9.75 turns its loop without a pause while a handshake waits for the peer:
- * it does not see that the socket has nothing to read. So a connection is given to MHD when the
- * peer's first message is complete, and suspended ("parked") while the rest of the handshake is to
- * come:
+ * libmicrohttpd (MHD) 0.9.75 runs its loop without a pause while a handshake waits for the peer,
+ * because it does not notice that the socket has nothing to read. So a connection is given to MHD
+ * when the peer's first message is complete, and suspended ("parked") until the rest of the
+ * handshake arrives:
  *
  *     peer                      here                           MHD
  *     ClientHello  ------->     first message complete   --->  handshake begins
  *                               park                           (suspended)
  *     Finished     ------->     bytes arrived: resume    --->  handshake ends
  *
- * MHD looks at every suspended connection whenever one is resumed. Few are parked at a time. */
+ * MHD scans all suspended connections whenever one is resumed. Few are parked at a time. */
 #ifndef TALLY_API_CONNECTIONS_HTTP_HANDSHAKE_H
 #define TALLY_API_CONNECTIONS_HTTP_HANDSHAKE_H
 
@@ -20,7 +20,7 @@
 extern const char HTTP_TLS_PRIORITIES[];
 
 /* Loads certificate and key for the handshakes that begin from now on; tls_identity.h has the
- * errors. On failure the present ones stay. */
+ * errors. On failure the current ones stay. */
 enum tally_status http_handshake_load(struct http_peers *peers, const char *cert, const char *key,
                                       bool regular_only, struct tally_error *err);
 /* GnuTLS asks for the certificate. */

@@ -16,7 +16,7 @@
  *                             response is lost.
  *     section complete        http_heads_note() sees each line; http_heads_fault() judges.
  *
- * MHD joins folded lines and takes NUL for the end of a value. Positions reveal both: MHD parses in
+ * MHD joins folded lines and treats NUL as the end of a value. Positions reveal both: MHD parses in
  * place, so each line must begin where the previous one ended.
  *
  *     Host: h CR LF X: 1 CR LF CR LF

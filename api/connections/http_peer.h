@@ -57,12 +57,12 @@ struct http_peers {
     bool is_ending;                          /* nothing may be suspended any more */
 
     struct http_connections table;
-    struct http_peer *accepting; /* MHD is about to take this one; NULL = none */
+    struct http_peer *accepting; /* the one that MHD is about to take; NULL = none */
     struct tally_list awake;     /* handshakes for which MHD has new bytes */
     struct tally_list heads;     /* header sections that are not complete, newest first */
     struct http_peer *parsing;   /* of them, the one whose query MHD parses; NULL = none */
     const char *parsed_path;     /* its path, which MHD unescapes after the query */
-    size_t windows_bytes;        /* that all connections have asked the kernel for */
+    size_t windows_bytes;        /* sum of the windows requested from the kernel */
     unsigned n_wide;             /* connections of wide_daemon */
     unsigned most_connections;   /* since memory was last returned to the system */
     int64_t accept_again_ms;     /* descriptors ran out: not before then; 0 = any time */
@@ -72,7 +72,7 @@ struct http_peers {
 
 /* The connection that MHD passes to a callback. */
 struct http_peer *http_peer_of(struct MHD_Connection *connection);
-/* Adds an event to peers->watch_fd; `which` comes back with it. */
+/* Adds an event to peers->watch_fd; epoll returns `which` with it. */
 bool http_peers_watch(const struct http_peers *peers, int fd, void *which);
 void http_peer_watch(struct http_peer *peer, uint32_t events);
 void http_peer_unwatch(struct http_peer *peer);
@@ -93,7 +93,7 @@ void http_peer_drop(struct http_peer *peer, enum tally_http_refusal_reason reaso
 /* Sends a refusal directly, where MHD accepts no response. Nothing else may be sent after it. */
 void http_peer_refuse(struct http_peer *peer, enum tally_http_refusal_reason reason, int status,
                       const char *detail);
-/* Ends sending, also for MHD. Bytes that still arrive are discarded. */
+/* Ends sending, for MHD too. Bytes that still arrive are discarded. */
 void http_peer_end_sending(struct http_peer *peer);
 /* Keeps a descriptor outside MHD open until the peer has seen the response. */
 void http_peer_begin_lingering(struct http_peer *peer, int fd);

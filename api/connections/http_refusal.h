@@ -1,4 +1,4 @@
-/* http_refusal: requests and connections that are refused, or given up, without the handler.
+/* http_refusal: requests and connections that are refused or dropped before the handler runs.
  *
  * Every refusal is reported to the owner of the server. Most are answered with a problem document
  * (RFC 9457), and the connection ends. */
@@ -48,7 +48,8 @@ typedef void tally_http_refusal_fn(void *context, const struct tally_http_refusa
 
 enum { HTTP_DATE_CAPACITY = 32 };
 
-/* Where refusals are reported, and the clock of their Date header. Zeroed but for the callback. */
+/* Where refusals are reported, and the clock of their Date header. Zeroed except for the callback.
+ */
 struct http_refuser {
     tally_http_refusal_fn *on_refused; /* NULL = not wanted */
     void *context;
@@ -56,14 +57,14 @@ struct http_refuser {
     char date[HTTP_DATE_CAPACITY]; /* "" = none yet */
 };
 
-/* The present value of the Date header (RFC 9110). */
+/* The current value of the Date header (RFC 9110). */
 const char *http_date(struct http_refuser *refuser);
 /* Calls on_refused. */
 void http_refusal_report(const struct http_refuser *refuser, enum tally_http_refusal_reason reason,
                          int status, const struct tally_http_request *request,
                          char ret_id[TALLY_HTTP_REQUEST_ID_CAPACITY]);
-/* Appends the problem document of a refusal with this status; `detail` needs no escaping. Without
- * memory it is cut. */
+/* Appends the problem document of a refusal with this status; `detail` needs no escaping. It is
+ * truncated if memory runs out. */
 void http_refusal_problem(struct tally_buffer *out, int status, const char *detail);
 /* Reports a refusal and appends a whole HTTP response that ends the connection. */
 void http_refusal_write(struct http_refuser *refuser, enum tally_http_refusal_reason reason,

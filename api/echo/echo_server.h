@@ -1,7 +1,7 @@
 /* echo_server: libmicrohttpd and nothing else, the yardstick of `tally bench coordinator`.
  *
- * One thread with epoll reads all bodies, keeps none, and responds to every request with
- * the same bytes. What a server built on the library does beyond that is its own cost. */
+ * One thread with epoll reads all bodies, keeps none, and responds to every request with the same
+ * bytes. Any further cost of a server built on the library is its own. */
 #ifndef TALLY_API_ECHO_ECHO_SERVER_H
 #define TALLY_API_ECHO_ECHO_SERVER_H
 

@@ -88,10 +88,10 @@ enum tally_status tally_json_dump(const struct tally_json *value, int indent,
 enum tally_status tally_json_dump_real(double value, struct tally_buffer *out);
 
 /* Reads the members of `object` that `fields` describes into the struct at `ret_struct`, whose
- * present contents are the defaults. Keys listed in `others` (NULL-terminated, may be NULL) are
- * left alone; any further key is an error. Errors: INVALID_ARGUMENT (not an object, wrong type,
- * unknown or missing key), OUT_OF_RANGE; err->field is the key, the message names value and limits.
- * On failure the struct may be partly written. */
+ * initial contents are the defaults. Keys listed in `others` (NULL-terminated, may be NULL) are
+ * ignored; any other key is an error. Errors: INVALID_ARGUMENT (not an object, wrong type, unknown
+ * or missing key), OUT_OF_RANGE; err->field is the key, the message names value and limits. On
+ * failure the struct may be partly written. */
 enum tally_status tally_json_read_fields(const struct tally_json *object,
                                          const struct tally_field *fields, size_t n_fields,
                                          const char *const *others, void *ret_struct,

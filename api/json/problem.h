@@ -1,4 +1,4 @@
-/* problem: errors as the two interfaces spell them. Pure: they only make bytes. */
+/* problem: errors in the formats of the two interfaces. Pure functions that only make bytes. */
 #ifndef TALLY_API_JSON_PROBLEM_H
 #define TALLY_API_JSON_PROBLEM_H
 
@@ -20,8 +20,8 @@ enum tally_status tally_problem_encode_all(const struct tally_error *err,
 enum tally_status tally_connect_error_encode(const struct tally_error *err,
                                              struct tally_buffer *out);
 
-/* Reads either form back (for clients). `http_status` serves when the body is neither; the result's
- * status is never OK. */
+/* Reads either form (for clients). If the body is neither, the status follows from `http_status`;
+ * it is never OK. */
 void tally_problem_decode(int http_status, const char *text, size_t n, struct tally_error *ret_err);
 
 #endif

@@ -1,12 +1,12 @@
 /* http_response: responses, on their way from tally_http_respond() to MHD.
  *
  * Wire bytes. MHD does not report how much it sends, so response_head_bytes() repeats what
- * build_header_response() of MHD 0.9.75 writes; the unit tests compare it with a socket. In the
- * other direction MHD's size of the header section counts, from the first letter of the request
- * line to the blank line, and the body. A chunked body counts with its content; chunk sizes and
- * trailers are not counted. TLS does not change the numbers: they are those before encryption.
- * Requests that the handler never sees (400, 413, 431 and 501 from here or from MHD) do not count.
- */
+ * build_header_response() of MHD 0.9.75 writes; the unit tests compare it with a socket. For
+ * requests, the header section counts with the size that MHD reports, from the first letter of the
+ * request line to the blank line, plus the body. A chunked body counts with its content; chunk
+ * sizes and trailers are not counted. TLS does not change the numbers: they are those before
+ * encryption. Requests that the handler never sees (400, 413, 431 and 501 from here or from MHD) do
+ * not count. */
 #ifndef TALLY_API_SERVER_HTTP_RESPONSE_H
 #define TALLY_API_SERVER_HTTP_RESPONSE_H
 

@@ -1,8 +1,8 @@
-/* http_response_pool: short responses that are used again, with MHD's response objects.
+/* http_response_pool: short responses that are reused, together with MHD's response objects.
  *
- * MHD fixes the length of the body and the headers when a response is made, but not the bytes. So
- * a response that has been sent waits, by its length, for the next one that is as long. In the
- * steady state a short response allocates nothing. */
+ * MHD fixes the length of the body and the headers when a response is made, but not the bytes. So a
+ * response that has been sent is kept for the next one of the same length. In the steady state a
+ * short response allocates nothing. */
 #ifndef TALLY_API_SERVER_HTTP_RESPONSE_POOL_H
 #define TALLY_API_SERVER_HTTP_RESPONSE_POOL_H
 

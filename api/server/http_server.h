@@ -1,4 +1,4 @@
-/* http_server: HTTP/1.1 on libmicrohttpd, as a loop that the caller turns.
+/* http_server: HTTP/1.1 on libmicrohttpd, as a loop that the caller runs.
  *
  * One thread owns a server. tally_http_server_step() waits for the network, reads what has arrived
  * and calls the handler once per complete request, from within the step. The handler responds with
@@ -67,16 +67,16 @@ enum tally_status tally_http_server_new(const struct tally_http_server_config *c
 /* Stops accepting, abandons unanswered requests, closes all. NULL is allowed. */
 void tally_http_server_free(struct tally_http_server *server);
 
-/* One turn of the loop: waits at most timeout_ms (-1 = until something happens) for the network or
+/* One step of the loop: waits at most timeout_ms (-1 = until something happens) for the network or
  * for wake_fd (-1 = none) to be readable, and serves what is ready. */
 enum tally_status tally_http_server_step(struct tally_http_server *server, int timeout_ms,
                                          int wake_fd, struct tally_error *err);
-/* Requests whose headers have arrived and whose responses are not completely with the kernel,
- * streams included. */
+/* Requests whose headers have arrived and whose responses have not been passed to the kernel
+ * completely, streams included. */
 unsigned tally_http_server_n_requests(const struct tally_http_server *server);
-/* Loads certificate and key from these files. Later handshakes use them, open connections go on. On
- * failure nothing changes. Errors: INVALID_ARGUMENT (also for anything but a regular file: reading
- * it could block), NO_MEMORY. Precondition: the server was started with a certificate. */
+/* Loads certificate and key from these files. Later handshakes use them; open connections continue.
+ * On failure nothing changes. Errors: INVALID_ARGUMENT (also for anything but a regular file:
+ * reading it could block), NO_MEMORY. Precondition: the server was started with a certificate. */
 enum tally_status tally_http_server_reload_tls(struct tally_http_server *server, const char *cert,
                                                const char *key, struct tally_error *err);
 /* Whether a server could start with these files. Errors: INVALID_ARGUMENT, NO_MEMORY. */
@@ -88,7 +88,7 @@ bool tally_http_server_tls(const struct tally_http_server *server, int64_t *ret_
 /* Open connections, and bytes held for them (max_held_bytes). */
 void tally_http_server_load(const struct tally_http_server *server, unsigned *ret_connections,
                             size_t *ret_held_bytes);
-/* Closes the listening socket; open connections go on. For draining. */
+/* Closes the listening socket; open connections continue. For draining. */
 void tally_http_server_quiesce(struct tally_http_server *server);
 /* The port on which it listens. */
 uint16_t tally_http_server_port(const struct tally_http_server *server);

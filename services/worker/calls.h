@@ -5,8 +5,8 @@
 #include "api/client/http_client.h"
 #include "api/worker/worker_messages.h"
 
-/* Buffers that are used again from call to call. A decoded poll response borrows from `response`
- * until the next call. */
+/* Buffers that are reused from call to call. A decoded poll response borrows from `response` until
+ * the next call. */
 struct call_buffers {
     struct tally_buffer request;
     struct tally_buffer response;
@@ -14,9 +14,9 @@ struct call_buffers {
 };
 void call_buffers_fini(struct call_buffers *buffers);
 
-/* `wait_ms` is that of the poll which an update holds, or 0. The `next` of its response borrows
- * like a poll's response. Errors: those of tally_connect_call(), and MALFORMED for a response that
- * cannot be read. */
+/* `wait_ms` is that of the poll in an update, or 0. `next` in its response borrows like a poll's
+ * response. Errors: those of tally_connect_call(), and MALFORMED for a response that cannot be
+ * read. */
 enum tally_status call_join(struct tally_http_client *client, struct call_buffers *buffers,
                             const struct tally_join_request *message,
                             struct tally_join_response *ret, struct tally_error *err);

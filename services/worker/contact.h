@@ -6,7 +6,7 @@
 #include "services/worker/worker_state.h"
 
 bool contact_is_stopping(const struct worker *worker);
-/* Whether trying again may help. */
+/* Whether a retry may help. */
 bool contact_is_passing(enum tally_status status);
 
 /* Waits before the next try: twice as long as the last time, less a random part. `why`: the failure
@@ -14,7 +14,7 @@ bool contact_is_passing(enum tally_status status);
 void contact_pause(struct worker *worker, const struct tally_error *why);
 /* The coordinator has responded as wanted. */
 void contact_reached(struct worker *worker);
-/* To be called before a call: it does not take longer than the patience lasts. */
+/* To be called before a call: limits its time to what is left of the patience. */
 void contact_limit_calls(struct worker *worker);
 /* Errors: DEADLINE, as patience_check(). */
 enum tally_status contact_check_patience(const struct worker *worker, struct tally_error *err);
@@ -26,12 +26,12 @@ void contact_add_wire_bytes(struct worker *worker);
  * now. */
 bool contact_renew_token(struct worker *worker);
 
-/* Joins, trying again as long as that may help. Errors: CANCELLED when asked to stop, DEADLINE
- * (patience), and those that a retry cannot mend. */
+/* Joins, and retries as long as that may help. Errors: CANCELLED when asked to stop, DEADLINE
+ * (patience), and those that a retry cannot fix. */
 enum tally_status contact_join(struct worker *worker, struct tally_error *err);
 /* A poll: how long it may wait, and what the worker holds; it is of the caller's session. */
 void contact_begin_poll(const struct worker *worker, struct tally_poll_request *ret_request);
-/* Gives the slots back, on a connection that a stop does not cancel. */
+/* Returns the slots, on a connection that a stop does not cancel. */
 void contact_leave(const struct worker *worker);
 
 #endif

@@ -33,8 +33,8 @@ void job_copy_free(struct job_copy *copy);
 /* Borrows the copy of that job from a list; NULL if it has none. */
 struct job_copy *job_copy_find(struct job_copy *jobs, const char *id);
 
-/* Brings the point to where the task wants it, and remembers the task's clients. Errors: MALFORMED,
- * DATA_LOSS (the point's checksum is not the coordinator's), NO_MEMORY. */
+/* Updates the point to the one that the task names, and remembers the task's clients. Errors:
+ * MALFORMED, DATA_LOSS (the point's checksum is not the coordinator's), NO_MEMORY. */
 enum tally_status job_copy_follow(struct job_copy *copy, const struct tally_task *task,
                                   struct tally_error *err);
 

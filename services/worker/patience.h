@@ -1,4 +1,4 @@
-/* patience: how long a worker goes on without a coordinator, or without work.
+/* patience: how long a worker continues without a coordinator, or without work.
  *
  * Two timers run. One is reset by every response of the coordinator, the other by every task that
  * ends; a long task therefore does not count as idle time. When either timer reaches the limit, the

@@ -1,4 +1,4 @@
-/* posting: the way of a task's updates to the coordinator.
+/* posting: sends a task's updates to the coordinator.
  *
  * A worker that takes part with n clients computes their updates one after the other, and an
  * exchange costs more than a small update. So the updates are encoded as they are computed and
@@ -8,12 +8,12 @@
  *
  * A batch is posted earlier when it is full (max_batch_bytes, so that no more than that is held in
  * memory) or when the computation of its first update began POST_AFTER_MS ago: the round may close
- * while the next client computes. An update goes alone, in a PostUpdate, if it is the only one, if
- * it took so long itself, if it is too long for a batch, or if the coordinator does not know
- * PostUpdates.
+ * while the next client computes. An update is posted alone, in a PostUpdate, if it is the only
+ * one, if its own computation took that long, if it is too long for a batch, or if the coordinator
+ * does not know PostUpdates.
  *
- * A call whose fate is unknown is repeated with the same bytes. A whole batch that the coordinator
- * will not take is posted update by update, so that each has a result. */
+ * A call whose fate is unknown is repeated with the same bytes. A batch that the coordinator
+ * refuses as a whole is posted update by update, so that each has a result. */
 #ifndef TALLY_SERVICES_WORKER_POSTING_H
 #define TALLY_SERVICES_WORKER_POSTING_H
 

@@ -13,10 +13,10 @@
 #include "codec/base/ledger.h"
 #include "services/plugins/plugin_set.h"
 
-/* What may ask a worker to stop, and how it sleeps until then: a worker is a guest in its process,
- * whose signals are none of its business. */
+/* How a worker is asked to stop, and how it sleeps until then. A worker is a guest in its process
+ * and does not handle its signals. */
 struct worker_stop {
-    const volatile sig_atomic_t *flag; /* not 0: stop; looked at often, from the worker's thread */
+    const volatile sig_atomic_t *flag; /* not 0: stop; checked often, from the worker's thread */
     bool (*wait)(void *context, int timeout_ms); /* sleeps; true, at once, when asked to stop */
     void *context;
 };
@@ -38,7 +38,7 @@ struct worker_config {
     struct worker_stop stop;
 };
 
-/* What it has done, by its own count; to be compared with the coordinator's. */
+/* The worker's own counts, to be compared with the coordinator's. */
 struct worker_totals {
     struct tally_bits uplink; /* acknowledged messages */
     uint64_t rounds;          /* tasks done */
@@ -46,10 +46,10 @@ struct worker_totals {
 };
 
 /* Works until it is asked to stop, then finishes what it is posting and leaves; or until there is
- * nothing to do, with exit_when_idle. Errors: those that a retry cannot mend:
- * INVALID_ARGUMENT, UNAUTHENTICATED, PERMISSION_DENIED, NOT_FOUND (the pinned job), NO_MEMORY; and
- * DEADLINE once give_up_after_ms have passed.
- * Several workers may run in one process, each in a thread of its own. */
+ * nothing to do, with exit_when_idle. Errors: those that a retry cannot fix: INVALID_ARGUMENT,
+ * UNAUTHENTICATED, PERMISSION_DENIED, NOT_FOUND (the pinned job), NO_MEMORY; and DEADLINE once
+ * give_up_after_ms have passed. Several workers may run in one process, each in a thread of its
+ * own. */
 enum tally_status worker_run(const struct worker_config *config, struct worker_totals *ret_totals,
                              struct tally_error *err);
 

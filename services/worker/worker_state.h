@@ -9,8 +9,8 @@
 #include "services/worker/patience.h"
 #include "services/worker/worker.h"
 
-/* Updates of one round that are computed, encoded and not posted yet (posting.h). The memory is
- * used again from round to round. */
+/* Updates of one round that are computed and encoded, but not posted yet (posting.h). The memory is
+ * reused from round to round. */
 struct batch {
     struct tally_buffer encoded; /* by tally_updates_add() */
     struct tally_updates whole;  /* what they have in common */

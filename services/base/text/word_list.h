@@ -8,7 +8,7 @@
 /* Whether a word of the list is the n bytes at `word`. False for NULL and "". */
 bool tally_word_list_has(const char *list, const char *word, size_t n);
 
-/* The word at *list and its length; *list moves behind it. NULL: there is none left. */
+/* The word at *list and its length; moves *list past it. NULL = no word is left. */
 const char *tally_word_list_next(const char **list, size_t *ret_n);
 
 #endif

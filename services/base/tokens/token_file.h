@@ -5,13 +5,13 @@
  *   90ab...77 name=site-a until=2026-12-01T00:00:00Z
  *   TOKEN [name=NAME] [until=TIME]
  *
- * One token per line, blank lines and lines that begin with '#' aside. Several lines are for
- * rotation, and for telling clients apart: tokens of the same name are the same client, and a token
- * without a name is a client of its own. `until` is a time of RFC 3339 in UTC, from which on the
- * token is no longer valid.
+ * One token per line; blank lines and lines that begin with '#' are ignored. Several lines allow
+ * rotation, and tell clients apart: tokens of the same name are the same client, and a token
+ * without a name is a client of its own. `until` is a time (RFC 3339, in UTC) from which the token
+ * is no longer valid.
  *
- * A token is 1 to 4,096 bytes of visible ASCII: anything else could not stand in a header, or would
- * let a file write headers. A name is 1 to 64 letters, digits, '.', '_' and '-'. */
+ * A token is 1 to 4,096 bytes of visible ASCII: other bytes are not possible in a header, or would
+ * let a file add headers. A name is 1 to 64 letters, digits, '.', '_' and '-'. */
 #ifndef TALLY_SERVICES_BASE_TOKENS_TOKEN_FILE_H
 #define TALLY_SERVICES_BASE_TOKENS_TOKEN_FILE_H
 
@@ -21,8 +21,8 @@
 #include "codec/base/error.h"
 
 enum {
-    /* A token with its NUL: servers commonly refuse headers past 8 KiB, so 4,096 bytes of token are
-     * what surely passes. */
+    /* A token with its NUL: servers commonly refuse headers above 8 KiB, so 4,096 bytes of token
+     * are sure to pass. */
     TALLY_TOKEN_CAPACITY = 4096 + 1,
     TALLY_TOKEN_NAME_CAPACITY = 64 + 1,
     TALLY_TOKENS_PER_FILE = 64,
@@ -42,16 +42,16 @@ typedef enum tally_status tally_token_fn(void *context, const struct tally_token
 
 struct tally_token_file {
     const char *path;  /* may be a pipe; borrowed */
-    bool regular_only; /* refuse what reading could block on */
+    bool regular_only; /* refuse files on which reading could block */
     tally_token_fn *on_token;
     void *context;
     bool ret_is_exposed; /* its group or others may read it */
 };
 
-/* Reads the file and hands over its tokens, in order. Errors: those of on_token, INVALID_ARGUMENT
- * (not readable, no token in it, more than 64 or the same twice, a line that is none of the above).
- * Messages name file and line, and never quote the line: any word may be a token in the wrong
- * place. */
+/* Reads the file and passes its tokens to on_token, in order. Errors: those of on_token,
+ * INVALID_ARGUMENT (not readable, no token in it, more than 64 or the same twice, a line that is
+ * none of the above). Messages name file and line, and never quote the line: any word may be a
+ * token in the wrong place. */
 enum tally_status tally_token_file_read(struct tally_token_file *file, struct tally_error *err);
 
 /* The first token of the file that is valid at `now_ms`, for a program that shows one. Errors as
