@@ -1,5 +1,5 @@
-/* allocate: memory for rows, in two functions, so that a test can make the n-th allocation fail: it
- * links its own in their place (tests/contract/memory/store_memory_exhaustion.c). free() frees. */
+/* allocate: memory for rows, in two functions that a test can replace at link time to make the n-th
+ * allocation fail (tests/contract/memory/store_memory_exhaustion.c). Release it with free(). */
 #ifndef TALLY_STORAGE_ALLOCATE_H
 #define TALLY_STORAGE_ALLOCATE_H
 

@@ -1,8 +1,8 @@
 /* backend: what one kind of store offers, for the table in backends/backends.c.
  *
  * This header is for writers of backends. Programs include backends/backends.h, which finds the
- * backend of a URI and calls these slots. A backend gets the location: the URI without its scheme.
- * Slots that are NULL are operations that this kind of store does not have. */
+ * backend of a URI and calls these slots. A backend receives the location: the URI without its
+ * scheme. A slot is NULL if this kind of store does not have the operation. */
 #ifndef TALLY_STORAGE_BACKEND_H
 #define TALLY_STORAGE_BACKEND_H
 
@@ -24,7 +24,7 @@ struct tally_store_progress {
 
 struct tally_store_report {
     int schema_version;        /* of the database */
-    int newest_schema_version; /* that this program knows, and migrates to when it opens it */
+    int newest_schema_version; /* that this program knows and migrates to on opening */
     int64_t n_bytes;           /* of the database, log included */
     int64_t n_jobs, n_live_jobs, n_rounds, n_updates;
 };
@@ -35,8 +35,7 @@ struct tally_store_backend {
     /* A URI with one of these prefixes, such as "postgresql://", is a location as a whole. Ends
      * with a NULL; NULL = an empty list. */
     const char *const *whole_uris;
-    /* The message for an operator who asks for the file of such a store; NULL = the message that it
-     * has none. */
+    /* Why such a store has no file, for an operator who asks for it; NULL = nothing to explain. */
     const char *why_no_file;
     bool can_be_migrated; /* opens `exclusive` */
     bool can_be_filled;   /* opens `filling` */

@@ -3,8 +3,8 @@
  * One table drives three things that must never disagree: the column lists of the SQL, binding a
  * struct to a statement, and reading it back. The struct's plain-data rule makes that possible: a
  * member is a fixed-size value at an offset. A new row with a new `since` is a migration, too: each
- * database adds the column (add_columns() of its schema). Only the first columns are also written
- * out in CREATE TABLE: a migration is history and must not change when the struct does. */
+ * database adds the column (add_columns() of its schema). Only the original columns are repeated in
+ * CREATE TABLE, because a migration is history and must not change when the struct does. */
 #ifndef TALLY_STORAGE_COLUMNS_H
 #define TALLY_STORAGE_COLUMNS_H
 
@@ -29,10 +29,10 @@ struct tally_column {
     size_t offset;   /* of the member in its struct */
     size_t capacity; /* of TEXT, with its NUL */
     bool fixed;      /* written at insert only */
-    int since;       /* the schema version of SQLite that brought it; 0 = all that have checksums */
+    int since;       /* SQLite schema version that added it; 0 = all that have checksums */
 };
 
-/* Versions from here on add the columns of these tables that are `since` them. */
+/* From this schema version on, a version adds the columns below whose `since` it is. */
 enum { TALLY_COLUMNS_FIRST_ADDING = 7 };
 
 struct tally_columns {
@@ -46,8 +46,8 @@ extern const struct tally_columns TALLY_ROUND_COLUMNS; /* struct tally_round_rec
 
 /* How a database numbers and types the parameters of a statement. */
 struct tally_columns_dialect {
-    int version;         /* of the schema: columns since a later one are left out */
-    int first_parameter; /* of the columns */
+    int version;         /* of the schema; columns added later are left out */
+    int first_parameter; /* number of the first column's parameter */
     bool has_gaps;       /* a column has the same number in every list, even if the list lacks other
                             columns */
     enum tally_status (*append_parameter)(struct tally_buffer *out, int number,
@@ -66,7 +66,7 @@ enum tally_status tally_columns_expand(struct tally_buffer *out, const char *sql
 int tally_columns_newest(void);
 
 /* "'', 'completed', 'failed', 'cancelled'": a name per terminal status, for SQL. A status that this
- * program does not know is live, so that start-up fails instead of losing the job. */
+ * program does not know counts as live, so that start-up fails instead of losing the job. */
 /* NOLINTBEGIN(readability-identifier-naming): "true" and "false" are those of the table */
 #define TALLY_NAME_IF_true(name) ", '" name "'"
 #define TALLY_NAME_IF_false(name)

@@ -36,7 +36,7 @@ struct tally_job_digest {
     struct tally_table_digest tables[TALLY_N_TABLES];
 };
 
-/* Zeroed it is that of an empty store. */
+/* All zeros = the digest of an empty store. */
 struct tally_store_digest {
     struct tally_job_digest *jobs; /* newest first; heap */
     size_t n_jobs, capacity;
@@ -65,7 +65,7 @@ struct tally_table_digest tally_store_digest_table(const struct tally_store_dige
 /* The checksum over everything. */
 uint64_t tally_store_digest_checksum(const struct tally_store_digest *digest);
 int64_t tally_store_digest_rows(const struct tally_store_digest *digest);
-/* The job of that key, or NULL. */
+/* The job with this key, or NULL. */
 const struct tally_job_digest *tally_store_digest_job(const struct tally_store_digest *digest,
                                                       int64_t key);
 

@@ -15,7 +15,7 @@ enum { TALLY_NO_TOKEN = 0 };
 struct tally_lease {
     int64_t job_key;
     int64_t token;
-    bool has_ended; /* the job has; PostgreSQL is not asked about it any more */
+    bool has_ended; /* the job has ended; PostgreSQL is not asked about it any more */
 };
 
 /* In ascending order of keys. {0} is an empty set. */

@@ -8,8 +8,8 @@
  * Fencing. A lease alone does not protect a job: a leader that was paused cannot know that its
  * lease expired meanwhile. So each change of leader raises the job's token (Burrows, "The Chubby
  * lock service", OSDI 2006, section 2.4: sequencers). A store object remembers the tokens of the
- * jobs that it was given. Every transaction that writes to a job compares the token under a lock
- * for which take() must wait, in the same transaction as the write:
+ * jobs that it was given. Every transaction that writes to a job compares the token in the same
+ * transaction, under a lock for which take() must wait:
  *
  *     replica a                      store             replica b
  *     take(): leads job 7            token 4
@@ -21,7 +21,8 @@
  * object that has reconnected holds new tokens: by then, what the old connection had in progress
  * has been committed or rolled back.
  *
- * Slots fail with STORE if the store cannot be reached; then nothing is known to have changed. */
+ * Slots fail with STORE if the store cannot be reached; then it is not known whether anything
+ * changed. */
 #ifndef TALLY_STORAGE_LEASES_H
 #define TALLY_STORAGE_LEASES_H
 
@@ -43,20 +44,20 @@ enum {
 struct tally_replica {
     char id[TALLY_REPLICA_ID_CAPACITY]; /* chosen by its owner; the same after a restart */
     char address[TALLY_REPLICA_ADDRESS_CAPACITY]; /* URL at which the others reach it */
-    int64_t number;      /* in [1, 65535]; given by the store to an id, and kept */
-    int64_t jobs;        /* live ones that it leads */
+    int64_t number;      /* in [1, 65535]; assigned to the id by the store, for good */
+    int64_t jobs;        /* number of live jobs that it leads */
     int64_t slots;       /* of its workers that can move to another replica, sooner or later */
-    int64_t free_slots;  /* of all its workers, those without a client */
-    int64_t wants_key;   /* key of the oldest job there that waits for slots; 0 = none */
+    int64_t free_slots;  /* slots of all its workers that have no client */
+    int64_t wants_key;   /* key of its oldest job that waits for slots; 0 = none */
     int64_t wants_slots; /* how many slots that job lacks */
-    bool is_alive;       /* it has renewed in time; of rows that are read */
+    bool is_alive;       /* it renewed in time; set in rows that are read */
 };
 
 /* The replica that leads a job. */
 struct tally_job_leader {
     int64_t key;                  /* of the job */
-    bool is_live;                 /* the job is; one that has ended needs no leader */
-    bool has_leader;              /* of a live job: some replica was given it, dead or alive */
+    bool is_live;                 /* whether the job is live; an ended job needs no leader */
+    bool has_leader;              /* for a live job: a replica, dead or alive, was given it */
     struct tally_replica replica; /* if has_leader: only id, number, address and is_alive */
 };
 
@@ -69,7 +70,7 @@ struct tally_store_leases {
     enum tally_status (*join)(struct tally_store *store, const struct tally_replica *self,
                               int64_t lease_ms, int64_t *ret_number, struct tally_error *err);
     /* Renews the leases of this replica and announces what it has; then walks all replicas, itself
-     * among them, by number. Afterwards holds() is right for this moment. */
+     * among them, by number. Afterwards holds() is up to date. */
     enum tally_status (*renew)(struct tally_store *store, const struct tally_replica *self,
                                tally_replica_fn *each, void *context, struct tally_error *err);
     /* Takes every live job that has no leader, whose leader is dead, or that another replica has
@@ -81,8 +82,9 @@ struct tally_store_leases {
                                                         const struct tally_store_job *job,
                                                         struct tally_error *err),
                               void *context, struct tally_error *err);
-    /* Hands a job that this replica leads to another, for whose next take() it waits. In a
-     * transaction of its own. Errors: FAILED_PRECONDITION (it does not lead it any more). */
+    /* Hands over a job that this replica leads to another replica, whose next take() returns it.
+     * Runs in its own transaction. Errors: FAILED_PRECONDITION (this replica does not lead the job
+     * any more). */
     enum tally_status (*give)(struct tally_store *store, int64_t job_key, int64_t replica_number,
                               struct tally_error *err);
     /* Whether this process leads the job, as far as it knows without asking. */
@@ -90,8 +92,8 @@ struct tally_store_leases {
     /* Errors: NOT_FOUND. */
     enum tally_status (*leader_of)(struct tally_store *store, const char *job_id,
                                    struct tally_job_leader *ret_leader, struct tally_error *err);
-    /* Gives up all leases, for the first replica that takes them, and leaves. For a clean end;
-     * close() alone leaves them to expire. */
+    /* Releases all leases, so that any replica can take the jobs at once, and leaves. For a clean
+     * shutdown; close() alone leaves them to expire. */
     enum tally_status (*leave)(struct tally_store *store, struct tally_error *err);
 };
 

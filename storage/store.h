@@ -18,8 +18,8 @@
  *     update b --+--> begin, 3 inserts, commit ---+--> response to b
  *     update c --+                                +--> response to c
  *
- * The longer a commit takes, the more updates share the next one. In a transaction an expected
- * error concerns its own row: if b is a duplicate, ALREADY_EXISTS, then a and c are still written.
+ * The longer a commit takes, the more updates share the next one. Within a transaction an expected
+ * error affects only its own row: if b is a duplicate (ALREADY_EXISTS), a and c are still written.
  *
  * Errors common to all slots: STORE (the medium failed: disk full, read-only, locked; retryable),
  * DATA_LOSS (what is stored cannot be read back), NO_MEMORY. A write that fails with ALREADY_EXISTS
@@ -51,10 +51,10 @@ enum {
 
 /* One job without its large parts (document, state). */
 struct tally_store_job {
-    int64_t key;                        /* given by job_insert, ascending; the cursor of job_list */
-    char id[TALLY_JOB_ID_CAPACITY];     /* public, unique */
+    int64_t key;                    /* assigned by job_insert, ascending; the cursor of job_list */
+    char id[TALLY_JOB_ID_CAPACITY]; /* public, unique */
     char name[TALLY_JOB_NAME_CAPACITY]; /* chosen by the user, not unique */
-    char labels[TALLY_LABELS_CAPACITY]; /* as services/base/text/labels.h has them */
+    char labels[TALLY_LABELS_CAPACITY]; /* in the form of services/base/text/labels.h */
     char algorithm[32];                 /* for lists */
     enum tally_job_status status;
     char reason[TALLY_JOB_REASON_CAPACITY]; /* why it failed or was cancelled; else "" */
@@ -75,7 +75,7 @@ struct tally_store_job {
  * traffic of each, and what they reported in the last closed round that has metrics. */
 enum { TALLY_STORE_TRAFFIC_ROUND = -1, TALLY_STORE_METRICS_ROUND = 0 };
 
-/* One accepted update of an open round, as it came. */
+/* One accepted update of an open round, as it arrived. */
 struct tally_store_update {
     int64_t round;
     uint32_t client;
@@ -170,8 +170,8 @@ struct tally_store_ops {
     enum tally_status (*request_get)(struct tally_store *store, int64_t job_key,
                                      struct tally_buffer *out, bool *ret_has_key,
                                      uint64_t *ret_request_digest, struct tally_error *err);
-    /* Newest first: jobs with key < before_key (INT64_MAX for all), of one status or of any
-     * (status < 0), at most `limit`. */
+    /* Newest first: jobs with key < before_key (INT64_MAX for all), with one status or any (status
+     * < 0), at most `limit`. */
     enum tally_status (*job_list)(struct tally_store *store, int status, int64_t before_key,
                                   int64_t limit, tally_store_job_fn *each, void *context,
                                   struct tally_error *err);
@@ -195,13 +195,13 @@ struct tally_store_ops {
                                     struct tally_error *err);
     /* Checks that the medium can be read and written now; for /readyz. */
     enum tally_status (*check)(struct tally_store *store, struct tally_error *err);
-    /* NULL: there is nothing to count. */
+    /* NULL = the store has no counters. */
     struct tally_store_counters (*counters)(const struct tally_store *store);
 };
 
 struct tally_store {
     const struct tally_store_ops *ops;
-    const struct tally_store_leases *leases; /* leases.h; NULL: one process has the store alone */
+    const struct tally_store_leases *leases; /* leases.h; NULL = only one process uses the store */
 };
 
 /* Numbers of a store since it was opened, for /metrics. */
@@ -213,16 +213,16 @@ struct tally_store_counters {
 
 struct tally_store_options {
     bool power_loss_safe; /* commit waits for the medium, not only for the operating system */
-    /* Reads one snapshot of an existing store, beside its coordinator or without one: takes no
-     * lock, creates and migrates nothing, and every write fails. */
+    /* One snapshot of an existing store, whether or not a coordinator uses it: takes no lock,
+     * creates and migrates nothing, and every write fails. */
     bool read_only;
     /* No other process may have the store open, which is STORE otherwise; with read_only, not a
      * byte of its files changes. For a kind of store that only one process uses. */
     bool exclusive;
     /* To fill an empty store with the jobs of another one, in one transaction (migrate.h). begin()
      * keeps all coordinators out until the transaction ends; it fails with FAILED_PRECONDITION if
-     * one uses the store or another process fills it. job_insert() keeps job->key. After flush() a
-     * transaction takes no memory. Only for backends that can_be_filled. */
+     * one uses the store or another process is filling it. job_insert() keeps job->key. After
+     * flush() the transaction holds no memory. Only for backends that can_be_filled. */
     bool filling;
 };
 

@@ -14,7 +14,7 @@
 
 enum {
     LINGER_BLOCK_BYTES = 1024 * 1024,
-    /* Bytes of a refused body. A client that reads while it sends stops long before. */
+    /* Bytes to discard of a refused body. A client that reads as it sends stops sooner. */
     MAX_LINGERED_BYTES = 128 * 1024 * 1024
 };
 

@@ -66,7 +66,7 @@ struct http_peers {
     unsigned n_wide;             /* connections of wide_daemon */
     unsigned most_connections;   /* since memory was last returned to the system */
     int64_t accept_again_ms;     /* descriptors ran out: not before then; 0 = any time */
-    bool has_resumed;    /* since MHD ran last; MHD_get_timeout() does not count that as work */
+    bool has_resumed;    /* a connection, since MHD last ran; MHD_get_timeout() ignores this */
     bool looks_at_first; /* there are large bodies: new connections wait for their first bytes */
 };
 

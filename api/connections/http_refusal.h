@@ -1,7 +1,7 @@
-/* http_refusal: requests and connections that are refused or dropped before the handler runs.
+/* http_refusal: requests and connections refused or dropped without calling the handler.
  *
  * Every refusal is reported to the owner of the server. Most are answered with a problem document
- * (RFC 9457), and the connection ends. */
+ * (RFC 9457), and the connection is closed. */
 #ifndef TALLY_API_CONNECTIONS_HTTP_REFUSAL_H
 #define TALLY_API_CONNECTIONS_HTTP_REFUSAL_H
 

@@ -3,8 +3,8 @@
 #include <sys/epoll.h>
 
 enum {
-    /* More would make a turn of MHD 3 ms longer while the 20 ms of a burst last. To have this many
-     * waiting would take 400,000 requests a second. */
+    /* This many make a turn of MHD 3 ms longer. More than that within SUSPEND_AFTER_MS would take
+     * 400,000 requests a second. */
     MAX_WAITING = 8192,
     SUSPEND_AFTER_MS = 20
 };

@@ -25,7 +25,7 @@ struct tally_field {
     double min, max;            /* inclusive limits of INTEGER and REAL */
     bool min_exclusive;         /* min itself is refused */
     bool quiet;                 /* of BOOL, TEXT, CHOICE: false, "", the first are not written */
-    bool auto_allowed;          /* of REAL: the text "auto" is taken too, as NaN */
+    bool auto_allowed;          /* of REAL: the string "auto" is accepted too, as NaN */
     size_t capacity;            /* of TEXT, with its NUL */
     const char *const *choices; /* of CHOICE; NULL-terminated */
     const char *unit;           /* for people; NULL = none */

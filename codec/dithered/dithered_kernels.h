@@ -50,7 +50,7 @@ void tally_dithered_table(const struct tally_dithered_model *model,
 /* Adds those parts. */
 void tally_dithered_starts(struct tally_dithered_table *table);
 
-/* All give the same. n <= TALLY_DITHERED_BLOCK. */
+/* All kernels give equal results. n <= TALLY_DITHERED_BLOCK. */
 struct tally_dithered_kernel {
     /* The dithers of coordinates 64 group .. 64 group + n - 1; there is room for n rounded up to
      * 64. */

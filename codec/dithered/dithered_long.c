@@ -233,8 +233,8 @@ static int32_t read_tail(const struct tally_dithered_model *model, struct tally_
     return model->reach + (int32_t)(1u << more | (uint32_t)tally_bit_read(reader, more));
 }
 
-/* Makes levels of units and their low bits; what would be above any level comes out as one that
- * is. */
+/* Makes levels of units and their low bits. Clamps to +-TALLY_MAX_INTERVALS, which is still above
+ * every valid level. */
 static void read_lows(const struct tally_dithered_model *model, struct tally_bit_reader *reader,
                       int32_t *levels, size_t n)
 {

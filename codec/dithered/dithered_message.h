@@ -17,7 +17,7 @@ enum {
     TALLY_DITHERED_EXCESS_BITS = 21, /* of |high| - reach, at most: |level| <= 2^20 */
 };
 
-/* Bits that are enough for n levels of at most this magnitude. */
+/* An upper bound on the bits of n levels of magnitude <= `largest`. */
 uint64_t tally_dithered_bits_at_most(const struct tally_dithered_model *model, uint32_t largest,
                                      size_t n);
 

@@ -8,7 +8,7 @@ enum {
     OCTAVE = TALLY_DITHERED_OCTAVE,
     LOWEST_OCTAVE = -8, /* of the ratio sigma / step */
     WIDE_OCTAVE = 2,    /* from a ratio of 2^2 on levels have low bits */
-    TABLE_BITS = 4,     /* entries of the table in a standard deviation: 2^4 */
+    TABLE_BITS = 4,     /* table entries per standard deviation: 2^4 */
     TABLE_SIZE = 89,
     FRACTION_BITS = 12, /* between two entries */
     SATURATED = 1 << 29,

@@ -27,7 +27,7 @@ enum tally_status tally_grid_init(double radius, double eps, size_t dim,
     double p = ceil(2 * radius * sqrt((double)dim) / eps);
     if (!(p <= TALLY_MAX_INTERVALS)) {
         return tally_fail(err, TALLY_OUT_OF_RANGE, NULL,
-                          "quantizer needs %.0f intervals, the limit is %d", p,
+                          "quantizer needs %.0f intervals; the limit is %d", p,
                           TALLY_MAX_INTERVALS);
     }
     uint32_t intervals = p < 2 ? 2 : (uint32_t)p + (uint32_t)p % 2;

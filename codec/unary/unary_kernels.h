@@ -45,7 +45,7 @@ enum tally_status tally_unary_decode_block_ref(struct tally_bit_reader *reader, 
 struct tally_unary_kernel {
     size_t (*encode)(const int32_t *levels, size_t n_blocks, struct tally_bit_writer *writer,
                      uint64_t *nonzeros);
-    /* Both in one, with the random words of groups `group`, ...; adds to *clipped. */
+    /* Quantizes and encodes, with the random words of groups `group`, ...; adds to *clipped. */
     size_t (*quantize_encode)(const struct tally_rounding *rounding, const struct tally_rng *rng,
                               uint32_t group, const float *y, size_t n_blocks,
                               struct tally_bit_writer *writer, uint64_t *nonzeros,

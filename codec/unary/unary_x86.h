@@ -52,8 +52,7 @@ static inline void put(struct sink *sink, uint64_t bits, unsigned n)
     const uint64_t rest = bits >> 1 >> (63 - sink->used);
     const unsigned used = sink->used + n;
     memcpy(sink->at, &word, sizeof word);
-    /* As `used >= 64 ? rest : word`, which compilers turn into a branch that nothing can predict.
-     */
+    /* `used >= 64 ? rest : word`, which compilers turn into an unpredictable branch. */
     const uint64_t is_full = 0 - (uint64_t)(used / 64);
     sink->pending = word ^ ((word ^ rest) & is_full);
     sink->at += used / 64 * 8;

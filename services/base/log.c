@@ -40,7 +40,7 @@ struct line {
     enum tally_log_format format;
 };
 
-/* Appends all of it, or nothing and returns false. */
+/* Appends all n bytes or nothing; false = nothing. */
 static bool put(struct line *line, const char *bytes, size_t n)
 {
     if (line->size + n > (size_t)(TALLY_LOG_LINE_CAPACITY - RESERVED_BYTES)) {

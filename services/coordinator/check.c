@@ -109,7 +109,7 @@ static void check_missing(struct check *check, const char *uri, const char *labe
     const bool can_make = tally_store_path(uri, &path, NULL) != TALLY_OK || can_make_file(path);
     say(check, can_make, "store %s: %s", label,
         can_make ? "does not exist yet; the coordinator creates it when it starts"
-                 : "does not exist, and its folder cannot be written");
+                 : "does not exist, and its folder is not writable");
 }
 
 static void check_database(struct check *check, const char *uri, const char *label)

@@ -138,7 +138,7 @@ static void outside(struct tally_coordinator *coordinator, int64_t now_ms)
 {
     if (coordinator->jobs->reload_due) {
         coordinator->jobs->reload_due = false;
-        reload_jobs(coordinator); /* a job that is damaged ends in a transaction of its own */
+        reload_jobs(coordinator); /* uses a separate transaction to end each damaged job */
     }
     replicas_turn(coordinator, now_ms);
 }

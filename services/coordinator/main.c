@@ -52,7 +52,7 @@ static const struct tally_option OPTIONS[] = {
      "TALLY_METRICS_TOKEN",
      "Access"},
     {"insecure", NULL, NULL,
-     "allow an address that others can reach without tokens, and accept any Host", "Access"},
+     "without tokens, allow an address that others can reach, and accept any Host", "Access"},
     {"allowed-host", "NAME...", NULL,
      "accept this Host in requests that need no token; IP addresses and localhost are always "
      "accepted",
@@ -72,7 +72,7 @@ static const struct tally_option OPTIONS[] = {
      "name of this coordinator among them, the same after a restart (default: its address)",
      "Replicas"},
     {"lease-ms", "N", "3000",
-     "silence after which the others take over the jobs of a coordinator; the same on all",
+     "silence after which the others take over a coordinator's jobs; set it alike on all",
      "Replicas"},
     {"max-body-bytes", "N", "67108864", "largest request body", "Limits"},
     {"max-header-bytes", "N", "8192", "longest request line and headers", "Limits"},

@@ -44,7 +44,7 @@ static enum tally_status get_typed(const struct tally_json *parent, const char *
 static const char *const BESIDE_TYPE[] = {"type", NULL};
 static const char *const WITH_OPTIMIZER[] = {"type", "server_optimizer", NULL};
 
-/* Without it the server moves by the clients' mean difference. */
+/* If the member is absent, the server moves by the mean difference. */
 static enum tally_status read_server_optimizer(const struct tally_json *algorithm,
                                                struct tally_server_optimizer *optimizer,
                                                struct tally_error *err)

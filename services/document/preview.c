@@ -47,8 +47,8 @@ static bool count_rounds(const struct tally_algorithm *algorithm,
     return true;
 }
 
-/* The average bits of a client, rounded up, if `bits` are those of a client that is heard in all
- * rounds: it is heard in answers / clients of them. */
+/* A client's average bits, rounded up, given the `bits` of one that answers in every round: on
+ * average, a client answers in answers / clients of the rounds. */
 static uint64_t share_of(const struct tally_job_spec *spec, uint64_t bits)
 {
     const uint64_t clients = (uint64_t)spec->clients, answers = tally_job_spec_answers(spec);

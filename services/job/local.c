@@ -106,8 +106,8 @@ static enum tally_status make_order(const struct tally_job *job, uint32_t **ret_
     return TALLY_OK;
 }
 
-/* One round: the clients of its cohort compute and send, until it has closed. *ret_client is the
- * last of them. */
+/* Runs one round: its cohort's clients compute and send until it closes. *ret_client is the last
+ * that computed. */
 static enum tally_status run_round(struct tally_job *job, struct tally_model_copy *copy,
                                    const struct tally_local_observer *observer,
                                    struct tally_job_outcome *ret_outcome, uint32_t *ret_client,

@@ -37,7 +37,7 @@ enum tally_reason {
 #define TALLY_REASON_FORMAT_DIVERGED             "%s"
 #define TALLY_REASON_FORMAT_ALGORITHM_FAILED     "%s"
 #define TALLY_REASON_FORMAT_QUORUM_MISSED                                                          \
-    "round %lld has %lld of %lld answers after %lld ms, the quorum is %lld; missing clients: %s"
+    "round %lld has %lld of %lld answers after %lld ms; quorum: %lld; missing clients: %s"
 #define TALLY_REASON_FORMAT_JOB_DEADLINE_PASSED "job deadline of %lld ms has passed: %s, %s"
 #define TALLY_REASON_FORMAT_STORED_JOB_DAMAGED  "%s"
 

@@ -14,7 +14,7 @@
 struct tally_plugin_process;
 
 /* Starts a child for a shared object and its problem, which is copied. Errors: UNAVAILABLE (no
- * process, no descriptor), NO_MEMORY, INVALID_ARGUMENT (a text is too long). */
+ * process or descriptor), NO_MEMORY, INVALID_ARGUMENT (a string is too long). */
 enum tally_status tally_plugin_process_start(const char *path,
                                              const struct tally_plugin_problem *problem,
                                              const struct tally_plugin_limits *limits,

@@ -54,8 +54,8 @@ enum tally_status tally_plugin_set_add(struct tally_plugin_set *set,
                                        uint64_t dim, struct tally_error *err);
 
 /* Loads a shared object into this process and adds what it exports. Errors: INVALID_ARGUMENT (it
- * cannot be loaded, exports no tally_plugin(), or a plug-in that cannot be used),
- * ALREADY_EXISTS, NO_MEMORY; the message leads with the path. */
+ * cannot be loaded, exports no tally_plugin(), or exports an unusable plug-in), ALREADY_EXISTS,
+ * NO_MEMORY; the message starts with the path. */
 enum tally_status tally_plugin_set_load(struct tally_plugin_set *set, const char *path,
                                         struct tally_error *err);
 
@@ -80,11 +80,11 @@ enum tally_status tally_plugin_set_load_list(struct tally_plugin_set *set, const
                                              const struct tally_plugin_limits *limits,
                                              struct tally_error *err);
 
-/* The objective of a job, which may outlive neither the set (NULL = empty) nor the spec: that of a
- * plug-in if the job names one or if one overrides it, else tally_objective_load() with `files`. A
- * plug-in that overrides leaves losses that it has no function for to the job's own objective, if
- * its data are here. Errors: those of tally_objective_load(), FAILED_PRECONDITION (no such plug-in,
- * a different dim, or what its open() says). */
+/* The objective of a job; it must not outlive the set (NULL = empty) or the spec. It is that of a
+ * plug-in if the job names one or if one overrides it, else tally_objective_load() with `files`. If
+ * an overriding plug-in has no loss(), the job's own objective computes the losses, provided its
+ * data are here. Errors: those of tally_objective_load(), FAILED_PRECONDITION (no such plug-in, a
+ * different dim, or what its open() says). */
 enum tally_status tally_plugin_set_objective(const struct tally_plugin_set *set,
                                              const struct tally_job_spec *spec,
                                              const struct tally_data_source *files,

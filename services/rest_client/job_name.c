@@ -95,7 +95,7 @@ static enum tally_status find_beginning(struct tally_rest_client *client,
     }
     if (search.n_found > 1) {
         return tally_fail(err, TALLY_INVALID_ARGUMENT, NULL,
-                          "several jobs begin with %s, %s and %s for example: type more of the id",
+                          "several job ids begin with %s, such as %s and %s: type more of the id",
                           name, search.found[0], search.found[1]);
     }
     memcpy(name, search.found[0], sizeof search.found[0]);

@@ -23,7 +23,7 @@ static const struct tally_option OPTIONS[] = {
     {"clients", "N", "1", "clients that this process serves at once", NULL},
     {"job", "ID", NULL, "serve this job only", NULL},
     {"data-dir", "DIR", "data", "folder of the data files that job documents name", NULL},
-    {"token-file", "FILE", NULL, "bearer token of the workers; or TALLY_TOKEN holds it", NULL},
+    {"token-file", "FILE", NULL, "file with the workers' bearer token; or set TALLY_TOKEN", NULL},
     {"tls-ca", "FILE", NULL,
      "certificates to trust for an https:// coordinator, in PEM form, and no others (default: the "
      "system's)",
@@ -40,7 +40,7 @@ static const struct tally_option OPTIONS[] = {
 #define PLUGINS "Plug-ins"
 static const struct tally_option PLUGIN_OPTIONS[] = {
     {"plugin", "FILE...", NULL,
-     "shared object for objectives of type plugin that have its name; may be given several times, "
+     "shared object with a plug-in, for plugin objectives of its name; may be given several times, "
      "or as FILE:FILE in the environment and in config files",
      PLUGINS},
     {"plugin-isolated", NULL, NULL,

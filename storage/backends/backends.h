@@ -1,10 +1,10 @@
-/* backends: a store by its URI, whatever its kind.
+/* backends: opens and maintains a store by its URI, whatever its kind.
  *
  * backends.c has one row per kind of store: "sqlite:PATH", "postgres:CONNINFO", "memory:".
  *
  * verify, backup and owner work beside a coordinator that uses the store: they read one snapshot of
- * it, take no lock and change nothing. Meanwhile the log of a SQLite database cannot be truncated.
- */
+ * it, take no lock and change nothing. Meanwhile the log of a SQLite database cannot be
+ * truncated. */
 #ifndef TALLY_STORAGE_BACKENDS_BACKENDS_H
 #define TALLY_STORAGE_BACKENDS_BACKENDS_H
 
@@ -12,10 +12,10 @@
 #include "storage/store.h"
 
 /* Opens "sqlite:PATH", "postgres:CONNINFO" (also "postgres://..." and "postgresql://...") or
- * "memory:". Creates and migrates what is missing. `options` may be NULL.
- * Errors: INVALID_ARGUMENT (unknown scheme), STORE, DATA_LOSS (damaged, or made by a newer version:
- * the message says which); read-only also NOT_FOUND (there is none) and FAILED_PRECONDITION (of an
- * older schema). The caller closes with store->ops->close(store). */
+ * "memory:". Creates and migrates what is missing. `options` may be NULL. Errors: INVALID_ARGUMENT
+ * (unknown scheme), STORE, DATA_LOSS (damaged, or made by a newer version: the message says which);
+ * read-only also NOT_FOUND (no such store) and FAILED_PRECONDITION (older schema). The caller
+ * closes the store with store->ops->close(store). */
 enum tally_status tally_store_open(const char *uri, const struct tally_store_options *options,
                                    struct tally_store **ret_store, struct tally_error *err);
 
@@ -47,8 +47,8 @@ enum tally_status tally_store_restore(const char *uri, const char *path, bool re
                                       const struct tally_store_progress *progress,
                                       struct tally_error *err);
 
-/* The process that has the store open as its coordinator, 0 for none, -1 for one that left no
- * number. Errors: INVALID_ARGUMENT, STORE. */
+/* The id of the coordinator process that has the store open; 0 = none, -1 = it left no id. Errors:
+ * INVALID_ARGUMENT, STORE. */
 enum tally_status tally_store_owner(const char *uri, int64_t *ret_process, struct tally_error *err);
 
 /* The path of the file that holds the store. Borrowed from `uri`. Errors: INVALID_ARGUMENT. */

@@ -154,8 +154,7 @@ static enum tally_status require_all(const struct tally_store_report *found,
         const int64_t n_read = tables[counts[i].table].n_rows;
         if (n_read != counts[i].n_rows) {
             return tally_fail(err, TALLY_DATA_LOSS, NULL,
-                              "the source has %lld rows of %s, of which %lld belong to a job's "
-                              "course",
+                              "the source has %lld rows of %s, of which its jobs use only %lld",
                               (long long)counts[i].n_rows, TALLY_TABLE_NAMES[counts[i].table],
                               (long long)n_read);
         }

@@ -6,8 +6,8 @@
  *     verify    digest of all rows of the target, compared with the source's job by job
  *     commit
  *
- * The target sees one transaction: an interrupted migration leaves it empty. The source is only
- * read. */
+ * The target is filled in one transaction, so an interrupted migration leaves it empty. The source
+ * is only read. */
 #ifndef TALLY_STORAGE_BACKENDS_MIGRATE_H
 #define TALLY_STORAGE_BACKENDS_MIGRATE_H
 
@@ -16,16 +16,16 @@
 struct tally_migrate_report {
     bool was_there;              /* the target already held all of it, and nothing was written */
     int64_t n_copied_rows;       /* by this run */
-    bool has_source, has_target; /* as far as it came */
+    bool has_source, has_target; /* the array below is valid */
     struct tally_table_digest source[TALLY_N_TABLES];
     struct tally_table_digest target[TALLY_N_TABLES];
 };
 
-/* "sqlite:PATH" to "postgres:CONNINFO". `progress` may be NULL. *ret_report is written as far as it
- * is known, also on failure. Errors: INVALID_ARGUMENT (wrong kinds of store; field "from" or "to"),
- * NOT_FOUND (no such source), STORE (the source is in use, the target cannot be reached), DATA_LOSS
- * (the source is damaged, or the target does not read back as it was written), FAILED_PRECONDITION
- * (the target has other jobs, a coordinator, or another migration), CANCELLED, NO_MEMORY. */
+/* "sqlite:PATH" to "postgres:CONNINFO". `progress` may be NULL. *ret_report has what is known, also
+ * on failure. Errors: INVALID_ARGUMENT (wrong kinds of store; field "from" or "to"), NOT_FOUND (no
+ * such source), STORE (the source is in use, the target cannot be reached), DATA_LOSS (the source
+ * is damaged, or the target does not read back as it was written), FAILED_PRECONDITION (the target
+ * has other jobs, a coordinator, or another migration), CANCELLED, NO_MEMORY. */
 enum tally_status tally_store_migrate(const char *from, const char *to,
                                       const struct tally_store_progress *progress,
                                       struct tally_migrate_report *ret_report,

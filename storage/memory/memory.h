@@ -1,11 +1,11 @@
-/* memory: a database in the memory of one process that several store objects share, with leases
+/* memory: an in-memory database that several store objects of one process share, with leases
  * (leases.h). The backend "memory:" opens a private one, without leases.
  *
  * All store objects of a database belong to one thread. Their calls may interleave in any order,
- * also while several have an open transaction; only the callback of a walk may not write through
+ * even while several have open transactions. But the callback of a walk may not write through
  * another store object. Isolation is READ COMMITTED: a transaction's writes are visible only to its
- * own store object until commit() applies all of them or none. No call waits for a lock. Keys of
- * jobs are unique and become visible in the order of the commits. commit() reports conflicts:
+ * own store object until commit() applies all of them or none. No call waits for a lock. Job keys
+ * are unique and become visible in commit order. commit() reports conflicts:
  *
  *     FAILED_PRECONDITION  another replica leads a job that was written to (also in flush())
  *     ALREADY_EXISTS       two transactions inserted the same id or idempotency key
@@ -47,10 +47,10 @@ enum tally_status tally_memory_database_open(struct tally_memory_database *datab
  * next begin() or lease operation connects again; the store object then holds the jobs that it
  * still leads. To simulate a lost response to a commit: commit, disconnect, and report STORE. */
 void tally_memory_database_disconnect(struct tally_store *store);
-/* As if the database server was killed and started again: all rows stay, and all connections break.
+/* Simulates a kill and restart of the database server: all rows stay, and all connections break.
  * There is no separate grace time. As on PostgreSQL, the clock of all leases stops half a lease
- * after the last renewal by any replica, and the next renewal prolongs them by the time that it
- * stood. So time in which the simulated server is down does not count. */
+ * after the last renewal by any replica, and the next renewal extends them by the time that it
+ * stood still. So the downtime of the simulated server does not count. */
 void tally_memory_database_restart(struct tally_memory_database *database);
 
 #endif

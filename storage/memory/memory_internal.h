@@ -20,16 +20,16 @@ struct tally_memory_database {
     struct tally_memory_job **jobs; /* committed, by key */
     size_t n_jobs, jobs_capacity;
     int64_t last_deleted_key;              /* the greatest; 0 = none */
-    struct tally_memory_job *deleted;      /* that drafts of other store objects refer to */
+    struct tally_memory_job *deleted;      /* jobs to which drafts of other store objects refer */
     struct tally_memory_replica *replicas; /* by number */
     size_t n_replicas, replicas_capacity;
     int64_t renewed_ms;               /* the last renewal by any replica */
-    struct tally_memory_store *first; /* of the store objects */
+    struct tally_memory_store *first; /* in the list of store objects */
 };
 
 struct tally_memory_store {
     struct tally_store base;
-    struct tally_store_ops ops; /* what base.ops is if the database is shared */
+    struct tally_store_ops ops; /* base.ops if the database is shared */
     struct tally_memory_database *database;
     struct tally_memory_store *next; /* on the same database */
     bool owns_database;              /* a private one */
@@ -41,7 +41,7 @@ struct tally_memory_store {
     struct tally_memory_draft **drafts; /* of the transaction, by job key */
     size_t n_drafts, drafts_capacity;
 
-    int64_t number; /* as a replica; 0 = it is none */
+    int64_t number; /* as a replica; 0 = not a replica */
     int64_t incarnation;
     struct tally_lease_set held;
     struct tally_store_counters counters;
@@ -67,7 +67,7 @@ struct tally_memory_view {
     const struct tally_memory_draft *draft; /* NULL = not written by the transaction */
 };
 
-/* Find a visible job: with that key, the first one after it, the last one before it. False if there
+/* Find a visible job: the one with this key, the first after it, the last before it. False if there
  * is none. Borrowed until the next write, commit or rollback. */
 bool tally_memory_find(const struct tally_memory_store *memory, int64_t job_key,
                        struct tally_memory_view *ret_view);
@@ -79,11 +79,11 @@ bool tally_memory_find_id(const struct tally_memory_store *memory, const char *i
                           struct tally_memory_view *ret_view);
 bool tally_memory_find_idempotency_key(const struct tally_memory_store *memory, const char *key,
                                        struct tally_memory_view *ret_view);
-/* A committed job, to change who leads it; NULL = there is none. */
+/* A committed job, to change its leader; NULL = there is none. */
 struct tally_memory_job *tally_memory_job_find(const struct tally_memory_database *database,
                                                int64_t job_key);
 
-/* Whether the open transaction can go on: FAILED_PRECONDITION or STORE otherwise. */
+/* Whether the open transaction can continue: FAILED_PRECONDITION or STORE if not. */
 enum tally_status tally_memory_require_transaction(const struct tally_memory_store *memory,
                                                    struct tally_error *err);
 /* Returns NO_MEMORY; the transaction can then only be rolled back. */

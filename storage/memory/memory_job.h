@@ -1,8 +1,8 @@
 /* memory_job: one job of the in-memory store, and drafts of it.
  *
- * A job is what was committed. A transaction that writes to it does so in a draft: a copy of the
- * content, and the rounds that it adds. Commit moves the draft into the job; rollback frees it.
- * Bodies and states are immutable and counted, so a copy shares them. */
+ * A job has only what was committed. A transaction writes to a draft of it: a copy of the content,
+ * and the rounds that the transaction adds. Commit moves the draft into the job; rollback frees it.
+ * Bodies and states are immutable and reference-counted, so a copy shares them. */
 #ifndef TALLY_STORAGE_MEMORY_MEMORY_JOB_H
 #define TALLY_STORAGE_MEMORY_MEMORY_JOB_H
 
@@ -21,7 +21,7 @@ struct tally_memory_update {
     struct tally_blob *body;
 };
 
-/* What a round changed of the state. */
+/* What a round changed in the state. */
 struct tally_memory_change {
     int64_t round;
     struct tally_blob *bytes;
@@ -38,7 +38,7 @@ struct tally_memory_rounds {
 struct tally_memory_content {
     struct tally_store_job job;
     struct tally_blob *state;            /* NULL = none was put */
-    struct tally_memory_change *changes; /* of the state since then, by round */
+    struct tally_memory_change *changes; /* of that state, by round */
     size_t n_changes, changes_capacity;
     struct tally_memory_update *updates; /* by round, client */
     size_t n_updates, updates_capacity;
@@ -56,24 +56,24 @@ struct tally_memory_job {
     struct tally_memory_job *next_deleted;
 };
 
-/* A job as the transaction of a store object has it. */
+/* A job as a store object's transaction sees it. */
 struct tally_memory_draft {
     struct tally_memory_job *job; /* borrowed unless it is new */
     bool is_new;                  /* inserted by this transaction */
     bool is_deleted;              /* by this transaction */
     struct tally_memory_content *content;
-    struct tally_memory_rounds rounds; /* that it adds */
+    struct tally_memory_rounds rounds; /* added by this transaction */
     uint64_t version;                  /* of the job when it was copied */
-    int64_t token;                     /* that the store object held then; TALLY_NO_TOKEN */
+    int64_t token;                     /* held by the store object then, or TALLY_NO_TOKEN */
     uint64_t n_writes;
 };
 
-/* A new job without state, updates and rounds, whose key is row->key; NULL without memory. */
+/* A new job without state, updates and rounds, whose key is row->key; NULL = no memory. */
 struct tally_memory_draft *tally_memory_draft_insert(const struct tally_store_job *row,
                                                      const char *document, size_t n_document,
                                                      const char *idempotency_key,
                                                      uint64_t request_digest);
-/* A draft of a job that was committed; NULL without memory. */
+/* A draft of a committed job; NULL = no memory. */
 struct tally_memory_draft *tally_memory_draft_copy(struct tally_memory_job *job);
 /* Frees the job too if it is new. NULL is allowed. */
 void tally_memory_draft_free(struct tally_memory_draft *draft);

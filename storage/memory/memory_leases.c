@@ -97,8 +97,8 @@ static void set_leader(struct tally_memory_job *job, int64_t number)
     job->token++;
 }
 
-/* A silent replica keeps its number for a week. Then the ended jobs that it led have no leader; its
- * live jobs must have been taken before. */
+/* A silent replica keeps its number for a week, and longer until its live jobs are taken over. Then
+ * the ended jobs that it led have no leader. */
 static void forget_long_dead(struct tally_memory_database *database)
 {
     const int64_t now = now_ms(database);

@@ -18,7 +18,7 @@ static int64_t key_of(const struct tally_memory_draft *draft)
     return draft->content->job.key;
 }
 
-/* Where the first job, or draft, is whose key is not below `job_key`. */
+/* Index of the first job, or draft, whose key is >= `job_key`. */
 static size_t place_of_job(const struct tally_memory_database *database, int64_t job_key)
 {
     size_t low = 0;

@@ -1,7 +1,7 @@
 /* postgres: the store of several coordinators, a PostgreSQL database ("postgres:CONNINFO").
  *
- * CONNINFO is whatever libpq takes, a URL or "host=... dbname=...". It may hold a password, and no
- * message quotes it. */
+ * CONNINFO is whatever libpq takes, a URL or "host=... dbname=...". It may contain a password, so
+ * no message quotes it. */
 #ifndef TALLY_STORAGE_POSTGRES_POSTGRES_H
 #define TALLY_STORAGE_POSTGRES_POSTGRES_H
 

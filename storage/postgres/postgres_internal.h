@@ -59,8 +59,8 @@ enum tally_pg_sql {
     TALLY_PG_N_SQL
 };
 
-/* A statement with its parameters, in their order: each is an int32 length, -1 for NULL, and as
- * many bytes in PostgreSQL's binary format. */
+/* A statement with its parameters, in their order: each is an int32 length (-1 for NULL), followed
+ * by that many bytes in PostgreSQL's binary format. */
 struct tally_pg_call {
     enum tally_pg_sql which;
     int n_parameters;
@@ -71,14 +71,13 @@ struct tally_pg_call {
 enum tally_pg_write_state {
     TALLY_PG_WRITE_PENDING, /* to be sent */
     TALLY_PG_WRITE_DONE,    /* in the server's transaction */
-    TALLY_PG_WRITE_REFUSED, /* NOT_FOUND or ALREADY_EXISTS: left out if the transaction is run again
-                             */
+    TALLY_PG_WRITE_REFUSED, /* NOT_FOUND or ALREADY_EXISTS: omitted from a rerun */
 };
 
 struct tally_pg_write {
     struct tally_pg_call call;
     int64_t job_key;
-    int64_t token; /* that the job had when the write was collected; TALLY_NO_TOKEN */
+    int64_t token; /* of the job when the write was collected, or TALLY_NO_TOKEN */
     enum tally_pg_write_state state;
     bool was_sent;
     bool is_told; /* the caller knows that it succeeded */
@@ -91,37 +90,37 @@ struct tally_pg_transaction {
     bool is_fenced; /* the same, because another replica leads one of its jobs */
     struct tally_pg_write *writes;
     size_t n_writes, capacity;
-    struct tally_lease_set fenced;   /* proven in the server's transaction */
-    struct tally_lease_set inserted; /* jobs of this transaction; leases once it is committed */
+    struct tally_lease_set fenced;   /* locked by FENCE in the server's transaction */
+    struct tally_lease_set inserted; /* jobs of this transaction; held once it is committed */
 };
 
-/* Lists that a conninfo may have: names, addresses and ports of hosts. */
+/* Number of lists in a conninfo: names, addresses and ports of hosts. */
 enum { TALLY_PG_N_HOST_LISTS = 3 };
 
 struct tally_postgres {
     struct tally_store base;
     struct tally_store_counters counters;
     PGconn *connection;                      /* NULL = there is none */
-    PGconn *attempt;                         /* to have one again; NULL = none is under way */
+    PGconn *attempt;                         /* to reconnect; NULL = none is in progress */
     PostgresPollingStatusType attempt_wants; /* what its socket must be ready for */
-    int64_t address_limit_ms;                /* how long an address may be silent meanwhile */
-    char *host_lists[TALLY_PG_N_HOST_LISTS]; /* instead of the conninfo's; NULL = those */
-    bool is_address_silent;                  /* one has been, in this attempt */
-    int64_t silent_at_ms;                    /* when it will have been, monotonic */
-    char *conninfo;                          /* as libpq takes it; never printed */
-    char *label;                             /* for messages: where, and no password */
-    char *secret; /* the password, to be found in libpq's messages; NULL = none */
+    int64_t address_limit_ms;                /* how long an address may be silent during it */
+    char *host_lists[TALLY_PG_N_HOST_LISTS]; /* replace the conninfo's; NULL = do not */
+    bool is_address_silent;                  /* an address was silent in this attempt */
+    int64_t silent_at_ms; /* when the current address counts as silent; monotonic */
+    char *conninfo;       /* for libpq; never printed */
+    char *label;          /* for messages: location without password */
+    char *secret;         /* the password, to hide in libpq's messages; NULL = none */
     bool read_only;
     bool filling;         /* by tally migrate */
     bool is_opening;      /* the store is being opened: no request waits */
-    bool is_queue_broken; /* libpq did not take a statement: the connection cannot go on */
+    bool is_queue_broken; /* libpq did not accept a statement: the connection is unusable */
     char sqlstate[6];     /* of the server's last error; "" = the connection was lost */
-    int64_t retry_at_ms;  /* not before this, monotonic, is a connection tried again */
+    int64_t retry_at_ms;  /* no attempt to reconnect before this time; monotonic */
     int64_t backoff_ms;
     struct tally_pg_transaction transaction;
     struct tally_lease_set held;
     int64_t number;      /* of this replica; 0 = has not joined */
-    int64_t incarnation; /* tells apart the processes that join with one id, one after the other */
+    int64_t incarnation; /* tells apart successive processes that join with the same id */
     int64_t lease_ms;
 };
 
@@ -138,24 +137,24 @@ enum tally_status tally_pg_init(struct tally_postgres *pg, const char *conninfo,
 void tally_pg_fini(struct tally_postgres *pg);
 /* Slot of backend.h. */
 enum tally_status tally_pg_label(const char *conninfo, struct tally_buffer *out);
-/* Closes the connection; the transaction that is open is broken. */
+/* Closes the connection; an open transaction becomes broken. */
 void tally_pg_drop(struct tally_postgres *pg);
 
-/* Waits until the connection's socket is ready for one of poll()'s `events`, or broken. False when
- * time is up. */
+/* Waits until the connection's socket is ready for one of poll()'s `events`, or the connection is
+ * broken. False if that takes longer than timeout_ms. */
 bool tally_pg_wait(const PGconn *connection, short events, int64_t timeout_ms);
 
-/* Reports an error of the server, or, with a NULL result, one of the connection, with libpq's text
- * but without secrets. */
+/* Reports a server error or, if `result` is NULL, a connection error, with libpq's text but without
+ * secrets. */
 enum tally_status tally_pg_fail(struct tally_postgres *pg, const PGresult *result,
                                 struct tally_error *err);
-/* The same for a connection that is lost, and drops it. */
+/* The same for a lost connection, which it drops. */
 enum tally_status tally_pg_fail_lost(struct tally_postgres *pg, struct tally_error *err);
-/* Whether the last error of the server was a conflict with another transaction, so that the same
- * again may succeed. */
+/* Whether the last error of the server was a conflict with another transaction, so that a retry may
+ * succeed. */
 bool tally_pg_met_conflict(const struct tally_postgres *pg);
 
-/* Exchanges. Statements are queued, and sent and answered together: one round trip. */
+/* Exchanges. Queued statements are sent and answered together, in one round trip. */
 
 /* Called with the result of statement `i` of the exchange, in order, for those that succeeded. It
  * may keep the result by setting *result to NULL. */
@@ -163,18 +162,18 @@ typedef void tally_pg_result_fn(void *context, int i, PGresult **result);
 
 /* Queues a call; the parameters are copied. */
 void tally_pg_queue(struct tally_postgres *pg, const struct tally_pg_call *call);
-/* Sends what was queued and takes the answers. The first error is returned, and what follows a
- * failed statement was not run. A connection that is lost meanwhile is dropped. */
+/* Sends the queued statements and reads their results. Returns the first error; statements after a
+ * failed one were not run. A connection that is lost meanwhile is dropped. */
 enum tally_status tally_pg_exchange(struct tally_postgres *pg, tally_pg_result_fn *each,
                                     void *context, struct tally_error *err);
-/* The same for constant SQL: statements up to a NULL, without interest in rows; and the one integer
- * that a statement gives. */
+/* The same for constant SQL. exec() runs the statements up to a NULL and ignores their rows; ask()
+ * returns the one integer that a statement gives. */
 void tally_pg_queue_sql(struct tally_postgres *pg, const char *sql);
 enum tally_status tally_pg_exec(struct tally_postgres *pg, const char *const *sql,
                                 struct tally_error *err);
 enum tally_status tally_pg_ask(struct tally_postgres *pg, const char *sql, int64_t *ret_value,
                                struct tally_error *err);
-/* One call, whose parameters are freed. *ret_result is to be cleared; ret_result may be NULL. */
+/* Runs one call and frees its parameters. The caller clears *ret_result; ret_result may be NULL. */
 enum tally_status tally_pg_run(struct tally_postgres *pg, struct tally_pg_call *call,
                                PGresult **ret_result, struct tally_error *err);
 
@@ -195,7 +194,7 @@ enum tally_status tally_pg_require_connection(struct tally_postgres *pg, struct 
 enum tally_status tally_pg_identify(struct tally_postgres *pg, int64_t *ret_version,
                                     struct tally_error *err);
 int tally_pg_newest_version(void);
-/* Makes and migrates what is missing, all in one transaction, one process at a time. */
+/* Creates and migrates what is missing, all in one transaction, one process at a time. */
 enum tally_status tally_pg_migrate(struct tally_postgres *pg, struct tally_error *err);
 
 /* Statements (postgres_sql.c, postgres_values.c). */
@@ -210,10 +209,10 @@ void tally_pg_bind_null(struct tally_pg_call *call);
 /* A NULL text binds NULL. */
 void tally_pg_bind_text(struct tally_pg_call *call, const char *text);
 void tally_pg_bind_bytes(struct tally_pg_call *call, const void *bytes, size_t n);
-/* The keys, or the tokens, of those that have not ended, as bigint[]. */
+/* The keys, or the tokens, of the jobs that have not ended, as bigint[]. */
 void tally_pg_bind_keys(struct tally_pg_call *call, const struct tally_lease_set *leases);
 void tally_pg_bind_tokens(struct tally_pg_call *call, const struct tally_lease_set *leases);
-/* All columns of a row, or those that are not fixed. */
+/* All columns of a row, or only those that are not fixed. */
 void tally_pg_bind_row(struct tally_pg_call *call, const struct tally_columns *columns,
                        const void *row, bool moving_only);
 
@@ -230,32 +229,32 @@ struct tally_pg_row {
 
 struct tally_pg_row tally_pg_row(struct tally_postgres *pg, const PGresult *result, int row,
                                  struct tally_error *err);
-/* Whether the next value is NULL; it stays the next one. */
+/* Whether the next value is NULL. Does not take it. */
 bool tally_pg_is_null(const struct tally_pg_row *row);
 int64_t tally_pg_take_int64(struct tally_pg_row *row);
 bool tally_pg_take_bool(struct tally_pg_row *row);
 void tally_pg_take_text(struct tally_pg_row *row, char *ret_text, size_t capacity);
 /* Borrowed from the result; NULL after a failure. */
 const uint8_t *tally_pg_take_bytes(struct tally_pg_row *row, size_t *ret_n);
-/* A member for each of the columns. */
+/* Fills in the member of each column. */
 void tally_pg_take_columns(struct tally_pg_row *row, const struct tally_columns *columns,
                            void *ret_struct);
 /* job_key and the columns of a job. */
 void tally_pg_take_job(struct tally_pg_row *row, struct tally_store_job *ret_job);
 
-/* Texts (postgres_text.c): PostgreSQL's are UTF-8 without exception, ours are any bytes. */
+/* Texts (postgres_text.c): PostgreSQL's are always valid UTF-8, ours are any bytes. */
 
-/* Appends the form that is stored. Errors: NO_MEMORY. */
+/* Appends the stored form of a text. Errors: NO_MEMORY. */
 enum tally_status tally_pg_text_encode(struct tally_buffer *out, const char *text);
-/* Turns the stored form back, with a NUL at the end; false if it needs more than `capacity`. */
+/* Converts the stored form back, with a NUL at the end; false if it needs more than `capacity`. */
 bool tally_pg_text_decode(const char *stored, size_t n, char *ret_text, size_t capacity);
 
-/* Transactions (postgres_transaction.c): slots of store.h, and what collects their writes. */
+/* Transactions (postgres_transaction.c): slots of store.h, and the collecting of writes. */
 
 enum tally_status tally_pg_begin(struct tally_store *store, struct tally_error *err);
 enum tally_status tally_pg_commit(struct tally_store *store, struct tally_error *err);
 void tally_pg_rollback(struct tally_store *store);
-/* Collects a write to a job; takes the call over. */
+/* Collects a write to a job; takes ownership of the call. */
 enum tally_status tally_pg_transaction_add(struct tally_postgres *pg, struct tally_pg_call *call,
                                            int64_t job_key, struct tally_error *err);
 /* Runs JOB_INSERT at once, because the caller needs its key; takes over the call, whose first
@@ -263,7 +262,7 @@ enum tally_status tally_pg_transaction_add(struct tally_postgres *pg, struct tal
 enum tally_status tally_pg_transaction_insert_job(struct tally_postgres *pg,
                                                   struct tally_pg_call *call, int64_t *ret_key,
                                                   struct tally_error *err);
-/* Sends what was collected, so that a read sees it. */
+/* Sends the collected writes, so that a read sees them. */
 enum tally_status tally_pg_flush(struct tally_store *store, struct tally_error *err);
 
 /* Reads (postgres_read.c): slots of store.h. */
@@ -301,14 +300,14 @@ enum tally_status tally_pg_verify(const char *conninfo, const struct tally_store
 /* Leases (postgres_leases.c). */
 
 extern const struct tally_store_leases TALLY_PG_LEASES;
-/* After a new connection: new tokens for what is held. */
+/* After a reconnection: new tokens for the held leases. */
 enum tally_status tally_pg_renew_tokens(struct tally_postgres *pg, struct tally_error *err);
 
 /* Filling by tally migrate (postgres_fill.c). */
 
-/* Errors: FAILED_PRECONDITION if an older program has filled only a part. */
+/* Errors: FAILED_PRECONDITION if an older program filled only a part of it. */
 enum tally_status tally_pg_require_whole(struct tally_postgres *pg, struct tally_error *err);
-/* Begins the server's transaction for the one that is open. The caller ends it, also on failure. */
+/* Begins the server's transaction for the open one. The caller ends it, also on failure. */
 enum tally_status tally_pg_begin_filling(struct tally_postgres *pg, struct tally_error *err);
 
 #endif

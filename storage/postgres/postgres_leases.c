@@ -325,8 +325,8 @@ static enum tally_status prepare_take(struct tally_postgres *pg, bool *ret_is_an
     return status;
 }
 
-/* Walks the rows of the jobs that were taken. Those that the caller has not seen, because it
- * stopped the walk, are not held: the next take() gives them again. */
+/* Walks the rows of the jobs that were taken. If it ends early, jobs that the caller has not
+ * accepted are released: the next take() returns them again. */
 static enum tally_status walk_taken(struct tally_postgres *pg, const struct tally_lease_set *taken,
                                     tally_store_job_fn *each, void *context,
                                     struct tally_error *err)

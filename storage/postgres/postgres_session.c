@@ -74,7 +74,7 @@ static enum tally_status require_utf8(struct tally_postgres *pg, struct tally_er
     return encoding != NULL && strcmp(encoding, "UTF8") == 0
                ? TALLY_OK
                : tally_fail(err, TALLY_STORE, NULL,
-                            "database \"%s\" has the encoding %s; it must be made with UTF8",
+                            "database \"%s\" has encoding %s; it must be created with UTF8",
                             pg->label, encoding != NULL ? encoding : "?");
 }
 

@@ -39,15 +39,15 @@ enum tally_status tally_lock_file_open(struct tally_lock_file *lock, const char 
 enum tally_status tally_lock_file_hold(struct tally_lock_file *lock, const char *path,
                                        struct tally_error *err);
 
-/* Whether the held lock file still has a name, so was neither removed nor replaced. Costs one
- * fstat(): every transaction asks. */
+/* Whether the held lock file still has a name, that is, was neither removed nor replaced. Costs
+ * only one fstat(), because every transaction calls it. */
 bool tally_lock_file_is_in_place(const struct tally_lock_file *lock);
 
 /* Removes the lock file, unless another file has replaced it, and releases the locks. Does nothing
  * if *lock is not held. */
 void tally_lock_file_close(struct tally_lock_file *lock);
 
-/* The process that holds the lock, 0 for none, -1 for one that left no number. Errors: STORE. */
+/* The id of the process that holds the lock; 0 = none, -1 = it left no id. Errors: STORE. */
 enum tally_status tally_lock_file_owner(const char *path, int64_t *ret_process,
                                         struct tally_error *err);
 

@@ -89,32 +89,32 @@ enum tally_status tally_sqlite_require_size(const struct tally_sqlite *sqlite, i
 /* An object that is not open yet, zeroed except for its path; NULL = no memory. */
 struct tally_sqlite *tally_sqlite_new(const char *path);
 
-/* Opens the file `sqlite->path` with SQLITE_OPEN_ flags, sets the connection up, and nothing more.
- * On failure, too, the caller closes sqlite->db. */
+/* Opens the file `sqlite->path` with SQLITE_OPEN_ flags, sets up the connection, and nothing more.
+ * The caller closes sqlite->db, even on failure. */
 enum tally_status tally_sqlite_open_file(struct tally_sqlite *sqlite, int flags,
                                          struct tally_error *err);
 
-/* A connection that takes no lock and changes nothing, beside a coordinator or without one.
- * *ret_version is 0 for an empty database; the statements are there if it is the newest.
- * Errors: NOT_FOUND (no file), DATA_LOSS, STORE. */
+/* Opens a connection that takes no lock and changes nothing, whether or not a coordinator runs.
+ * *ret_version is 0 for an empty database; the statements are there if it is the newest. Errors:
+ * NOT_FOUND (no file), DATA_LOSS, STORE. */
 enum tally_status tally_sqlite_open_reader(const char *path, struct tally_sqlite **ret_sqlite,
                                            int *ret_version, struct tally_error *err);
 void tally_sqlite_close_reader(struct tally_sqlite *sqlite); /* NULL is allowed */
-/* The same for a `sqlite` that is zeroed but for base, path and lock; `exclusive` takes the
- * coordinator's lock all the same, and leaves even the log as it is. On failure the caller still
+/* The same for a `sqlite` that is zeroed except for base, path and lock. `exclusive` takes the
+ * coordinator's lock nevertheless, and leaves even the log as it is. On failure the caller still
  * calls fini. */
 enum tally_status tally_sqlite_init_reader(struct tally_sqlite *sqlite, bool exclusive,
                                            int *ret_version, struct tally_error *err);
 
-/* Opens, locks, checks, migrates and prepares; `sqlite` is zeroed but for base and path. On failure
- * the caller still calls fini. */
+/* Opens, locks, checks, migrates and prepares; `sqlite` is zeroed except for base and path. On
+ * failure the caller still calls fini. */
 enum tally_status tally_sqlite_init(struct tally_sqlite *sqlite, bool power_loss_safe,
                                     struct tally_error *err);
 void tally_sqlite_fini(struct tally_sqlite *sqlite);
 
 /* Row checksums (sqlite_checksum.c). */
 
-/* Gives the connection the SQL function tally_checksum(value, ...). */
+/* Adds the SQL function tally_checksum(value, ...) to the connection. */
 int tally_sqlite_add_checksum(sqlite3 *db);
 
 /* Schema (sqlite_schema.c). */
@@ -131,7 +131,7 @@ bool tally_sqlite_has_checksums(int version);
  * "PATH.v<version>.bak". */
 enum tally_status tally_sqlite_migrate(const struct tally_sqlite *sqlite, int version,
                                        struct tally_error *err);
-/* Rewrites the version that is there: the smallest write that goes through to the medium. */
+/* Rewrites the stored version: the smallest write that reaches the medium. */
 enum tally_status tally_sqlite_touch(const struct tally_sqlite *sqlite, struct tally_error *err);
 
 /* Verifying (sqlite_verify.c) and copying (sqlite_copy.c): slots of backend.h, and their parts. */
@@ -156,8 +156,8 @@ enum tally_status tally_sqlite_verify_open(struct tally_sqlite *sqlite, int vers
                                            const struct tally_store_progress *progress,
                                            struct tally_store_report *ret_report,
                                            struct tally_error *err);
-/* The database that `from` reads, to the file `path`: whole and verified or not at all. `as_it_is`:
- * also if rows are damaged. */
+/* Copies the database that `from` reads to the file `path`: whole and verified or not at all.
+ * `as_it_is`: even if rows are damaged. */
 enum tally_status tally_sqlite_copy(const struct tally_sqlite *from, const char *path, bool replace,
                                     bool as_it_is, const struct tally_store_progress *progress,
                                     struct tally_error *err);
@@ -172,8 +172,8 @@ extern const char TALLY_SQL_COUNT_LIVE_JOBS[];
 enum tally_status tally_sqlite_prepare(struct tally_sqlite *sqlite, int version,
                                        struct tally_error *err);
 
-/* One use of a prepared statement: bind, then run, or walk and end. The first failing bind is kept
- * and reported there. */
+/* One use of a prepared statement: bind, then run, or walk and end. The first failed bind is
+ * remembered and reported then. */
 struct tally_sql_call {
     struct tally_sqlite *sqlite;
     sqlite3_stmt *statement;
@@ -194,10 +194,11 @@ enum { TALLY_SQL_N_RESERVED = 3 };
 void tally_sql_bind_row(struct tally_sql_call *call, const struct tally_columns *columns,
                         const void *row);
 
-/* Runs a statement that gives no rows, and ends the call. */
+/* Runs a statement that returns no rows, and ends the call. */
 enum tally_status tally_sql_run(struct tally_sql_call *call, struct tally_error *err);
-/* Steps to the next row; false after the last, after a failure, and if *status already is one:
- * `while (tally_sql_walk(&call, &status, err)) { status = ...; }`. The caller ends the call. */
+/* Steps to the next row; false after the last row, after a failure, and if *status already is a
+ * failure: `while (tally_sql_walk(&call, &status, err)) { status = ...; }`. The caller ends the
+ * call. */
 bool tally_sql_walk(struct tally_sql_call *call, enum tally_status *status,
                     struct tally_error *err);
 /* Makes the statement ready for its next use. */
@@ -216,7 +217,7 @@ struct tally_sql_row tally_sql_row(const struct tally_sql_call *call, struct tal
 int64_t tally_sql_take_int64(struct tally_sql_row *row);
 /* Borrowed until the next step; never NULL. */
 const void *tally_sql_take_bytes(struct tally_sql_row *row, size_t *ret_n);
-/* A member for each of the columns. */
+/* Fills in the member of each column. */
 void tally_sql_take_columns(struct tally_sql_row *row, const struct tally_columns *columns,
                             void *ret_struct);
 

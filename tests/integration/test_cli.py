@@ -420,7 +420,7 @@ class JobNames(CliCase):
     def test_a_beginning_of_several_changes_nothing(self):
         coordinator = self.serve(self.answer)
         self.assertEqual(self.expect(1, "cancel", "ab")[1],
-                         "tally: several jobs begin with ab, ab12cd34ef56 and ab9900000000 for example: type more of "
+                         "tally: several job ids begin with ab, such as ab12cd34ef56 and ab9900000000: type more of "
                          "the id\n")
         self.assertEqual([r[1] for r in coordinator.requests if r[0] == "POST"], ["/v1/jobs/ab/cancel"])
 
@@ -892,7 +892,7 @@ class Export(CliCase):
             return self.answer(method, path, headers, body)
         coordinator = self.serve(answer)
         _, err = self.expect(1, "export", "ab12", "--format", "json")
-        self.assertIn("next_after 1 does not follow 1", err)
+        self.assertIn("next_after 1 is not above 1", err)
         self.assertLess(len(coordinator.requests), 5)
 
     def test_an_id_cannot_choose_the_folder(self):

@@ -20,14 +20,14 @@
                   .unit = "gradient queries",                                                      \
                   .doc = "gradient queries K of a client between two rounds")
 #define STEP_DECAY                                                                                 \
-    TALLY_REAL(                                                                                    \
-        "step_decay", PARAM(step_decay), 0, 1e9, .omits_zero = true, .unit = "per gradient query", \
-        .doc = "decay of the steps: after t queries of each client a step is `step_size` / "       \
-               "(1 + `step_decay` t) long")
+    TALLY_REAL("step_decay", PARAM(step_decay), 0, 1e9, .omits_zero = true,                        \
+               .unit = "per gradient query",                                                       \
+               .doc = "decay of the steps: after t queries per client a step is `step_size` / "    \
+                      "(1 + `step_decay` t) long")
 #define LOCAL_STEPS_GROWTH                                                                         \
     TALLY_REAL("local_steps_growth", PARAM(local_steps_growth), 0, 1000, .omits_zero = true,       \
                .doc =                                                                              \
-                   "growth of the rounds: a round that begins after t queries of each client has " \
+                   "growth of round length: a round that begins after t queries per client has "   \
                    "`local_steps` + `local_steps_growth` t queries, rounded down")
 #define LEVELS                                                                                     \
     TALLY_INTEGER("levels", PARAM(levels), 1, TALLY_QSGD_MAX_LEVELS, .required = true,             \

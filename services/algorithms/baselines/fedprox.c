@@ -27,8 +27,8 @@ static enum tally_status decide(const struct tally_server_task *task, struct tal
     return tally_baseline_decide(task, 1, scratch, decision, err);
 }
 
-/* 2 / (smoothness + mu). The term adds mu to every eigenvalue lambda of the Hessian that a local
- * step meets. A round multiplies the distance from x* by
+/* 2 / (smoothness + mu). The proximal term adds mu to every eigenvalue lambda of the Hessian. A
+ * round multiplies the distance from x* by
  *
  *     1 - lambda / (lambda + mu) (1 - (1 - eta (lambda + mu))^K)
  *

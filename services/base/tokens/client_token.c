@@ -14,7 +14,7 @@ enum tally_status tally_client_token_read(const struct tally_options *options,
         tally_token_take_environment("TALLY_TOKEN", ret_token->text, &found, err);
     if (status == TALLY_OK && found && path != NULL) {
         return tally_options_refuse(options, "token-file", err,
-                                    "TALLY_TOKEN holds a token as well: give one of them");
+                                    "TALLY_TOKEN holds a token, too: use only one");
     }
     return status == TALLY_OK && path != NULL
                ? tally_token_file_first(path, tally_realtime_ms(), ret_token->text,

@@ -247,7 +247,7 @@ static enum tally_status render_bits(const struct outcome *outcome, struct tally
     }
     enum tally_status status = tally_buffer_printf(
         out,
-        "\nBits per coordinate, everything included, of rounded Gaussians (standard deviation in "
+        "\nTotal bits per coordinate of rounded Gaussian vectors (standard deviation in "
         "steps).\n%s\n",
         tally_zstd_is_there() ? "" : "This build has no zstd to compare with.\n");
     const enum tally_status ended = tally_text_table_end(&table, out);

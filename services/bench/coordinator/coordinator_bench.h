@@ -29,9 +29,9 @@ struct tally_coordinator_bench {
     const char *stores[TALLY_BENCH_MAX_STORES]; /* "sqlite", "memory"; in their order */
     size_t n_stores;
     const char *encoding; /* of the messages */
-    uint32_t idle;   /* further workers that poll and are given nothing; > 0 adds a coordinator of
-                      * each store that has them */
-    uint32_t rounds; /* of a job; 0 = as many as take `seconds` */
+    uint32_t idle;        /* extra workers that poll but get no task; if > 0, each store is also
+                           * measured with them */
+    uint32_t rounds;      /* of a job; 0 = as many as take `seconds` */
     double seconds;
     int n_runs; /* 1 .. TALLY_BENCH_MAX_RUNS */
     /* Told before every run, from 0; the last time with n_runs. */

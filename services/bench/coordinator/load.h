@@ -55,7 +55,7 @@ enum tally_status tally_load_post(struct tally_load *load, uint32_t connection, 
                                   const struct tally_load_body *body, struct tally_error *err);
 
 /* Waits at most timeout_ms for the network and serves what is ready. Sets *ret_n to the number of
- * responses that came. Errors: UNAVAILABLE (a connection broke, or what came is not HTTP),
+ * responses received. Errors: UNAVAILABLE (a connection broke, or a response is not HTTP),
  * NO_MEMORY, CANCELLED (a signal), those of on_answer. */
 enum tally_status tally_load_step(struct tally_load *load, int timeout_ms, uint32_t *ret_n,
                                   struct tally_error *err);

@@ -59,7 +59,7 @@ static enum tally_status add_page(struct tally_cli *cli, struct tally_json *roun
     int64_t next = tally_json_get_integer(page, "next_after", -1);
     if (status == TALLY_OK && next >= 0 && next <= *after) {
         status = tally_fail(err, TALLY_MALFORMED, NULL,
-                            "next_after %" PRId64 " does not follow %" PRId64, next, *after);
+                            "next_after %" PRId64 " is not above %" PRId64, next, *after);
     }
     *after = next;
     tally_json_free(page);

@@ -31,7 +31,7 @@ static size_t edit_length(const char *edits)
     return n;
 }
 
-/* Sets label `key` to `value`, which it takes, or to `text` if `value` is not a text. */
+/* Sets label `key` to `value`, or to `text` if that is not a string. Takes over `value`. */
 static enum tally_status set_label(struct tally_json *document, const char *key, const char *text,
                                    struct tally_json *value, struct tally_error *err)
 {

@@ -18,8 +18,8 @@ const struct tally_option TALLY_CLI_BENCH_OPTIONS[] = {
     {"json", NULL, NULL, "print what was measured as JSON", NULL},
     {"clients", "LIST", "64", "numbers of clients, N,N", "Of coordinator"},
     {"clients-per-worker", "N", "1",
-     "clients that a worker serves; their updates come in one request, and the echo server still "
-     "has one for each",
+     "clients per worker; their updates come in one request, but the echo server gets one request "
+     "per client",
      "Of coordinator"},
     {"store", "LIST", NULL, "sqlite, memory or both (default sqlite,memory)", "Of coordinator"},
     {"encoding", "NAME", "unary", "of the messages: unary or entropy", "Of coordinator"},

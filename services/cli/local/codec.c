@@ -16,7 +16,7 @@ enum { MAX_DIM = 1 << 28 };
 
 const struct tally_option TALLY_CLI_ENCODE_OPTIONS[] = {
     {"out", "FILE", NULL,
-     "file for the payload; - is standard output; without it, the payload is not written", NULL},
+     "file for the payload (- = standard output); by default it is not written", NULL},
     {"encoding", "NAME", "entropy", "encoding of the levels (codec/FORMAT.md)", NULL},
     {"intervals", "P", NULL, "intervals of the grid: levels are in [-P/2, P/2]; even", NULL},
     {"step", "S", "1", "step of the grid", NULL},
@@ -28,7 +28,7 @@ const struct tally_option TALLY_CLI_ENCODE_OPTIONS[] = {
 
 const struct tally_option TALLY_CLI_DECODE_OPTIONS[] = {
     {"out", "FILE", NULL,
-     "file for the .npy array; - is standard output; without it, the array is not written", NULL},
+     "file for the .npy array (- = standard output); by default it is not written", NULL},
     {"encoding", "NAME", "entropy", "encoding of the levels (codec/FORMAT.md)", NULL},
     {"dim", "N", NULL, "coordinates of the message", NULL},
     {"payload-bits", "B", NULL, "bits of the message, without padding", NULL},
@@ -53,7 +53,7 @@ struct message {
     uint64_t clipped;
 };
 
-/* The rest of the grid of a dithered message: its scale. */
+/* Reads --scale, which completes a dithered grid. */
 static void read_dithered(const struct tally_options *options, struct message *message,
                           struct tally_error *err)
 {

@@ -97,7 +97,7 @@ static enum tally_status check_constants(const struct tally_job_spec *spec, stru
     const struct tally_calm_params *params = &spec->params.calm;
     if (tally_job_spec_algorithm(spec) != &TALLY_CALM) {
         return tally_fail(err, TALLY_INVALID_ARGUMENT, "algorithm.type",
-                          "only jobs of type calm are planned, this one is %s",
+                          "only calm jobs can be planned; this one is %s",
                           tally_job_spec_algorithm(spec)->name);
     }
     if (isnan(params->noise)) {

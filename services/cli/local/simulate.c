@@ -18,7 +18,7 @@ enum { MAX_RUNS = 1000000 };
 const struct tally_option TALLY_CLI_SIMULATE_OPTIONS[] = {
     {"data-dir", "DIR", "data", "folder of the data files that job documents name", NULL},
     {"plugin", "FILE...", NULL,
-     "shared object for objectives of type plugin that have its name; may be given several times, "
+     "shared object with a plug-in, for plugin objectives of its name; may be given several times, "
      "or as FILE:FILE in the environment and in config files",
      NULL},
     TALLY_DOCUMENT_SET_OPTION,

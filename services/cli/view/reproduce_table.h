@@ -5,8 +5,8 @@
 #include "codec/base/buffer.h"
 #include "services/experiment/campaigns/campaign.h"
 
-/* Appends what was run, then one line per row: regret, bits of each kind, the paper's and the ratio
- * to it. Errors: NO_MEMORY. */
+/* Appends what was run, then one line per row: regret, bits of each kind, the paper's bits, ratio.
+ * Errors: NO_MEMORY. */
 enum tally_status tally_reproduce_table_render(const struct tally_campaign *campaign,
                                                struct tally_buffer *out);
 /* Appends the grids that were searched, one line of step sizes and regrets per algorithm, and what

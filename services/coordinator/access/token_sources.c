@@ -53,8 +53,7 @@ static enum tally_status take_variable(const char *name, bool has_file, struct t
     enum tally_status status = tally_token_take_environment(name, token.text, &found, err);
     if (status == TALLY_OK && found && has_file) {
         status = tally_fail(err, TALLY_INVALID_ARGUMENT, NULL,
-                            "%s holds a token, and a token file is named as well: give one of them",
-                            name);
+                            "%s holds a token, and a token file is given, too: use only one", name);
     } else if (status == TALLY_OK && found) {
         status = token_set_add(set, &token, err);
         if (status != TALLY_OK) {

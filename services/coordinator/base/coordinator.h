@@ -45,7 +45,7 @@ struct tally_coordinator_config {
     int64_t heartbeat_ms;           /* silence of an event stream after which a comment is sent */
     int64_t metrics_keep_ms;        /* how long a job that ended stays in /metrics */
     int64_t keep_ended_ms;          /* after which a job that ended is deleted; 0 = never */
-    int64_t keep_ended_jobs;        /* the newest ended jobs that are kept; 0 = all */
+    int64_t keep_ended_jobs;        /* how many are kept, the newest; 0 = all */
     /* For a store that several replicas share. */
     const char *replica_id;      /* the same after a restart, and unique; borrowed */
     const char *replica_address; /* URL at which the others reach this one; borrowed */

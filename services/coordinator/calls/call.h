@@ -133,8 +133,8 @@ struct call {
     const char *allow;                  /* methods, for 405 */
     char job_id[TALLY_JOB_ID_CAPACITY]; /* the job to which its wire bytes count; "" = none */
     struct tally_buffer parts;          /* struct traffic_part of that job's updates */
-    struct forwarded *forwarded;    /* another replica answers, or has answered; NULL = this one */
-    struct response_pieces *pieces; /* the response comes in pieces; NULL = at once */
+    struct forwarded *forwarded;        /* answered by another replica; NULL = by this one */
+    struct response_pieces *pieces;     /* the response comes in pieces; NULL = at once */
     bool polls;              /* forwarded to a session's replica, and may wait there for a task */
     collector_fn *collector; /* NULL: the other replica's response becomes this call's */
     /* For a response that is collected from all replicas, one after the other. */

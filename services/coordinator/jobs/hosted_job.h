@@ -148,7 +148,7 @@ struct tally_job_update event_of(const struct tally_update *update);
 /* How many more slots the job needs (tally_job_spec_slots) so that each client of a round can have
  * one, whichever clients are drawn. */
 int64_t hosted_job_n_lacking(const struct hosted_job *job);
-/* Whether the workers of a job that was read from the store have had time to return. */
+/* Whether the workers of a job that was read from the store have had time to rejoin. */
 bool hosted_job_is_settled(const struct hosted_job *job);
 /* Whether a started job will give back its slots and its memory without help from outside. */
 bool hosted_job_is_progressing(const struct hosted_job *job);

@@ -38,7 +38,7 @@ static enum tally_status check_clients(const struct tally_coordinator *coordinat
     return spec->clients <= limit
                ? TALLY_OK
                : tally_fail(err, TALLY_OUT_OF_RANGE, "clients",
-                            "clients %lld is above this coordinator's --max-clients %lld",
+                            "%lld clients exceed this coordinator's limit, --max-clients %lld",
                             (long long)spec->clients, (long long)limit);
 }
 

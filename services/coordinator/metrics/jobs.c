@@ -25,7 +25,7 @@ static void show(struct shown *shown, const struct tally_store_job *row,
     shown->rows[shown->n++] = row;
 }
 
-/* Queued jobs, or the others, as far as there is room; the oldest are left out. */
+/* Shows the queued live jobs, or the others; without room for all, the newest. */
 static void select_live(const struct tally_coordinator *coordinator, bool queued,
                         struct shown *shown)
 {

@@ -13,7 +13,7 @@ static void write_store(const struct tally_coordinator *coordinator, struct expo
     }
     const struct tally_store_counters counters = store->ops->counters(store);
     exposition_one(exposition, "tally_store_retried_conflicts_total", EXPOSITION_COUNTER,
-                   "Transactions that conflicted with another coordinator's and were run again.",
+                   "Transactions retried after a conflict with another coordinator.",
                    counters.retried_conflicts);
     exposition_one(exposition, "tally_store_reconnects_total", EXPOSITION_COUNTER,
                    "Times that the connection to the store was made again.", counters.reconnects);

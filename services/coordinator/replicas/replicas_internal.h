@@ -26,7 +26,7 @@ struct replicas {
 /* Ends the sessions of the job's workers, and of those bound to it: they join again and are sent to
  * its leader. */
 void send_away_workers(struct tally_coordinator *coordinator, const struct hosted_job *job);
-/* Moves queued jobs, stuck jobs and idle workers to replicas where they help. After a heartbeat. */
+/* After each heartbeat: moves queued jobs, stuck jobs and idle workers where they fit better. */
 void give_away(struct tally_coordinator *coordinator, int64_t now_ms);
 
 #endif

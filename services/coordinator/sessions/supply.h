@@ -39,7 +39,7 @@ int64_t supply_n_serving(const struct session_table *table, const struct hosted_
 int64_t supply_n_refused_assigned(const struct hosted_job *job,
                                   bool counts(const struct hosted_job *));
 /* The newest session that serves the job, has a free slot and a number below `before` (UINT64_MAX:
- * no limit). NULL = none. Each session in between that refuses the job costs one step. */
+ * no limit). NULL = none. Takes one step for each refusing session that is skipped. */
 struct session *supply_next_free(const struct session_table *table, const struct hosted_job *job,
                                  uint64_t before);
 

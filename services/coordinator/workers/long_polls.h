@@ -21,8 +21,8 @@ enum tally_status keep_poll(struct tally_coordinator *coordinator, struct call *
 /* From now on the request waits as the session's poll. */
 void hold_poll(struct tally_coordinator *coordinator, struct session *session,
                const struct call *call);
-/* The same for a call whose update is durable; true: the call is handed over. False: it cannot wait
- * and must be answered. */
+/* The same for a call whose update is durable. True: the session's poll has taken the call. False:
+ * the call cannot wait and must be answered. */
 bool hold_update_poll(struct tally_coordinator *coordinator, struct call *call);
 /* The peer has gone. */
 void abandon_poll(struct tally_coordinator *coordinator, struct session *session);

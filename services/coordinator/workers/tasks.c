@@ -49,7 +49,7 @@ static size_t pending_clients(const struct session *session, const struct hosted
     return n;
 }
 
-/* Whether the clients of the job may be given its open round. */
+/* Whether the job hands out tasks of its open round. */
 static bool hands_out(const struct hosted_job *job)
 {
     return tally_job_status(job->engine) == TALLY_JOB_RUNNING && !job->needs_reload;
@@ -106,9 +106,9 @@ struct hosted_job *find_work(struct session *session, uint32_t *clients, size_t 
     return NULL;
 }
 
-/* Newest point that all of the clients were sent before. A broadcast past it is the first copy for
- * one of them, which the ledger has counted as delivered to it when the broadcast was made. With
- * cohorts, the ledger counts each broadcast only for the next cohort: older ones are recovery. */
+/* The newest point that all of the clients have been sent. A later broadcast is the first copy for
+ * at least one of them, and the ledger counted that copy when the broadcast was made. With cohorts,
+ * the ledger counts each broadcast only for the next cohort: older ones are recovery. */
 static int64_t delivered_to(const struct hosted_job *job, const uint32_t *clients, size_t n)
 {
     int64_t delivered = INT64_MAX;

@@ -69,7 +69,7 @@ static enum tally_status check_names(const struct tally_campaign_config *config,
             char names[128];
             list_names(config->problem.kind, names, sizeof names);
             return tally_fail(err, TALLY_INVALID_ARGUMENT, "preset",
-                              "unknown preset \"%.*s\" of %s; choose from %s",
+                              "unknown preset \"%.*s\" for %s; choose from %s",
                               (int)(n < 60 ? n : 60), at,
                               tally_problem_experiment(&config->problem), names);
         }

@@ -1,5 +1,5 @@
-/* logistic_report: what tally_logistic_run() found, for people and programs. Errors of all:
- * NO_MEMORY. */
+/* logistic_report: the results of tally_logistic_run(), for people and programs. Errors of all
+ * functions: NO_MEMORY. */
 #ifndef TALLY_SERVICES_EXPERIMENT_LOGISTIC_LOGISTIC_REPORT_H
 #define TALLY_SERVICES_EXPERIMENT_LOGISTIC_LOGISTIC_REPORT_H
 

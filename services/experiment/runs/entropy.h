@@ -1,10 +1,10 @@
-/* entropy: what a message would cost through a lossless coder that knows its histogram of levels.
+/* entropy: what a message would cost with a lossless coder that knows its histogram of levels.
  *
- *     H = sum over the levels v that occur of n_v log2(d / n_v)      zero order, per message
+ *     H = sum over the levels v that occur of n_v log2(d / n_v)      zeroth order, per message
  *
- * An estimate, for tables that compare algorithms as if all of them had the best coder: it leaves
- * out what sending the histogram costs, and what an adaptive coder gains on correlated levels. QSGD
- * adds the 32 bits of its norm. A float32 message has no levels and stays as it is. */
+ * An estimate, for tables that compare algorithms as if each had the best coder: it ignores the
+ * cost of sending the histogram, and what an adaptive coder gains on correlated levels. QSGD adds
+ * the 32 bits of its norm. A float32 message has no levels and is counted as it is. */
 #ifndef TALLY_SERVICES_EXPERIMENT_RUNS_ENTROPY_H
 #define TALLY_SERVICES_EXPERIMENT_RUNS_ENTROPY_H
 

@@ -2,7 +2,8 @@
 
 #include <stdio.h>
 
-/* N(0, 1/N): the matrix has rows of norm 100 and f keeps its 1/N in every sample gradient. */
+/* 1/sqrt(N), N = 2000: equivalent to unit noise with rows of norm 100 and sample gradients that
+ * keep the 1/N of f. */
 static const double QUIET_NOISE_STD = 0.022360679774997897; /* 1 / sqrt(2000) */
 
 const char *tally_problem_experiment(const struct tally_problem *problem)

@@ -1,7 +1,7 @@
 /* engine: the state behind job.h, for the files of this folder.
  *
  * The engine is a state machine over plain memory. An event is a call of job.h; it changes the
- * state and returns. What follows from it is in its outcome and in the state that the host reads:
+ * state and returns. The effects are in its outcome and in the state that the host reads:
  *
  *     event                              what the host does then
  *     start(f*)                          hand out tasks of the open round
@@ -10,7 +10,7 @@
  *     overdue, set_absent                the same if they closed the round
  *     pause, resume, cancel, fail        store the status
  *
- * One round with M = 3 clients, and the file that has the step:
+ * One round with M = 3 clients, and the file that implements each step:
  *
  *     open_round()   the algorithm plans: stage 5, 8 samples, quantizer grid       round.c
  *                   the round's cohort is drawn: here, all 3 clients              clients.c

@@ -168,8 +168,8 @@ static enum tally_status check_telemetry(struct tally_job *job,
     const bool may_lack_loss = !job_has_regret(job) && !update->has_loss;
     if (update->has_loss != job->open.evaluate && !may_lack_loss) {
         return tally_fail(err, TALLY_MALFORMED, "loss", "round %lld %s", (long long)update->round,
-                          job->open.evaluate ? "needs a loss; only a job whose reference is none "
-                                               "takes clients that have only gradients"
+                          job->open.evaluate ? "needs a loss; clients may omit it only in jobs "
+                                               "whose reference is none"
                                              : "takes no loss");
     }
     if (update->has_loss && !isfinite(update->loss)) {

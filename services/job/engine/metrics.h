@@ -39,8 +39,8 @@ void job_metrics_take(struct job_metrics *metrics, uint32_t client_place,
 /* The round closes: writes its summary (record.h), and keeps the values if there are any. */
 void job_metrics_close(struct job_metrics *metrics, int64_t round,
                        char ret_text[TALLY_METRICS_CAPACITY]);
-/* Adds what a client reported in a round that closed before the job was saved: the last one that
- * has any. Errors: those of job_metrics_check(). */
+/* Restores the metrics that a client reported in `round`, the last closed round that has any.
+ * Errors: those of job_metrics_check(). */
 enum tally_status job_metrics_restore(struct job_metrics *metrics, uint32_t cohort, int64_t round,
                                       uint32_t client_place, const struct tally_metric *reported,
                                       size_t n, struct tally_error *err);

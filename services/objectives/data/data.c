@@ -93,8 +93,9 @@ static const struct tally_field NPY_FIELDS[] = {
 };
 static const struct tally_field NPZ_FIELDS[] = {
     NAME_FIELD("file", TABLE(file), ".npz file, below the data folder"),
-    NAME_FIELD("points", TABLE(points), "name of the array of shape (points, features) in it"),
-    NAME_FIELD("labels", TABLE(labels), "name of the array of shape (points,) in it"),
+    NAME_FIELD("points", TABLE(points),
+               "name of the array in the file, of shape (points, features)"),
+    NAME_FIELD("labels", TABLE(labels), "name of the array in the file, of shape (points,)"),
     FEATURES_FIELD,
     CLASSES_FIELD,
     SHARDING_FIELD,

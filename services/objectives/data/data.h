@@ -15,7 +15,7 @@
 enum {
     TALLY_DATA_NAME_CAPACITY = 256,       /* of a file's name, with its NUL */
     TALLY_DATA_MAX_FEATURES = 10000000,   /* of a point; as TALLY_MAX_DIM */
-    TALLY_DATA_MAX_POINTS = 1 << 25,      /* of all files of a job: 0.5 GiB of labels and places */
+    TALLY_DATA_MAX_POINTS = 1 << 25,      /* of all files of a job: 0.5 GiB of labels and indices */
     TALLY_DATA_MAX_VALUES = 1 << 27,      /* stored numbers: 1 GiB of doubles */
     TALLY_DATA_MAX_BYTE_VALUES = 1 << 30, /* the same for pixels */
     TALLY_DATA_MAX_CLASSES = 1000000,

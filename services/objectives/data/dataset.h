@@ -20,8 +20,8 @@ struct tally_dataset {
     size_t features;
     /* All clients' points are here, so that f can be computed and not only some f_m. */
     bool is_whole;
-    /* Client m's points are shards[m].first .. + size - 1. With sharding `local` a size may be 0
-     * (no file of that client is here), and all clients may share all points. */
+    /* Client m's points are first .. first + size - 1 of shards[m]. With `local` sharding, size may
+     * be 0 (no file of that client is here), and all clients may share all points. */
     struct tally_shard *shards;
     double *values;    /* dense: double[points][features]; sparse: double[row_first[points]] */
     size_t *row_first; /* sparse: size_t[points + 1] */

@@ -7,7 +7,7 @@ static enum tally_status no_memory(struct tally_data_file *file)
 {
     if (file->status == TALLY_OK) {
         file->status = tally_fail(file->err, TALLY_NO_MEMORY, NULL,
-                                  "no memory for the points of %s after %llu of them", file->name,
+                                  "no memory for the points of %s after %llu points", file->name,
                                   (unsigned long long)file->points);
     }
     return file->status;
@@ -86,7 +86,7 @@ enum tally_status tally_builder_point(struct tally_dataset_builder *builder,
     const size_t n = dataset->points;
     const char *why = tally_builder_check_label(builder, label);
     if (why != NULL && builder->classes > 0) {
-        return tally_data_file_refuse(file, "label %g %s: they are 0 to %lld", label, why,
+        return tally_data_file_refuse(file, "label %g %s: classes are 0 to %lld", label, why,
                                       (long long)builder->classes - 1);
     }
     if (why != NULL) {

@@ -10,8 +10,8 @@
 
 #include "services/objectives/losses/kind.h"
 
-/* Gives an objective that `kind->make` made its report, if the spec asks for one; loads the
- * held-out points. Errors: as `make`, with the field of the held-out points. */
+/* Adds its report to an objective from `kind->make`, if the spec asks for one; loads the held-out
+ * points. Errors: as `make`, with the field of the held-out points. */
 enum tally_status tally_report_add(struct tally_objective *objective,
                                    const struct tally_objective_kind *kind,
                                    const struct tally_objective_spec *spec,

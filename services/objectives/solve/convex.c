@@ -38,7 +38,7 @@ static enum tally_status stopped(struct tally_error *err)
     return tally_fail(err, TALLY_CANCELLED, NULL, "stopped while solving for f(x*)");
 }
 
-/* D, with ones for the coordinates that f does not know. */
+/* D, with ones for the coordinates that f does not depend on. */
 static double diagonal_of(const struct tally_convex *f, size_t i)
 {
     return f->diagonal[i] > 0 ? f->diagonal[i] : 1;
@@ -64,8 +64,8 @@ static void load_hessian(struct solver *solver)
     }
 }
 
-/* The damping of a Hessian that has no factor without: far below what a gradient of 1e-8 shows. And
- * the damping at which a step is too short to change x. */
+/* The least damping, for a Hessian that has no factor without damping: it has no effect at a
+ * gradient of 1e-8. And the largest: a step is then too short to change x. */
 static const double LEAST_DAMPING = 1e-10, MOST_DAMPING = 1e15;
 
 static bool factor(struct solver *solver)

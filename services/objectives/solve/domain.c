@@ -13,7 +13,7 @@ static const struct tally_field BOX_FIELDS[] = {
     TALLY_REAL("lower", offsetof(struct tally_domain, lower), -1e100, 1e100, .required = true,
                .unit = "coordinate", .doc = "lower bound of every coordinate"),
     TALLY_REAL("upper", offsetof(struct tally_domain, upper), -1e100, 1e100, .required = true,
-               .unit = "coordinate", .doc = "upper bound of every coordinate, above lower"),
+               .unit = "coordinate", .doc = "upper bound of every coordinate, above `lower`"),
 };
 
 const struct tally_domain_kind TALLY_DOMAIN_KINDS[] = {

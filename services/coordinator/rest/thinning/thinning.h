@@ -49,7 +49,7 @@ struct series_metrics {
     char names[TALLY_METRICS_MOST][TALLY_METRIC_NAME_CAPACITY]; /* in the order they came */
     int n_names;
     double *values; /* double[capacity][n_names][SERIES_METRIC_VALUES] by slot, NaN where a round
-                     * has none; NULL without names */
+                     * lacks a metric; NULL if n_names is 0 */
 };
 
 struct series {

@@ -158,7 +158,7 @@ static enum tally_status check_labels(const struct tally_idx_data *data, const u
     for (uint32_t i = 0; data->points_per_class == 0 && i < n; i++) {
         if (labels[i] >= data->classes) {
             return tally_fail(err, TALLY_INVALID_ARGUMENT, "objective.data.classes",
-                              "%s: label %d of image %u is not a class: they are 0 to %lld",
+                              "%s: label %d of image %u is not a class: classes are 0 to %lld",
                               data->labels, labels[i], i, (long long)data->classes - 1);
         }
     }

@@ -143,8 +143,8 @@ static void test_job_no_reference__others_need_the_loss(void)
         CU_ASSERT_EQUAL(tally_job_receive(host.job, &host.updates[0], &outcome, &err),
                         TALLY_MALFORMED);
         TALLY_ASSERT_TEXT(err.field, "loss");
-        TALLY_ASSERT_TEXT(err.message, "round 1 needs a loss; only a job whose reference is none "
-                                       "takes clients that have only gradients");
+        TALLY_ASSERT_TEXT(err.message, "round 1 needs a loss; clients may omit it only in jobs "
+                                       "whose reference is none");
         CU_ASSERT_FALSE(tally_job_has_received(host.job, 0));
         job_host_fini(&host);
     }

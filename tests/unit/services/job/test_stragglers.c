@@ -170,7 +170,7 @@ static void test_job_stragglers__failing_says_who_is_missing(void)
     CU_ASSERT_EQUAL(tally_job_status(host.job), TALLY_JOB_FAILED);
     TALLY_ASSERT_TEXT(
         tally_job_reason(host.job),
-        "quorum_missed: round 1 has 2 of 5 answers after 30000 ms, the quorum is 4; missing "
+        "quorum_missed: round 1 has 2 of 5 answers after 30000 ms; quorum: 4; missing "
         "clients: 1-3");
     job_host_fini(&host);
 }

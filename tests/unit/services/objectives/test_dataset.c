@@ -241,7 +241,8 @@ static void test_objectives_dataset__reads_idx(void)
     }
     spec = dataset_idx_spec(TALLY_SHARDING_IID, 0);
     spec.idx.classes = 2;
-    dataset_expect_refused(&spec, 1, "labels: label 2 of image 2 is not a class: they are 0 to 1");
+    dataset_expect_refused(&spec, 1,
+                           "labels: label 2 of image 2 is not a class: classes are 0 to 1");
     idx_files_fini(&DATASET_FILES);
 }
 

@@ -80,10 +80,10 @@ static void test_objectives_hostile_data__libsvm_is_refused_by_line(void)
         {BINARY, "1 1:1\n-1\n2\n", "file:3: label 2 is neither -1 nor 1 (nor 0 and 1)"},
         {BINARY, "0.5\n", "file:1: label 0.5 is neither -1 nor 1 (nor 0 and 1)"},
         {BINARY, "1\n0\n-1\n", "file:3: label -1 makes both 0 and -1 appear"},
-        {CLASSES, "0\n1\n2\n3 1:1\n", "file:4: label 3 is not a class: they are 0 to 2"},
-        {CLASSES, "-1\n", "file:1: label -1 is not a class: they are 0 to 2"},
-        {CLASSES, "0.5\n", "file:1: label 0.5 is not a class: they are 0 to 2"},
-        {CLASSES, "1e300\n", "file:1: label 1e+300 is not a class: they are 0 to 2"},
+        {CLASSES, "0\n1\n2\n3 1:1\n", "file:4: label 3 is not a class: classes are 0 to 2"},
+        {CLASSES, "-1\n", "file:1: label -1 is not a class: classes are 0 to 2"},
+        {CLASSES, "0.5\n", "file:1: label 0.5 is not a class: classes are 0 to 2"},
+        {CLASSES, "1e300\n", "file:1: label 1e+300 is not a class: classes are 0 to 2"},
     };
     expect_texts_refused(TALLY_DATA_LIBSVM, rows, sizeof rows / sizeof rows[0]);
 }
@@ -120,7 +120,8 @@ static void test_objectives_hostile_data__csv_is_refused_by_line_and_column(void
          "file:2: a field of more than 127 bytes, \"111111111111111111111111...\""},
         {REAL, "a\xff,b,y\n\xfe,2,3\n", "file:2: column a?: \"?\" is not a number"},
         {BINARY, "y,a,b\n1,2,3\n5,6,7\n", "file:3: label 5 is neither -1 nor 1 (nor 0 and 1)"},
-        {CLASSES, "y,a,b\n1,2,3\n\n\n3,6,7\n", "file:5: label 3 is not a class: they are 0 to 2"},
+        {CLASSES, "y,a,b\n1,2,3\n\n\n3,6,7\n",
+         "file:5: label 3 is not a class: classes are 0 to 2"},
     };
     expect_texts_refused(TALLY_DATA_CSV, rows, sizeof rows / sizeof rows[0]);
 }
@@ -223,9 +224,10 @@ static void test_objectives_hostile_data__npy_is_refused_by_row(void)
     data_files_npy(&HOSTILE_FILES, "y", HOSTILE_NPY("(3,)"), HOSTILE_NUMBERS, 24);
     CU_ASSERT_EQUAL(hostile_try_load(&spec, TALLY_LABELS_REAL, NULL), TALLY_OK);
     spec.table.classes = 3;
-    expect_refused(&spec, TALLY_LABELS_REAL, "y: row 2: label 3 is not a class: they are 0 to 2");
+    expect_refused(&spec, TALLY_LABELS_REAL,
+                   "y: row 2: label 3 is not a class: classes are 0 to 2");
     expect_refused(&spec, TALLY_LABELS_CLASSES,
-                   "y: row 2: label 3 is not a class: they are 0 to 2");
+                   "y: row 2: label 3 is not a class: classes are 0 to 2");
     spec.table.classes = 0;
     data_files_text(&HOSTILE_FILES, "X", "no array");
     expect_refused(&spec, TALLY_LABELS_REAL, "X: not a .npy file");
