@@ -32,13 +32,13 @@ struct tally_store_report {
 struct tally_store_backend {
     const char *scheme; /* of its URIs, "sqlite:" */
     const char *form;   /* of its URIs, for messages: "sqlite:PATH" */
-    /* A URI with one of these prefixes, such as "postgresql://", is a location as a whole. Ends
-     * with a NULL; NULL = an empty list. */
+    /* A URI with one of these prefixes, such as "postgresql://", is a location as it stands. The
+     * list ends with NULL; NULL = an empty list. */
     const char *const *whole_uris;
     /* Why such a store has no file, for an operator who asks for it; NULL = nothing to explain. */
     const char *why_no_file;
-    bool can_be_migrated; /* opens `exclusive` */
-    bool can_be_filled;   /* opens `filling` */
+    bool can_be_migrated; /* can be opened `exclusive` */
+    bool can_be_filled;   /* can be opened `filling` */
 
     /* Required; tally_store_open() in backends/backends.h. */
     enum tally_status (*open)(const char *location, const struct tally_store_options *options,

@@ -32,7 +32,7 @@ struct tally_column {
     int since;       /* SQLite schema version that added it; 0 = all that have checksums */
 };
 
-/* From this schema version on, a version adds the columns below whose `since` it is. */
+/* From this schema version on, each version adds the columns that have it as `since`. */
 enum { TALLY_COLUMNS_FIRST_ADDING = 7 };
 
 struct tally_columns {
@@ -48,8 +48,7 @@ extern const struct tally_columns TALLY_ROUND_COLUMNS; /* struct tally_round_rec
 struct tally_columns_dialect {
     int version;         /* of the schema; columns added later are left out */
     int first_parameter; /* number of the first column's parameter */
-    bool has_gaps;       /* a column has the same number in every list, even if the list lacks other
-                            columns */
+    bool has_gaps;       /* columns keep their numbers in lists that lack others */
     enum tally_status (*append_parameter)(struct tally_buffer *out, int number,
                                           enum tally_column_kind kind);
 };

@@ -8,13 +8,13 @@
 #include "storage/allocate.h"
 #include "storage/columns.h"
 
-/* Rows between two looks at the progress. */
+/* Rows between two progress reports. */
 enum { ROWS_PER_TELL = 1024 };
 
 const char *const TALLY_TABLE_NAMES[TALLY_N_TABLES] = {"jobs", "job_documents", "job_states",
                                                        "updates", "rounds"};
 
-/* One value: its length, so that the end of one cannot be taken for the start of the next. */
+/* Adds a value and its length, so that the end of one cannot be taken for the start of the next. */
 static uint64_t add_bytes(uint64_t sum, const void *bytes, size_t n)
 {
     const uint64_t length = n;
@@ -30,7 +30,7 @@ static uint64_t add_int64(uint64_t sum, int64_t value)
 static uint64_t add_real(uint64_t sum, double value)
 {
     if (isnan(value)) {
-        value = (double)NAN; /* stores keep none of its other bits */
+        value = (double)NAN; /* stores do not keep its other bits */
     }
     return add_bytes(sum, &value, sizeof value);
 }
@@ -69,7 +69,7 @@ struct reading {
     int64_t n_rows;
     int64_t n_done;
     struct tally_store_digest *digest;
-    struct tally_job_digest *job; /* the present one */
+    struct tally_job_digest *job; /* the current one */
     struct tally_buffer value;
 };
 
@@ -86,7 +86,7 @@ static enum tally_status count(struct reading *reading, enum tally_table table, 
     return TALLY_OK;
 }
 
-/* What a table's sum is so far. */
+/* A table's checksum so far. */
 static uint64_t sum_of(const struct reading *reading, enum tally_table table)
 {
     return reading->job->tables[table].checksum;
@@ -309,7 +309,7 @@ struct side {
     const char *name;
 };
 
-/* The first job of one side that the other has not. */
+/* Finds the first job that one side has and the other lacks. */
 static enum tally_status find_missing(const struct side *one, const struct side *other,
                                       struct tally_error *err)
 {

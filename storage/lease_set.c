@@ -11,7 +11,7 @@ void tally_lease_set_fini(struct tally_lease_set *set)
     *set = (struct tally_lease_set){0};
 }
 
-/* Where the first lease is whose key is not below `job_key`. */
+/* Index of the first lease whose key is >= `job_key`. */
 static size_t place_of(const struct tally_lease_set *set, int64_t job_key)
 {
     size_t low = 0;

@@ -27,7 +27,7 @@
  * updates_delete gives NOT_FOUND for a job that does not exist. After any other failed write the
  * caller must call rollback(); until then further writes and commit() fail. FAILED_PRECONDITION,
  * from stores with leases (leases.h): the write was to a job that this process does not lead (any
- * more). Its transaction then fails with it to the end. `err` may be NULL everywhere. `ret_*` are
+ * more). From then on its transaction fails with it, too. `err` may be NULL everywhere. `ret_*` are
  * written only on success.
  *
  * The callback of a walk may read from the store, but not start the same walk again, write, or
@@ -104,8 +104,8 @@ struct tally_store_ops {
     /* Opens a transaction. Precondition: none is open. */
     enum tally_status (*begin)(struct tally_store *store, struct tally_error *err);
     /* Checks the transaction's writes so far: a store on another machine sends writes together, and
-     * reports only here, in a read or in commit() how they went, with the status that the write
-     * would have had. Stores that know at once do nothing. */
+     * reports their failures only here, in a read or in commit(), with the status that the write
+     * would have had. Other stores do nothing. */
     enum tally_status (*flush)(struct tally_store *store, struct tally_error *err);
     /* Makes the transaction durable and closes it. On failure the transaction is rolled back and
      * closed. But if the connection was lost meanwhile, the whole transaction may have been
@@ -136,8 +136,8 @@ struct tally_store_ops {
      * Errors: NOT_FOUND. */
     enum tally_status (*state_put)(struct tally_store *store, int64_t job_key, const void *bytes,
                                    size_t n, struct tally_error *err);
-    /* Appends the change of `round` to the engine state. The cost is that of these n bytes, however
-     * long the state is. Rounds are in the order of the bytes. Errors: ALREADY_EXISTS for the same
+    /* Appends the change of `round` to the engine state. The cost depends on n, not on the length
+     * of the state. The bytes are in the order of the rounds. Errors: ALREADY_EXISTS for the same
      * (job, round); NOT_FOUND (no such job, or it has no state). */
     enum tally_status (*state_append)(struct tally_store *store, int64_t job_key, int64_t round,
                                       const void *bytes, size_t n, struct tally_error *err);
@@ -216,8 +216,8 @@ struct tally_store_options {
     /* One snapshot of an existing store, whether or not a coordinator uses it: takes no lock,
      * creates and migrates nothing, and every write fails. */
     bool read_only;
-    /* No other process may have the store open, which is STORE otherwise; with read_only, not a
-     * byte of its files changes. For a kind of store that only one process uses. */
+    /* Fails with STORE if another process has the store open. With read_only, not a byte of its
+     * files changes. For a kind of store that only one process uses. */
     bool exclusive;
     /* To fill an empty store with the jobs of another one, in one transaction (migrate.h). begin()
      * keeps all coordinators out until the transaction ends; it fails with FAILED_PRECONDITION if

@@ -1,10 +1,10 @@
 /* One curl easy handle in one curl multi handle. The multi handle keeps the connection alive
- * between exchanges, and its poll returns often enough to look at `cancel`.
+ * between exchanges, and its poll returns often enough to check `cancel`.
  *
  * Wire bytes are counted where libcurl shows what it sends and receives (CURLOPT_DEBUGFUNCTION):
- * request and response heads and bodies as they are on the wire, TLS left aside.
+ * request and response heads and bodies as they are on the wire, without TLS.
  *
- * Proxies: those of the environment (http_proxy, https_proxy, no_proxy) serve, except for a
+ * Proxies from the environment (http_proxy, https_proxy, no_proxy) are used, except for a
  * coordinator on the loopback interface, where a proxy makes no sense. */
 #include "api/client/http_client.h"
 
@@ -33,7 +33,7 @@ struct tally_http_client {
     bool is_loopback;
     const volatile sig_atomic_t *cancel;
     bool is_terse;
-    long silence_ms; /* 0 = no limit of its own */
+    long silence_ms; /* 0 = no separate limit */
     uint64_t out_bytes, in_bytes;
     char curl_message[CURL_ERROR_SIZE];
 };
@@ -42,11 +42,11 @@ struct tally_http_client {
 struct transfer {
     CURL *easy;
     const char *method;
-    bool has_others;  /* servers, at this address */
-    int64_t heard_ms; /* monotonic: when something came or went */
+    bool has_others;  /* there are other servers at this address */
+    int64_t heard_ms; /* when something was last received or sent; monotonic */
     struct tally_buffer *out;
     enum tally_status append_status;
-    bool has_whole_head; /* the blank line has come */
+    bool has_whole_head; /* the blank line has arrived */
     uint64_t out_bytes, in_bytes;
 };
 
@@ -130,7 +130,7 @@ static char *complete_url(const char *base_url)
                : url;
 }
 
-/* Takes a complete URL. The message never shows it: it may hold a password. */
+/* Takes a complete URL. The message never shows it, because it may contain a password. */
 static enum tally_status read_base_url(struct tally_http_client *client, char *base_url,
                                        struct tally_error *err)
 {
@@ -212,7 +212,7 @@ static enum tally_status set_up_curl(struct tally_http_client *client,
     curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);
     curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, on_head_line);
     curl_easy_setopt(easy, CURLOPT_DEBUGFUNCTION, on_debug);
-    curl_easy_setopt(easy, CURLOPT_VERBOSE, 1L); /* or on_debug is not called */
+    curl_easy_setopt(easy, CURLOPT_VERBOSE, 1L); /* otherwise on_debug is not called */
     bool ok = curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https") == CURLE_OK;
     ok = ok &&
          curl_easy_setopt(easy, CURLOPT_USERAGENT,
@@ -306,7 +306,7 @@ static bool add_request_headers(const struct tally_http_client *client,
               add_line(lines, type != NULL ? "Content-Type" : "Content-Type:", type) &&
               add_line(lines, accept != NULL ? "Accept" : "Accept:", accept) &&
               (exchange->extra_header == NULL || add_line(lines, exchange->extra_header, NULL));
-    if (ok && client->authorization != NULL) { /* it may be longer than add_line() takes */
+    if (ok && client->authorization != NULL) { /* it may be longer than add_line() accepts */
         struct curl_slist *longer = curl_slist_append(*lines, client->authorization);
         *lines = longer != NULL ? longer : *lines;
         ok = longer != NULL;
@@ -370,14 +370,14 @@ static bool is_silent(const struct tally_http_client *client, const struct trans
     return client->silence_ms > 0 && now_ms - transfer->heard_ms >= client->silence_ms;
 }
 
-/* Turns the loop until the transfer is done, given up or cancelled: then false. */
+/* Runs the loop until the transfer is done, fails or is cancelled; false if it is cancelled. */
 static bool run_transfer(struct tally_http_client *client, const struct transfer *transfer,
                          CURLcode *ret_code)
 {
     int running = 1;
     while (!is_cancelled(client)) {
         *ret_code = CURLE_FAILED_INIT;
-        /* From before the look: what comes while this process gets no processor is not silence. */
+        /* Taken before the check: time in which this process does not run is not silence. */
         const int64_t now_ms = tally_monotonic_ms();
         if (curl_multi_perform(client->multi, &running) != CURLM_OK) {
             return true;
@@ -402,7 +402,7 @@ static bool run_transfer(struct tally_http_client *client, const struct transfer
 }
 
 /* OpenSSL may write to a connection that the peer has closed, and raise SIGPIPE. The guard blocks
- * the signal in this thread and takes it, unless one was pending before. */
+ * the signal in this thread and consumes it, unless one was pending before. */
 struct pipe_guard {
     sigset_t before;
     bool was_pending;

@@ -1,7 +1,7 @@
 /* http_client: one keep-alive HTTP/1.1 connection on libcurl, and Connect unary calls over it.
  *
- * https:// means TLS 1.2 or later, and a certificate that a trusted authority made for the host of
- * the URL; nothing switches that off.
+ * https:// means TLS 1.2 or later, and a certificate issued by a trusted authority for the host of
+ * the URL. This cannot be switched off.
  *
  * A client belongs to one thread. Calls block; they return CANCELLED soon after *cancel becomes
  * non-zero (checked at least every 200 ms while waiting). */
@@ -26,7 +26,7 @@ struct tally_http_client_config {
     const char *tls_ca;       /* PEM file of the authorities to trust, and no others;
                                * NULL = the system's */
     long connect_timeout_ms;  /* 0 = 5,000 */
-    bool is_terse;            /* Connect calls without the optional headers: version and time-out */
+    bool is_terse; /* leave out the optional headers of Connect calls: version and time-out */
     const volatile sig_atomic_t *cancel; /* NULL = cannot be cancelled */
 };
 

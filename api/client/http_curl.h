@@ -6,10 +6,10 @@
 
 #include "codec/base/error.h"
 
-/* Before anything else of libcurl; from any thread, any number of times. */
+/* Must be called before any other function of libcurl; from any thread, any number of times. */
 void tally_curl_init(void);
 
-/* TLS 1.2 or later with a certificate that is checked. `ca` is a PEM file of the authorities to
+/* Requires TLS 1.2 or later and checks the certificate. `ca` is a PEM file of the authorities to
  * trust, and no others; NULL = the system's. Errors: NO_MEMORY. */
 enum tally_status tally_curl_set_tls(CURL *easy, const char *ca, struct tally_error *err);
 

@@ -1,4 +1,4 @@
-/* One curl multi handle, whose callbacks say which sockets it waits for, and one epoll set with
+/* One curl multi handle, whose callbacks report which sockets it waits for, and one epoll set with
  * those sockets and a timer. The set is a descriptor itself, which the owner's loop watches:
  *
  *     owner's loop              forwarder                            peer
@@ -103,7 +103,7 @@ static void bound_idle(struct tally_http_forwarder *forwarder)
     }
 }
 
-/* Removes it from libcurl, which keeps its connection after a complete exchange. */
+/* Removes a request from libcurl, which keeps its connection after a complete exchange. */
 static void stop_running(struct tally_http_forward *forward)
 {
     struct tally_http_forwarder *forwarder = forward->forwarder;
@@ -131,7 +131,7 @@ static void start(struct tally_http_forward *forward)
     bound_idle(forwarder);
     if (curl_multi_add_handle(forwarder->multi, forward->easy) != CURLM_OK) {
         end(forward, CURLE_OUT_OF_MEMORY);
-        (void)on_timer(forwarder->multi, 0, forwarder); /* the owner's loop must see it */
+        (void)on_timer(forwarder->multi, 0, forwarder); /* the owner's loop must notice */
     }
 }
 
@@ -311,7 +311,7 @@ static enum tally_status check_request(const struct tally_http_forward_request *
               : tally_fail(err, TALLY_INVALID_ARGUMENT, NULL, "a line end in a request's head");
 }
 
-/* Counts the request in, or refuses it. */
+/* Admits and counts the request, or refuses it. */
 static enum tally_status admit(struct tally_http_forwarder *forwarder, size_t n_body,
                                struct tally_error *err)
 {

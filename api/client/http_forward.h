@@ -6,12 +6,13 @@
  * waits, such as a long poll, costs a connection.
  *
  * Each request that is submitted and not aborted has exactly one result. A request with a body is
- * sent once: if a kept connection breaks meanwhile, this failure is the result, and the sender
- * decides. A request without a body may be sent a second time if no byte of a response has arrived.
+ * sent once: if a kept connection breaks meanwhile, this failure is the result, and the caller
+ * decides what to do. A request without a body may be sent a second time if no byte of a response
+ * has arrived.
  *
  * Memory is bounded: requests in progress by max_requests, their bodies and those of the responses
- * by max_held_bytes. Proxies of the environment are not used: peers connect directly. The process
- * must ignore SIGPIPE if it uses https://. */
+ * by max_held_bytes. Proxies named in the environment are not used: peers connect directly. The
+ * process must ignore SIGPIPE if it uses https://. */
 #ifndef TALLY_API_CLIENT_HTTP_FORWARD_H
 #define TALLY_API_CLIENT_HTTP_FORWARD_H
 
@@ -25,11 +26,11 @@ struct tally_http_forwarder;
 struct tally_http_forward; /* a request, from its submission until its result is taken */
 
 struct tally_http_forwarder_config {
-    const char *tls_ca;            /* PEM file of the authorities to trust for https://, and no
-                                    * others; NULL = the system's */
-    size_t max_requests;           /* submitted, and their results not taken; 0 = 20,000 */
-    size_t max_held_bytes;         /* their bodies; past it, new ones are refused. 0 = 512 MiB */
-    size_t max_answer_bytes;       /* the body of one response; 0 = as max_held_bytes */
+    const char *tls_ca;      /* PEM file of the authorities to trust for https://, and no
+                              * others; NULL = the system's */
+    size_t max_requests;     /* submitted, with results not taken yet; 0 = 20,000 */
+    size_t max_held_bytes;   /* of their bodies; past it, new requests are refused. 0 = 512 MiB */
+    size_t max_answer_bytes; /* of the body of one response; 0 = max_held_bytes */
     unsigned max_idle_connections; /* kept for the next request; 0 = 256 */
     long connect_timeout_ms;       /* 0 = 2,000 */
 };
@@ -66,7 +67,7 @@ enum tally_status tally_http_forward(struct tally_http_forwarder *forwarder,
                                      const struct tally_http_forward_request *request,
                                      struct tally_http_forward **ret_forward,
                                      struct tally_error *err);
-/* Gives up a request: it has no result, and its connection is closed. */
+/* Aborts a request: it has no result, and its connection is closed. */
 void tally_http_forward_abort(struct tally_http_forward *forward);
 
 struct tally_http_forward_result {
@@ -78,8 +79,8 @@ struct tally_http_forward_result {
     /* The response. */
     int http_status;          /* in [200, 599] */
     const char *content_type; /* NULL = none; belongs to the result, as all texts */
-    /* Ended by a NULL name; the first ones, if they do not all fit. Left out: Content-Type, Date,
-     * and headers about the connection or the form of the body. */
+    /* Ended by a NULL name; only the first headers, if they do not all fit. Left out: Content-Type,
+     * Date, and headers about the connection or the form of the body. */
     struct tally_http_forward_header headers[TALLY_HTTP_FORWARD_MAX_HEADERS];
     struct tally_buffer body;
     char *text; /* where the texts are */

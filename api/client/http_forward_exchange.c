@@ -1,5 +1,5 @@
-/* http_forward_exchange: one forwarded request in libcurl's terms: what is sent, and what is read
- * of the response. */
+/* http_forward_exchange: one forwarded request on libcurl: how it is sent, and how its response is
+ * read. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -148,7 +148,7 @@ bool http_forward_set_up(struct tally_http_forward *forward,
     curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L);
     curl_easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L);
     curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
-    curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L);    /* an aborted one may be looking up a name */
+    curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L);    /* an aborted look-up may be running */
     curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L); /* a long poll is silent */
     curl_easy_setopt(easy, CURLOPT_DNS_CACHE_TIMEOUT,
                      0L); /* a peer may restart at another address */

@@ -39,7 +39,7 @@ bool http_forward_set_up(struct tally_http_forward *forward,
 /* Reads the result of an exchange that libcurl has ended. */
 void http_forward_read_result(struct tally_http_forward *forward, CURLcode code);
 void http_forward_drop_body(struct tally_http_forwarder *forwarder, struct tally_buffer *body);
-/* It is in no list, and its easy handle in no multi handle. */
+/* Precondition: the request is in no list, and its easy handle in no multi handle. */
 void http_forward_free(struct tally_http_forward *forward);
 
 #endif

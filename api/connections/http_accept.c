@@ -104,7 +104,7 @@ static void take_in(struct http_peers *peers, int fd, const struct sockaddr *add
     }
 }
 
-/* A letter where a TLS record has its type. */
+/* Whether there is a letter where a TLS record has its type. */
 static bool is_plain_http(const struct http_peer *peer)
 {
     unsigned char first = 0;

@@ -1,8 +1,8 @@
 /* http_accept: new connections.
  *
  * They are accepted here and not by MHD, so that a connection over a limit gets a response. MHD
- * would close it (limit per address) or leave it in the kernel's queue (limit of all). With TLS,
- * and once there are large bodies, a connection waits here for its first bytes. */
+ * would close it (limit per address) or leave it in the kernel's queue (limit on all connections).
+ * With TLS, and once there are large bodies, a connection waits here for its first bytes. */
 #ifndef TALLY_API_CONNECTIONS_HTTP_ACCEPT_H
 #define TALLY_API_CONNECTIONS_HTTP_ACCEPT_H
 

@@ -12,7 +12,7 @@
 
 enum {
     N_BUCKETS = 4096, /* of addresses; with 20,000 of them about five in each */
-    MARKED = 3        /* n_marks of a connection whose mark_bytes holds */
+    MARKED = 3        /* n_marks of a connection whose mark_bytes is valid */
 };
 
 struct http_address {
@@ -200,7 +200,7 @@ void http_connections_mark(struct http_connections *table)
     for (struct tally_list_node *node = head->previous; node != head; node = node->previous) {
         struct http_connection *at = TALLY_LIST_MEMBER(struct http_connection, in_phase, node);
         if (at->n_marks == MARKED) {
-            return; /* and so are those before it */
+            return; /* as are those before it */
         }
         if (++at->n_marks == MARKED) {
             at->mark_bytes = progress_of(at);
@@ -229,8 +229,8 @@ static struct http_connection *first_in(const struct tally_list *phase)
     return TALLY_LIST_FIRST(struct http_connection, in_phase, phase);
 }
 
-/* The clock has expired. Whether the peer made too little progress; if not, starts the clock again.
- */
+/* Whether the peer made too little progress before its clock expired; if not, restarts the
+ * clock. */
 static bool is_late(struct http_connections *table, struct http_connection *connection,
                     int64_t now_ms)
 {

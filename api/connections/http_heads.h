@@ -30,7 +30,7 @@
 
 enum { HTTP_MAX_HEADERS = 100 };
 
-/* What decides where a request ends, and whether a proxy would agree. */
+/* The facts that decide where a request ends, and whether a proxy would agree. */
 struct http_head {
     unsigned n_hosts, n_lengths, n_encodings, n_origins, n_sites;
     size_t n_cookie_bytes; /* of the values of Cookie */
@@ -40,8 +40,8 @@ struct http_head {
 
 /* ---- Callbacks of MHD; `context` is the struct http_peers ---- */
 
-/* The request line is complete; `uri` is NULL if it has none. Returns NULL: the request is made
- * later. */
+/* The request line is complete; `uri` is NULL if it has none. Returns NULL, because the request is
+ * created later. */
 void *http_heads_begin(void *context, const char *uri, struct MHD_Connection *connection);
 /* Decodes a text of the query or the path, as MHD does by itself, and notes %00: a NUL would cut
  * the text for all readers. */

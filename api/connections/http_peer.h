@@ -23,11 +23,11 @@ struct http_peer {
     struct http_peers *peers;
     struct MHD_Connection *mhd; /* NULL before MHD has it (first bytes), and while it lingers */
     struct tally_http_request *request; /* in progress; NULL = none */
-    struct tls_identity *identity;      /* that its handshake used */
+    struct tls_identity *identity;      /* used by its handshake */
     struct tally_list_node in_awake;    /* in peers->awake */
     struct tally_list_node in_heads;    /* in peers->heads: its header section is not complete */
     size_t n_lingered_bytes;
-    int window_bytes; /* asked for; 0 = never */
+    int window_bytes; /* requested; 0 = none */
     int n_wakes;
     unsigned n_small_bodies; /* since the last large one */
     bool is_shaking;         /* its TLS handshake is in progress */
@@ -52,20 +52,20 @@ struct http_peers {
     struct tls_identity *identity; /* for new handshakes; NULL = plain HTTP */
     struct http_refuser refuser;
     void (*on_hang_up)(
-        struct tally_http_request *request); /* the peer of a suspended one is gone */
+        struct tally_http_request *request); /* the peer of a suspended request is gone */
     int64_t now_ms;                          /* of this step; monotonic */
     bool is_ending;                          /* nothing may be suspended any more */
 
     struct http_connections table;
-    struct http_peer *accepting; /* the one that MHD is about to take; NULL = none */
+    struct http_peer *accepting; /* the connection that MHD is about to take; NULL = none */
     struct tally_list awake;     /* handshakes for which MHD has new bytes */
     struct tally_list heads;     /* header sections that are not complete, newest first */
-    struct http_peer *parsing;   /* of them, the one whose query MHD parses; NULL = none */
+    struct http_peer *parsing;   /* the one in `heads` whose query MHD parses; NULL = none */
     const char *parsed_path;     /* its path, which MHD unescapes after the query */
     size_t windows_bytes;        /* sum of the windows requested from the kernel */
     unsigned n_wide;             /* connections of wide_daemon */
     unsigned most_connections;   /* since memory was last returned to the system */
-    int64_t accept_again_ms;     /* descriptors ran out: not before then; 0 = any time */
+    int64_t accept_again_ms;     /* descriptors ran out: no accept() before then; 0 = any time */
     bool has_resumed;    /* a connection, since MHD last ran; MHD_get_timeout() ignores this */
     bool looks_at_first; /* there are large bodies: new connections wait for their first bytes */
 };

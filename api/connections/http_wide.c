@@ -6,12 +6,12 @@
 #include <sys/socket.h>
 
 enum {
-    /* The kernel's default window, and the largest that is asked for. */
+    /* The kernel's default window, and the largest that is requested. */
     KERNEL_WINDOW_BYTES = 64 * 1024,
     MAX_WINDOW_BYTES = 1024 * 1024,
     MAX_WINDOWS_BYTES = 64 * 1024 * 1024, /* of all open connections */
     MAX_WIDE = 256,                       /* with 64 KiB each */
-    /* In a row, on a wide connection: its large job is over. */
+    /* This many in a row on a wide connection: its large job is over. */
     MANY_SMALL_BODIES = 64,
     PEEKED_BYTES = 2048 /* a header section and more */
 };
@@ -38,7 +38,7 @@ struct MHD_Daemon *http_wide_select(struct http_peer *peer)
 
 void http_wide_expect(struct http_peer *peer, size_t bytes)
 {
-    /* Twice, since packets take more room than their bytes. */
+    /* Twice, because packets take more room than their bytes. */
     const int room = bytes < MAX_WINDOW_BYTES / 2 ? 2 * (int)bytes : MAX_WINDOW_BYTES;
     const int more = room - peer->window_bytes;
     if (bytes <= KERNEL_WINDOW_BYTES || more <= 0 ||

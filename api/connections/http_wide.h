@@ -2,9 +2,9 @@
  *
  * MHD reads a body in pieces of half the memory of a connection, and all connections of a daemon
  * have the same memory: 6 KiB suit thousands of idle connections, but cut 300 KB into 50 pieces. So
- * there are two daemons. A client that has sent a large body is told to connect again ("Connection:
- * close"), and a connection that begins with a large body goes to the daemon with the large
- * buffers, until it has sent only small bodies for a while. */
+ * there are two daemons. A client that has sent a large body is asked to connect again
+ * ("Connection: close"), and a connection that begins with a large body goes to the daemon with the
+ * large buffers, until it has sent only small bodies for a while. */
 #ifndef TALLY_API_CONNECTIONS_HTTP_WIDE_H
 #define TALLY_API_CONNECTIONS_HTTP_WIDE_H
 

@@ -1,8 +1,8 @@
 /* json: JSON values, read and written with jansson.
  *
- * A `struct tally_json` is a reference. Functions named get borrow; set and append take the value
- * they are given (also on failure). Setters return false when memory ran out, so that a builder can
- * collect them with `ok = tally_json_set_...(...) && ok` and look once. */
+ * A `struct tally_json` is a reference. Functions named get borrow; set and append take ownership
+ * of the value they are given (also on failure). Setters return false when memory ran out, so that
+ * a builder can collect them with `ok = tally_json_set_...(...) && ok` and check once. */
 #ifndef TALLY_API_JSON_JSON_H
 #define TALLY_API_JSON_JSON_H
 
@@ -58,9 +58,9 @@ bool tally_json_append(struct tally_json *array, struct tally_json *value);
 bool tally_json_append_real(struct tally_json *array, double value);
 bool tally_json_append_integer(struct tally_json *array, int64_t value);
 
-/* Sets the member that a path such as "algorithm.step_size" names; missing objects on the path
- * are created. Takes the value. Errors: INVALID_ARGUMENT (empty path, or a value on the path is not
- * an object), NO_MEMORY. */
+/* Sets the member that a path such as "algorithm.step_size" names; missing objects on the path are
+ * created. Takes ownership of the value. Errors: INVALID_ARGUMENT (empty path, or a value on the
+ * path is not an object), NO_MEMORY. */
 enum tally_status tally_json_set_path(struct tally_json *object, const char *path,
                                       struct tally_json *value, struct tally_error *err);
 

@@ -8,8 +8,8 @@
 
 enum { MAX_KEY = 128 };
 
-/* The object that member `key` of `parent` is; made if it is absent. NULL: it is something else, or
- * memory ran out. */
+/* The object in member `key` of `parent`, created if absent. NULL = the member is something else,
+ * or memory ran out. */
 static json_t *enter(json_t *parent, const char *key)
 {
     json_t *value = json_object_get(parent, key);

@@ -8,7 +8,7 @@
 
 #include "codec/base/utf8.h"
 
-/* "code" of a problem is the status's own name in lower case: finer than the Connect code, as
+/* "code" of a problem is the status's own name in lower case: finer than the Connect code, because
  * OUT_OF_RANGE and MALFORMED stay apart. */
 static void code_of_status(enum tally_status status, char code[static 40])
 {

@@ -16,7 +16,7 @@ enum tally_status tally_problem_encode_all(const struct tally_error *err,
                                            const struct tally_json *errors,
                                            struct tally_buffer *out);
 
-/* Connect error: {"code","message"}; the field path, if any, leads the message ("round: ..."). */
+/* Connect error: {"code","message"}; the field path, if any, comes first ("round: ..."). */
 enum tally_status tally_connect_error_encode(const struct tally_error *err,
                                              struct tally_buffer *out);
 

@@ -13,8 +13,8 @@
 /* ---- The handler ---- */
 
 /* The request is complete. The first call passes it to the handler; in later ones there may be a
- * response. Without one MHD must not read on: the connection waits, and is suspended if the body is
- * left unread, since MHD would read it next. */
+ * response. Without one MHD must not continue to read: the connection waits, and is suspended if
+ * the body is left unread, because MHD would read it next. */
 static enum MHD_Result finish_request(struct tally_http_request *request)
 {
     struct tally_http_server *server = request->server;
@@ -49,7 +49,7 @@ static void print_body_limit(const struct tally_http_request *request, char ret_
     snprintf(ret_text, 64, "body longer than %zu bytes", request->server->config.max_body_bytes);
 }
 
-/* Refuses too long a header section. */
+/* Refuses a header section that is too long. */
 static enum MHD_Result check_size(struct tally_http_request *request, bool *ret_is_refused)
 {
     const size_t n_bytes = http_request_header_bytes(request);
@@ -73,7 +73,8 @@ static enum MHD_Result check_size(struct tally_http_request *request, bool *ret_
 }
 
 /* The large body of a request that will be refused is not read, so that a client without permission
- * cannot make the server hold it. A short body is read unasked: asking would cost more. */
+ * cannot make the server hold it. A short body is read without asking, because asking would cost
+ * more. */
 static enum MHD_Result begin_body(struct tally_http_request *request, bool is_chunked)
 {
     const struct tally_http_server_config *config = &request->server->config;
@@ -147,8 +148,8 @@ static enum MHD_Result collect_body(struct tally_http_request *request, const ch
     return http_peer_hold(request->peer, request->body.size, false) ? MHD_YES : MHD_NO;
 }
 
-/* Pages for which nothing arrives are not touched. Without memory the body grows as far as it can.
- */
+/* Reserves the whole body: pages for which nothing arrives are not touched. If there is no memory,
+ * the body grows as far as it can. */
 static void expect_upload(struct tally_http_request *request)
 {
     (void)tally_buffer_reserve(&request->body, request->upload.n_bytes);

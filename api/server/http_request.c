@@ -1,4 +1,4 @@
-/* http_request: a request, from its headers until its response is sent; what the handler asks. */
+/* http_request: a request, from its headers to its sent response; the handler's queries. */
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -6,7 +6,7 @@
 #include "api/server/http_server_internal.h"
 
 enum {
-    /* Requests that are over are used again, with the memory of their bodies. */
+    /* Finished requests are reused, with the memory of their bodies. */
     MAX_FREE_REQUESTS = 256,
     KEPT_BODY_BYTES = 64 * 1024
 };
@@ -37,8 +37,8 @@ static bool is_name(const struct http_header *header, const char *name, size_t n
     return header->n_name == n_name && strncasecmp(header->name, name, n_name) == 0;
 }
 
-/* Keeps the headers in one pass, since the handler asks for several that are absent. A value that
- * is there but empty is "", not NULL. */
+/* Keeps the headers in one pass, because the handler asks for several that are absent. A present
+ * but empty value is "", not NULL. */
 static enum MHD_Result note_header(void *context, enum MHD_ValueKind kind, const char *name,
                                    size_t n_name, const char *value, size_t n_value)
 {
@@ -159,7 +159,7 @@ const char *tally_http_path(const struct tally_http_request *request)
     return request->path;
 }
 
-/* A value that is there but empty is "", not NULL. */
+/* A present but empty value is "", not NULL. */
 static const char *lookup(const struct tally_http_request *request, enum MHD_ValueKind kind,
                           const char *name)
 {

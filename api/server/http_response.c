@@ -80,7 +80,7 @@ static uint64_t decimal_digits(uint64_t number)
     return digits;
 }
 
-/* All that MHD sends before the body, without the response's own header lines. */
+/* Length of all that MHD sends before the body, without the response's own header lines. */
 static uint64_t response_head_bytes(const struct tally_http_request *request, int status,
                                     size_t n_body)
 {
@@ -199,7 +199,7 @@ uint64_t tally_http_respond(struct tally_http_request *request,
     request->status = response->status;
     size_t n_body = response->body != NULL ? response->body->size : 0;
     const bool moves = response->status < 300 &&
-                       connection_line_bytes(request) == 0 && /* it is to stay open */
+                       connection_line_bytes(request) == 0 && /* the connection stays open */
                        http_wide_should_move(request->peer, request->n_body_bytes);
     uint64_t bytes = moves ? 0 : take_pooled(request, response);
     if (bytes == 0) {

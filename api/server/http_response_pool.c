@@ -14,7 +14,7 @@ static void pooled_free(struct http_pooled_response *pooled)
 static struct http_pooled_response *pooled_new(struct http_response_pool *pool, size_t n)
 {
     if (pool->n == HTTP_MAX_POOLED) {
-        http_response_pool_clear(pool); /* their lengths may be out of use */
+        http_response_pool_clear(pool); /* perhaps of lengths no longer needed */
     }
     struct http_pooled_response *pooled =
         pool->n < HTTP_MAX_POOLED ? calloc(1, sizeof *pooled + n) : NULL;

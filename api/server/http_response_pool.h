@@ -12,11 +12,11 @@
 
 enum {
     HTTP_POOLED_MAX_BYTES = 1024,
-    HTTP_MAX_POOLED = 1024 /* that exist */
+    HTTP_MAX_POOLED = 1024 /* responses that exist, in use or not */
 };
 
 struct http_pooled_response {
-    struct http_pooled_response *next; /* while it waits */
+    struct http_pooled_response *next; /* while it is not in use */
     struct MHD_Response *response;
     size_t n;
     uint8_t bytes[];
@@ -35,7 +35,7 @@ struct http_pooled_response *http_response_pool_take(struct http_response_pool *
 /* MHD no longer needs it. */
 void http_response_pool_give_back(struct http_response_pool *pool,
                                   struct http_pooled_response *pooled);
-/* Frees the responses that wait. */
+/* Frees the responses that are not in use. */
 void http_response_pool_clear(struct http_response_pool *pool);
 
 #endif

@@ -213,7 +213,7 @@ static void serve_events(struct http_peers *peers)
         void *which = events[i].data.ptr;
         if (which == peers) {
             has_new = true;
-        } else if (which != NULL) { /* else a set of MHD's */
+        } else if (which != NULL) { /* else one of MHD's sets */
             http_peer_on_event(which, events[i].events);
         }
     }
@@ -223,8 +223,7 @@ static void serve_events(struct http_peers *peers)
     http_accept_again(peers);
 }
 
-/* The C library keeps the memory that thousands of connections have freed: returns it after a
- * flood. */
+/* Returns memory to the system after a flood of connections: the C library would keep it. */
 static void give_memory_back(struct http_peers *peers)
 {
     if (peers->most_connections >= MANY_CONNECTIONS &&
@@ -336,7 +335,7 @@ enum tally_status tally_http_server_reload_tls(struct tally_http_server *server,
                                                const char *key, struct tally_error *err)
 {
     assert(server->peers.identity != NULL);
-    /* Opening a pipe again would wait for another writer, and all connections with it. */
+    /* Opening a pipe again would wait for another writer, and all connections would wait, too. */
     return http_handshake_load(&server->peers, cert, key, true, err);
 }
 

@@ -38,10 +38,10 @@ struct tally_http_server_config {
     size_t max_body_bytes;   /* a longer body is answered with 413 before it is read */
     size_t max_header_bytes; /* of request line and headers; more is answered with 431. 0 = 8,192 */
     unsigned max_connections;             /* 0 = 20,000, or what the file descriptor limit allows */
-    unsigned max_connections_per_address; /* of them; 0 = no limit of its own */
-    unsigned idle_timeout_s;    /* after which a connection that is silent or reads nothing is
-                                 * closed; 0 = 60. Before its first byte it is request_timeout_s
-                                 * with TLS, and once there are large bodies */
+    unsigned max_connections_per_address; /* of them; 0 = no separate limit */
+    unsigned idle_timeout_s; /* after which a connection that is silent or reads nothing is closed;
+                                0 = 60. Before its first byte the limit is request_timeout_s with
+                                TLS, and once there are large bodies */
     unsigned request_timeout_s; /* from the first to the last byte of a request or TLS handshake; a
                                  * reader must take 4 KiB a second on average. 0 = 60 */
     size_t max_held_bytes;      /* of incomplete bodies and responses that are not read; past it the

@@ -26,7 +26,7 @@ struct tally_http_server {
     struct tally_buffer spare_bodies[HTTP_SPARE_BODIES];
     int n_spare_bodies;
     struct http_response_pool pool;
-    unsigned n_requests; /* begun, and the last byte of the response not yet sent */
+    unsigned n_requests; /* begun, with the last byte of the response not yet sent */
     bool has_moved;      /* in MHD's last turn a request was read from or a response queued */
     bool has_completed;  /* in that turn a request ended: the next may be in the socket already */
 };
@@ -37,7 +37,7 @@ struct http_header {
 };
 
 struct tally_http_request {
-    struct http_upload upload; /* first: the links of the uploads are ours */
+    struct http_upload upload; /* first, so that an upload can be cast to its request */
     struct tally_http_server *server;
     struct MHD_Connection *connection;
     struct http_peer *peer;
@@ -46,7 +46,7 @@ struct tally_http_request {
     const char *method, *path, *version;
     struct tally_buffer body;
     size_t n_announced;  /* Content-Length; 0 = there is none, or the body is chunked */
-    size_t n_body_bytes; /* of the body, also when it has been forgotten */
+    size_t n_body_bytes; /* length of the body, even after it was forgotten */
     void *user;
     struct MHD_Response *response;       /* to be queued; NULL = none yet, or MHD has it */
     struct http_pooled_response *pooled; /* the same response, if it is one of the pool */

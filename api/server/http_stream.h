@@ -30,17 +30,17 @@ struct tally_http_stream;
 
 struct tally_http_stream_config {
     size_t max_pending_bytes; /* > 0 */
-    /* Everything written is with the kernel, and the stream is about to sleep; it may be written to
-     * or ended here. Also called once when the headers are out and nothing was written yet. NULL =
-     * not wanted. */
+    /* The kernel has taken everything written, and the stream is about to sleep; it may be written
+     * to or ended here. Also called once when the headers are out and nothing was written yet. NULL
+     * = not wanted. */
     void (*on_drained)(void *context, struct tally_http_stream *stream);
     /* The stream is over and dies with this call; nothing may be called on it. */
     void (*on_closed)(void *context, struct tally_http_stream *stream);
     void *context;
 };
 
-/* Responds with a stream. Of `response` the status (not 204 or 304), the content type and the
- * headers are used; it has no body. As with tally_http_respond, `request` is gone afterwards.
+/* Responds with a stream. Uses the status (not 204 or 304), the content type and the headers of
+ * `response`, which has no body. As with tally_http_respond, `request` is gone afterwards.
  * Errors: NO_MEMORY, and then the request still needs a response. */
 enum tally_status tally_http_respond_stream(struct tally_http_request *request,
                                             const struct tally_http_response *response,

@@ -25,13 +25,13 @@
 #include "codec/base/list.h"
 
 enum {
-    /* The number of shorter bodies is that of the connections, which cost more. */
+    /* Shorter bodies are not limited: there is at most one per connection, which costs more. */
     HTTP_UPLOAD_MIN_BYTES = 8 * 1024,
-    /* In progress; more than a turn of the loop can make use of. One body is always allowed. */
+    /* Of bodies in progress; more than one turn of the loop can use. One body is always allowed. */
     HTTP_UPLOADS_MAX_BYTES = 16 * 1024 * 1024,
     /* A quarter of a gigabit a second. */
     HTTP_UPLOAD_BYTES_PER_MS = 32 * 1024,
-    /* After which the line counts as free, however much arrived before. */
+    /* How long after the last bytes the line counts as free, however much arrived before. */
     HTTP_UPLOAD_QUIET_MS = 4
 };
 

@@ -25,12 +25,13 @@ struct tls_identity {
     bool key_is_exposed; /* the key file is readable by more than its owner */
 };
 
-/* `now_s` is Unix time. `regular_only` refuses files on which reading could block. The caller is
- * its first user. Errors: INVALID_ARGUMENT with the field "tls-cert" or "tls-key", NO_MEMORY. */
+/* `now_s` is Unix time. `regular_only` refuses files on which reading could block. The caller holds
+ * the first reference. Errors: INVALID_ARGUMENT with the field "tls-cert" or "tls-key",
+ * NO_MEMORY. */
 enum tally_status tls_identity_load(const char *cert_path, const char *key_path, bool regular_only,
                                     int64_t now_s, struct tls_identity **ret_identity,
                                     struct tally_error *err);
-/* One user less; the last one frees it. NULL is allowed. */
+/* Drops a reference; dropping the last one frees the identity. NULL is allowed. */
 void tls_identity_release(struct tls_identity *identity);
 
 #endif

@@ -1,4 +1,4 @@
-/* worker_decode: worker messages from bytes; worker_fields.h has the idea. */
+/* worker_decode: decodes worker messages; worker_fields.h explains how. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,7 +62,7 @@ static enum tally_status read_value(pb_istream_t *stream, struct value *ret_valu
     case PB_WT_STRING:
         ok = read_content(stream, &ret_value->bytes);
         break;
-    case PB_WT_32BIT: /* none of ours */
+    case PB_WT_32BIT: /* no field of ours */
     case PB_WT_PACKED:
     default: /* nanopb refuses it */
         ok = pb_skip_field(stream, ret_value->wire_type);
@@ -95,7 +95,7 @@ static enum tally_status decode(struct tally_bytes bytes, const struct schema *s
     return status;
 }
 
-/* The same, from `message` on to *ret_message, which is of the same size and written only on
+/* The same; then copies `message` to *ret_message, which has the same size and is written only on
  * success. */
 static enum tally_status decode_into(const uint8_t *bytes, size_t n, const struct schema *schema,
                                      void *message, size_t size, void *ret_message,
@@ -477,7 +477,7 @@ enum tally_status tally_poll_response_decode(const uint8_t *bytes, size_t n,
     return TALLY_OK;
 }
 
-/* Polls and their responses, of one update or of several, are decoded on their own. */
+/* Polls and their responses, of one update or of several, are decoded separately. */
 #define take_poll(message, value, err)                                                             \
     ((message)->has_poll = true, take_bytes(value, &(message)->poll, err))
 #define take_next(message, value, err)                                                             \
@@ -533,7 +533,7 @@ static enum tally_status count(const struct value *value, size_t *n, struct tall
 DEFINE_SCHEMA(PostUpdatesRequest, struct tally_updates)
 DEFINE_SCHEMA(PostUpdatesResponse, struct tally_updates_response)
 
-/* Takes the next field `tag`, of *ret_n bytes, from `rest`, which has one and is decoded. */
+/* Takes the next field `tag`, of *ret_n bytes, from `rest`, which has one and was decoded. */
 static enum tally_status take_element(struct tally_bytes *rest, uint32_t tag,
                                       const struct schema *schema, void *into, size_t *ret_n,
                                       struct tally_error *err)

@@ -1,4 +1,4 @@
-/* worker_encode: worker messages to bytes; worker_fields.h has the idea. */
+/* worker_encode: encodes worker messages; worker_fields.h explains how. */
 #include <assert.h>
 #include <string.h>
 
@@ -273,7 +273,7 @@ DEFINE_PUT(PostUpdateResponse, struct double_response)
 
 DEFINE_PUT(ClientUpdate, struct tally_update)
 
-/* They have been written already (tally_updates_add()). */
+/* The updates have been written already (tally_updates_add()). */
 static bool put_updates(const pb_ostream_t *stream, uint32_t tag,
                         const struct tally_updates *message)
 {
@@ -284,7 +284,8 @@ static bool put_updates(const pb_ostream_t *stream, uint32_t tag,
 DEFINE_PUT(PostUpdatesRequest, struct tally_updates)
 DEFINE_PUT(UpdateResult, struct tally_update_result)
 
-/* Results or sums that are encoded, with their tags, and the response to the poll; or the sums. */
+/* Encoded results or sums, with their tags, and the response to the poll; or the sums
+ * themselves. */
 struct updates_response {
     struct tally_bytes results;
     uint64_t formula_bits, payload_bits;

@@ -1,4 +1,4 @@
-/* worker_fields: how worker messages become bytes and come back.
+/* worker_fields: how worker messages are encoded and decoded.
  *
  * nanopb makes a field list from each message of worker.proto. Each line of a list is one field of
  * our struct, and two macros turn it into code:
@@ -8,9 +8,8 @@
  *     PUT (worker_encode.c)  && put_varint(stream, 3, message->round)
  *     TAKE (worker_decode.c) case 3: return take_uint32(value, &message->round, err);
  *
- * So numbers and types are those of the .proto, and a member that is missing or of another type
- * does not compile. Messages within messages have functions of their own, put_NAME() and
- * take_NAME().
+ * So numbers and types are those of the .proto, and a missing member or one of another type does
+ * not compile. Messages within messages have functions of their own, put_NAME() and take_NAME().
  *
  * Varints, tags and lengths are nanopb's. Its pb_encode() and pb_decode() interpret descriptors,
  * which takes ten times as long, and this is most of the coordinator's work for an update. */

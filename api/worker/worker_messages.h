@@ -76,7 +76,7 @@ struct tally_poll_request {
 };
 
 struct tally_broadcast {
-    uint64_t iterate; /* of the point that applying it gives */
+    uint64_t iterate; /* of the point that results from applying it */
     struct tally_bytes payload;
     uint64_t payload_bits;
     double quantizer_step;
@@ -116,10 +116,9 @@ struct tally_task {
     size_t n_broadcasts;
     struct tally_bytes snapshot; /* dim little-endian float64; empty = none */
     /* To encode: what tally_task_encode_shared() made of a task that differs only in `clients`,
-     * `shifts` and `deadline_ms`; the other members are not looked at then. Empty = none. */
+     * `shifts` and `deadline_ms`; the other members are then ignored. Empty = none. */
     struct tally_bytes shared;
-    bool
-        shared_is_apart; /* what is encoded ends before `shared`, which the caller sends after it */
+    bool shared_is_apart; /* the encoding ends before `shared`, which the caller sends after it */
 };
 
 enum tally_poll_kind { TALLY_POLL_IDLE, TALLY_POLL_TASK, TALLY_POLL_RELEASED };
@@ -145,9 +144,9 @@ struct tally_update {
     double loss;
     char failure[TALLY_FAILURE_CAPACITY]; /* why the client cannot answer; "" = it does */
     char refusal[TALLY_FAILURE_CAPACITY]; /* why the worker cannot serve the job; "" = it does */
-    bool tried;                           /* refused because what it computed with has failed */
-    uint32_t mark;                        /* of the task; 0 = not given */
-    bool lacks_plugin;                    /* refused because the job's plug-in is not loaded */
+    bool tried;              /* refused because the computation has failed (a plug-in) */
+    uint32_t mark;           /* of the task; 0 = not given */
+    bool lacks_plugin;       /* refused because the job's plug-in is not loaded */
     bool has_poll;           /* the response waits like that of a poll, and contains it */
     struct tally_bytes poll; /* an encoded tally_poll_request, decoded on its own */
     struct tally_metric metrics[TALLY_METRICS_MOST];
@@ -158,7 +157,7 @@ struct tally_update {
 struct tally_update_response {
     uint64_t formula_bits;
     uint64_t payload_bits;
-    bool has_next;           /* of one that was decoded */
+    bool has_next;           /* set in a decoded response */
     struct tally_bytes next; /* an encoded tally_poll_response, decoded on its own */
 };
 
@@ -175,7 +174,7 @@ struct tally_updates {
     struct tally_bytes rest; /* of what was decoded: the updates that are still to be read */
 };
 
-/* What became of one update. */
+/* The result of one update. */
 struct tally_update_result {
     uint64_t formula_bits;
     uint64_t payload_bits;

@@ -78,7 +78,7 @@ enum tally_status tally_store_open(const char *uri, const struct tally_store_opt
     return fail_uri(uri, forms, err);
 }
 
-/* A backend whose stores are files, and the path of this one. */
+/* Finds the backend of `uri`, whose stores must be files, and the path of this one. */
 static enum tally_status find_file(const char *uri, const struct tally_store_backend **ret_backend,
                                    const char **ret_path, struct tally_error *err)
 {

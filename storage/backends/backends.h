@@ -26,9 +26,9 @@ enum tally_status tally_store_label(const char *uri, struct tally_buffer *out);
 /* Checks a whole store. SQLite: structure, references, the checksum of every row (not in schema
  * version 1, which has none). PostgreSQL, which checks its pages itself: reads every row.
  * `progress` may be NULL. If damage is found, *ret_report is written as far as it is known. Errors:
- * NOT_FOUND (no such database), DATA_LOSS (the message has the first damage and, of SQLite, how
+ * NOT_FOUND (no such database), DATA_LOSS (the message has the first damage and, for SQLite, how
  * many there are), STORE, CANCELLED, INVALID_ARGUMENT (wrong kind of store); PostgreSQL also
- * FAILED_PRECONDITION (of an older schema, or half filled by a migration of an older program). */
+ * FAILED_PRECONDITION (older schema, or half filled by an older program's migration). */
 enum tally_status tally_store_verify(const char *uri, const struct tally_store_progress *progress,
                                      struct tally_store_report *ret_report,
                                      struct tally_error *err);
@@ -41,7 +41,7 @@ enum tally_status tally_store_backup(const char *uri, const char *path, bool rep
                                      struct tally_error *err);
 
 /* Verifies the copy in the file `path` and replaces the store with it. Errors: those of verify for
- * the copy, STORE also if a coordinator uses the store, ALREADY_EXISTS if there is one and it may
+ * the copy, STORE also if a coordinator uses the store, ALREADY_EXISTS if the store exists and may
  * not be replaced. */
 enum tally_status tally_store_restore(const char *uri, const char *path, bool replace,
                                       const struct tally_store_progress *progress,

@@ -3,7 +3,7 @@
 #include "storage/backends/backends.h"
 #include "storage/digest.h"
 
-/* What the target is given at a time, so that it fits into memory. */
+/* Rows and bytes to send to the target at a time, so that they fit into memory. */
 enum { ROWS_PER_FLUSH = 4096, BYTES_PER_FLUSH = 4 << 20 };
 
 struct copying {
@@ -12,13 +12,13 @@ struct copying {
     const struct tally_store_progress *progress;
     int64_t n_rows;   /* of the source */
     int64_t n_copied; /* of them */
-    int64_t job_key;  /* of the present job */
+    int64_t job_key;  /* of the current job */
     int64_t n_unsent;
     size_t n_unsent_bytes;
     struct tally_buffer document, state, idempotency_key;
 };
 
-/* The target has been given one more row of `n` bytes. Flushes the rows if they are many. */
+/* Counts a row of `n` bytes that the target has received. Flushes the rows if there are many. */
 static enum tally_status count_row(struct copying *copying, size_t n, struct tally_error *err)
 {
     copying->n_copied++;
@@ -36,7 +36,7 @@ static enum tally_status count_row(struct copying *copying, size_t n, struct tal
     return copying->to->ops->flush(copying->to, err);
 }
 
-/* The row of a job and its document. */
+/* Copies the row of a job and its document. */
 static enum tally_status copy_row(struct copying *copying, const struct tally_store_job *job,
                                   struct tally_error *err)
 {
@@ -70,7 +70,7 @@ static enum tally_status copy_state(struct copying *copying, struct tally_error 
     copying->state.size = 0;
     enum tally_status status = from->ops->state_get(from, copying->job_key, &copying->state, &why);
     if (status == TALLY_NOT_FOUND) {
-        return TALLY_OK; /* it has not begun */
+        return TALLY_OK; /* the job has not begun */
     }
     if (status != TALLY_OK) {
         return tally_fail(err, status, NULL, "%s", why.message);
@@ -129,7 +129,7 @@ static enum tally_status copy_all(struct tally_store *from, struct tally_store *
     return status;
 }
 
-/* The tables of a digest, as they are reported. */
+/* Copies the tables of a digest for the report. */
 static void note(const struct tally_store_digest *digest,
                  struct tally_table_digest ret_tables[TALLY_N_TABLES])
 {
@@ -138,8 +138,8 @@ static void note(const struct tally_store_digest *digest,
     }
 }
 
-/* Requires that everything that the source has is in its digest: an update of a round that is not
- * open, or a record without a round, is not read by any slot. */
+/* Requires that the digest covers everything in the source: no slot reads an update of a round that
+ * is not open, or a record without a round. */
 static enum tally_status require_all(const struct tally_store_report *found,
                                      const struct tally_table_digest tables[TALLY_N_TABLES],
                                      struct tally_error *err)
@@ -208,7 +208,7 @@ static enum tally_status see_job(void *context, const struct tally_store_job *jo
     return TALLY_OK;
 }
 
-/* The target has jobs: those of the source, after a migration that is done, or others. */
+/* The target has jobs: those of the source, after a completed migration, or others. */
 static enum tally_status compare(struct tally_store *to, const struct tally_store_digest *source,
                                  const struct tally_store_progress *progress,
                                  struct tally_migrate_report *report, struct tally_error *err)
@@ -226,7 +226,7 @@ static enum tally_status compare(struct tally_store *to, const struct tally_stor
                       why.message);
 }
 
-/* One transaction, whose rows are read back and compared before it is committed. */
+/* Fills the target in one transaction, whose rows are read back and compared before the commit. */
 static enum tally_status fill(struct tally_store *from, struct tally_store *to,
                               const struct tally_store_digest *source,
                               const struct tally_store_progress *progress,
@@ -256,7 +256,7 @@ static enum tally_status fill(struct tally_store *from, struct tally_store *to,
     return status;
 }
 
-/* `uri` has the wrong kind for the argument `field`. It is shown without its password. */
+/* Reports that `uri` has the wrong kind for the argument `field`, without showing its password. */
 static enum tally_status fail_kind(const char *field, const char *form, const char *uri,
                                    struct tally_error *err)
 {

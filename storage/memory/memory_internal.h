@@ -11,7 +11,7 @@ struct tally_memory_replica {
     struct tally_replica row; /* is_alive is unset */
     int64_t lease_ms;
     int64_t expires_ms;
-    int64_t incarnation; /* counts the processes of this id */
+    int64_t incarnation; /* counts the processes with this id */
     bool is_member;      /* false: it has left, and keeps its number */
 };
 
@@ -37,7 +37,7 @@ struct tally_memory_store {
 
     bool in_transaction;
     bool is_broken; /* a write failed; the transaction can only be rolled back */
-    bool is_fenced; /* the same, because another replica leads one of its jobs */
+    bool is_fenced; /* as is_broken: another replica leads one of its jobs */
     struct tally_memory_draft **drafts; /* of the transaction, by job key */
     size_t n_drafts, drafts_capacity;
 

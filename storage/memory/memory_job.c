@@ -55,7 +55,7 @@ static void content_free(struct tally_memory_content *content)
     free(content);
 }
 
-/* NULL without memory. */
+/* NULL = no memory. */
 static struct tally_memory_content *content_copy(const struct tally_memory_content *from)
 {
     struct tally_memory_content *copy = tally_store_allocate(sizeof *copy);
@@ -84,7 +84,7 @@ static struct tally_memory_content *content_copy(const struct tally_memory_conte
     return copy;
 }
 
-/* NULL for NULL, or without memory. */
+/* NULL for NULL, or if there is no memory. */
 static char *copy_text(const char *text)
 {
     const size_t n = text != NULL ? strlen(text) + 1 : 0;
@@ -157,7 +157,7 @@ void tally_memory_job_free(struct tally_memory_job *job)
     }
 }
 
-/* Where the first record is whose round is not below `round`. */
+/* Index of the first record whose round is >= `round`. */
 static size_t place_of(const struct tally_memory_rounds *rounds, int64_t round)
 {
     size_t low = 0;
@@ -198,7 +198,7 @@ static enum tally_status reserve_rounds(struct tally_memory_rounds *rounds, size
     return TALLY_OK;
 }
 
-/* There is room for it. */
+/* Precondition: there is room for it. */
 static void insert_round(struct tally_memory_rounds *rounds,
                          const struct tally_round_record *record)
 {

@@ -1,8 +1,8 @@
 /* memory_leases: replicas, and which of them leads which job.
  *
- * The rules are those of the statements in postgres_sql.c. A job's token grows with each
- * change of leader. A store object may lead a job without holding its token: the job was given to
- * it, or an earlier process with the same id led the job. Its next take() returns such a job. */
+ * The rules are those of the statements in postgres_sql.c. A job's token grows with each change of
+ * leader. A store object may lead a job without holding its token: the job was handed to it, or an
+ * earlier process with the same id led the job. Its next take() returns such a job. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,7 +65,8 @@ static bool is_alive(const struct tally_memory_database *database,
     return replica->is_member && replica->expires_ms >= (now < stop ? now : stop);
 }
 
-/* The first renewal after such a gap prolongs all leases by it. Every renewal restarts the gap. */
+/* The first renewal after such a gap extends all leases by the gap. Every renewal restarts the
+ * gap. */
 static void tick(struct tally_memory_database *database)
 {
     const int64_t now = now_ms(database);
@@ -118,7 +119,7 @@ static void forget_long_dead(struct tally_memory_database *database)
     database->n_replicas = n_kept;
 }
 
-/* Adds a row with the next number. Errors: STORE (there is none), NO_MEMORY. */
+/* Adds a row with the next number. Errors: STORE (no number is left), NO_MEMORY. */
 static enum tally_status add_replica(struct tally_memory_database *database,
                                      struct tally_memory_replica **ret_replica,
                                      struct tally_error *err)
@@ -183,7 +184,7 @@ static enum tally_status memory_join(struct tally_store *store, const struct tal
     return TALLY_OK;
 }
 
-/* As a replica, that is after join(). */
+/* Requires that this process is a replica, that is, has joined. */
 static enum tally_status require_member(struct tally_memory_store *memory, struct tally_error *err)
 {
     assert(!memory->in_transaction);
@@ -195,7 +196,7 @@ static enum tally_status require_member(struct tally_memory_store *memory, struc
 
 /* ---- Leading ---- */
 
-/* Drops the leases that are no longer valid from those held. */
+/* Drops the held leases that are no longer valid. */
 static void keep_confirmed(struct tally_memory_store *memory)
 {
     size_t n_kept = 0;
@@ -210,7 +211,7 @@ static void keep_confirmed(struct tally_memory_store *memory)
     memory->held.n = n_kept;
 }
 
-/* The old connection has nothing under way that could still arrive, so tokens stay as they are. */
+/* The old connection has nothing in progress that could still arrive, so tokens do not change. */
 void tally_memory_reconnect(struct tally_memory_store *memory)
 {
     if (memory->is_lost) {
@@ -249,7 +250,7 @@ static enum tally_status memory_renew(struct tally_store *store, const struct ta
     return status;
 }
 
-/* A job is led but not held if it was given, or if an earlier process led it. */
+/* A job is led but not held if it was handed over, or if an earlier process led it. */
 static bool is_to_be_taken(const struct tally_memory_store *memory,
                            const struct tally_memory_job *job)
 {
@@ -283,8 +284,8 @@ static enum tally_status take_jobs(struct tally_memory_store *memory,
     return status;
 }
 
-/* Walks the rows of the jobs that were taken. Those that the caller has not seen, because it
- * stopped the walk, are not held: the next take() gives them again. */
+/* Walks the rows of the jobs that were taken. Jobs that the caller did not see, because it stopped
+ * the walk, are not held: the next take() returns them again. */
 static enum tally_status walk_taken(struct tally_memory_store *memory,
                                     const struct tally_lease_set *taken, tally_store_job_fn *each,
                                     void *context, struct tally_error *err)

@@ -258,7 +258,7 @@ static bool is_proven(const struct tally_memory_store *memory,
            (draft->token == TALLY_NO_TOKEN && memory->number == 0 && draft->job->leader == 0);
 }
 
-/* The fence. */
+/* The fence: checks every draft. */
 static enum tally_status prove(struct tally_memory_store *memory, struct tally_error *err)
 {
     for (size_t i = 0; i < memory->n_drafts; i++) {
@@ -283,7 +283,7 @@ static bool is_deleted_here(const struct tally_memory_store *memory,
     return draft != NULL && draft->is_deleted;
 }
 
-/* Whether a job that was committed stands in the way of a new one. */
+/* Whether a committed job conflicts with a new one. */
 static bool is_in_the_way(const struct tally_memory_store *memory,
                           const struct tally_memory_job *job)
 {
@@ -341,7 +341,7 @@ static void insert(struct tally_memory_store *memory, const struct tally_memory_
             (database->n_jobs - at) * sizeof(struct tally_memory_job *));
     database->jobs[at] = draft->job;
     database->n_jobs++;
-    if (memory->number != 0) { /* without memory for it, the next take() gives the job */
+    if (memory->number != 0) { /* if there is no memory, the next take() returns the job */
         (void)tally_lease_put(&memory->held, key_of(draft), draft->job->token);
     }
 }
@@ -406,7 +406,7 @@ enum tally_status tally_memory_begin(struct tally_store *store, struct tally_err
     return TALLY_OK;
 }
 
-/* Writes report their errors at once, except whether their jobs may be written to. */
+/* Writes report their errors at once, except those of the fence. */
 enum tally_status tally_memory_flush(struct tally_store *store, struct tally_error *err)
 {
     struct tally_memory_store *memory = memory_of(store);

@@ -116,7 +116,7 @@ static enum tally_status postgres_round_insert(struct tally_store *store, int64_
     return tally_pg_transaction_add(postgres_of(store), &call, job_key, err);
 }
 
-/* A write that goes through to the medium. */
+/* A write that reaches the medium. */
 static enum tally_status postgres_check(struct tally_store *store, struct tally_error *err)
 {
     struct tally_postgres *pg = postgres_of(store);
@@ -182,7 +182,8 @@ static enum tally_status open_snapshot(struct tally_postgres *pg, struct tally_e
     return status == TALLY_OK ? tally_pg_exec(pg, BEGIN, err) : status;
 }
 
-/* Brings the schema up to date. A database with a part of a store is only opened to be filled. */
+/* Brings the schema up to date. A database that holds only a part of a store is opened only for
+ * filling. */
 static enum tally_status open_writer(struct tally_postgres *pg, struct tally_error *err)
 {
     enum tally_status status = tally_pg_migrate(pg, err);

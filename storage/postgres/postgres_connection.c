@@ -1,7 +1,7 @@
 /* postgres_connection: where the database is, and exchanges over one connection.
  *
  * The connection is in libpq's pipeline mode and does not block: whatever the server or the network
- * does, poll() waits, and not for ever. postgres_session.c makes it. */
+ * does, only poll() waits, with a time limit. postgres_session.c makes the connection. */
 #include <assert.h>
 #include <errno.h>
 #include <linux/sockios.h>
@@ -13,14 +13,14 @@
 #include "codec/base/monotonic.h"
 #include "storage/postgres/postgres_internal.h"
 
-/* How long neither side says anything before the connection is given up: longer than the server
- * waits for a lock (postgres_session.c). While the store is being opened a migration, of this
- * process or of another that it waits for, may take its time. */
+/* How long both sides may be silent before the connection is dropped: longer than the server waits
+ * for a lock (postgres_session.c). While the store is being opened, a migration by this process, or
+ * by another that it waits for, may take longer. */
 enum { SILENCE_MS = 3000, SILENCE_WHEN_OPENING_MS = 60000 };
-/* How often to look whether the bytes that were sent and not confirmed get fewer. */
+/* How often to check whether the number of unacknowledged bytes has changed. */
 enum { LOOK_MS = 250 };
 
-/* The value that an option has, or the one that libpq fills in; "" if neither. */
+/* The value of an option, or libpq's built-in default; "" if neither. */
 static const char *option_value(const PQconninfoOption *options, const char *keyword)
 {
     for (const PQconninfoOption *option = options; option->keyword != NULL; option++) {
@@ -193,7 +193,7 @@ enum tally_status tally_pg_fail(struct tally_postgres *pg, const PGresult *resul
 
 bool tally_pg_met_conflict(const struct tally_postgres *pg)
 {
-    return !pg->filling && /* which forgets what it has sent */
+    return !pg->filling && /* a filling transaction does not keep its writes */
            (strcmp(pg->sqlstate, "40001") == 0 || strcmp(pg->sqlstate, "40P01") == 0);
 }
 
@@ -220,7 +220,7 @@ bool tally_pg_wait(const PGconn *connection, short events, int64_t timeout_ms)
     }
 }
 
-/* Bytes that the kernel has and the other machine has not confirmed; 0 where that is not known. */
+/* Bytes in the kernel that the other machine has not acknowledged; 0 if that is not known. */
 static int n_in_flight(const PGconn *connection)
 {
     int n = 0;
@@ -228,7 +228,7 @@ static int n_in_flight(const PGconn *connection)
 }
 
 /* Waits until the connection is ready for one of `events`. False after `silence_ms` in which
- * nothing came and nothing of what was sent arrived. */
+ * nothing was received or acknowledged. */
 static bool wait_unless_silent(const PGconn *connection, short events, int silence_ms)
 {
     int64_t silent_since = tally_monotonic_ms();
@@ -245,7 +245,7 @@ static bool wait_unless_silent(const PGconn *connection, short events, int silen
     return true;
 }
 
-/* Sends what is left and waits until the next result is there. */
+/* Sends what is left and waits for the next result. */
 static enum tally_status wait_for_result(struct tally_postgres *pg, struct tally_error *err)
 {
     const int silence_ms = pg->is_opening ? SILENCE_WHEN_OPENING_MS : SILENCE_MS;

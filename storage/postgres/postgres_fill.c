@@ -6,7 +6,7 @@
 
 #include "storage/postgres/postgres_internal.h"
 
-/* Programs up to 0.11.0 filled a database in many transactions, and marked it in between. */
+/* Programs up to 0.11.0 filled a database in many transactions, and marked it meanwhile. */
 enum tally_status tally_pg_require_whole(struct tally_postgres *pg, struct tally_error *err)
 {
     int64_t n_marks = 0;
@@ -20,8 +20,8 @@ enum tally_status tally_pg_require_whole(struct tally_postgres *pg, struct tally
     return status;
 }
 
-/* By the wall clock: the lease of the only replica, if that has died, does not run out for the
- * others until one of them renews. */
+/* Uses the wall clock: by the clock of leases, the lease of a dead only replica does not expire
+ * until another replica renews. */
 static enum tally_status require_no_replica(struct tally_postgres *pg, struct tally_error *err)
 {
     int64_t n_replicas = 0;
@@ -39,7 +39,7 @@ enum tally_status tally_pg_begin_filling(struct tally_postgres *pg, struct tally
 {
     static const char *const BEGIN[] = {
         "BEGIN",
-        "SELECT FROM lease_turn FOR UPDATE", /* waits for as long as lock_timeout says */
+        "SELECT FROM lease_turn FOR UPDATE", /* waits for at most lock_timeout */
         /* The source may be slow to read. */
         "SET LOCAL idle_in_transaction_session_timeout = '60s'",
         "SET LOCAL statement_timeout = 0",

@@ -87,7 +87,7 @@ struct tally_pg_transaction {
     bool is_open;   /* between begin() and its end */
     bool is_begun;  /* the server has a transaction for it */
     bool is_broken; /* a write failed; it can only be rolled back */
-    bool is_fenced; /* the same, because another replica leads one of its jobs */
+    bool is_fenced; /* as is_broken: another replica leads one of its jobs */
     struct tally_pg_write *writes;
     size_t n_writes, capacity;
     struct tally_lease_set fenced;   /* locked by FENCE in the server's transaction */
@@ -182,9 +182,9 @@ enum tally_status tally_pg_run(struct tally_postgres *pg, struct tally_pg_call *
 /* Connects, waits until connected, and sets the session up, except for the prepared statements. */
 enum tally_status tally_pg_connect(struct tally_postgres *pg, struct tally_error *err);
 /* Ensures a connection that works as far as can be told without asking the server. A lost
- * connection is made again, no more often than the backoff allows, and without waiting for the
- * network for more than an instant: until it is made, this fails with STORE, and each call makes
- * the next step. Not while the server has a transaction of ours. */
+ * connection is re-established, no more often than the backoff allows and without waiting for the
+ * network for more than an instant: until it is there, each call makes the next step and fails with
+ * STORE. Not while the server has a transaction of ours. */
 enum tally_status tally_pg_require_connection(struct tally_postgres *pg, struct tally_error *err);
 
 /* Schema (postgres_schema.c). */
@@ -257,8 +257,8 @@ void tally_pg_rollback(struct tally_store *store);
 /* Collects a write to a job; takes ownership of the call. */
 enum tally_status tally_pg_transaction_add(struct tally_postgres *pg, struct tally_pg_call *call,
                                            int64_t job_key, struct tally_error *err);
-/* Runs JOB_INSERT at once, because the caller needs its key; takes over the call, whose first
- * parameter is NULL. */
+/* Runs JOB_INSERT at once, because the caller needs its key; takes ownership of the call, whose
+ * first parameter is NULL. */
 enum tally_status tally_pg_transaction_insert_job(struct tally_postgres *pg,
                                                   struct tally_pg_call *call, int64_t *ret_key,
                                                   struct tally_error *err);
@@ -300,7 +300,7 @@ enum tally_status tally_pg_verify(const char *conninfo, const struct tally_store
 /* Leases (postgres_leases.c). */
 
 extern const struct tally_store_leases TALLY_PG_LEASES;
-/* After a reconnection: new tokens for the held leases. */
+/* After a reconnection: gets new tokens for the held leases. */
 enum tally_status tally_pg_renew_tokens(struct tally_postgres *pg, struct tally_error *err);
 
 /* Filling by tally migrate (postgres_fill.c). */

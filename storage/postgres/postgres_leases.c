@@ -1,8 +1,8 @@
 /* postgres_leases: replicas, and which of them leads which job.
  *
- * job_leases has one row per job: its leader, and a token that grows with each change. What this
- * process holds is the set of tokens that it was given; a job that it leads without holding it (it
- * was given, or the answer to take() was lost) is left to the next take(). Only the store's clock
+ * job_leases has one row per job: its leader, and a token that grows with each change. This process
+ * holds the tokens that it received. A job that it leads without holding it (the job was handed
+ * over, or the result of take() was lost) is left to the next take(). Only the store's clock
  * counts. */
 #include <assert.h>
 #include <stdlib.h>
@@ -70,7 +70,7 @@ static enum tally_status send_batch(struct tally_postgres *pg, struct batch *bat
     return status;
 }
 
-/* Sends the batch, and again while it meets a conflict. */
+/* Sends the batch, and sends it again after a conflict. */
 static enum tally_status run_batch(struct tally_postgres *pg, struct batch *batch,
                                    struct tally_error *err)
 {
@@ -93,7 +93,7 @@ static enum tally_status require_ready(struct tally_postgres *pg, struct tally_e
     return tally_pg_require_connection(pg, err);
 }
 
-/* As a replica, that is after join(). */
+/* Requires that this process is a replica, that is, has joined. */
 static enum tally_status require_member(struct tally_postgres *pg, struct tally_error *err)
 {
     return pg->number != 0
@@ -146,8 +146,8 @@ static enum tally_status postgres_join(struct tally_store *store, const struct t
     if (status != TALLY_OK) {
         return status;
     }
-    /* Ends the connection of an earlier process of this id, so that its locks need not be waited
-     * for; not being allowed to end it is no failure. */
+    /* Ends the connection of an earlier process with this id, so as not to wait for its locks. A
+     * lack of permission is not a failure. */
     struct tally_pg_call namesake = tally_pg_call(TALLY_PG_END_NAMESAKE);
     tally_pg_bind_text(&namesake, self->id);
     (void)tally_pg_run(pg, &namesake, NULL, NULL);
@@ -185,7 +185,7 @@ static enum tally_status confirm(struct tally_lease_set *confirmed, int64_t job_
     return status;
 }
 
-/* Keeps those of the held leases that the answer confirms. */
+/* Keeps only the held leases that the result confirms. */
 static enum tally_status keep_confirmed(struct tally_postgres *pg, const PGresult *leases,
                                         struct tally_error *err)
 {
@@ -204,7 +204,7 @@ static enum tally_status keep_confirmed(struct tally_postgres *pg, const PGresul
     }
     for (size_t i = 0; i < pg->held.n && status == TALLY_OK; i++) {
         const struct tally_lease *lease = &pg->held.leases[i];
-        if (lease->has_ended) { /* was not asked for */
+        if (lease->has_ended) { /* it was not asked for */
             status = confirm(&confirmed, lease->job_key, lease->token, true);
         }
     }
@@ -280,7 +280,7 @@ static enum tally_status postgres_renew(struct tally_store *store, const struct 
     return status;
 }
 
-/* Adds the leases of an answer to what is held, and to *ret_taken. */
+/* Adds the leases of a result to the held ones, and to *ret_taken. */
 static enum tally_status hold(struct tally_postgres *pg, const PGresult *leases,
                               struct tally_lease_set *ret_taken, struct tally_error *err)
 {
@@ -315,7 +315,7 @@ static enum tally_status prepare_take(struct tally_postgres *pg, bool *ret_is_an
         n = tally_pg_take_int64(&row);
         status = row.status;
     } else if (pg->connection != NULL) {
-        n = 1; /* it may not be allowed; a dead replica's locks end by themselves, only later */
+        n = 1; /* perhaps not permitted; a dead replica's locks end by themselves, only later */
         status = TALLY_OK;
     } else {
         status = tally_pg_require_connection(pg, err);
@@ -377,7 +377,7 @@ static enum tally_status postgres_take(struct tally_store *store, tally_store_jo
     status = run_batch(pg, &take, err);
     if (status == TALLY_OK) {
         status = hold(pg, take.results[TAKE], &taken, err);
-        if (status != TALLY_OK) { /* the next take() gives them */
+        if (status != TALLY_OK) { /* the next take() returns them */
             tally_lease_drop_all(&pg->held, &taken);
         }
     }
@@ -491,16 +491,16 @@ static enum tally_status postgres_leave(struct tally_store *store, struct tally_
     return status;
 }
 
-/* What the old connection had under way held its fences until it ended, and this waits for them.
- * What it may still send, if it is only cut off, has outdated tokens. */
+/* What was in progress on the old connection held its fences until it ended, and this waits for
+ * them. If that connection is only cut off, whatever it may still send has outdated tokens. */
 enum tally_status tally_pg_renew_tokens(struct tally_postgres *pg, struct tally_error *err)
 {
     enum { RENEW_TOKENS = 1 };
     if (pg->number == 0) {
         return TALLY_OK;
     }
-    /* The server may not know that the old connection is lost, and in the middle of a message
-     * nothing else ends it. */
+    /* The server may not know that the old connection is lost, and nothing else ends it in the
+     * middle of a message. */
     struct tally_pg_call former = tally_pg_call(TALLY_PG_END_FORMER);
     tally_pg_bind_int64(&former, pg->number);
     tally_pg_bind_int64(&former, pg->incarnation);

@@ -1,8 +1,8 @@
 /* postgres_read: the slots that read.
  *
- * A walk takes a page of rows at a time and is done with the connection before it calls `each`, so
- * that a callback may read, and so that no result is larger than a page. Outside of a transaction
- * the pages of a walk are not of one instant. */
+ * A walk reads a page of rows at a time and has finished with the connection before it calls
+ * `each`. So a callback may read, and no result is larger than a page. Outside a transaction the
+ * pages of a walk are not one snapshot. */
 #include <stdarg.h>
 #include <string.h>
 
@@ -10,11 +10,11 @@
 
 enum {
     PAGE_ROWS = 1000,
-    FIRST_PAGE_BODIES = 8, /* of updates, whose size is not known */
-    PAGE_BYTES = 8 << 20,  /* that a page of updates is meant to have */
+    FIRST_PAGE_BODIES = 8, /* of updates, whose size is not known yet */
+    PAGE_BYTES = 8 << 20,  /* target size of a page of updates */
 };
 
-/* Runs a statement that reads; takes the call over. *ret_result is to be cleared. */
+/* Runs a statement that reads; takes ownership of the call. The caller clears *ret_result. */
 static enum tally_status read_rows(struct tally_postgres *pg, struct tally_pg_call *call,
                                    PGresult **ret_result, struct tally_error *err)
 {
@@ -37,7 +37,7 @@ static enum tally_status read_rows(struct tally_postgres *pg, struct tally_pg_ca
     return status;
 }
 
-/* The same for the first row; NOT_FOUND says "no WHAT". */
+/* The same, and gives the first row. The message of NOT_FOUND is "no WHAT". */
 static enum tally_status __attribute__((format(printf, 6, 7)))
 read_one(struct tally_postgres *pg, struct tally_pg_call *call, PGresult **ret_result,
          struct tally_pg_row *ret_row, struct tally_error *err, const char *what, ...)
@@ -61,7 +61,7 @@ read_one(struct tally_postgres *pg, struct tally_pg_call *call, PGresult **ret_r
 struct walk {
     struct tally_postgres *pg;
     PGresult *page; /* NULL = none yet */
-    int row;        /* the present one */
+    int row;        /* the current one */
     int64_t wanted; /* rows of the page */
 };
 
@@ -81,7 +81,7 @@ static bool was_last_page(const struct walk *walk)
     return walk->page != NULL && PQntuples(walk->page) < walk->wanted;
 }
 
-/* Takes the call over. */
+/* Takes ownership of the call. */
 static enum tally_status read_page(struct walk *walk, struct tally_pg_call *call,
                                    struct tally_error *err)
 {
@@ -142,7 +142,7 @@ enum tally_status tally_pg_job_by_idempotency_key(struct tally_store *store,
     return status;
 }
 
-/* Appends the next value as it was before it was encoded. */
+/* Appends the next value, decoded. */
 static enum tally_status append_text(struct tally_pg_row *row, struct tally_buffer *out)
 {
     const size_t n_before = out->size;
@@ -183,7 +183,7 @@ enum tally_status tally_pg_request_get(struct tally_store *store, int64_t job_ke
     return status;
 }
 
-/* Calls `each` for the jobs of the page, and says which key was the last. */
+/* Calls `each` for the jobs of the page, and returns the last key. */
 static enum tally_status walk_jobs(struct walk *walk, tally_store_job_fn *each, void *context,
                                    int64_t *ret_last_key, struct tally_error *err)
 {
@@ -333,7 +333,7 @@ enum tally_status tally_pg_update_list(struct tally_store *store, int64_t job_ke
         if (status != TALLY_OK || was_last_page(&walk)) {
             break;
         }
-        /* As many as fit if the next are as large as these, but no sudden jump. */
+        /* As many as fit if the next are as large as these, but at most 8 times as many. */
         int64_t fit = (int64_t)(PAGE_BYTES / (n_bytes / (size_t)walk.wanted + 1)) + 1;
         walk.wanted = smaller(smaller(fit, 8 * walk.wanted), PAGE_ROWS);
     }

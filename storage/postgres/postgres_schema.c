@@ -88,23 +88,22 @@ static const char *const VERSION_1[] = {
     ") WITH (fillfactor = 50)",
     "CREATE INDEX job_leases_leader ON job_leases (leader)",
 
-    /* A row while the database is filled from another store: a checksum of that one. */
+    /* Has a row while the database is filled from another store: a checksum of that store. */
     "CREATE TABLE import_mark (source bigint NOT NULL)",
     NULL,
 };
 
-/* Every heartbeat looks for live jobs, however many have ended. The index makes no update of a job
- * that goes on more expensive: its status stays as it is. */
+/* Every heartbeat looks for live jobs, however many have ended. The index does not make updates of
+ * a running job more expensive, because its status stays the same. */
 static const char *const VERSION_2[] = {
     "CREATE INDEX jobs_live ON jobs (job_key)"
     " WHERE status NOT IN ('', 'completed', 'failed', 'cancelled')",
     NULL,
 };
 
-/* What the rounds have changed of a state since it was put. A coordinator of an older version,
- * which would take a state without its changes for the whole, must not lead a job from now on:
- * without the name of this column it can neither renew its lease nor take a job, and what it leads
- * goes to others. */
+/* What rounds changed in a state since it was put. A coordinator of an older version would take a
+ * state without its changes for the whole state, so it must not lead a job from now on. Because the
+ * column is renamed, it can neither renew its lease nor take a job, and its jobs go to others. */
 static const char *const VERSION_3[] = {
     "ALTER TABLE replicas RENAME COLUMN session TO incarnation",
     "CREATE TABLE job_state_changes ("
@@ -116,18 +115,18 @@ static const char *const VERSION_3[] = {
     NULL,
 };
 
-/* The schedule that a job was planned as. Coordinators of older versions do not touch it. */
+/* The schedule that was planned for a job. Coordinators of older versions do not touch it. */
 static const char *const VERSION_4[] = {
     "ALTER TABLE jobs ADD COLUMN schedule text NOT NULL DEFAULT ''",
     NULL,
 };
 
-/* Entry i takes the schema from version i to i + 1; then add_columns() does. */
+/* Entry i takes the schema from version i to i + 1; after the last entry add_columns() does. */
 static const char *const *const MIGRATIONS[] = {VERSION_1, VERSION_2, VERSION_3, VERSION_4};
 
 enum {
     N_MIGRATIONS = sizeof MIGRATIONS / sizeof MIGRATIONS[0],
-    SQLITE_AHEAD = 2, /* versions of SQLite before there was one here: of tally_column.since */
+    SQLITE_AHEAD = 2, /* SQLite schema versions before version 1 here; for tally_column.since */
 };
 _Static_assert((int)N_MIGRATIONS >= (int)TALLY_COLUMNS_FIRST_ADDING - SQLITE_AHEAD - 1,
                "no version is left out");
@@ -221,8 +220,8 @@ static enum tally_status apply(struct tally_postgres *pg, struct tally_error *er
 
 enum tally_status tally_pg_migrate(struct tally_postgres *pg, struct tally_error *err)
 {
-    /* The lock is the schema's: another process that finds nothing waits, and then finds all. No
-     * time limit: a step may rewrite large tables, and other processes wait for it. */
+    /* One lock per schema: another process that finds no tables waits, and then finds all of them.
+     * No time limit: a step may rewrite large tables, and other processes wait for it. */
     static const char *const BEGIN[] = {
         "BEGIN",
         "SET LOCAL statement_timeout = 0",

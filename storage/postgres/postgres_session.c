@@ -1,9 +1,9 @@
-/* postgres_session: makes the connection, makes it again when it is lost, and sets sessions up.
+/* postgres_session: makes the connection, reconnects when it is lost, and sets up sessions.
  *
- * The store is opened by waiting for the connection. Later the coordinator's only thread calls, and
- * must not be held up by a network that swallows packets: a lost connection is made again in steps,
- * one at each call that wants it, and until it is there those calls fail at once. The first of them
- * waits for a moment, in which a server nearby has answered. */
+ * Opening the store waits for the connection. Later the coordinator's only thread calls, and a
+ * network that drops packets must not block it. So a lost connection is re-established in steps,
+ * one at each call that needs it; until it is there, those calls fail at once. Only the first of
+ * them waits for a moment, long enough for a server nearby to answer. */
 #include <assert.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -13,26 +13,28 @@
 #include "codec/base/monotonic.h"
 #include "storage/postgres/postgres_internal.h"
 
-/* How long an address may say nothing while it is being connected to, unless the conninfo has a
- * different limit; libpq, which applies the limit when the store is opened, accepts whole seconds
+/* How long an address may be silent during an attempt to connect, unless the conninfo has a
+ * different limit. libpq, which applies the limit when the store is opened, accepts whole seconds
  * from 2 on. */
 #define CONNECT_TIMEOUT_S "2"
 enum { CONNECT_TIMEOUT_MS = 2000 };
 /* How long the call that begins a new connection waits for it. */
 enum { PATIENCE_MS = 20 };
-/* What has been sent and not been confirmed by the other machine for this long is lost. */
+/* How long sent bytes may stay unacknowledged before the connection counts as lost. */
 #define TCP_USER_TIMEOUT_MS "3000"
 /* How long the server waits for a lock: less than the silence that ends a connection
- * (postgres_connection.c), and more than the limit after which a stopped process has none. */
+ * (postgres_connection.c), and more than the limit after which a stopped process loses its
+ * locks. */
 #define LIMIT_LOCKS "SET lock_timeout = 2500"
-/* How long it works on a statement, which includes sending a large value over a slow network. */
+/* How long the server works on a statement, which includes sending a large value over a slow
+ * network. */
 #define LIMIT_STATEMENTS "SET statement_timeout = 30000"
 /* How long a process that was stopped between two exchanges of a transaction keeps its locks. */
 #define LIMIT_IDLE_TRANSACTIONS "SET idle_in_transaction_session_timeout = 2000"
 /* Waits between attempts to connect; the first attempt is made at once. */
 enum { FIRST_BACKOFF_MS = 50, MAX_BACKOFF_MS = 1000 };
 
-/* What was committed must be on the medium, also where the cluster's default is different. */
+/* What was committed must be on the medium, even if the cluster's default is different. */
 static const char DURABLE_COMMITS[] = "SELECT set_config('synchronous_commit', 'on', false)"
                                       " WHERE current_setting('synchronous_commit') = 'off'";
 
@@ -46,7 +48,7 @@ static const char *const SESSION_SETTINGS[] = {
     NULL,
 };
 static const char *const WRITER_SETTINGS[] = {
-    /* The server, too, notices a client that is cut off, and releases its locks. */
+    /* So that the server, too, notices a client that is cut off, and releases its locks. */
     "SET tcp_keepalives_idle = 5",
     "SET tcp_keepalives_interval = 2",
     "SET tcp_keepalives_count = 3",
@@ -78,10 +80,10 @@ static enum tally_status require_utf8(struct tally_postgres *pg, struct tally_er
                             pg->label, encoding != NULL ? encoding : "?");
 }
 
-/* What the conninfo may have several of, each for one host. */
+/* Options that the conninfo may have as lists, with one entry per host. */
 static const char *const HOST_KEYWORDS[TALLY_PG_N_HOST_LISTS] = {"host", "hostaddr", "port"};
 
-/* What libpq is told, as two arrays that end with NULL. */
+/* The parameters for libpq, as two arrays that end with NULL. */
 struct parameters {
     const char *keywords[9 + TALLY_PG_N_HOST_LISTS];
     const char *values[9 + TALLY_PG_N_HOST_LISTS];
@@ -90,7 +92,7 @@ struct parameters {
 static struct parameters parameters_of(const struct tally_postgres *pg)
 {
     enum { N_ALWAYS = 8 };
-    /* What stands before dbname can be overruled by the conninfo in it; what follows cannot. */
+    /* The conninfo, in dbname, overrides what stands before it, but not what follows it. */
     struct parameters parameters = {
         .keywords = {"fallback_application_name", "connect_timeout", "tcp_user_timeout",
                      "keepalives_idle", "keepalives_interval", "keepalives_count", "dbname",
@@ -98,14 +100,14 @@ static struct parameters parameters_of(const struct tally_postgres *pg)
         .values = {"tally", CONNECT_TIMEOUT_S, TCP_USER_TIMEOUT_MS, "2", "1", "3", pg->conninfo,
                    "UTF8"},
     };
-    for (int i = 0; i < TALLY_PG_N_HOST_LISTS; i++) { /* what has no value does not count */
+    for (int i = 0; i < TALLY_PG_N_HOST_LISTS; i++) { /* libpq ignores a keyword with no value */
         parameters.keywords[N_ALWAYS + i] = HOST_KEYWORDS[i];
         parameters.values[N_ALWAYS + i] = pg->host_lists[i];
     }
     return parameters;
 }
 
-/* "b,c,a" for "a,b,c"; NULL without memory. */
+/* "b,c,a" for "a,b,c"; NULL = no memory. */
 static char *rotated(const char *list)
 {
     const char *comma = strchr(list, ',');
@@ -128,9 +130,9 @@ static int find_host_keyword(const char *keyword)
     return i;
 }
 
-/* Makes the next attempt begin with the host after the one that this attempt began with: libpq goes
- * on by itself only when it cannot connect, not when what it is connected to does not answer.
- * Without memory it begins as the conninfo says. */
+/* Makes the next attempt begin with the host after the one that this attempt began with: libpq
+ * itself continues only if it cannot connect, not if it is connected to a host that does not
+ * answer. If there is no memory, the next attempt begins as the conninfo says. */
 static void begin_with_next_host(struct tally_postgres *pg)
 {
     bool has_all = true;
@@ -205,8 +207,8 @@ static void begin_attempt(struct tally_postgres *pg)
     pg->silent_at_ms = tally_monotonic_ms() + pg->address_limit_ms;
 }
 
-/* Makes libpq go on to the next address, if there is one, when nothing at all has answered at this
- * one, by making connect() fail. False if something has answered. */
+/* If nothing at all has answered at this address, makes connect() fail, so that libpq continues
+ * with the next address, if there is one. False if something has answered. */
 static bool skip_address(struct tally_postgres *pg)
 {
     pg->is_address_silent = true;
@@ -217,8 +219,8 @@ static bool skip_address(struct tally_postgres *pg)
     return true;
 }
 
-/* Whether the attempt, after all steps that can be made within `patience_ms`, is still under way.
- */
+/* Whether the attempt, after all steps that can be made within `patience_ms`, is still in
+ * progress. */
 static bool is_under_way(struct tally_postgres *pg, int patience_ms)
 {
     int64_t until = tally_monotonic_ms() + patience_ms;
@@ -242,7 +244,7 @@ static bool is_under_way(struct tally_postgres *pg, int patience_ms)
     return false;
 }
 
-/* Makes the connection of the attempt, which is not under way any more, the store's own. */
+/* Makes the connection of the finished attempt the store's own. */
 static enum tally_status conclude_attempt(struct tally_postgres *pg, struct tally_error *err)
 {
     bool has_failed = pg->attempt_wants != PGRES_POLLING_OK;
@@ -270,8 +272,8 @@ static enum tally_status conclude_attempt(struct tally_postgres *pg, struct tall
     return status;
 }
 
-/* Whether an idle connection was ended by the other side. Its last words come before its
- * end, each in a read of its own. */
+/* Whether the other side has ended an idle connection. Its last messages come before the end, each
+ * in a read of its own. */
 static bool is_lost(struct tally_postgres *pg)
 {
     enum { MAX_READS = 8 };
@@ -280,12 +282,12 @@ static bool is_lost(struct tally_postgres *pg)
         if (PQconsumeInput(pg->connection) != 1) {
             return true;
         }
-        (void)PQisBusy(pg->connection); /* takes in what was read */
+        (void)PQisBusy(pg->connection); /* processes what was read */
     }
     return PQstatus(pg->connection) != CONNECTION_OK;
 }
 
-/* A connection again, as far as it can be had now. */
+/* Reconnects, as far as is possible now. */
 static enum tally_status reconnect(struct tally_postgres *pg, struct tally_error *err)
 {
     int patience_ms = 0;

@@ -16,21 +16,21 @@ struct statement_text {
 
 #define IS_LIVE "j.status NOT IN (" TALLY_SQL_TERMINAL_NAMES ")"
 
-/* A write to a job that is not there adds nothing, instead of failing and taking the transaction
- * with it. That it is there cannot change before the end of the transaction, which holds the fence.
- */
+/* A write to a job that does not exist adds nothing, instead of failing and aborting the
+ * transaction. Whether the job exists cannot change before the end of the transaction, which holds
+ * the fence. */
 #define IF_THERE " WHERE EXISTS (SELECT FROM job_leases WHERE job_key = $1::int8)"
 
 /* The time by which leases expire. It stops half a lease after the last renewal by any replica:
- * then the store itself was away, and no replica could renew. */
+ * then the store itself was down, and no replica could renew. */
 #define LEASE_NOW   "least(clock_timestamp(), c.renewed_at + r.lease / 2)"
 #define IS_ALIVE    "(r.is_member AND r.expires_at >= " LEASE_NOW ")"
 #define MILLISECOND " * interval '1 ms'"
 
 #define IS_LONG_DEAD "r.expires_at < clock_timestamp() - interval '7 days'"
 
-/* Jobs that replica $1, which holds those of $2, may take. Leading one without holding it means
- * that it was given, or that the answer to a take() was lost. */
+/* Jobs that replica $1, which holds the jobs $2, may take. If it leads a job without holding it,
+ * the job was handed over, or the result of a take() was lost. */
 #define IS_TO_BE_TAKEN                                                                             \
     IS_LIVE " AND (l.leader IS NULL OR (l.leader <> $1::int8 AND NOT " IS_ALIVE                    \
             ") OR (l.leader = $1::int8 AND NOT l.job_key = ANY($2::int8[])))"
@@ -47,9 +47,8 @@ static const struct statement_text STATEMENT_TEXT[TALLY_PG_N_SQL] = {
     [TALLY_PG_FENCE] = {.sql =
                             "SELECT job_key, token, leader IS NULL FROM job_leases"
                             " WHERE job_key = ANY($1::int8[]) ORDER BY job_key FOR NO KEY UPDATE"},
-    /* $1: NULL, or the key that the job got before the transaction had to be run again.
-     * Transactions that insert follow each other, so that keys become visible in ascending order.
-     */
+    /* $1: NULL, or the key that the job had before the transaction was run again. Transactions that
+     * insert run one after the other, so that keys become visible in ascending order. */
     [TALLY_PG_JOB_INSERT] =
         {.sql =
              "WITH key AS (UPDATE job_keys SET last_key ="
@@ -74,7 +73,7 @@ static const struct statement_text STATEMENT_TEXT[TALLY_PG_N_SQL] = {
         {.sql = "WITH appended AS (DELETE FROM job_state_changes WHERE job_key = $1::int8)"
                 " INSERT INTO job_states (job_key, state) SELECT $1::int8, $2::bytea" IF_THERE
                 " ON CONFLICT (job_key) DO UPDATE SET state = excluded.state"},
-    /* No row: there is no state. Else whether this round was new. */
+    /* No row = there is no state; else whether this round was new. */
     [TALLY_PG_STATE_APPEND] =
         {.sql = "WITH appended AS (INSERT INTO job_state_changes (job_key, round, change)"
                 " SELECT job_key, $2::int8, $3::bytea FROM job_states WHERE job_key = $1::int8"
@@ -86,7 +85,7 @@ static const struct statement_text STATEMENT_TEXT[TALLY_PG_N_SQL] = {
     [TALLY_PG_UPDATES_DELETE] =
         {.sql = "DELETE FROM updates"
                 " WHERE job_key = $1::int8 AND round BETWEEN $2::int8 AND $3::int8"},
-    /* The other tables follow: their rows refer to it, ON DELETE CASCADE. */
+    /* Rows of the other tables reference it with ON DELETE CASCADE. */
     [TALLY_PG_JOB_DELETE] =
         {.sql = "DELETE FROM jobs WHERE job_key = $1::int8 AND status IN (" TALLY_SQL_TERMINAL_NAMES
                 ")"},
@@ -114,11 +113,11 @@ static const struct statement_text STATEMENT_TEXT[TALLY_PG_N_SQL] = {
     [TALLY_PG_DOCUMENT_GET] = {.sql =
                                    "SELECT document FROM job_documents WHERE job_key = $1::int8"},
     [TALLY_PG_STATE_GET] =
-        {.sql = "SELECT state || (SELECT CASE WHEN count(change) = count(*)" /* no NULL is passed
-                                                                                over */
-                " THEN coalesce(string_agg(change, ''::bytea ORDER BY round), ''::bytea) END"
-                " FROM job_state_changes WHERE job_key = $1::int8) AS state"
-                " FROM job_states WHERE job_key = $1::int8"},
+        {.sql =
+             "SELECT state || (SELECT CASE WHEN count(change) = count(*)" /* no NULL is skipped */
+             " THEN coalesce(string_agg(change, ''::bytea ORDER BY round), ''::bytea) END"
+             " FROM job_state_changes WHERE job_key = $1::int8) AS state"
+             " FROM job_states WHERE job_key = $1::int8"},
     [TALLY_PG_UPDATE_LIST] = {.sql =
                                   "SELECT round, client, body FROM updates WHERE job_key = $1::int8"
                                   " AND round = $2::int8 AND client > $3::int8"
@@ -128,7 +127,7 @@ static const struct statement_text STATEMENT_TEXT[TALLY_PG_N_SQL] = {
                              .columns = &TALLY_ROUND_COLUMNS},
     [TALLY_PG_CHECK] = {.sql = "UPDATE job_keys SET last_key = last_key"},
 
-    /* Renewals that a crash of the database loses are made up for by RETURN_TIME. */
+    /* RETURN_TIME makes up for renewals that a crash of the database loses. */
     [TALLY_PG_BEGIN_RENEWAL] = {.sql = "SELECT set_config('synchronous_commit', 'off', true)"},
     [TALLY_PG_RETURN_TIME] =
         {.sql =
@@ -149,8 +148,8 @@ static const struct statement_text STATEMENT_TEXT[TALLY_PG_N_SQL] = {
                                   " FROM replicas r CROSS JOIN lease_clock c WHERE r.is_member"
                                   " ORDER BY r.number"},
     [TALLY_PG_TURN] = {.sql = "SELECT FROM lease_turn FOR UPDATE"},
-    /* A dead leader that is only paused, or cut off, may hold fences for as long as its connection
-     * stands. */
+    /* A dead leader that is only paused, or cut off, may hold fences as long as its connection
+     * exists. */
     [TALLY_PG_PREPARE_TAKE] =
         {.sql = "SELECT count(*), count(pg_terminate_backend(a.pid)) FROM " LEASES_AND_LEADERS
                 " LEFT JOIN pg_stat_activity a ON a.pid = r.backend_pid"

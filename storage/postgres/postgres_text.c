@@ -1,9 +1,9 @@
-/* postgres_text: any bytes but NUL as a text that PostgreSQL takes, and back.
+/* postgres_text: encodes any bytes but NUL as text that PostgreSQL accepts, and back.
  *
  * A reason that was cut in the middle of a character must not keep a job from being marked as
- * failed. Valid UTF-8 is stored as it is. A byte b in 0x80 to 0xff that is no part of a valid
+ * failed. Valid UTF-8 is stored as it is. A byte b in 0x80 to 0xff that is not part of a valid
  * sequence is stored as the character U+10FF00 + b of the last private area. The bytes of such a
- * character in the text itself count as no valid sequence, so that the way back is unique:
+ * character in the text itself count as an invalid sequence, so that decoding is unique:
  *
  *     "M\xfcller"  ->  "M", U+10FFFC, "ller" */
 #include <string.h>

@@ -1,7 +1,7 @@
 /* postgres_transaction: writes are collected, and sent together with their fence.
  *
- * A coordinator is on another machine than its database, so that each statement that it waits for
- * costs a round trip, while its only thread serves no request. libpq's pipeline mode sends several
+ * A coordinator and its database are on different machines, so each statement that it waits for
+ * costs a round trip, while its only thread serves no requests. libpq's pipeline mode sends several
  * statements at once. A transaction uses it as follows, and takes two round trips however many
  * writes it has:
  *
@@ -13,16 +13,16 @@
  *                tokens were right, COMMIT                               second
  *
  * FENCE locks the rows of these jobs in job_leases and returns their tokens (leases.h). A token
- * that differs from the one that was kept means that another replica leads the job: the
- * transaction is rolled back. While the rows are locked no token can change.
+ * that differs from the one that was kept means that another replica leads the job: the transaction
+ * is rolled back. While the rows are locked no token can change.
  *
- * COMMIT is not in the first round trip, because the writes are judged by this program: a write
- * that has changed no row is NOT_FOUND or ALREADY_EXISTS, which is no error of the server and
- * leaves the transaction usable. job_insert() is sent at once, as its caller wants the key.
+ * COMMIT is not in the first round trip, because this program judges the writes: a write that has
+ * changed no row is NOT_FOUND or ALREADY_EXISTS, which is not an error on the server and leaves the
+ * transaction usable. job_insert() is sent at once, because its caller needs the key.
  *
  * Conflicts. All writes are kept until the end. After a deadlock or serialisation failure the
  * transaction is rolled back and all its writes are sent again, except those that were refused.
- * What the caller has been told must come out the same: keys of new jobs are sent as parameters
+ * Results that the caller already has must not change: keys of new jobs are sent as parameters
  * (set_key), and a write that succeeded before and is refused now fails the transaction. */
 #include <assert.h>
 #include <stdlib.h>
@@ -32,7 +32,7 @@
 #include "storage/allocate.h"
 #include "storage/postgres/postgres_internal.h"
 
-/* A conflict with the same transaction a tenth time is no coincidence any more. */
+/* A tenth conflict of the same transaction is no coincidence. */
 enum { MAX_RUNS = 10, FIRST_PAUSE_MS = 1, MAX_PAUSE_MS = 64 };
 
 static void pause_before(int run)
@@ -69,7 +69,7 @@ static void undo(struct tally_postgres *pg)
     if (transaction->is_begun) {
         struct tally_pg_call call = tally_pg_call(TALLY_PG_ROLLBACK);
         if (tally_pg_run(pg, &call, NULL, NULL) != TALLY_OK) {
-            tally_pg_drop(pg); /* it must not be there when the next transaction begins */
+            tally_pg_drop(pg); /* the transaction must not exist when the next one begins */
         }
     }
     transaction->is_begun = false;
@@ -103,7 +103,7 @@ void tally_pg_rollback(struct tally_store *store)
     empty(&pg->transaction);
 }
 
-/* Every write, flush and commit passes here. */
+/* Every write, flush and commit calls this. */
 static enum tally_status require_transaction(struct tally_postgres *pg, struct tally_error *err)
 {
     assert(pg->transaction.is_open);
@@ -111,8 +111,8 @@ static enum tally_status require_transaction(struct tally_postgres *pg, struct t
         return tally_fail(err, TALLY_STORE, NULL, "database \"%s\" is open for reading only",
                           pg->label);
     }
-    /* The answer of the fence stays to the end: it may have come with a read, and callers do not
-     * take a failed read for a failed write. */
+    /* A refusal by the fence lasts until the transaction ends: it may have come with a read, and
+     * callers do not take a failed read for a failed write. */
     if (pg->transaction.is_fenced) {
         return tally_fail(err, TALLY_FAILED_PRECONDITION, NULL,
                           "a job of this transaction is led by another replica; roll back");
@@ -135,7 +135,7 @@ static int64_t token_now(const struct tally_postgres *pg, int64_t job_key)
     return lease != NULL ? lease->token : TALLY_NO_TOKEN;
 }
 
-/* Takes the call over. */
+/* Takes ownership of the call. */
 static enum tally_status append(struct tally_postgres *pg, struct tally_pg_call *call,
                                 int64_t job_key, struct tally_pg_write **ret_write,
                                 struct tally_error *err)
@@ -200,15 +200,15 @@ static enum tally_status fail_write(struct tally_postgres *pg, const struct tall
                       pg->label, (long long)write->job_key, name_of_row(write->call.which));
 }
 
-/* One run of what is pending. */
+/* One run of the pending writes. */
 struct run {
     struct tally_postgres *pg;
     size_t first;                        /* of the writes that are run */
     bool has_begun;                      /* BEGIN is among the statements */
     bool has_fence;                      /* FENCE too */
-    size_t next_write;                   /* whose answer comes next */
-    enum tally_status status;            /* of keeping what was answered */
-    const struct tally_pg_write *failed; /* the first that failed as it may, or was fenced */
+    size_t next_write;                   /* whose result comes next */
+    enum tally_status status;            /* of processing the results */
+    const struct tally_pg_write *failed; /* the first with an expected failure, or fenced */
     enum tally_status failure;           /* its status */
 };
 
@@ -237,7 +237,7 @@ static void note_failure(struct run *run, struct tally_pg_write *write, enum tal
     }
 }
 
-/* Whether an append, which is to a state and not only to a job, added its row; else why not. */
+/* OK, or why an append, which is to a state and not only to a job, did not add its row. */
 static enum tally_status judge_append(struct run *run, const PGresult *result)
 {
     if (PQntuples(result) == 0) {
@@ -260,15 +260,14 @@ static enum tally_status judge_rows(struct run *run, enum tally_pg_sql which, bo
         strtoll(PQcmdTuples((PGresult *)result), NULL, 10) > 0) {
         return TALLY_OK;
     }
-    if (which == TALLY_PG_JOB_DELETE) { /* it is not there, or has not ended */
+    if (which == TALLY_PG_JOB_DELETE) { /* the job does not exist, or has not ended */
         return TALLY_NOT_FOUND;
     }
     return has_job || which == TALLY_PG_JOB_INSERT ? TALLY_ALREADY_EXISTS : TALLY_NOT_FOUND;
 }
 
-/* The result of a write to a job that another replica leads does not count: the transaction is not
- * committed.
- */
+/* The result of a write to another replica's job does not count: the transaction is not
+ * committed. */
 static void judge_write(struct run *run, struct tally_pg_write *write, const PGresult *result)
 {
     const struct tally_lease *lease =
@@ -281,7 +280,7 @@ static void judge_write(struct run *run, struct tally_pg_write *write, const PGr
         write->job_key = tally_pg_take_int64(&row);
         run->status = row.status;
     }
-    /* The statement deletes what has ended, and that has no leader. */
+    /* The statement deletes only an ended job, which has no leader. */
     const bool needs_token = !is_insert && write->call.which != TALLY_PG_JOB_DELETE;
     if (needs_token && lease != NULL && lease->token != write->token) {
         run->pg->counters.fenced_writes++;
@@ -299,8 +298,7 @@ static void judge_write(struct run *run, struct tally_pg_write *write, const PGr
     }
 }
 
-/* Whether a write belongs to the run: from `first` on, and, when a transaction is run again, what
- * had been sent before. */
+/* Whether a write belongs to the run: writes from `first` on and, in a rerun, those sent before. */
 static bool is_to_run(const struct run *run, size_t i)
 {
     const struct tally_pg_write *write = &run->pg->transaction.writes[i];
@@ -332,7 +330,7 @@ static bool has_work(const struct run *run)
     return false;
 }
 
-/* Queues the fence of the jobs with pending writes that have none yet. */
+/* Queues the fence for the jobs with pending writes that are not fenced yet. */
 static enum tally_status queue_fence(struct run *run)
 {
     struct tally_postgres *pg = run->pg;
@@ -388,7 +386,7 @@ static enum tally_status run_once(struct run *run, struct tally_error *err)
     return status;
 }
 
-/* Puts everything that was done back to pending: the server has forgotten it. */
+/* Marks everything that was done as pending again: the server has forgotten it. */
 static void start_again(struct tally_pg_transaction *transaction)
 {
     for (size_t i = 0; i < transaction->n_writes; i++) {
@@ -398,7 +396,7 @@ static void start_again(struct tally_pg_transaction *transaction)
     }
 }
 
-/* Whether a write that was reported as successful has not succeeded again. */
+/* Whether a write that was reported as successful is refused in the rerun. */
 static bool broke_a_promise(const struct tally_pg_transaction *transaction)
 {
     for (size_t i = 0; i < transaction->n_writes; i++) {
@@ -419,7 +417,7 @@ static void tell(struct tally_pg_transaction *transaction)
     }
 }
 
-/* The status of what was run, and what it means for the transaction. */
+/* Returns the status of what was run, and marks the transaction accordingly. */
 static enum tally_status conclude(const struct run *run, enum tally_status status,
                                   struct tally_error *err)
 {
@@ -445,7 +443,7 @@ static enum tally_status conclude(const struct run *run, enum tally_status statu
     return fail_write(run->pg, run->failed, run->failure, err);
 }
 
-/* Runs the pending writes from `first` on, and, while that meets a conflict, all from the start. */
+/* Runs the pending writes from `first` on and, after a conflict, all of them from the start. */
 static enum tally_status run_pending(struct tally_postgres *pg, size_t first,
                                      struct tally_error *err)
 {
@@ -480,7 +478,7 @@ enum tally_status tally_pg_flush(struct tally_store *store, struct tally_error *
     return status == TALLY_OK ? run_pending(pg, 0, err) : status;
 }
 
-/* Makes the key that the server gave a parameter, in case that the transaction is run again. */
+/* Makes the key from the server a parameter, in case the transaction is run again. */
 static enum tally_status set_key(struct tally_pg_write *write)
 {
     struct tally_pg_call call = tally_pg_call(TALLY_PG_JOB_INSERT);
@@ -533,7 +531,7 @@ static void note_tag(void *context, int i, PGresult **result)
     *is_committed = strcmp(PQcmdStatus(*result), "COMMIT") == 0;
 }
 
-/* The server's COMMIT, which answers ROLLBACK if its transaction had failed before. */
+/* Sends COMMIT, to which the server answers ROLLBACK if its transaction had failed before. */
 static enum tally_status send_commit(struct tally_postgres *pg, struct tally_error *err)
 {
     struct tally_pg_call call = tally_pg_call(TALLY_PG_COMMIT);
@@ -548,7 +546,7 @@ static enum tally_status send_commit(struct tally_postgres *pg, struct tally_err
                : status;
 }
 
-/* Commits what was run; a conflict found there is met like one found before. */
+/* Commits what was run; a conflict found then is handled like one found before. */
 static enum tally_status commit(struct tally_postgres *pg, struct tally_error *err)
 {
     for (int n_runs = 1;; n_runs++) {
@@ -577,7 +575,7 @@ enum tally_status tally_pg_commit(struct tally_store *store, struct tally_error 
     }
     for (size_t i = 0; status == TALLY_OK && pg->number != 0 && i < pg->transaction.inserted.n;
          i++) {
-        /* Without memory for it, the next take() gives the job. */
+        /* If there is no memory, the next take() returns the job. */
         (void)tally_lease_put(&pg->held, pg->transaction.inserted.leases[i].job_key,
                               pg->transaction.inserted.leases[i].token);
     }

@@ -73,7 +73,7 @@ void tally_pg_bind_bytes(struct tally_pg_call *call, const void *bytes, size_t n
     bind_value(call, bytes, n <= INT32_MAX ? (int64_t)n : INT64_MAX);
 }
 
-/* An array of one dimension, counted from 1, without NULL. */
+/* A one-dimensional array with indexes from 1, without NULLs. */
 static void bind_array(struct tally_pg_call *call, const struct tally_lease_set *leases,
                        bool tokens)
 {
@@ -119,7 +119,7 @@ static void bind_member(struct tally_pg_call *call, enum tally_column_kind kind,
     switch (kind) {
     case TALLY_COLUMN_INT64:
     case TALLY_COLUMN_UINT64:
-    case TALLY_COLUMN_REAL: /* all bits of it: the sign of zero, whichever NaN */
+    case TALLY_COLUMN_REAL: /* all its bits, for the sign of zero and every NaN */
         memcpy(&bits, member, sizeof bits);
         tally_pg_bind_uint64(call, bits);
         break;
@@ -166,8 +166,8 @@ bool tally_pg_is_null(const struct tally_pg_row *row)
     return PQgetisnull(row->result, row->row, row->column) != 0;
 }
 
-/* The bytes of the next value, which is of the type `oid`, n of them unless n < 0; NULL after a
- * failure, also if this is one, which `what` describes. */
+/* The bytes of the next value, which must be of the type `oid` and, unless n < 0, have n bytes.
+ * NULL after a failure, including one of this call, which `what` describes. */
 static const char *take_value(struct tally_pg_row *row, Oid oid, int n, const char *what,
                               size_t *ret_n)
 {

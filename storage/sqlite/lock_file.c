@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The previous owner removes the file before it lets go, so a lock may be won on a file that has no
- * name any more. Only a lock on the file that `path` names now counts. */
+/* The previous owner removes the file before it releases the lock, so the lock may be taken on a
+ * file that has no name any more. Only a lock on the file that `path` names now counts. */
 static bool is_named(int fd, const char *path)
 {
     struct stat held;
@@ -22,7 +22,7 @@ static bool is_named(int fd, const char *path)
 
 enum { OWNER_CAPACITY = 24 };
 
-/* Reads the number of the process that holds the lock, in digits, from the file. */
+/* Reads the id of the process that holds the lock, in digits, from the file. */
 static void read_owner(int fd, char ret_owner[OWNER_CAPACITY])
 {
     ssize_t n = pread(fd, ret_owner, OWNER_CAPACITY - 1, 0);
@@ -110,7 +110,7 @@ enum tally_status tally_lock_file_hold(struct tally_lock_file *lock, const char 
                           "has lost its lock file",
                           path);
     }
-    /* Any other errno means that there are no such locks here: the lock file alone has to do. */
+    /* Any other errno means that there are no such locks here: the lock file alone must suffice. */
     return TALLY_OK;
 }
 
@@ -147,8 +147,8 @@ enum tally_status tally_lock_file_owner(const char *path, int64_t *ret_process,
         *ret_process = 0;
         return TALLY_OK;
     }
-    /* Shared, so that two callers do not see each other. An owner that starts at this moment finds
-     * the file in use, once. */
+    /* Shared, so that two callers do not block each other. An owner that starts at this moment
+     * finds the file in use, once. */
     if (flock(fd, LOCK_SH | LOCK_NB) == 0) {
         *ret_process = 0;
     } else {

@@ -16,9 +16,9 @@ static bool log_has_moved(const struct tally_sqlite *sqlite)
             file.st_dev != sqlite->log.device || file.st_ino != sqlite->log.inode);
 }
 
-/* SQLite would go on with files that have lost their names, and all writes would be lost when the
- * process ends. A lock file that was removed keeps no other process away. The checks cost three
- * stat() per transaction. */
+/* SQLite would continue with files that have lost their names, and all writes would be lost when
+ * the process ends. A removed lock file keeps no other process out. The checks cost three stat()
+ * per transaction. */
 static enum tally_status require_file(const struct tally_sqlite *sqlite, struct tally_error *err)
 {
     int has_moved = 0;
@@ -28,7 +28,7 @@ static enum tally_status require_file(const struct tally_sqlite *sqlite, struct 
                           sqlite->path);
     }
     if (log_has_moved(sqlite)) {
-        /* What it held is still to be had, and is saved; nothing more is written to it. */
+        /* Its content can still be read, and is saved; nothing more is written to it. */
         sqlite3_wal_checkpoint_v2(sqlite->db, "main", SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
         return tally_fail(err, TALLY_STORE, NULL,
                           "the log of database \"%s\" was removed or replaced: start again",
@@ -67,8 +67,8 @@ static void sqlite_rollback(struct tally_store *store)
     sqlite->in_transaction = false;
 }
 
-/* Every write and commit passes here. Without it, a write after SQLite rolled back by itself would
- * be a transaction of its own. */
+/* Every write and commit calls this. Without it, a write after a rollback by SQLite itself would be
+ * a transaction of its own. */
 static enum tally_status require_transaction(const struct tally_sqlite *sqlite,
                                              struct tally_error *err)
 {
@@ -82,8 +82,8 @@ static enum tally_status require_transaction(const struct tally_sqlite *sqlite,
 }
 
 /* A commit that failed in its last step, fsync, has left a whole transaction in the log, which the
- * next process would take for committed. The next write overwrites it; this is one that says
- * nothing, and breaks the old frames' chain of checksums even if its own fsync fails. */
+ * next process would take for committed. The next write overwrites it. This is such a write; it
+ * changes nothing, and breaks the old frames' chain of checksums even if its own fsync fails. */
 static void bury_failed_commit(struct tally_sqlite *sqlite)
 {
     tally_sqlite_touch(sqlite, NULL);
@@ -218,7 +218,7 @@ static enum tally_status write_state(struct tally_sqlite *sqlite, enum tally_sql
     return run_write(&call, job_key, err);
 }
 
-/* All but the first go through an update: ON CONFLICT would copy the state once more. */
+/* All but the first use UPDATE, because ON CONFLICT would copy the state once more. */
 static enum tally_status sqlite_state_put(struct tally_store *store, int64_t job_key,
                                           const void *bytes, size_t n, struct tally_error *err)
 {

@@ -1,5 +1,5 @@
-/* sqlite_checksum: the SQL function tally_checksum(value, ...), which every row carries over its
- * own table, key and columns.
+/* sqlite_checksum: the SQL function tally_checksum(value, ...). Every row has this checksum over
+ * its own table, key and columns.
  *
  * SQLite has no page checksums: a bit that flips inside a value would be read as another value. So
  * the statement that writes a row computes its checksum in SQL, and every statement that reads rows
@@ -8,15 +8,15 @@
  *     table, key   | columns                      | row_checksum
  *     'updates', 7 | round 12, client 3, body ... | tally_checksum('updates', 7, 12, 3, body)
  *
- * The key is covered, so that a row under another key is damaged too. A row of `jobs` has two sums:
- * fixed_checksum over the columns that are written once, and row_checksum over fixed_checksum and
- * the others. With one sum each update would have to read the fixed columns back, and would so
- * accept their damage.
+ * The key is covered, so that a row under another key counts as damaged, too. A row of `jobs` has
+ * two sums: fixed_checksum over the columns that are written once, and row_checksum over
+ * fixed_checksum and the others. With one sum each update would have to read the fixed columns
+ * back, and so would accept damage to them.
  *
  * Each value adds two words, its type and length, and then its bytes: the 8 bytes of an integer or
  * a real, the content of a text or a blob. So two rows that differ in any bit of a value, or in
  * where a value ends, differ in what is summed. The result is the int64 of the same bits. It is
- * stored: a change here is a new schema version. */
+ * stored, so a change here needs a new schema version. */
 #include <string.h>
 
 #include "codec/numeric/checksum.h"

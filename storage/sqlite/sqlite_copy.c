@@ -11,7 +11,7 @@
 
 #include "storage/sqlite/sqlite_internal.h"
 
-/* 4 MB at the usual page size: a step's work between two looks at the progress. */
+/* 4 MB at the usual page size: what is copied between two progress reports. */
 enum { PAGES_PER_STEP = 1024 };
 
 /* What SQLite may leave beside a database. */
@@ -46,7 +46,7 @@ static void remove_database(const char *path)
     unlink(path);
 }
 
-/* Brings a file or folder to the medium. */
+/* Syncs a file or folder to the medium. */
 static enum tally_status sync_path(const char *path, int flags, struct tally_error *err)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | flags);
@@ -72,12 +72,12 @@ static enum tally_status sync_folder_of(const char *path, struct tally_error *er
     return status;
 }
 
-/* The mode of the file that is copied, so that a copy is not readable by more people; for root also
- * the owner of `like`. */
+/* Creates a file with the mode of `like`, the file that is copied, so that a copy is not readable
+ * by more people; for root, with `same_owner`, also with its owner. */
 static enum tally_status make_empty(const char *path, const struct stat *like, bool same_owner,
                                     struct tally_error *err)
 {
-    remove_database(path); /* of an attempt that was killed */
+    remove_database(path); /* left by an attempt that was killed */
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0) {
         return fail_file("cannot make", path, err);
@@ -197,8 +197,7 @@ enum tally_status tally_sqlite_copy(const struct tally_sqlite *from, const char 
             tally_fail(err, TALLY_ALREADY_EXISTS, NULL, "\"%s\" exists; --force replaces it", path);
     } else if (stat(sqlite3_db_filename(from->db, "main"), &source) != 0) {
         status = fail_file("cannot read", from->path, err);
-    } else { /* a second copy would take the unfinished file away; a coordinator, lose its database
-              */
+    } else { /* keeps out a second copy, and a coordinator of `path` */
         status = lock_target(&lock, lock_path, path, err);
     }
     if (status == TALLY_OK) {
@@ -237,15 +236,15 @@ enum tally_status tally_sqlite_backup(const char *from, const char *to, bool rep
     return status;
 }
 
-/* The name that a database's lock is beside: the file behind symbolic links. */
+/* The path beside which a database's lock lies: that of the file behind symbolic links. */
 static char *resolve(const char *path)
 {
     char *real = realpath(path, NULL);
     return real != NULL ? real : strdup(path);
 }
 
-/* With the lock of `to` held: takes away what is there and renames `made`. The log goes first: it
- * would be applied to whatever database it lies beside. */
+/* With the lock of `to` held: removes what is there and renames `made`. The log is removed first,
+ * because it would be applied to any database that it lies beside. */
 static enum tally_status replace_database(const char *made, const char *to, bool replace,
                                           struct tally_error *err)
 {

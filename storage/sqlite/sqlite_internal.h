@@ -95,8 +95,8 @@ enum tally_status tally_sqlite_open_file(struct tally_sqlite *sqlite, int flags,
                                          struct tally_error *err);
 
 /* Opens a connection that takes no lock and changes nothing, whether or not a coordinator runs.
- * *ret_version is 0 for an empty database; the statements are there if it is the newest. Errors:
- * NOT_FOUND (no file), DATA_LOSS, STORE. */
+ * *ret_version is 0 for an empty database; statements are prepared if the version has checksums.
+ * Errors: NOT_FOUND (no file), DATA_LOSS, STORE. */
 enum tally_status tally_sqlite_open_reader(const char *path, struct tally_sqlite **ret_sqlite,
                                            int *ret_version, struct tally_error *err);
 void tally_sqlite_close_reader(struct tally_sqlite *sqlite); /* NULL is allowed */
@@ -167,8 +167,8 @@ enum tally_status tally_sqlite_copy(const struct tally_sqlite *from, const char 
 /* How many jobs are not in a terminal status, in any version of the schema. */
 extern const char TALLY_SQL_COUNT_LIVE_JOBS[];
 
-/* For a schema that has checksums. Those that read or write whole rows of an older one than the
- * newest leave out the columns that it lacks, and are of use only for verifying it. */
+/* Prepares the statements for a schema that has checksums. If it is not the newest, statements on
+ * whole rows leave out the columns that it lacks, and are of use only for verifying it. */
 enum tally_status tally_sqlite_prepare(struct tally_sqlite *sqlite, int version,
                                        struct tally_error *err);
 
@@ -180,7 +180,7 @@ struct tally_sql_call {
     int rc;
 };
 
-/* Precondition: the statement is not in use, that is, it has no walk under way. */
+/* Precondition: the statement is not in use, that is, it has no walk in progress. */
 struct tally_sql_call tally_sql_call(struct tally_sqlite *sqlite, enum tally_sql which);
 
 /* Bound memory is borrowed until the call has ended. A NULL text binds SQL NULL. */

@@ -10,11 +10,12 @@
  * hold one, and a worker's request should not hang longer than its HTTP time-out. */
 enum { BUSY_TIMEOUT_MS = 1000 };
 
-/* When the log is folded into the file, in pages: by then a page of a state has been written to the
- * log several times, and to the file once. The most is what its file is left at (64 MiB). */
+/* Pages in the log at which a checkpoint moves them into the file: by then a page of a state has
+ * been written to the log several times, and is written to the file once. The maximum is the size
+ * limit of the log file (64 MiB). */
 enum { MIN_LOG_PAGES = 1000, MAX_LOG_PAGES = 16 * 1024, LOG_COMMITS = 8 };
 
-/* Largest database that is looked through when it is opened: some tenths of a second. */
+/* Largest database that is checked when it is opened, which takes some tenths of a second. */
 enum { START_CHECK_BYTES = 32 << 20 };
 
 /* One row per kind of failure; the first that matches, primary codes after extended ones. */
@@ -121,7 +122,8 @@ static enum tally_status take_lock(struct tally_sqlite *sqlite, struct tally_err
     return status;
 }
 
-/* SQLite gives a meaning to "", ":memory:" and "file:..."; "./" in front makes any name a path. */
+/* SQLite gives a special meaning to "", ":memory:" and "file:..."; "./" in front makes any name a
+ * path. */
 static enum tally_status open_database(struct tally_sqlite *sqlite, int flags,
                                        struct tally_error *err)
 {
@@ -144,7 +146,7 @@ static enum tally_status require_writable(const struct tally_sqlite *sqlite,
                : TALLY_OK;
 }
 
-/* Settings that live in the connection only; harmless to a database that is not ours. */
+/* Settings of the connection only; harmless to a database that is not ours. */
 static enum tally_status configure_connection(struct tally_sqlite *sqlite, struct tally_error *err)
 {
     int rc = tally_sqlite_add_checksum(sqlite->db);
@@ -174,7 +176,7 @@ static bool has_log(const struct tally_sqlite *sqlite)
     return stat(name, &log) == 0 && log.st_size > 0;
 }
 
-/* The last connection that closes would fold the log into the file. */
+/* Otherwise the last connection that closes would move the log into the file. */
 static void keep_log(const struct tally_sqlite *sqlite)
 {
     if (has_log(sqlite)) {
@@ -182,7 +184,7 @@ static void keep_log(const struct tally_sqlite *sqlite)
     }
 }
 
-/* Whether the database is written to a log first. Asked of the file, because a statement would make
+/* Whether the database has a write-ahead log. Read from the file, because a statement would create
  * an empty log. */
 static bool uses_log(const struct tally_sqlite *sqlite)
 {
@@ -213,8 +215,7 @@ enum tally_status tally_sqlite_init_reader(struct tally_sqlite *sqlite, bool exc
     if (stat(sqlite->path, &file) != 0 && errno == ENOENT) {
         return tally_fail(err, TALLY_NOT_FOUND, NULL, "there is no database \"%s\"", sqlite->path);
     }
-    /* Writable, because reading beside a log needs shared memory; query_only lets nothing through.
-     */
+    /* Writable, because reading beside a log needs shared memory; query_only prevents writes. */
     enum tally_status status = tally_sqlite_open_file(sqlite, SQLITE_OPEN_READWRITE, err);
     if (status == TALLY_OK) {
         status = refuse_other_names(sqlite, file.st_nlink, err);
@@ -273,7 +274,7 @@ void tally_sqlite_close_reader(struct tally_sqlite *sqlite)
     }
 }
 
-/* After every commit that has written, with the pages in the log. */
+/* Called after every commit that has written, with the number of pages in the log. */
 static int look_after_log(void *context, sqlite3 *db, const char *name, int n_pages)
 {
     struct tally_sqlite *sqlite = context;
@@ -283,7 +284,7 @@ static int look_after_log(void *context, sqlite3 *db, const char *name, int n_pa
     if (n_pages >= MAX_LOG_PAGES || (n_pages >= MIN_LOG_PAGES && n_pages >= several)) {
         sqlite3_wal_checkpoint_v2(db, name, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
     }
-    return SQLITE_OK; /* the commit has succeeded; the next one folds again */
+    return SQLITE_OK; /* the commit has succeeded; the next one tries again */
 }
 
 /* How writes reach the medium; DESIGN.md says why. */
@@ -305,7 +306,7 @@ static enum tally_status configure_journal(struct tally_sqlite *sqlite, bool pow
     return status;
 }
 
-/* Where WAL is impossible the pragma above keeps the old mode and does not fail. */
+/* If WAL is impossible, the pragma above keeps the old mode and does not fail. */
 static enum tally_status require_wal(const struct tally_sqlite *sqlite, struct tally_error *err)
 {
     sqlite3_stmt *statement = NULL;
@@ -343,9 +344,9 @@ enum tally_status tally_sqlite_require_size(const struct tally_sqlite *sqlite, i
     return status;
 }
 
-/* Folds the log into the file, so that nothing of an earlier life lies beside it, and then compares
- * the file's size with what its header says: SQLite itself overlooks a last page that is cut short.
- * Left undone while an operator's shell reads the database, which is no fault. */
+/* Moves the log into the file, so that nothing of an earlier run lies beside it. Then compares the
+ * file's size with its header, because SQLite itself overlooks a truncated last page. Skipped while
+ * an operator's shell reads the database, which is not an error. */
 static enum tally_status require_whole(const struct tally_sqlite *sqlite, struct tally_error *err)
 {
     int rc = sqlite3_wal_checkpoint_v2(sqlite->db, "main", SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
@@ -358,8 +359,8 @@ static enum tally_status require_whole(const struct tally_sqlite *sqlite, struct
                : TALLY_OK;
 }
 
-/* Damage that hides rows shows in no row's checksum. To look for it takes time in proportion to the
- * file, which a start does not have for a large one; --check has. */
+/* No row's checksum shows damage that hides rows. Looking for it takes time in proportion to the
+ * file: too long for a start with a large one, but not for --check. */
 static enum tally_status check_if_small(const struct tally_sqlite *sqlite, struct tally_error *err)
 {
     struct stat file;

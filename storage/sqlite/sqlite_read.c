@@ -112,7 +112,7 @@ enum tally_status tally_sqlite_job_list_live(struct tally_store *store, tally_st
     return walk_jobs(&call, each, context, err);
 }
 
-/* Appends the values that `which` gives for a job, and says whether there were any. */
+/* Appends the values that `which` gives for a job, and returns whether there were any. */
 static enum tally_status append_values(struct tally_store *store, enum tally_sql which,
                                        int64_t job_key, struct tally_buffer *out, bool *ret_any,
                                        struct tally_error *err)

@@ -30,7 +30,7 @@
     "delivered_payload_bits INTEGER NOT NULL, control_bits INTEGER NOT NULL,"                      \
     "telemetry_bits INTEGER NOT NULL"
 
-/* Entry i takes the schema from version i to i + 1; then add_columns() does. */
+/* Entry i takes the schema from version i to i + 1; after the last entry add_columns() does. */
 static const char *const MIGRATIONS[] = {
     "CREATE TABLE jobs ("
     "job_key INTEGER PRIMARY KEY,"
@@ -102,10 +102,11 @@ static const char *const MIGRATIONS[] = {
     " stage, samples, received, norm, passed, cut, loss, cumulative_regret, " LEDGER_NAMES_2
     ", missing);",
 
-    /* 2 to 3: the tables are the same, the bits of "unary" have a different order (codec/FORMAT.md,
-     * version 2), and a message in the old one can often be read in the new one, as other levels.
-     * Until then every job of this algorithm was "unary"; the updates of the others have no levels.
-     * Clients that are asked again send the same levels: they are a function of job and seed. */
+    /* 2 to 3: the tables are the same, but the bits of "unary" have a different order
+     * (codec/FORMAT.md, version 2), and a message in the old order can often be decoded in the new
+     * one, to other levels. Until then every job of this algorithm was "unary"; updates of other
+     * algorithms have no levels. Clients that are asked again send the same levels, which are a
+     * function of job and seed. */
     "DELETE FROM updates WHERE job_key IN (SELECT job_key FROM jobs WHERE algorithm = 'ceal');",
 
     /* 3 to 4: the results of opening rounds, which no job had before, and the curvature of f, which
@@ -122,7 +123,7 @@ static const char *const MIGRATIONS[] = {
     " finished_ms, round, time_step, iterate, stage, cumulative_regret, f_star, has_f_star, loss,"
     " has_loss, x_checksum, " LEDGER_NAMES_2 ", recovery_bits, wire_in_bytes, wire_out_bytes);",
 
-    /* 4 to 5: a state may be put whole once, and then only what rounds change of it. */
+    /* 4 to 5: a state may be put whole once, and then only what rounds change in it. */
     "CREATE TABLE job_state_changes ("
     "job_key INTEGER NOT NULL REFERENCES job_states ON DELETE CASCADE,"
     "round INTEGER NOT NULL,"
@@ -131,7 +132,7 @@ static const char *const MIGRATIONS[] = {
     "PRIMARY KEY (job_key, round)"
     ") STRICT, WITHOUT ROWID;",
 
-    /* 5 to 6: the schedule that a job was planned as. A damaged row stays damaged, as above. */
+    /* 5 to 6: the schedule that was planned for a job. A damaged row stays damaged, as above. */
     "ALTER TABLE jobs ADD COLUMN schedule TEXT NOT NULL DEFAULT '';"
     "UPDATE jobs SET row_checksum = tally_checksum('jobs', fixed_checksum, " MOVING_NAMES_4
     ", schedule)"
@@ -147,8 +148,9 @@ int tally_sqlite_newest_version(void)
     return newest > N_MIGRATIONS ? newest : N_MIGRATIONS;
 }
 
-/* The checksums of the rows, with the columns of one version, where they are right with those of
- * the version before: a damaged row keeps a checksum that does not match, and stays damaged. */
+/* Sets the checksums over the columns of one version in rows whose checksums over those of the
+ * version before are right: a damaged row keeps a checksum that does not match, and stays
+ * damaged. */
 #define JOB_KEYS "job_key, idempotency_key, request_digest"
 static const struct {
     const struct tally_columns *columns;
@@ -269,8 +271,8 @@ static enum tally_status mark(const struct tally_sqlite *sqlite, struct tally_er
     return tally_sqlite_exec(sqlite, sql, err);
 }
 
-/* Brings the schema from `version` to the newest and marks the file, all or nothing: a file that is
- * being made is never seen half-made. */
+/* Brings the schema from `version` to the newest and marks the file, all or nothing: a new file is
+ * never visible half-made. */
 static enum tally_status apply(const struct tally_sqlite *sqlite, int version,
                                struct tally_error *err)
 {
@@ -299,10 +301,10 @@ static enum tally_status apply(const struct tally_sqlite *sqlite, int version,
     return status;
 }
 
-/* A migration cannot be undone, and an older program refuses what it made. The checksums that it
- * computes would also make damage look sound, so the structure is checked whatever the size. Those
- * that rows have already stay as they are, and so does what they show: one damaged row does not
- * stop all jobs. */
+/* A migration cannot be undone, and an older program refuses its result. The checksums that it
+ * computes would also make damage look sound, so the structure is checked whatever the file's size.
+ * Checksums that rows already have still show damage afterwards: one damaged row does not stop all
+ * jobs. */
 static enum tally_status keep_copy(const struct tally_sqlite *sqlite, int version,
                                    struct tally_error *err)
 {

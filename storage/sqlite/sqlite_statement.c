@@ -14,7 +14,7 @@ struct statement_text {
 const char TALLY_SQL_COUNT_LIVE_JOBS[] =
     "SELECT count(*) FROM jobs WHERE status NOT IN (" TALLY_SQL_TERMINAL_NAMES ")";
 
-/* Whether a row is what was written, by table (sqlite_checksum.c, DESIGN.md). */
+/* Whether a row is as it was written, by table (sqlite_checksum.c, DESIGN.md). */
 #define JOB_IS_INTACT                                                                              \
     "(fixed_checksum IS tally_checksum('jobs', job_key, idempotency_key, request_digest,"          \
     " {fixed_names}) AND row_checksum IS tally_checksum('jobs', fixed_checksum, {moving_names}))"
@@ -33,16 +33,16 @@ const char TALLY_SQL_COUNT_LIVE_JOBS[] =
 #define UPDATE_PLACE   "format('updates, job_key %d, round %d, client %d', job_key, round, client)"
 #define ROUND_PLACE    "format('rounds, job_key %d, round %d', job_key, round)"
 
-/* The last column of every statement that reads rows: NULL, or which damaged row it is. */
+/* The last column of every statement that reads rows: NULL, or the table and key of a damaged
+ * row. */
 #define DAMAGE(is_intact, place) ", CASE WHEN " is_intact " THEN NULL ELSE " place " END AS damage"
 #define JOB_DAMAGE               DAMAGE(JOB_IS_INTACT, JOB_PLACE)
 
-/* All rows of a table, for a look through the whole database. */
+/* All rows of a table, for verifying the whole database. */
 #define VERIFY(table, is_intact, place) "SELECT 1" DAMAGE(is_intact, place) " FROM " table
 
 static const struct statement_text STATEMENT_TEXT[TALLY_N_SQL] = {
-    /* IMMEDIATE: the one moment to wait for a lock is here, not in the middle of the transaction.
-     */
+    /* IMMEDIATE: waits for the lock here, not in the middle of the transaction. */
     [TALLY_SQL_BEGIN] = {NULL, "BEGIN IMMEDIATE"},
     [TALLY_SQL_COMMIT] = {NULL, "COMMIT"},
     [TALLY_SQL_ROLLBACK] = {NULL, "ROLLBACK"},
@@ -62,7 +62,7 @@ static const struct statement_text STATEMENT_TEXT[TALLY_N_SQL] = {
         {&TALLY_JOB_COLUMNS,
          "UPDATE jobs SET {sets}, row_checksum = tally_checksum('jobs', fixed_checksum,"
          " {moving_values}) WHERE job_key = ?1"},
-    /* The other tables follow: their rows refer to it, ON DELETE CASCADE. */
+    /* Rows of the other tables reference it with ON DELETE CASCADE. */
     [TALLY_SQL_JOB_DELETE] = {NULL, "DELETE FROM jobs WHERE job_key = ?1"
                                     " AND status IN (" TALLY_SQL_TERMINAL_NAMES ")"},
     [TALLY_SQL_STATE_UPDATE] = {NULL, "UPDATE job_states SET state = ?2, row_checksum ="
@@ -129,7 +129,7 @@ static const struct statement_text STATEMENT_TEXT[TALLY_N_SQL] = {
 
 enum { FIRST_WITH_CHANGES = 5 };
 
-/* Version of the schema before which a statement makes no sense. */
+/* The first schema version in which a statement makes sense. */
 static const int SINCE[TALLY_N_SQL] = {
     [TALLY_SQL_STATE_APPEND] = FIRST_WITH_CHANGES,
     [TALLY_SQL_CHANGES_DELETE] = FIRST_WITH_CHANGES,
@@ -232,7 +232,7 @@ void tally_sql_bind_row(struct tally_sql_call *call, const struct tally_columns 
         case TALLY_COLUMN_UINT64:
             tally_sql_bind_uint64(call, parameter, *(const uint64_t *)member);
             break;
-        case TALLY_COLUMN_REAL: /* SQLite makes NULL of NaN, and read_real undoes that */
+        case TALLY_COLUMN_REAL: /* SQLite makes NULL of NaN, and take_real() undoes that */
             keep_first(call,
                        sqlite3_bind_double(call->statement, parameter, *(const double *)member));
             break;
@@ -309,8 +309,8 @@ static void fail_value(struct tally_sql_row *row)
     }
 }
 
-/* Takes the next column, whose type is to be one of `types`, a mask of 1 << SQLITE_INTEGER and so
- * on. False after a failure, be it an earlier one. */
+/* Takes the next column, whose type must be one of `types`, a mask of 1 << SQLITE_INTEGER and so
+ * on. False after this or an earlier failure. */
 static bool take(struct tally_sql_row *row, unsigned types)
 {
     const int type = sqlite3_column_type(row->call->statement, row->column++);

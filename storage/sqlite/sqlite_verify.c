@@ -1,5 +1,5 @@
-/* sqlite_verify: is a database what was written? Structure by SQLite's own check, rows by theirs.
- */
+/* sqlite_verify: checks that a database is as it was written: its structure by SQLite's own check,
+ * its rows by their checksums. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 
 #include "storage/sqlite/sqlite_internal.h"
 
-/* Instructions of SQLite's machine, and rows, between two looks at the progress. */
+/* Instructions of SQLite's virtual machine, and rows, between two progress reports. */
 enum { STEPS_PER_TELL = 1000000, ROWS_PER_TELL = 4096 };
 
 static bool tell(const struct tally_store_progress *progress, const char *what, int64_t done,
@@ -125,7 +125,7 @@ static int64_t file_size(const char *path)
     return stat(path, &file) == 0 ? (int64_t)file.st_size : 0;
 }
 
-/* A last page cut short is overlooked by SQLite. While there is a log, the file may lack pages. */
+/* SQLite overlooks a truncated last page. While there is a log, the file may lack pages. */
 static enum tally_status require_whole_file(const struct tally_sqlite *sqlite,
                                             struct tally_store_report *report,
                                             struct tally_error *err)
