@@ -1,4 +1,4 @@
-/* buffer: bytes that grow. Used for message bodies, rendered JSON and protobuf.
+/* buffer: a byte array that grows. Used for message bodies, rendered JSON and protobuf.
  *
  * Invariant: size <= capacity <= limit. A zeroed struct is an empty buffer with no limit. */
 #ifndef TALLY_CODEC_BASE_BUFFER_H
@@ -21,7 +21,8 @@ void tally_buffer_fini(struct tally_buffer *buffer);
 /* Makes room for `n` more bytes. Errors: TOO_LARGE past the limit, NO_MEMORY. */
 enum tally_status tally_buffer_reserve(struct tally_buffer *buffer, size_t n);
 
-/* Appends; same errors, and then the buffer is unchanged. */
+/* Append to the buffer. Errors: the same, and INTERNAL for a bad format; the buffer is then
+ * unchanged. */
 enum tally_status tally_buffer_append(struct tally_buffer *buffer, const void *bytes, size_t n);
 enum tally_status tally_buffer_append_text(struct tally_buffer *buffer, const char *text);
 enum tally_status tally_buffer_printf(struct tally_buffer *buffer, const char *format, ...)

@@ -1,9 +1,8 @@
 /* error: one status enum for the whole product, and a caller-owned description of what went wrong.
  *
  * Every function that can fail returns `enum tally_status`, TALLY_OK being 0, and takes an optional
- * `struct tally_error *`. The first failure fills it; later ones only add context in front. There
- * is no thread-local last error. Messages name the value and the limit: "levels 0 outside [1,
- * 32767]". */
+ * `struct tally_error *`. The first failure fills it; later ones only prepend context. There is no
+ * thread-local last error. Messages name the value and the limit: "levels 0 outside [1, 32767]". */
 #ifndef TALLY_CODEC_BASE_ERROR_H
 #define TALLY_CODEC_BASE_ERROR_H
 
@@ -43,7 +42,7 @@ enum tally_status {
 #undef TALLY_STATUS_ENUM
 };
 
-/* What is known of a status; never NULL. */
+/* Properties of a status; tally_status_info() never returns NULL. */
 struct tally_status_info {
     const char *name;         /* "INVALID_ARGUMENT" */
     const char *title;        /* for people */
@@ -70,11 +69,11 @@ struct tally_error {
     }
 
 /* Records `status`, which is not OK, with a message, and returns it. `err` may be NULL. If `err`
- * already holds a failure it is kept (first one wins). `field` may be NULL. A macro, so that
- * compilers and analysers see that the result is the failure; `status` is evaluated twice. */
+ * already holds a failure, it is kept (first one wins). `field` may be NULL. A macro, so that
+ * compilers and analysers see that it returns `status`; it evaluates `status` twice. */
 #define tally_fail(err, status, field, ...)                                                        \
     tally_status_recorded((status), tally_error_record((err), (status), (field), __VA_ARGS__))
-/* Whether it was the first failure. */
+/* True if this was the first failure and was recorded. */
 bool tally_error_record(struct tally_error *err, enum tally_status status, const char *field,
                         const char *format, ...) __attribute__((format(printf, 4, 5)));
 static inline enum tally_status tally_status_recorded(enum tally_status status, bool is_first)
@@ -90,7 +89,7 @@ void tally_error_wrap(struct tally_error *err, const char *format, ...)
 /* Puts "prefix." in front of the field path; err may be NULL. */
 void tally_error_in_field(struct tally_error *err, const char *prefix);
 
-/* Empties it for the next use. */
+/* Empties `err` for reuse. */
 void tally_error_clear(struct tally_error *err);
 
 #endif

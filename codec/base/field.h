@@ -19,21 +19,21 @@ enum tally_field_kind {
 struct tally_field {
     const char *name; /* JSON key = config key = metric label */
     enum tally_field_kind kind;
-    size_t offset;              /* of the member in its struct */
-    bool required;              /* otherwise the struct's prior value stands */
-    bool omits_zero;            /* of REAL: 0, its default, is not written */
-    double min, max;            /* inclusive limits of INTEGER and REAL */
-    bool min_exclusive;         /* min itself is refused */
-    bool quiet;                 /* of BOOL, TEXT, CHOICE: false, "", the first are not written */
-    bool auto_allowed;          /* of REAL: the string "auto" is accepted too, as NaN */
-    size_t capacity;            /* of TEXT, with its NUL */
+    size_t offset;      /* of the member in its struct */
+    bool required;      /* otherwise the member keeps its value */
+    bool omits_zero;    /* of REAL: 0, its default, is not written */
+    double min, max;    /* inclusive limits of INTEGER and REAL */
+    bool min_exclusive; /* min itself is refused */
+    bool quiet;         /* of BOOL, TEXT, CHOICE: false, "", the first choice are not written */
+    bool auto_allowed;  /* of REAL: the string "auto" is accepted too, as NaN */
+    size_t capacity;    /* of TEXT, with its NUL */
     const char *const *choices; /* of CHOICE; NULL-terminated */
     const char *unit;           /* for people; NULL = none */
     const char *doc;            /* one clause: its meaning */
 };
 
-/* Rows of a table: the key, the offset of the member, limits, and then `.doc = "..."` and whatever
- * else differs from zero. */
+/* Rows of a table: the key, the offset of the member, limits, and then `.doc = "..."` and any other
+ * member that is not zero. */
 #define TALLY_BOOL(key, member, ...)                                                               \
     {                                                                                              \
         .name = (key), .kind = TALLY_FIELD_BOOL, .offset = (member), __VA_ARGS__                   \
@@ -61,7 +61,7 @@ struct tally_field {
         __VA_ARGS__                                                                                \
     }
 
-/* A table and its length: two members of a struct, or two arguments. */
+/* Expands to a table and its length, as two struct members or two arguments. */
 #define TALLY_ROWS(table) (table), sizeof(table) / sizeof((table)[0])
 
 #endif

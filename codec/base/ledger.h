@@ -1,11 +1,11 @@
 /* ledger: how many bits a job has cost, in three numbers that are never mixed.
  *
  *   formula  what [1] would count: d + sum |level| for CEAL, 32 d for floats;
- *   payload  exact length of the decodable bit string really sent, before byte padding;
+ *   payload  exact length of the decodable bit string that was sent, before byte padding;
  *   wire     bytes of the HTTP messages that carried it, headers included.
  *
  * Uplink is client to server, downlink server to client. A broadcast counts once in `downlink`; the
- * copies owed to the clients stand in `delivered_payload`. All counters only grow. */
+ * copies owed to the clients count in `delivered_payload_bits`. All counters only grow. */
 #ifndef TALLY_CODEC_BASE_LEDGER_H
 #define TALLY_CODEC_BASE_LEDGER_H
 
@@ -22,7 +22,7 @@ struct tally_ledger {
     struct tally_bits uplink;   /* summed over clients */
     struct tally_bits downlink; /* each broadcast once */
     uint64_t delivered_payload_bits;
-    uint64_t control_bits;   /* one per "continue": the norm test did not pass; 32 per estimate */
+    uint64_t control_bits;   /* one per "continue" (norm test not passed), 32 per estimate */
     uint64_t telemetry_bits; /* loss and clip reports, not part of any algorithm */
 };
 

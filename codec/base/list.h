@@ -1,6 +1,6 @@
 /* list: an intrusive list. The members carry the links, so that joining and leaving a list
- * allocates nothing, cannot fail and takes constant time. One list for the whole tree: use it in
- * place of hand-written `previous` and `next` pointers.
+ * allocates nothing, cannot fail and takes constant time. The only list of the source tree: use it
+ * instead of hand-written `previous` and `next` pointers.
  *
  *     struct tally_list in the owner, struct tally_list_node in each member:
  *
@@ -84,8 +84,8 @@ static inline void tally_list_remove(struct tally_list_node *node)
 #define TALLY_LIST_FIRST(type, member, list)                                                       \
     (tally_list_is_empty(list) ? NULL : TALLY_LIST_MEMBER(type, member, (list)->head.next))
 
-/* A loop over the nodes, in order. Its body may take the current node out of the list, and free its
- * member, but no other; `break` and `continue` work as in any loop. */
+/* A loop over the nodes, in order. Its body may remove the current node, and free its member, but
+ * no other node; `break` and `continue` work as in any loop. */
 #define TALLY_LIST_EACH(node, list)                                                                \
     for (struct tally_list_node *node = (list)->head.next, *node##_next = node->next;              \
          node != &(list)->head; node = node##_next, node##_next = node->next)

@@ -9,8 +9,7 @@ struct tally_shared_bytes {
     struct tally_buffer bytes; /* constant */
 };
 
-/* Takes the bytes and holds them once; NULL when memory ran out, and then the bytes stay.
- */
+/* Takes over the bytes, with one holder. NULL = out of memory; the caller then keeps the bytes. */
 struct tally_shared_bytes *tally_shared_bytes_new(struct tally_buffer *bytes);
 /* Adds a holder; returns its argument. */
 struct tally_shared_bytes *tally_shared_bytes_hold(struct tally_shared_bytes *shared);

@@ -1,6 +1,6 @@
 /* utf8: validates and reads UTF-8, for text that comes from outside.
  *
- * Valid is what RFC 3629 says: shortest form, no surrogates, nothing past U+10FFFF. */
+ * Valid means as in RFC 3629: shortest form, no surrogates, nothing past U+10FFFF. */
 #ifndef TALLY_CODEC_BASE_UTF8_H
 #define TALLY_CODEC_BASE_UTF8_H
 
@@ -18,7 +18,8 @@ size_t tally_utf8_valid_prefix(const char *text, size_t n);
  * a text look different from what it is. */
 bool tally_utf8_is_control(uint32_t point);
 
-/* Offset of the first such character in the NUL-terminated `text`; strlen(text) if it has none. */
+/* Offset of the first control character in the NUL-terminated `text`; strlen(text) if there is
+ * none. */
 size_t tally_utf8_find_control(const char *text);
 
 /* Makes the NUL-terminated `text` one valid, printable line, in place and without changing its
@@ -28,7 +29,7 @@ void tally_utf8_sanitize_line(char *text);
 enum { TALLY_UTF8_INVALID = 0xFFFD };
 
 /* Reads the code point at the start of the NUL-terminated `text` and returns its length in bytes; 0
- * at the end. A byte that begins no valid character has length 1 and is TALLY_UTF8_INVALID. */
+ * at the end. A byte that begins no valid character gives length 1 and TALLY_UTF8_INVALID. */
 size_t tally_utf8_next(const char *text, uint32_t *ret_code_point);
 
 #endif

@@ -16,7 +16,7 @@ static const double POWER[OCTAVE] = {
     0x1.6a09e667f3bcdp+0, 0x1.7a11473eb0187p+0, 0x1.8ace5422aa0dbp+0, 0x1.9c49182a3f090p+0,
     0x1.ae89f995ad3adp+0, 0x1.c199bdd85529cp+0, 0x1.d5818dcfba487p+0, 0x1.ea4afa2a490dap+0};
 
-/* 2^((2 j + 1) / 32): a ratio from here on is nearer to 2^((j + 1) / 16) than to 2^(j/16). */
+/* 2^((2 j + 1) / 32): from this ratio on, 2^((j + 1) / 16) is nearer than 2^(j/16). */
 static const double HALF_WAY[OCTAVE] = {
     0x1.059b0d3158574p+0, 0x1.11301d0125b51p+0, 0x1.1d4873168b9aap+0, 0x1.29e9df51fdee1p+0,
     0x1.371a7373aa9cbp+0, 0x1.44e086061892dp+0, 0x1.5342b569d4f82p+0, 0x1.6247eb03a5585p+0,

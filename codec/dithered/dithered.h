@@ -27,30 +27,30 @@
 #include "codec/quantize/level_encoding.h"
 
 enum {
-    TALLY_DITHERED_OCTAVE = 16, /* indices of a factor of 2 */
+    TALLY_DITHERED_OCTAVE = 16, /* indices per factor of 2 */
     TALLY_DITHERED_SCALES = 24 * TALLY_DITHERED_OCTAVE + 1,
     TALLY_DITHERED_MAX_TOP = 1 << 20,
 };
 
 /* Index i stands for the ratio sigma / step = 2^(i/16 - 8), from 2^-8 to 2^16. sigma: the standard
- * deviation of a coordinate that both sides expect. The nearest index on the logarithmic scale; a
- * ratio outside the range, or NaN, gets the index at its end. The same on all machines. */
+ * deviation of a coordinate that both sides expect. Returns the nearest index on the logarithmic
+ * scale, the same on all machines. A ratio outside the range gets the index at that end, NaN the
+ * lowest. */
 uint32_t tally_dithered_scale_of(double ratio);
 /* 0 <= scale < TALLY_DITHERED_SCALES. */
 double tally_dithered_ratio(uint32_t scale);
 
-/* The largest |level| of which `clients` messages can be added: min(2^20, 2^30 / clients), but at
+/* The largest |level| such that `clients` messages can be added: min(2^20, 2^30 / clients), but at
  * least 1. */
 uint32_t tally_dithered_top(uint32_t clients);
 
 /* Whether a grid that came from outside suits this encoding: its step and intervals are those of a
- * valid grid, intervals / 2 <= TALLY_DITHERED_MAX_TOP, and its scale is one. */
+ * valid grid, intervals / 2 <= TALLY_DITHERED_MAX_TOP, and its scale is in range. */
 bool tally_dithered_grid_is_valid(const struct tally_grid *grid);
 
-/* Quantizes and encodes a vector on a valid grid into `payload`, whose old content is replaced.
- * `scratch`: int32[dim] for the use of this call. Levels beyond intervals / 2 are clipped;
- * ret_clipped counts them. Errors: NOT_FINITE (names the coordinate), TOO_LARGE, NO_MEMORY (the
- * payload). */
+/* Quantizes and encodes a vector on a valid grid into `payload`, replacing its content. `scratch`:
+ * int32[dim], working memory for this call. Levels beyond intervals / 2 are clipped; ret_clipped
+ * counts them. Errors: NOT_FINITE (names the coordinate), TOO_LARGE, NO_MEMORY (the payload). */
 enum tally_status tally_dithered_encode(const struct tally_vector *vector, int32_t *scratch,
                                         struct tally_buffer *payload,
                                         struct tally_level_stats *ret_stats, uint64_t *ret_clipped,
@@ -66,8 +66,8 @@ enum tally_status tally_dithered_decode(const uint8_t *data, size_t n_bytes, uin
                                         struct tally_level_stats *ret_stats,
                                         struct tally_error *err);
 
-/* Reads a message like decode() and adds q 2^32 - U to sums (int64[dim]). Errors: as decode(); sums
- * are unchanged then. */
+/* Reads a message like decode() and adds q 2^32 - U to sums (int64[dim]). Errors: as decode();
+ * `sums` is then unchanged. */
 enum tally_status
 tally_dithered_accumulate(const uint8_t *data, size_t n_bytes, uint64_t payload_bits, size_t dim,
                           const struct tally_grid *grid, const struct tally_rng *rng, int64_t *sums,

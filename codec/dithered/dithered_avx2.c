@@ -1,6 +1,6 @@
 /* Dithers and states eight at a time, and the loops of dithered_passes.h. The decoder gathers the
- * symbol of the last start at or below the share, with its boundaries, and seldom has to go on to
- * the next symbol. The encoder is that of plain C. */
+ * symbol of the last start at or below the share, with its boundaries, and seldom has to advance to
+ * the next symbol. The encoder is the plain C one. */
 #include "codec/dithered/dithered_kernels.h"
 #include "codec/dithered/dithered_passes.h"
 #include "codec/quantize/quantizer_avx2.h"
@@ -18,7 +18,7 @@ static void make_dithers(const struct tally_rng *rng, uint32_t group, size_t n, 
     }
 }
 
-/* Four coordinates. The comparison takes a level that is not a number for one beyond the top. */
+/* Rounds four coordinates. The comparison treats a level that is NaN as beyond the top. */
 static inline __m128i round_four(__m128 y, __m128i dithers, __m256d step, __m256d top,
                                  int *ret_beyond)
 {

@@ -30,10 +30,9 @@ static void make_dithers(const struct tally_rng *rng, uint32_t group, size_t n, 
 
 /* --- quantizer ------------------------------------------------------------------------------- */
 
-/* Eight coordinates, whose quotient is taken for a product with 1 / step. That is off by less than
- * 2^-30 up to the largest top, so that the level is right unless the sum comes that near to the
- * middle between two levels. *ret_doubtful: those where it does, and what is beyond the top or not
- * finite. */
+/* Rounds eight coordinates, multiplying by 1 / step instead of dividing. The product is off by less
+ * than 2^-30 up to the largest top, so the level is right unless the sum is that near to the middle
+ * between two levels. *ret_doubtful marks those, and levels beyond the top or not finite. */
 static inline __m256i round_eight(__m256 y, __m256i dithers, __m512d inverse_step, __m512d top,
                                   __mmask8 *ret_doubtful)
 {
@@ -219,7 +218,7 @@ static inline struct shares shares_of(const struct tally_dithered_table *table, 
     return shares;
 }
 
-/* Takes symbols into states that are small enough: state / frequency is below 2^17, so that the
+/* Encodes symbols into states that are small enough: state / frequency is below 2^17, so the
  * quotient in float32 is off by 1 at most. */
 static inline __m512i push(__m512i states, __m512i first, __m512i frequency)
 {
@@ -273,8 +272,8 @@ static uint8_t *encode(const struct tally_dithered_table *table, const uint8_t *
 
 /* --- decoder --------------------------------------------------------------------------------- */
 
-/* The symbols that these shares lie in, and the shares of those. Few groups need the boundaries far
- * out. */
+/* The symbols that these shares lie in, and the shares of these symbols. Few groups need the outer
+ * boundaries. */
 static inline struct shares shares_around(const struct tally_dithered_table *table, __m512i share,
                                           __m512i bins, __m512i *ret_symbols)
 {

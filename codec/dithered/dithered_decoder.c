@@ -14,7 +14,7 @@
 
 /* A short message as it is read. */
 struct message {
-    size_t dim, start; /* coordinates in all, and before the next one */
+    size_t dim, start; /* coordinates in total, and before the next one */
     uint64_t payload_bits;
     uint32_t top; /* largest |level| */
     struct tally_dithered_model model;
@@ -51,7 +51,8 @@ static uint32_t decode_raw(struct tally_arith_decoder *decoder, unsigned n)
     return bits;
 }
 
-/* The inverse of encode_excess(). What would be above any level comes out as one that is. */
+/* The inverse of encode_excess(). An excess too large for any level gives another that is too
+ * large. */
 static int32_t decode_excess(struct tally_arith_decoder *decoder)
 {
     unsigned more = 0;
@@ -89,7 +90,7 @@ static int32_t decode_symbol(struct message *message, int32_t dither)
     return symbol;
 }
 
-/* A level of at most 2^37 in size. */
+/* Reads a level, of magnitude at most 2^37. */
 static int64_t decode_level(struct message *message, int32_t dither)
 {
     const struct tally_dithered_model *model = &message->model;
@@ -125,7 +126,7 @@ static enum tally_status message_read(struct message *message, int64_t *ret_valu
     return TALLY_OK;
 }
 
-/* After the last coordinate: whether an encoder ends like this. */
+/* After the last coordinate: checks that an encoder ends a message like this. */
 static enum tally_status message_close(const struct message *message, struct tally_error *err)
 {
     bool is_exact;
@@ -133,7 +134,7 @@ static enum tally_status message_close(const struct message *message, struct tal
     return tally_payload_check_string(message->payload_bits, message->dim, bits, is_exact, err);
 }
 
-/* What is done with the coordinates before `end`: written to `values`, if not NULL, or added to
+/* Where the coordinates before `end` go: they are written to `values`, if not NULL, or added to
  * `sums`, times `sign`. */
 struct target {
     int64_t *values, *sums;
@@ -141,7 +142,7 @@ struct target {
     size_t end;
 };
 
-/* Coordinate `start`. */
+/* Stores or adds the value of coordinate `start`. */
 static void put(const struct target *target, size_t start, int64_t value)
 {
     if (target->values != NULL) {
@@ -245,7 +246,7 @@ enum tally_status tally_dithered_accumulate_as(const struct tally_dithered_messa
     const enum tally_status status = read_all(message, &target, &done, &stats, err);
     if (status == TALLY_OK) {
         *ret_stats = stats;
-    } else if (done > 0) { /* what has been added goes the way it came */
+    } else if (done > 0) { /* subtracts what was added */
         target.sign = -1;
         target.end = done;
         read_all(message, &target, &done, &stats, NULL);

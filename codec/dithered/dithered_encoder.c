@@ -16,8 +16,8 @@ static unsigned bit_length(uint32_t value)
     return value == 0 ? 0 : 32 - (unsigned)__builtin_clz(value);
 }
 
-/* A share of 2^16 each, one bit more for the rounding of the coder's shares, the low bits, and, if
- * any may be a tail, its excess. */
+/* Per level: a share of 2^16, one more bit because the coder rounds its shares, the low bits, and,
+ * if any level may be a tail, its excess. */
 uint64_t tally_dithered_bits_at_most(const struct tally_dithered_model *model, uint32_t largest,
                                      size_t n)
 {
@@ -39,7 +39,7 @@ static enum tally_status refuse(const struct tally_vector *vector, struct tally_
                       isnan(vector->y[i]) ? "NaN" : "infinite");
 }
 
-/* What is known once the levels have been rounded. */
+/* The results of rounding a vector. */
 struct rounded {
     uint64_t clipped;
     uint64_t bits_at_most;
@@ -125,7 +125,7 @@ static void encode(struct tally_dithered_model *model, const int32_t *levels, si
     tally_arith_encoder_finish(&encoder);
 }
 
-/* Into data[capacity], which is enough; returns the bits. */
+/* Writes to data[capacity], which must be enough; returns the number of bits. */
 static uint64_t write_short(struct tally_dithered_model *model, const struct tally_vector *vector,
                             const int32_t *levels, uint8_t *data, size_t capacity)
 {

@@ -9,8 +9,8 @@
  *     U      -2^31                        0                        2^31
  *     bin    |0|1|2| ... |14|     15      |      16     |17| ... |30|31|
  *
- * Bins are narrow near the ends, where boundaries between cells lie near 0: 2^bin_shift wide,
- * except for the two in the middle, which have the rest. */
+ * Bins are 2^bin_shift wide, except for the two in the middle, which have the rest. They are narrow
+ * near the ends because boundaries between cells lie near 0 there. */
 #ifndef TALLY_CODEC_DITHERED_DITHERED_KERNELS_H
 #define TALLY_CODEC_DITHERED_DITHERED_KERNELS_H
 
@@ -19,14 +19,14 @@
 #include "codec/quantize/level_encoding.h"
 
 enum {
-    TALLY_DITHERED_BLOCK = 4096, /* coordinates of a block, but for the last one */
+    TALLY_DITHERED_BLOCK = 4096, /* coordinates per block, except for the last one */
     TALLY_DITHERED_LONG_BITS = 14,
     TALLY_DITHERED_LONG_TOTAL = 1 << TALLY_DITHERED_LONG_BITS,
     TALLY_DITHERED_BINS = 32,
     TALLY_DITHERED_START_BITS = 5,
     TALLY_DITHERED_STARTS = 1 << (TALLY_DITHERED_LONG_BITS - TALLY_DITHERED_START_BITS),
     TALLY_DITHERED_MOST_SYMBOLS = 35,
-    TALLY_DITHERED_ROW_BITS = 6, /* 2^6 is more than the boundaries of a bin */
+    TALLY_DITHERED_ROW_BITS = 6, /* 2^6 is more than the boundaries in a bin */
 };
 
 /* In bin b, symbol s owns shares cumulative[s][b] .. cumulative[s + 1][b] - 1 of 2^14. Symbols 0 ..
@@ -35,7 +35,7 @@ struct tally_dithered_table {
     _Alignas(64) uint16_t cumulative[TALLY_DITHERED_MOST_SYMBOLS + 1][TALLY_DITHERED_BINS];
     uint16_t of_bin[TALLY_DITHERED_BINS][1 << TALLY_DITHERED_ROW_BITS]; /* transposed */
     /* For decoders, an entry for every 2^5th share: first + 2^16 end + 2^32 s of the symbol s that
-     * it lies in. */
+     * the share lies in. */
     uint64_t starts[TALLY_DITHERED_BINS][TALLY_DITHERED_STARTS];
     /* For decoders: hardly any share lies outside of the boundaries `likely` .. `likely_end`. */
     unsigned likely, likely_end;
@@ -47,13 +47,13 @@ struct tally_dithered_table {
  * the parts that only a decoder needs. */
 void tally_dithered_table(const struct tally_dithered_model *model,
                           struct tally_dithered_table *ret_table);
-/* Adds those parts. */
+/* Adds the parts that only a decoder needs. */
 void tally_dithered_starts(struct tally_dithered_table *table);
 
 /* All kernels give equal results. n <= TALLY_DITHERED_BLOCK. */
 struct tally_dithered_kernel {
-    /* The dithers of coordinates 64 group .. 64 group + n - 1; there is room for n rounded up to
-     * 64. */
+    /* Writes the dithers of coordinates 64 group .. 64 group + n - 1; `dithers` has room for n
+     * rounded up to a multiple of 64. */
     void (*dithers)(const struct tally_rng *rng, uint32_t group, size_t n, int32_t *dithers);
 
     /* Rounds y[n] to levels[n] and adds those beyond the top to *clipped. Returns n, or the first
@@ -69,14 +69,14 @@ struct tally_dithered_kernel {
     size_t (*symbols)(const struct tally_dithered_model *model, const int32_t *levels, size_t n,
                       uint8_t *symbols);
 
-    /* Encodes symbols[n] backwards into the words before `end`; returns where they begin. There are
-     * at least 2 n + 64 bytes before it; those that are not used may be overwritten. */
+    /* Encodes symbols[n] backwards into the words before `end`; returns where they begin. At least
+     * 2 n + 64 bytes precede `end`; unused ones may be overwritten. */
     uint8_t *(*encode)(const struct tally_dithered_table *table, const uint8_t *symbols,
                        const uint8_t *bins, size_t n, struct tally_rans_states *states,
                        uint8_t *end);
 
-    /* Decodes n symbols from the words at `data`; returns where they end, or NULL where `end` comes
-     * first. Never reads at or past `end`. */
+    /* Decodes n symbols from the words at `data`; returns where the words end, or NULL if `end`
+     * comes first. Never reads at or past `end`. */
     const uint8_t *(*decode)(const struct tally_dithered_table *table, const uint8_t *bins,
                              const uint8_t *data, const uint8_t *end, size_t n,
                              struct tally_rans_states *states, uint8_t *symbols);
@@ -94,8 +94,8 @@ struct tally_dithered_kernel {
 extern const struct tally_dithered_kernel TALLY_DITHERED_PORTABLE, TALLY_DITHERED_AVX2,
     TALLY_DITHERED_AVX512;
 
-/* The one for an instruction set that this machine has. TALLY_CPU_AVX512 without VBMI2, which is
- * Skylake's, gets the one of AVX2. */
+/* The kernel for an instruction set that this machine has. TALLY_CPU_AVX512 without VBMI2, as on
+ * Skylake, gets the AVX2 kernel. */
 const struct tally_dithered_kernel *tally_dithered_kernel_for(enum tally_cpu cpu);
 
 #endif

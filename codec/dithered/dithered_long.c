@@ -1,6 +1,6 @@
 /* dithered_long: whole long messages, block after block. The encoder goes from the last block to
- * the first and from the end of the buffer to its beginning, as codec/entropy does it, and rounds a
- * block right before it encodes it: the vector passes through the cache once. */
+ * the first and from the end of the buffer to its beginning, as codec/entropy does it, and rounds
+ * each block right before encoding it, so the vector passes through the cache once. */
 #include "codec/dithered/dithered_long.h"
 
 #include <assert.h>
@@ -83,7 +83,7 @@ static uint8_t *write_extras(const struct tally_dithered_model *model, const uin
     return end - n_bytes;
 }
 
-/* The message so far stands at the end of the payload. */
+/* The part of the message written so far is at the end of the payload. */
 struct long_encoder {
     const struct tally_dithered_kernel *kernel;
     const struct tally_dithered_model *model;
@@ -140,7 +140,7 @@ static void write_block(struct long_encoder *encoder, struct tally_dithered_bloc
     encoder->used = (size_t)(end - at);
 }
 
-/* The states, and the message from the end of the payload to its beginning. */
+/* Writes the states, and moves the message from the end of the payload to its beginning. */
 static enum tally_status finish(struct long_encoder *encoder)
 {
     struct tally_buffer *payload = encoder->payload;
@@ -222,7 +222,8 @@ enum tally_status tally_dithered_long_open(struct tally_dithered_long *message, 
     return tally_rans_read(data, &message->states, err);
 }
 
-/* The magnitude of a tail's unit. What would be above any level comes out as one that is. */
+/* The magnitude of a tail's unit. An excess too large for any level gives another that is too
+ * large. */
 static int32_t read_tail(const struct tally_dithered_model *model, struct tally_bit_reader *reader)
 {
     unsigned more = 0;
@@ -233,7 +234,7 @@ static int32_t read_tail(const struct tally_dithered_model *model, struct tally_
     return model->reach + (int32_t)(1u << more | (uint32_t)tally_bit_read(reader, more));
 }
 
-/* Makes levels of units and their low bits. Clamps to +-TALLY_MAX_INTERVALS, which is still above
+/* Makes levels from units and their low bits. Clamps to +-TALLY_MAX_INTERVALS, which is still above
  * every valid level. */
 static void read_lows(const struct tally_dithered_model *model, struct tally_bit_reader *reader,
                       int32_t *levels, size_t n)
@@ -322,7 +323,7 @@ enum tally_status tally_dithered_long_close(const struct tally_dithered_long *me
                                             struct tally_error *err)
 {
     const uint64_t left = 8 * (uint64_t)(message->end - message->data);
-    /* The last byte counts as a whole, zeros or not. */
+    /* All bits of the last byte count. */
     const uint64_t bits = (message->payload_bits + 7) / 8 * 8 - left;
     const enum tally_status status =
         tally_payload_check_length(message->payload_bits, message->dim, bits, err);

@@ -4,8 +4,8 @@
  *     short form   | one string of the arithmetic coder (arith.h): level after level |
  *     long form    | 64 states of 32 bits | per block: code words, bits that follow |
  *
- * No header: the scale is part of the grid, which both sides know. A message of 2^18 coordinates
- * and more has the long form. Tests also use it for short messages. */
+ * No header: the scale is part of the grid, which both sides know. A message of 2^18 or more
+ * coordinates has the long form. Tests also use it for short messages. */
 #ifndef TALLY_CODEC_DITHERED_DITHERED_MESSAGE_H
 #define TALLY_CODEC_DITHERED_DITHERED_MESSAGE_H
 
@@ -21,7 +21,7 @@ enum {
 uint64_t tally_dithered_bits_at_most(const struct tally_dithered_model *model, uint32_t largest,
                                      size_t n);
 
-/* The functions of dithered.h, in the form that is asked for. */
+/* The functions of dithered.h, for the form that is_long selects. */
 
 enum tally_status tally_dithered_encode_as(bool is_long, const struct tally_vector *vector,
                                            int32_t *scratch, struct tally_buffer *payload,

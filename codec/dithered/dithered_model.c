@@ -37,7 +37,8 @@ static const uint64_t INVERSE[OCTAVE] = {
     4294967296, 4112874773, 3938502376, 3771522796, 3611622603, 3458501653, 3311872529, 3171459999,
     3037000500, 2908241642, 2784941738, 2666869345, 2553802834, 2445529972, 2341847524, 2242560872};
 
-/* `size` in 2^-32 steps as 2^16 standard deviations: size 2^-32 2^16 / 2^(scale/16 - 8). */
+/* 2^24 times the probability above `size` 2^-32 steps. `deviations`, in 2^-16 standard deviations,
+ * is size 2^-32 2^16 / 2^(scale/16 - 8). */
 static uint32_t probability_above(uint32_t scale, uint64_t size)
 {
     const uint64_t reduced = size >> (scale / OCTAVE);
@@ -61,7 +62,7 @@ uint32_t tally_dithered_normal(uint32_t scale, int64_t boundary)
                         : one - probability_above(scale, (uint64_t)boundary);
 }
 
-/* The index of the scale that is `octaves` octaves above or below, within the range. */
+/* The index of the scale that is `octaves` octaves above or below, clamped to the range. */
 static uint32_t moved(uint32_t scale, int octaves)
 {
     const int to = (int)scale + octaves * OCTAVE;
@@ -87,7 +88,7 @@ struct tally_dithered_model tally_dithered_model(uint32_t scale)
 int32_t tally_dithered_high(const struct tally_dithered_model *model, int32_t level)
 {
     const int32_t half = (int32_t)((1u << model->shift) >> 1);
-    return (level + half) >> model->shift; /* arithmetic, as every compiler of ours does it */
+    return (level + half) >> model->shift; /* an arithmetic shift, in all our compilers */
 }
 
 int64_t tally_dithered_boundary(const struct tally_dithered_model *model, int32_t high,
@@ -126,12 +127,12 @@ void tally_dithered_bound(const struct tally_dithered_model *model, int32_t high
         sum += (uint64_t)model->weights[h] * ret_bound->below[h];
         weight += model->weights[h];
     }
-    const uint32_t n_below = (uint32_t)(high + model->reach + 1); /* symbols, with the lower tail */
+    const uint32_t n_below = (uint32_t)(high + model->reach + 1); /* symbols, lower tail included */
     const uint32_t left = total - (uint32_t)(2 * model->reach + 3);
     ret_bound->shares = n_below + (uint32_t)(sum / weight * left >> TALLY_DITHERED_NORMAL_BITS);
 }
 
-/* Moves a part of each state's weight to its neighbours, and to all. */
+/* Moves a part of each state's weight to its neighbours, and a part to all states. */
 static void drift(uint32_t states[TALLY_DITHERED_STATES])
 {
     uint32_t before[TALLY_DITHERED_STATES], sum = 0;
@@ -161,7 +162,7 @@ void tally_dithered_learn(struct tally_dithered_model *model,
         products[h] = (uint64_t)model->weights[h] * (end->below[h] - first->below[h] + 1);
         sum += products[h];
     }
-    const int bits = 64 - __builtin_clzll(sum); /* above 0: each factor is */
+    const int bits = 64 - __builtin_clzll(sum); /* sum > 0, because each factor is */
     const unsigned shift = bits > WEIGHT_BITS ? (unsigned)(bits - WEIGHT_BITS) : 0;
     for (int h = 0; h < TALLY_DITHERED_HYPOTHESES; h++) {
         model->weights[h] = (uint32_t)(products[h] >> shift) + 1;

@@ -1,14 +1,13 @@
 /* dithered_model: how probable a level is, given the dither and the levels before it; FORMAT.md
  * section 7.
  *
- * Idea: coordinates are not always alike. Seven hypotheses compete for each of them: that its
- * standard deviation is the one that both sides expect, for all coordinates; or that it changes
- * from coordinate to coordinate and is at the moment 2, 1, 1/2, ... 1/16 times the expected one. A
- * level has the mean of its probabilities under the hypotheses, by their weights, and then
- * multiplies each weight by the probability that it had there (Bayes' rule). The weights of the
- * last six also drift to their neighbours and, a little, to all six, so that the coder follows
- * changes. Where coordinates are alike the first hypothesis wins, at a cost of log2(8/7) bits a
- * message.
+ * Idea: coordinates are not always alike. Seven hypotheses compete: that all coordinates have the
+ * standard deviation that both sides expect; or that the deviation changes from coordinate to
+ * coordinate and is now 2, 1, 1/2, ... 1/16 times the expected one. The probability of a level is
+ * the weighted mean of its probabilities under the hypotheses. Each weight is then multiplied by
+ * the probability of the level under its hypothesis (Bayes' rule). The weights of the last six also
+ * drift to their neighbours and, a little, to all six, so that the coder follows changes. If
+ * coordinates are alike, the first hypothesis wins, at a cost of log2(8/7) bits per message.
  *
  *     fixed      7/8 -------------------------------------------------
  *     changing   2     1/48 --+     a part of 1/64 of each weight
@@ -27,9 +26,9 @@
  *            | tail | -reach | ... | -1 | 0 | 1 | ... | reach | tail |
  *
  * The shares below a boundary are the mean of the normal distribution functions there, from an
- * integer table, plus one for each symbol below it: no symbol is without a share. All of it is
- * integer arithmetic; no rounding of a machine decides a bit. Left out: what both sides decoded in
- * earlier messages, and neighbours other than the coordinates right before. */
+ * integer table, plus one for each symbol below it, so that every symbol has a share. All
+ * arithmetic is on integers; no machine's rounding decides a bit. Left out: what both sides decoded
+ * in earlier messages, and neighbours other than the coordinates right before. */
 #ifndef TALLY_CODEC_DITHERED_DITHERED_MODEL_H
 #define TALLY_CODEC_DITHERED_DITHERED_MODEL_H
 
@@ -42,8 +41,8 @@ enum {
     TALLY_DITHERED_HYPOTHESES = 1 + TALLY_DITHERED_STATES,
 };
 
-/* 2^24 times the probability that a normal variable whose ratio to the step is that of `scale` lies
- * below boundary 2^-32 steps. |boundary| <= 2^60. */
+/* 2^24 times the probability that a normal variable, whose deviation has the ratio of `scale` to
+ * the step, is below boundary 2^-32 steps. |boundary| <= 2^60. */
 uint32_t tally_dithered_normal(uint32_t scale, int64_t boundary);
 
 /* The first hypothesis is that of a fixed deviation. */
@@ -54,7 +53,7 @@ struct tally_dithered_model {
     uint32_t weights[TALLY_DITHERED_HYPOTHESES]; /* 1 .. 2^24; their sum is below 2^25 */
 };
 
-/* Before the first level. */
+/* The model before the first level. */
 struct tally_dithered_model tally_dithered_model(uint32_t scale);
 
 /* The unit that a level lies in: (level + half) / 2^shift, rounded down. */
@@ -64,8 +63,8 @@ int32_t tally_dithered_high(const struct tally_dithered_model *model, int32_t le
 int64_t tally_dithered_boundary(const struct tally_dithered_model *model, int32_t high,
                                 int32_t dither);
 
-/* The lower end of a symbol: shares below it, and 2^24 times its distribution function under each
- * hypothesis. */
+/* The lower end of a symbol: the shares below it, and 2^24 times the distribution function there
+ * under each hypothesis. */
 struct tally_dithered_bound {
     uint32_t shares;
     uint32_t below[TALLY_DITHERED_HYPOTHESES];
@@ -76,7 +75,7 @@ struct tally_dithered_bound {
 void tally_dithered_bound(const struct tally_dithered_model *model, int32_t high, int32_t dither,
                           struct tally_dithered_bound *ret_bound);
 
-/* Takes in a level whose symbol has these ends. */
+/* Updates the weights after a level whose symbol has these ends. */
 void tally_dithered_learn(struct tally_dithered_model *model,
                           const struct tally_dithered_bound *first,
                           const struct tally_dithered_bound *end);

@@ -5,7 +5,7 @@
 
 enum {
     BIN_BITS = 27,   /* 2^32 / 32 */
-    FINE_OCTAVE = 4, /* of a scale, from its lowest octave on: below it bins get narrower */
+    FINE_OCTAVE = 4, /* of a scale, counted from the lowest; below it, bins get narrower */
     TOTAL = TALLY_DITHERED_LONG_TOTAL,
 };
 

@@ -4,7 +4,7 @@ static const uint64_t WINDOW = UINT64_C(1) << 63;
 static const uint64_t NARROW = UINT64_C(1) << 31; /* a range below this moves the window */
 static const uint32_t ONES = UINT32_MAX;
 
-/* The string is written highest bit first, tally_bit_write() writes lowest first. */
+/* The string is written highest bit first, but tally_bit_write() writes lowest first. */
 static uint32_t reversed(uint32_t word)
 {
     word = (word >> 1 & 0x55555555) | (word & 0x55555555) << 1;
@@ -13,11 +13,11 @@ static uint32_t reversed(uint32_t word)
     return __builtin_bswap32(word);
 }
 
-/* The fewest bits n of the window so that some string of n bits and all that follow it lie in
+/* The smallest n for which some string of n bits of the window and all its continuations lie in
  * [low, low + range), and how far above low the first such string is. low modulo 2^63 is enough. */
 static unsigned shortest(uint64_t low, uint64_t range, uint64_t *ret_above)
 {
-    for (unsigned n = 0;; n++) { /* ends: a range is at least NARROW, so that n <= 33 */
+    for (unsigned n = 0;; n++) { /* ends at n <= 33, because range >= NARROW */
         uint64_t cell = WINDOW >> n;
         uint64_t above = (0 - low) & (cell - 1);
         if (above <= range && range - above >= cell) {
@@ -42,8 +42,8 @@ static void write_held(struct tally_arith_encoder *encoder)
     }
 }
 
-/* Adds 1 to what is before the window. It cannot reach a word already written: those are followed
- * by a word that is not all ones, which took up any carry. */
+/* Adds 1 to the words before the window. The carry cannot reach a word already written: a word that
+ * is not all ones follows those and absorbs it. */
 static void carry(struct tally_arith_encoder *encoder)
 {
     encoder->word++;

@@ -1,10 +1,10 @@
 /* entropy: levels through an arithmetic coder, close to their entropy; FORMAT.md section 6.
  *
  * Idea: a level with probability p costs -log2 p bits. Sender and receiver estimate the same
- * probabilities from the levels that went before (entropy_model.h), so that no table is sent. An
- * arithmetic coder turns the probabilities into bits: one that ends on a bit for short messages
- * (arith.h), one that runs in vector registers for long ones (entropy_kernels.h). The encoder makes
- * no choice that the decoder does not repeat: what decodes encodes to the same bytes again.
+ * probabilities from the preceding levels (entropy_model.h), so no table is sent. An arithmetic
+ * coder turns the probabilities into bits: one that ends on a bit for short messages (arith.h), one
+ * that runs in vector registers for long ones (entropy_kernels.h). The encoder makes no choice that
+ * the decoder does not repeat: a message that decodes encodes to the same bytes again.
  *
  * Example: thirty zeros have scale 0, under which a zero takes 4087 of 4096 shares. The message is
  * the scale, 0000, and a string for an interval of width (4087/4096)^30 = 0.94: the single bit 0. 5

@@ -41,7 +41,7 @@ static inline uint8_t *encode_vector(const struct tally_rans_encode_table *table
     const __m256i symbol = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)symbols));
     const __m256i frequency = gather(table->frequency, symbol);
     __m256i state = tally_rans_load_eight(states);
-    /* Neither side reaches 2^31, so that signed comparison will do. */
+    /* Neither side reaches 2^31, so a signed comparison is enough. */
     const __m256i small = _mm256_cmpgt_epi32(frequency, _mm256_srli_epi32(state, SPARE));
     end = write_words(state, ~tally_rans_mask_of(small) & 0xff, end);
     state = _mm256_blendv_epi8(_mm256_srli_epi32(state, 16), state, small);
@@ -124,7 +124,7 @@ static void add_lanes(struct tally_entropy_scan *scan, const struct lanes *lanes
     }
 }
 
-/* A lane of 32 bits holds the magnitudes, at most 2^21 each, of this many. */
+/* Levels whose magnitudes, at most 2^21 each, add up in lanes of 32 bits without overflow. */
 enum { PIECE = 1024 * LANES };
 
 static inline __m256i high_of(__m256i levels, unsigned shift)

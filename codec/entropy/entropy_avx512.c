@@ -36,7 +36,7 @@ static inline __m512i high_product(__m512i a, __m512i b)
     return _mm512_mask_blend_epi32(0xaaaa, _mm512_srli_epi64(even, 32), odd);
 }
 
-/* Takes symbols into states that are small enough. */
+/* Encodes symbols into states that are small enough. */
 static inline __m512i push(const struct columns *columns, __m512i states, __m512i symbols,
                            __m512i frequency)
 {
@@ -89,7 +89,7 @@ static uint8_t *encode(const struct tally_rans_encode_table *table, const uint8_
 
 /* --- decoder --------------------------------------------------------------------------------- */
 
-/* GCC's gather is a macro where it does not optimize, whose mask is taken for a signed number. */
+/* Without optimization, GCC's gather is a macro, which takes its mask for a signed number. */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wsign-conversion"
 static inline __m512i entries_at(const struct tally_rans_decode_table *table, __m512i states)
@@ -109,14 +109,14 @@ static inline __m512i pop(__m512i states, __m512i entries)
         _mm512_mullo_epi32(frequency, _mm512_srli_epi32(states, TALLY_ENTROPY_TOTAL_BITS)), offset);
 }
 
-static uint64_t sum_of(__m512i words) /* of 32 bits, each below 2^32 in all */
+static uint64_t sum_of(__m512i words) /* of 32 bits, unsigned */
 {
     const __m512i low = _mm512_and_si512(words, _mm512_set1_epi64(UINT32_MAX));
     return (uint64_t)_mm512_reduce_add_epi64(_mm512_add_epi64(low, _mm512_srli_epi64(words, 32)));
 }
 
-/* What is to be known of the levels of a block, in lanes of 16 bits: none sees more than 2^14 / 32.
- */
+/* Statistics of the levels of a block, in lanes of 16 bits. Each lane sees at most 2^14 / 32
+ * levels. */
 struct narrow_scan {
     __m512i sum, nonzeros, largest;
 };
@@ -208,7 +208,7 @@ static inline __m512i high_of(struct shifting shift, __m512i levels)
     return _mm512_sra_epi32(_mm512_add_epi32(levels, shift.half), shift.by);
 }
 
-/* Saturated, a level far away stays none that has a symbol. */
+/* Saturated, so that a level that is far away does not become one with a symbol. */
 static inline __m128i byte_highs(struct shifting shift, const int32_t *levels)
 {
     return _mm512_cvtsepi32_epi8(high_of(shift, _mm512_loadu_si512(levels)));
@@ -270,7 +270,7 @@ static void symbols(const int32_t *levels, size_t n, unsigned shift, uint8_t *sy
         nonzeros =
             _mm512_mask_add_epi32(nonzeros, _mm512_test_epi32_mask(level, level), nonzeros, one);
         largest = _mm512_max_epu32(largest, magnitude);
-        /* Unsigned, what is below 0 is far above 20. */
+        /* As unsigned bytes, values below 0 are far above 20. */
         const __m128i symbol = _mm_add_epi8(byte_highs(shifting(shift), levels + i), direct);
         _mm_storeu_si128((__m128i *)(symbols + i), _mm_min_epu8(symbol, class));
     }

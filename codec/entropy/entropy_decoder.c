@@ -16,8 +16,8 @@ static size_t smaller(size_t a, size_t b)
 
 /* A message as it is read, block after block. */
 struct message {
-    size_t dim, start; /* coordinates in all, and before the next block */
-    bool is_long;      /* it is in the form of a long message */
+    size_t dim, start; /* coordinates in total, and before the next block */
+    bool is_long;      /* the message has the long form */
     uint64_t payload_bits;
     uint32_t top; /* largest magnitude that the grid has */
     unsigned scale, shift;
@@ -28,7 +28,7 @@ struct message {
     struct tally_arith_decoder decoder;
     uint32_t counts[TALLY_ENTROPY_SYMBOLS];
 
-    const uint8_t *data, *end; /* long: what is left */
+    const uint8_t *data, *end; /* long: unread bytes */
     struct tally_rans_states states;
 };
 
@@ -89,22 +89,22 @@ static enum tally_status message_open(struct message *message, const uint8_t *da
     return status;
 }
 
-/* A level far above any grid is moved nearer, so that sums do not overflow until it is refused. */
+/* Clamps a level far above any grid, so that sums do not overflow before it is refused. */
 static int32_t within_reach(int64_t level)
 {
     const int64_t most = TALLY_MAX_INTERVALS;
     return (int32_t)(level > most ? most : level < -most ? -most : level);
 }
 
-/* Makes a level of a symbol and bits that `read` takes from wherever they are. False: an escape
- * that no encoder writes. */
+/* Makes a level from a symbol and the bits that `read` returns. False: an escape that no encoder
+ * writes. */
 static bool finish_level(struct message *message, const struct tally_entropy_table *table,
                          unsigned symbol, unsigned shift,
                          uint64_t (*read)(struct message *message, unsigned n), int32_t *ret_level)
 {
     if (symbol == TALLY_ENTROPY_ESCAPE) {
         symbol = (unsigned)read(message, TALLY_ENTROPY_ESCAPED_BITS);
-        if (table->frequency[symbol] != 0) { /* the escape's own is not 0 either */
+        if (table->frequency[symbol] != 0) { /* the escape's own is never 0 */
             return false;
         }
     }
@@ -165,7 +165,7 @@ static uint64_t read_raw(struct message *message, unsigned n)
     return tally_bit_read(&message->reader, n);
 }
 
-/* Makes levels of what was modelled of them and their low bits. */
+/* Completes levels[n], which hold only their modelled part, with their low bits. */
 static void read_lows(struct message *message, int32_t *levels, size_t n)
 {
     const unsigned shift = message->shift;
@@ -181,7 +181,8 @@ static void read_lows(struct message *message, int32_t *levels, size_t n)
     }
 }
 
-/* The bits after the symbols of a block, into levels that have what the symbols alone say. */
+/* Reads the bits after the symbols of a block into levels, which hold what the symbols alone
+ * give. */
 static enum tally_status read_extras(struct message *message,
                                      const struct tally_entropy_table *table,
                                      const struct tally_entropy_block *block, int32_t *levels,
@@ -243,7 +244,7 @@ static enum tally_status check_magnitudes(const struct message *message, const i
     return i == n ? TALLY_OK : tally_payload_level_above(message->start + i, message->top, err);
 }
 
-/* Reads the next block into levels[n]; right before it stand the levels of its window. */
+/* Reads the next block into levels[n]; the levels of its window precede it. */
 static enum tally_status message_read(struct message *message, int32_t *levels, size_t *ret_n,
                                       struct tally_error *err)
 {
@@ -279,14 +280,14 @@ static enum tally_status close_short(const struct message *message, struct tally
 static enum tally_status close_long(const struct message *message, struct tally_error *err)
 {
     const uint64_t left = 8 * (uint64_t)(message->end - message->data);
-    /* The last byte counts as a whole, zeros or not. */
+    /* All bits of the last byte count. */
     const uint64_t bits = (message->payload_bits + 7) / 8 * 8 - left;
     const enum tally_status status =
         tally_payload_check_length(message->payload_bits, message->dim, bits, err);
     return status == TALLY_OK ? tally_rans_check_end(&message->states, err) : status;
 }
 
-/* After the last block: whether an encoder ends like this. */
+/* After the last block: checks that an encoder ends a message like this. */
 static enum tally_status message_close(const struct message *message, struct tally_error *err)
 {
     enum tally_status status =
@@ -320,8 +321,7 @@ enum tally_status tally_entropy_decode(const uint8_t *data, size_t n_bytes, uint
     return status;
 }
 
-/* Adds the blocks of a message, times `sign`, to sums while there are any before coordinate `end`.
- */
+/* Adds the blocks of a message that start before coordinate `end`, times `sign`, to sums. */
 static enum tally_status add_blocks(struct message *message, size_t end, int sign, int64_t *sums,
                                     struct tally_error *err)
 {
@@ -362,7 +362,7 @@ enum tally_status tally_entropy_accumulate(const uint8_t *data, size_t n_bytes,
     if (status == TALLY_OK) {
         status = message_close(&message, err);
     }
-    if (status != TALLY_OK) { /* what has been added goes the way it came */
+    if (status != TALLY_OK) { /* subtracts what was added */
         const size_t added = message.start;
         message_open(&message, data, n_bytes, payload_bits, dim, is_long, grid, NULL);
         add_blocks(&message, added, -1, sums, NULL);

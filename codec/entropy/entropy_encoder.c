@@ -70,7 +70,7 @@ static void encode_short(const int32_t *levels, size_t dim, unsigned scale,
     tally_bit_writer_finish(writer);
 }
 
-/* The classes, the escape, and the symbols that are escaped. */
+/* The symbols that more bits follow: the classes, the escape, and those that are escaped. */
 static uint32_t followed_symbols(const struct tally_entropy_table *table)
 {
     uint32_t set = UINT32_MAX << TALLY_ENTROPY_FIRST_CLASS;
@@ -149,8 +149,8 @@ static size_t last_block(size_t dim)
     return start;
 }
 
-/* From the last block to the first, and in memory from the end to the beginning: a decoder goes the
- * other way. Returns the bytes used, moved to the front. */
+/* Encodes from the last block to the first, and from the end of `data` to its beginning, because a
+ * decoder goes the other way. Moves the message to the front and returns its bytes. */
 static size_t encode_long(const int32_t *levels, size_t dim, unsigned scale, uint8_t *data,
                           size_t capacity, struct tally_level_stats *stats)
 {
@@ -168,7 +168,7 @@ static size_t encode_long(const int32_t *levels, size_t dim, unsigned scale, uin
         tally_rans_encode_table(&table, &encode_table);
         split(kernel, &table, levels + start, end - start, shift, &block, stats);
         at = write_extras(&table, &block, levels + start, shift, at);
-        /* Only the blocks of full length are followed by one as long. */
+        /* Prefetches the block before this one, which is next, if it has full length. */
         const int32_t *next =
             start >= 2 * TALLY_ENTROPY_LONG_BLOCK ? levels + start - block.n : NULL;
         at = kernel->encode(&encode_table, block.symbols, block.n, &states, at, next);

@@ -12,7 +12,7 @@
 #include "codec/numeric/cpu.h"
 #include "codec/rans/rans.h"
 
-/* A table as the encoder wants it. It multiplies instead of dividing:
+/* A table as the encoder needs it, which multiplies instead of dividing:
  *
  *     q      = (state * reciprocal >> 32) >> shift       state / frequency
  *     state' = state + bias + q * (2^12 - frequency)     2^12 * q + state % frequency + first
@@ -35,7 +35,7 @@ void tally_rans_encode_table(const struct tally_entropy_table *table,
 void tally_rans_decode_table(const struct tally_entropy_table *table,
                              struct tally_rans_decode_table *ret_table);
 
-/* What there is to know about a piece of levels. */
+/* Statistics of a piece of levels. */
 struct tally_entropy_scan {
     uint64_t sum; /* of magnitudes */
     uint64_t nonzeros;
@@ -69,25 +69,24 @@ struct tally_entropy_kernel {
     void (*count)(const int32_t *levels, size_t n, unsigned shift,
                   uint32_t counts[TALLY_ENTROPY_SYMBOLS]);
 
-    /* Scans the levels and writes high + 10 where |high| <= 10, the first class where it is
-     * more. */
+    /* Scans the levels and writes high + 10 if |high| <= 10, else the first class. */
     void (*symbols)(const int32_t *levels, size_t n, unsigned shift, uint8_t *symbols,
                     struct tally_entropy_scan *ret_scan);
 
-    /* Writes the indices of the symbols whose bit is in the set (1 << symbol); returns how many.
-     * There is room for n. */
+    /* Writes the indices of the symbols whose bit (1 << symbol) is in the set; returns their
+     * number. `indices` has room for n. */
     size_t (*find)(const uint8_t *symbols, size_t n, uint32_t set, uint16_t *indices);
 
-    /* Encodes symbols[n] backwards into the words before `end`; returns where they begin. There are
-     * at least 2 n + 64 bytes before it; those that are not used may be overwritten. `next`: n
-     * int32 that will be read afterwards, to be fetched meanwhile, or NULL. */
+    /* Encodes symbols[n] backwards into the words before `end`; returns where they begin. At least
+     * 2 n + 64 bytes precede `end`; unused ones may be overwritten. `next`: n int32 to be
+     * prefetched, because they are read next, or NULL. */
     uint8_t *(*encode)(const struct tally_rans_encode_table *table, const uint8_t *symbols,
                        size_t n, struct tally_rans_states *states, uint8_t *end,
                        const int32_t *next);
 
-    /* Decodes n symbols from the words at `data`; returns where they end, or NULL where `end` comes
-     * first. Never reads at or past `end`. Also writes the level of each symbol, symbol - 10, or 0
-     * for a class or the escape, and scans these levels. */
+    /* Decodes n symbols from the words at `data`; returns where the words end, or NULL if `end`
+     * comes first. Never reads at or past `end`. Also writes the level of each symbol, symbol - 10,
+     * or 0 for a class or the escape, and scans these levels. */
     const uint8_t *(*decode)(const struct tally_rans_decode_table *table, const uint8_t *data,
                              const uint8_t *end, size_t n, struct tally_rans_states *states,
                              uint8_t *symbols, int32_t *levels,
@@ -100,8 +99,8 @@ struct tally_entropy_kernel {
 extern const struct tally_entropy_kernel TALLY_ENTROPY_PORTABLE, TALLY_ENTROPY_AVX2,
     TALLY_ENTROPY_AVX512;
 
-/* The one for an instruction set that this machine has. TALLY_CPU_AVX512 without VBMI2, which is
- * Skylake's, gets the one of AVX2. */
+/* The kernel for an instruction set that this machine has. TALLY_CPU_AVX512 without VBMI2, as on
+ * Skylake, gets the AVX2 kernel. */
 const struct tally_entropy_kernel *tally_entropy_kernel_for(enum tally_cpu cpu);
 
 #endif

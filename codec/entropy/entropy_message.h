@@ -4,8 +4,8 @@
  *     short form  | scale 4 or 10 bits | one string of the arithmetic coder (arith.h) |
  *     long form   | scale 16 bits | 64 states of 32 bits | per block: code words, extra bits |
  *
- * A message of 2^18 coordinates and more has the long form. Tests also use it for short messages:
- * many small messages show more of it than a few large ones. */
+ * A message of 2^18 or more coordinates has the long form. Tests also use it for short messages,
+ * because many small messages test more of it than a few large ones. */
 #ifndef TALLY_CODEC_ENTROPY_ENTROPY_MESSAGE_H
 #define TALLY_CODEC_ENTROPY_ENTROPY_MESSAGE_H
 
@@ -13,8 +13,8 @@
 #include "codec/quantize/level_encoding.h"
 
 enum {
-    /* From here on the 64 states of 32 bits weigh less than 0.6 % even where levels have an entropy
-     * of 1 bit; below, the other coder takes at most some milliseconds. */
+    /* From this length on the 64 states of 32 bits cost less than 0.6 % even if levels have an
+     * entropy of 1 bit; below it, the other coder takes a few milliseconds at most. */
     TALLY_ENTROPY_LONG_MESSAGE = 1 << 18,
     TALLY_ENTROPY_SCALE_BITS = 4, /* of the scale; all ones: SCALE_MORE_BITS follow */
     TALLY_ENTROPY_SCALE_MORE = (1 << TALLY_ENTROPY_SCALE_BITS) - 1,
@@ -24,15 +24,15 @@ enum {
     TALLY_ENTROPY_LONG_HEAD_BYTES = 2 + TALLY_RANS_BYTES,
 };
 
-/* A block of a long message as its symbols, and those of them that more bits follow. */
+/* The symbols of a block of a long message, and which of them are followed by more bits. */
 struct tally_entropy_block {
     size_t n, n_followed;
     uint8_t symbols[TALLY_ENTROPY_LONG_BLOCK];
     uint16_t followed[TALLY_ENTROPY_LONG_BLOCK]; /* indices, ascending */
 };
 
-/* The table of a long message's block that starts at coordinate `start`, its first level at
- * *block; the levels of its window stand before it. */
+/* The table of the block of a long message that starts at coordinate `start`. Its first level is
+ * *block; the levels of its window precede it. */
 void tally_entropy_table_before(const int32_t *block, size_t start, unsigned scale,
                                 struct tally_entropy_table *ret_table);
 
@@ -40,7 +40,7 @@ void tally_entropy_table_before(const int32_t *block, size_t start, unsigned sca
 void tally_entropy_count_bits(struct tally_level_stats *stats,
                               const struct tally_entropy_scan *scan, size_t n);
 
-/* The slots of struct tally_encoding, in the form that is asked for. */
+/* The functions of struct tally_encoding, for the form that is_long selects. */
 
 size_t tally_entropy_bound(const int32_t *levels, size_t dim);
 enum tally_status tally_entropy_encode(const int32_t *levels, size_t dim, bool is_long,

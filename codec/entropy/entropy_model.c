@@ -5,10 +5,10 @@
 
 enum {
     PRIORS = 15,
-    WIDEST = PRIORS - 2, /* scales from PRIORS on take turns with the last two priors */
+    WIDEST = PRIORS - 2, /* scales from PRIORS on alternate between the last two priors */
     SAMPLE_UNIT = 4096,  /* of the means in FROM */
-    COUNT_WEIGHT = 256,  /* a level seen weighs as much as 1/128 of a prior, of about 2^15 */
-    TAIL_WEIGHT = 2,     /* every symbol's share of a prior, however improbable */
+    COUNT_WEIGHT = 256,  /* one counted level weighs 1/128 of a prior, which sums to about 2^15 */
+    TAIL_WEIGHT = 2,     /* of every symbol in a prior, however improbable */
 };
 
 /* Weights of 0 and of each of +-1 .. +-10 under each prior: 2^15 times the probability that a
@@ -33,8 +33,8 @@ static const uint16_t PRIOR[PRIORS][TALLY_ENTROPY_DIRECT + 1] = {
     {3817, 3658, 3219, 2601, 1930, 1315, 823, 473, 249, 121, 54},
 };
 
-/* The smallest mean bit length of |level|, times 4096, for scales 0 .. 15: what the normal variable
- * half-way to the scale below has. Beyond, a scale is half an octave. */
+/* The smallest mean bit length of |level|, times 4096, for scales 0 .. 15: that of the normal
+ * variable half-way to the scale below. Above 15, a scale is half an octave. */
 static const uint16_t FROM[PRIORS + 1] = {0,    3,    13,   43,   121,  283,  506,  801,
                                           1160, 1641, 2329, 3230, 4306, 5551, 6942, 8456};
 static const unsigned FROM_STEP = 1920;
@@ -89,7 +89,7 @@ static const uint16_t *prior_of(unsigned scale)
     return PRIOR[scale < PRIORS ? scale : WIDEST + (scale - PRIORS) % 2];
 }
 
-/* Class c holds the magnitudes 11 + 16 (4^c - 1) / 3 and up, 4^(c + 2) of them. */
+/* Class c holds 4^(c + 2) magnitudes, from 11 + 16 (4^c - 1) / 3 on. */
 static unsigned class_bits(unsigned class)
 {
     return 4 + 2 * class;
@@ -112,7 +112,7 @@ static unsigned class_of(unsigned magnitude)
 int32_t tally_entropy_high(int32_t level, unsigned shift)
 {
     const int32_t half = (int32_t)((1u << shift) >> 1);
-    return (level + half) >> shift; /* arithmetic, as every compiler of ours does it */
+    return (level + half) >> shift; /* an arithmetic shift, in all our compilers */
 }
 
 static unsigned symbol_of(int32_t high)

@@ -1,13 +1,13 @@
 /* entropy_model: which symbol stands for a level, and how probable it is; FORMAT.md section 6.
  *
- * Idea: both sides count the levels that they have seen and take those counts for the probabilities
- * of the next block. Until there are enough of them, a prior decides: the message names one of 15
- * bell shapes by its scale, which is a statistic of the levels and no choice of the encoder.
+ * Idea: both sides count the levels that they have seen and use the counts as probabilities for the
+ * next block. Until there are enough levels, a prior decides: the message names one of 15 bell
+ * shapes by its scale, which is a statistic of the levels, not a choice of the encoder.
  *
  * A level is a symbol and, in rare cases or on wide grids, some bits with no structure worth
  * modelling:
  *
- *     level + half = 2^shift * high + low          half = 2^shift / 2; shift is 0 but on wide data
+ *     level + half = 2^shift * high + low          half = 2^shift / 2; shift > 0 only on wide data
  *     |high| <= 10      symbol high + 10
  *     |high| >= 11      symbol 21 + c for classes of 4^(c + 2) magnitudes; sign and offset are bits
  *     a symbol without a frequency is written as the escape, its number as bits
@@ -23,9 +23,9 @@
  * is scale 12: zero has the prior weight 7475 of about 2^15, hence the frequency 939 of 4096, and
  * costs 2.1 bits; a 4 costs 5.9 bits.
  *
- * All of it is integer arithmetic, and the priors are constants of the format: no rounding of a
- * machine decides a bit. Left out: priors of other shapes, contexts, adaptation by symbol
- * (DESIGN.md has the figures). */
+ * All arithmetic is on integers, and the priors are constants of the format: no machine's rounding
+ * decides a bit. Left out: priors of other shapes, contexts, adaptation by symbol (DESIGN.md has
+ * the figures). */
 #ifndef TALLY_CODEC_ENTROPY_ENTROPY_MODEL_H
 #define TALLY_CODEC_ENTROPY_ENTROPY_MODEL_H
 
@@ -51,23 +51,23 @@ enum {
 /* How wide the levels of a message are, found from a sample of them. */
 struct tally_entropy_sample {
     size_t stride;   /* every stride-th coordinate counts, from 0 on */
-    uint64_t n, sum; /* those seen, and their bit lengths of |level| added up */
+    uint64_t n, sum; /* coordinates counted; sum of the bit lengths of their |level| */
 };
 
 struct tally_entropy_sample tally_entropy_sample(size_t dim);
-/* Takes in coordinates first .. first + n - 1; in any order, each once. */
+/* Adds coordinates first .. first + n - 1. Calls may be in any order, but each coordinate once. */
 void tally_entropy_sample_add(struct tally_entropy_sample *sample, size_t first,
                               const int32_t *levels, size_t n);
 /* The scale of the message, 0 .. TALLY_ENTROPY_SCALES - 1. */
 unsigned tally_entropy_sample_scale(const struct tally_entropy_sample *sample);
 
-/* Low bits that a level of this scale gives away unmodelled, 0 .. 19. */
+/* Number of low bits of a level that are not modelled at this scale, 0 .. 19. */
 unsigned tally_entropy_shift(unsigned scale);
 
 /* How a level is written. */
 struct tally_entropy_code {
-    unsigned symbol;  /* its own, not the escape */
-    unsigned n_extra; /* bits after the symbol, those of the escape not counted; <= 42 */
+    unsigned symbol;  /* the level's own, not the escape */
+    unsigned n_extra; /* bits after the symbol, without those of the escape; <= 42 */
     uint64_t extra;
 };
 
@@ -78,14 +78,14 @@ struct tally_entropy_code tally_entropy_code(int32_t level, unsigned shift);
 unsigned tally_entropy_n_extra(unsigned symbol, unsigned shift);
 int64_t tally_entropy_level(unsigned symbol, uint64_t extra, unsigned shift);
 
-/* The first coordinate of the block after the one that starts at `start`. `longest`: of the
- * message's blocks. */
+/* The first coordinate of the block after the one that starts at `start`. `longest`: length of the
+ * message's longest blocks. */
 size_t tally_entropy_block_end(size_t start, size_t longest);
 /* The first coordinate of the block before the one that starts at `start` > 0. */
 size_t tally_entropy_block_before(size_t start, size_t longest);
 
 /* Symbol s has the shares cumulative[s] .. cumulative[s] + frequency[s] - 1 of 2^12. The escape has
- * at least one, any other symbol may have none. */
+ * at least one share; any other symbol may have none. */
 struct tally_entropy_table {
     uint16_t frequency[TALLY_ENTROPY_SYMBOLS];
     uint16_t cumulative[TALLY_ENTROPY_SYMBOLS];
@@ -95,12 +95,12 @@ struct tally_entropy_table {
 void tally_entropy_count(const int32_t *levels, size_t n, unsigned shift,
                          uint32_t counts[TALLY_ENTROPY_SYMBOLS]);
 
-/* Moves the window, whose levels `counts` counts, from before block[n], which starts at coordinate
- * `start`, to its end. */
+/* Moves the window, counted in `counts`, from the start of block[n] to its end. The block starts at
+ * coordinate `start`. */
 void tally_entropy_slide(const int32_t *block, size_t start, size_t n, unsigned shift,
                          uint32_t counts[TALLY_ENTROPY_SYMBOLS]);
 
-/* The table of a block, from the counts of the levels right before it, at most the window. */
+/* The table of a block, from the counts of the levels right before it (at most a window). */
 void tally_entropy_table(unsigned scale, const uint32_t counts[TALLY_ENTROPY_SYMBOLS],
                          struct tally_entropy_table *ret_table);
 

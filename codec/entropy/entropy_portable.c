@@ -7,7 +7,7 @@ void tally_rans_encode_table(const struct tally_entropy_table *table,
         const unsigned from = table->frequency[s] != 0 ? s : TALLY_ENTROPY_ESCAPE;
         const uint32_t frequency = table->frequency[from];
         ret_table->frequency[s] = frequency;
-        if (frequency == 1) { /* q comes out as state - 1; the bias makes up for it */
+        if (frequency == 1) { /* q equals state - 1; the bias corrects that */
             ret_table->bias[s] = table->cumulative[from] + TALLY_ENTROPY_TOTAL - 1;
             ret_table->reciprocal[s] = UINT32_MAX;
             ret_table->shift[s] = 0;

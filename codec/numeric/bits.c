@@ -53,7 +53,7 @@ void tally_bit_reader_init(struct tally_bit_reader *reader, const uint8_t *data,
     *reader = (struct tally_bit_reader){.data = data, .n_bits = n_bits};
 }
 
-/* The next up to 64 bits at the position, at least 57 of them valid unless the message ends. */
+/* Up to 64 bits from the position on, at least 57 of them valid unless the message ends. */
 static uint64_t peek(const struct tally_bit_reader *reader)
 {
     size_t at = (size_t)(reader->position / 8);

@@ -1,7 +1,7 @@
 /* bits: writes and reads single bits in a byte buffer, and counts them.
  *
  * Bit i of a message is bit i % 8 of byte i / 8, the least significant first; the last byte is
- * padded with zero bits. One definition of a bit: tell() gives the same number on both sides. */
+ * padded with zero bits. tell() gives the same number of bits on both sides. */
 #ifndef TALLY_CODEC_NUMERIC_BITS_H
 #define TALLY_CODEC_NUMERIC_BITS_H
 
@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 struct tally_bit_writer {
-    uint8_t *data; /* the caller's, capacity bytes */
+    uint8_t *data; /* owned by the caller; `capacity` bytes */
     size_t capacity;
     uint64_t n_bits;  /* written so far */
     uint64_t pending; /* bits that do not fill a word yet, n_bits % 64 of them */
@@ -29,10 +29,10 @@ struct tally_bit_reader {
     const uint8_t *data;
     uint64_t n_bits;   /* of the whole message */
     uint64_t position; /* bits read */
-    bool overrun;      /* a read went past the end; it gave zeros */
+    bool overrun;      /* a read went past the end and returned 0 */
 };
 
-/* `n_bits` <= 8 * n_bytes is the caller's to check: tally_bits_are_framed(). */
+/* The caller checks n_bits <= 8 * n_bytes, with tally_bits_are_framed(). */
 void tally_bit_reader_init(struct tally_bit_reader *reader, const uint8_t *data, uint64_t n_bits);
 /* Reads n bits, first bit lowest; 0 <= n <= 57. */
 uint64_t tally_bit_read(struct tally_bit_reader *reader, unsigned n);

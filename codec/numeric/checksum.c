@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <string.h>
 
-static const uint64_t PRIME = UINT64_C(0x100000001b3); /* of FNV with 64 bits */
+static const uint64_t PRIME = UINT64_C(0x100000001b3); /* of 64-bit FNV */
 
 static uint64_t mix(uint64_t h)
 {
@@ -18,7 +18,7 @@ static uint64_t mix(uint64_t h)
 static uint64_t add_word(uint64_t h, uint64_t word)
 {
     h = (h ^ word) * PRIME;
-    return h ^ (h >> 32); /* FNV moves bits only upwards; whole words need the way down too */
+    return h ^ (h >> 32); /* FNV moves bits only upwards; whole words must also move them down */
 }
 
 static uint64_t add_words(uint64_t h, const uint8_t *bytes, size_t n)

@@ -12,10 +12,10 @@
 #define TALLY_CHECKSUM_SEED UINT64_C(0xcbf29ce484222325) /* the FNV-1a offset basis */
 
 uint64_t tally_checksum64(const void *bytes, size_t n);
-/* Goes on from an earlier sum, to cover several pieces. */
+/* Continues from an earlier sum, to cover several pieces. */
 uint64_t tally_checksum64_more(uint64_t sum, const void *bytes, size_t n);
 
-/* A sum of pieces as if they were one: begin with a seed, add words, end. */
+/* The sum of several pieces as if they were one: begin with a seed, add words, end. */
 struct tally_checksum {
     uint64_t chain;
     uint64_t n; /* bytes so far */
@@ -24,15 +24,14 @@ struct tally_checksum {
 struct tally_checksum tally_checksum_begin(uint64_t seed);
 /* Adds n bytes, a multiple of 8. */
 void tally_checksum_add(struct tally_checksum *sum, const void *bytes, size_t n);
-/* Adds them to both in the time of one: every step of a chain waits for the one before. */
+/* Adds n bytes to both sums in the time of one, because each step of a chain waits for the last. */
 void tally_checksum_add_to_both(struct tally_checksum *sum, struct tally_checksum *other,
                                 const void *bytes, size_t n);
-/* tally_checksum64_more(seed, all bytes that were added, how many). */
+/* Equals tally_checksum64_more(seed, all added bytes, their number). */
 uint64_t tally_checksum_end(const struct tally_checksum *sum);
 
-/* The same kind of sum, with a different value, four times as fast on many bytes: four chains side
- * by side instead of one whose every step waits for the one before. Recognises a message that comes
- * twice. */
+/* A different sum of the same kind, four times as fast on many bytes: it runs four chains side by
+ * side, because each step of a chain waits for the last. Recognises a repeated message. */
 uint64_t tally_digest64(const void *bytes, size_t n);
 
 #endif

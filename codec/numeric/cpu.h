@@ -1,15 +1,15 @@
 /* cpu: which instruction sets the kernels may use.
  *
  * Kernels exist in up to three forms that give the same bits: plain C, AVX2 and AVX-512. A call
- * takes the best one that the processor, the operating system and the limit allow. */
+ * uses the best one that the processor, the operating system and the limit allow. */
 #ifndef TALLY_CODEC_NUMERIC_CPU_H
 #define TALLY_CODEC_NUMERIC_CPU_H
 
 /* Each includes those before it. */
 enum tally_cpu {
     TALLY_CPU_PORTABLE, /* what the compiler makes of C */
-    TALLY_CPU_AVX2,     /* and BMI2, POPCNT; pext and pdep are right but slow before AMD's Zen 3 */
-    TALLY_CPU_AVX512,   /* F, BW, DQ, VL */
+    TALLY_CPU_AVX2,   /* and BMI2, POPCNT; pext and pdep are correct but slow on AMD before Zen 3 */
+    TALLY_CPU_AVX512, /* F, BW, DQ, VL */
     TALLY_N_CPUS,
 };
 
@@ -19,11 +19,11 @@ extern const char *const TALLY_CPU_NAMES[];
 /* The best that this machine has. */
 enum tally_cpu tally_cpu_best(void);
 
-/* The one in use: the best, but none above the limit. */
+/* The one in use: the best up to the limit. */
 enum tally_cpu tally_cpu_used(void);
 
-/* Sets the limit of the whole process; TALLY_CPU_AVX512, which it begins with, is none. For tests
- * and benchmarks, which visit every form on one machine: results do not depend on it. */
+/* Sets the limit of the whole process, initially TALLY_CPU_AVX512: no limit. For tests and
+ * benchmarks, which visit every form on one machine: results do not depend on it. */
 void tally_cpu_set_limit(enum tally_cpu most);
 
 #endif

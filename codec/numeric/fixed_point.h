@@ -1,8 +1,9 @@
 /* fixed_point: real vectors added up exactly, in any order.
  *
  * A value becomes round(v * 2^40), an int64; sums of those are associative, so neither the order of
- * arrival nor the number of adders shows in the result. The rounding, at most 2^-41, lies below
- * float32's own for |v| >= 2^-17. M addends must stay below 2^62, hence the bound on |v|.
+ * arrival nor the number of adders shows in the result. The rounding error, at most 2^-41, is below
+ * float32's own for |v| >= 2^-17. The sum of M addends must stay below 2^62, hence the bound on
+ * |v|.
  *
  * A weighted sum has addends n * round(v * 2^40) with integer weights n, for the same |v|. It is
  * kept in two words, high * 2^32 + low with 0 <= low < 2^32. No word overflows: M <= 2^28 addends
@@ -14,7 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Largest |v| of which `addends` can be added: 2^22 / addends. */
+/* Largest |v| such that `addends` values can be added: 2^22 / addends. */
 double tally_fixed_point_bound(uint32_t addends);
 
 /* Requires |v| within the bound of the sum. */
@@ -23,8 +24,8 @@ double tally_fixed_point_value(int64_t sum);
 
 /* sum += weight * addend, an addend of tally_fixed_point_of(); weight <= 2^31. */
 void tally_fixed_point_add_weighted(int64_t sum[2], int64_t addend, uint32_t weight);
-/* sum / divisor, rounded once. The divisor is at least 1 and divides the sum; where the quotient
- * is that of an unweighted sum, the value is that of tally_fixed_point_value(). */
+/* sum / divisor, rounded once. The divisor is at least 1 and divides the sum. If the quotient
+ * equals an unweighted sum, the result equals tally_fixed_point_value() of that sum. */
 double tally_fixed_point_weighted_value(const int64_t sum[2], uint32_t divisor);
 
 #endif

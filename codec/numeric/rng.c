@@ -104,7 +104,7 @@ void tally_rng_direction(struct tally_rng *rng, double length, double *v, size_t
     }
 }
 
-/* Sixteen blocks side by side, so that the compiler can make vectors of them. */
+/* Sixteen blocks side by side, so that the compiler can vectorize the loop. */
 void tally_rng_lanes(const struct tally_rng *rng, uint32_t group,
                      uint32_t ret_words[TALLY_RNG_LANES])
 {

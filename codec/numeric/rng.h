@@ -2,9 +2,8 @@
  *
  * Philox4x32-7 (Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011;
  * 7 rounds is the smallest count that the authors found to pass BigCrush). A draw is a pure
- * function of (seed, run, client, round, purpose, index): no generator state is
- * carried along, and a client that is restarted or reassigned in mid-job repeats a round byte for
- * byte.
+ * function of (seed, run, client, round, purpose, index): no generator state is carried along, and
+ * a client that is restarted or reassigned mid-job repeats a round byte for byte.
  *
  *     key      64 bits   derived from (seed, run) by one Philox block
  *     counter  block index | client | round | purpose     (4 x 32 bits)
@@ -26,7 +25,7 @@ enum tally_rng_purpose {
     TALLY_RNG_UPLINK = 7,        /* stochastic rounding at a client */
     TALLY_RNG_DOWNLINK = 8,      /* stochastic rounding at the server */
     TALLY_RNG_COHORT = 9,        /* which clients take part in a round */
-    TALLY_RNG_ARRIVAL = 10,      /* in which order they compute */
+    TALLY_RNG_ARRIVAL = 10,      /* in which order these clients compute */
 };
 
 /* Used where a stream belongs to no client. */
@@ -41,8 +40,8 @@ struct tally_rng_key {
 struct tally_rng {
     struct tally_rng_key key;
     uint32_t counter[4];
-    uint32_t block[4]; /* the present block's output */
-    unsigned n_used;   /* words of it already given out */
+    uint32_t block[4]; /* output of the current block */
+    unsigned n_used;   /* words of `block` already returned */
 };
 
 /* The raw bijection, for tests and vector kernels: counter[4], key[2] -> out[4]. */

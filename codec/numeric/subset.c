@@ -13,7 +13,7 @@ size_t tally_subset_room(uint32_t n)
     return room;
 }
 
-/* Adds a number to the table, which has number + 1 in its entries; false if it is there already. */
+/* Adds a number to the table, whose entries are number + 1. False if it is there already. */
 static bool take(uint32_t *taken, uint32_t mask, uint32_t number)
 {
     static const uint32_t multiplier = 2654435769; /* 2^32 / golden ratio: spreads neighbours */

@@ -6,8 +6,8 @@
  *     Floyd's algorithm (Bentley, Floyd, "A Sample of Brilliance", CACM 30(9), 1987):
  *     for j = total - n .. total - 1:   t uniform on {0 .. j};  take t, or j if t is taken
  *
- * Time O(n log n), for the order; memory O(n). With n = total all are taken and nothing is drawn.
- */
+ * Time O(n log n), because of the sort; memory O(n). With n = total all are taken and nothing is
+ * drawn. */
 #ifndef TALLY_CODEC_NUMERIC_SUBSET_H
 #define TALLY_CODEC_NUMERIC_SUBSET_H
 
@@ -16,7 +16,8 @@
 
 #include "codec/numeric/rng.h"
 
-/* Entries of the table that a draw of n numbers needs: a power of two, at least 2 n. n <= 2^30. */
+/* Number of table entries that a draw of n numbers needs: a power of two, at least 2 n. n <=
+ * 2^30. */
 size_t tally_subset_room(uint32_t n);
 
 /* Draws n <= total numbers of 0 .. total - 1 into ret_drawn, uint32[n], ascending. `taken`,

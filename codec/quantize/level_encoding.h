@@ -2,8 +2,8 @@
  *
  * codec/unary and codec/entropy implement it; codec/encoding.h is the table of all encodings.
  * FORMAT.md specifies the bits. Both sides know dim, at least 1, and the grid before a message
- * arrives. An encoder counts the bits that it writes and a decoder those that it reads, in the same
- * struct: this is where a bit of a message is counted. */
+ * arrives. Message bits are counted here: an encoder counts the bits that it writes and a decoder
+ * those that it reads, in the same struct. */
 #ifndef TALLY_CODEC_QUANTIZE_LEVEL_ENCODING_H
 #define TALLY_CODEC_QUANTIZE_LEVEL_ENCODING_H
 
@@ -14,7 +14,7 @@
 #include "codec/base/error.h"
 #include "codec/quantize/quantizer.h"
 
-/* The bits of a message; encoder and decoder arrive at the same numbers. */
+/* Bit counts of a message, the same in encoder and decoder. */
 struct tally_level_stats {
     uint64_t formula_bits; /* [1]: a sign bit and |level| ones per coordinate: d + sum |level| */
     uint64_t payload_bits; /* of the bit string, without padding */
@@ -32,7 +32,7 @@ struct tally_vector {
 struct tally_encoding {
     const char *name; /* in job documents */
 
-    /* Bytes that are enough for encode() of these levels; encode() refuses fewer. */
+    /* Capacity that suffices to encode() these levels; encode() refuses a smaller one. */
     size_t (*bound)(const int32_t *levels, size_t dim);
 
     /* Writes levels[dim] into data[capacity]. The caller guarantees |level| <= p/2.
@@ -49,7 +49,7 @@ struct tally_encoding {
                                 struct tally_level_stats *ret_stats, struct tally_error *err);
 
     /* Reads a message like decode() and adds its levels to sums (int64[dim]), a block at a time.
-     * Errors: as decode(); sums are unchanged then. */
+     * Errors: as decode(); `sums` is then unchanged. */
     enum tally_status (*accumulate)(const uint8_t *data, size_t n_bytes, uint64_t payload_bits,
                                     size_t dim, const struct tally_grid *grid, int64_t *sums,
                                     struct tally_level_stats *ret_stats, struct tally_error *err);

@@ -19,7 +19,7 @@ enum tally_status tally_payload_check_length(uint64_t payload_bits, size_t dim, 
                                              struct tally_error *err);
 
 /* The same for a message of the arithmetic coder, which must also be the first string of its
- * length. bits_taken and is_exact: of tally_arith_decoder_finish(). */
+ * length. bits_taken and is_exact come from tally_arith_decoder_finish(). */
 enum tally_status tally_payload_check_string(uint64_t payload_bits, size_t dim, uint64_t bits_taken,
                                              bool is_exact, struct tally_error *err);
 

@@ -1,16 +1,15 @@
 /* qsgd: s-level stochastic quantization relative to the vector's norm (Alistarh, Grubic, Li,
  * Tomioka, Vojnovic, "QSGD", NeurIPS 2017), and its fixed-width bit string.
  *
- * Idea: a coordinate is a share of the norm in s levels, rounded at random so that its mean is
- * exact. Unlike the quantizer of CEAL it needs no range that is known beforehand: the message
- * carries the norm.
+ * Idea: a coordinate is rounded at random to one of s + 1 shares of the norm, so that its mean is
+ * exact. Unlike CEAL's quantizer it needs no range known beforehand: the message carries the norm.
  *
  *     v_i  ->  norm * sign(v_i) * level_i / s,   level_i in {0, ..., s}, E = v_i
  *
  *     | norm: float32 | sign, level: 1 + w bits | sign, level | ...     w = ceil(log2(s + 1))
  *
- * so that payload = formula = 32 + d (1 + w), whatever the vector: a zero vector costs as much. The
- * norm is rounded up to float32; therefore |v_i| <= norm and the top level cannot overflow.
+ * so that payload = formula = 32 + d (1 + w) for every vector, even a zero vector. The norm is
+ * rounded up to float32; therefore |v_i| <= norm and the top level cannot overflow.
  *
  * Example: s = 3 (w = 2), norm 2.5, levels (0, 1, -2, 3, -3): 32 + 5 * 3 = 47 bits, in bytes
  * 00 00 20 40 50 7d (FORMAT.md, section 5). A coordinate of 1.0 is 1.2 levels: level 1 with
@@ -49,8 +48,8 @@ enum tally_status tally_qsgd_encode(const struct tally_qsgd *qsgd, const int32_t
                                     size_t dim, uint8_t *data, size_t capacity);
 
 /* Reads a message of s levels into levels (int32[dim]), undefined on failure. Errors: MALFORMED
- * (not exactly its bits, a level above s, a negative zero, a norm that is negative, not finite, or
- * zero above levels that are not). */
+ * (wrong length, a level above s, a negative zero, a norm that is negative or not finite, a zero
+ * norm with a nonzero level). */
 enum tally_status tally_qsgd_decode(const uint8_t *data, size_t n_bytes, uint64_t payload_bits,
                                     uint32_t s, size_t dim, struct tally_qsgd *ret_qsgd,
                                     int32_t *levels, struct tally_error *err);

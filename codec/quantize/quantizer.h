@@ -38,7 +38,7 @@ enum { TALLY_MAX_INTERVALS = 1 << 22 };
 struct tally_grid {
     double step;        /* > 0, finite */
     uint32_t intervals; /* p: even, 2 .. TALLY_MAX_INTERVALS */
-    uint32_t scale;     /* of the coordinates: for codec/dithered/dithered.h; else 0 */
+    uint32_t scale;     /* index of the coordinates' scale in codec/dithered/dithered.h; else 0 */
 };
 
 /* Computes the grid. Errors: INVALID_ARGUMENT (radius or eps not finite and positive, dim 0),

@@ -86,9 +86,9 @@ static inline __m256 magnitude_of(__m256 y)
     return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), y);
 }
 
-/* words < trunc(fraction * 2^32), both unsigned: all ones where it holds. The conversion is signed,
- * so from 2^31 on it sees what is above 2^31; and so does the comparison, after a flip of the top
- * bit on both sides, which undoes that of the conversion. */
+/* All ones where words < trunc(fraction * 2^32), unsigned. Conversion and comparison are signed:
+ * thresholds from 2^31 on are converted less 2^31, and both sides are compared with the top bit
+ * flipped. Subtracting 2^31 already flips it. */
 static inline __m256i below_fraction(__m256i words, __m256 fraction)
 {
     const __m256i top_bit = set1(0x80000000u);
@@ -101,7 +101,7 @@ static inline __m256i below_fraction(__m256i words, __m256 fraction)
     return _mm256_cmpgt_epi32(flipped, _mm256_xor_si256(words, top_bit));
 }
 
-/* Eight |levels|; the lanes near the top and beyond, NaN among them, come back in *ret_high. */
+/* Eight |levels|; *ret_high marks the lanes near the top and beyond, including NaN. */
 static inline __m256i round_lanes(const struct tally_quantize_constants *k, __m256 y, __m256i words,
                                   __m256 *ret_high)
 {
@@ -112,7 +112,7 @@ static inline __m256i round_lanes(const struct tally_quantize_constants *k, __m2
     return _mm256_sub_epi32(whole, below_fraction(words, fraction));
 }
 
-/* Puts the lanes right that round_lanes() leaves wrong; as round_group(). */
+/* Corrects the lanes that round_lanes() leaves wrong. Returns as round_group(). */
 static inline size_t mend_group(const struct tally_quantize_constants *k, const float *y,
                                 __m256i magnitudes[N_VECTORS], uint64_t *clipped)
 {
@@ -123,7 +123,7 @@ static inline size_t mend_group(const struct tally_quantize_constants *k, const 
             return tally_find_not_finite(y);
         }
         const __m256 outside = _mm256_cmp_ps(size, k->radius, _CMP_GT_OQ);
-        /* What no int32 can hold was converted to 2^31. */
+        /* Values that no int32 can hold were converted to 2^31. */
         const __m256i level = _mm256_min_epu32(magnitudes[v], k->top);
         magnitudes[v] = _mm256_blendv_epi8(level, k->top, _mm256_castps_si256(outside));
         *clipped += (uint64_t)__builtin_popcount((unsigned)_mm256_movemask_ps(outside));

@@ -75,7 +75,7 @@ static inline struct tally_quantize_constants constants_of(const struct tally_ro
                                              .top = _mm512_set1_epi32(rounding->top)};
 }
 
-/* Sixteen |levels|; the lanes near the top and beyond, NaN among them, come back in *ret_high. */
+/* Sixteen |levels|; *ret_high marks the lanes near the top and beyond, including NaN. */
 static inline __m512i round_lanes(const struct tally_quantize_constants *k, __m512 y, __m512i words,
                                   __mmask16 *ret_high)
 {
@@ -88,7 +88,7 @@ static inline __m512i round_lanes(const struct tally_quantize_constants *k, __m5
     return _mm512_mask_sub_epi32(whole, is_up, whole, _mm512_set1_epi32(-1));
 }
 
-/* Puts the lanes right that round_lanes() leaves wrong; as round_group(). */
+/* Corrects the lanes that round_lanes() leaves wrong. Returns as round_group(). */
 static inline size_t mend_group(const struct tally_quantize_constants *k, const float *y,
                                 __m512i magnitudes[4], uint64_t *clipped)
 {
@@ -98,7 +98,7 @@ static inline size_t mend_group(const struct tally_quantize_constants *k, const 
             return tally_find_not_finite(y);
         }
         const __mmask16 outside = _mm512_cmp_ps_mask(size, k->radius, _CMP_GT_OQ);
-        /* What no int32 can hold was converted to 2^31. */
+        /* Values that no int32 can hold were converted to 2^31. */
         const __m512i level = _mm512_min_epu32(magnitudes[v], k->top);
         magnitudes[v] = _mm512_mask_mov_epi32(level, outside, k->top);
         *clipped += (uint64_t)__builtin_popcount(outside);

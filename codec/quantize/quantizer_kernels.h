@@ -1,8 +1,8 @@
 /* quantizer_kernels: the inner loop of tally_quantize(), once per instruction set. Internal to
  * codec/, its tests and its benchmark.
  *
- * All give the same levels, bit for bit: the arithmetic is float32 without contraction, and the
- * random words are those of tally_rng_lanes(), made in registers by the vector forms. */
+ * All kernels give the same levels, bit for bit: the arithmetic is float32 without contraction, and
+ * the random words are those of tally_rng_lanes(), which the vector forms compute in registers. */
 #ifndef TALLY_CODEC_QUANTIZE_QUANTIZER_KERNELS_H
 #define TALLY_CODEC_QUANTIZE_QUANTIZER_KERNELS_H
 
@@ -13,7 +13,7 @@
 #include "codec/numeric/rng.h"
 #include "codec/quantize/quantizer.h"
 
-/* A grid, ready for use. */
+/* A grid, prepared for the kernels. */
 struct tally_rounding {
     float inverse_step;
     float radius;
@@ -30,11 +30,11 @@ typedef size_t tally_quantize_kernel(const struct tally_rounding *rounding,
 
 tally_quantize_kernel tally_quantize_ref, tally_quantize_avx2, tally_quantize_avx512;
 
-/* NOT_FINITE, naming coordinate i of dim. */
+/* Fails with NOT_FINITE, naming coordinate i of dim. */
 enum tally_status tally_quantize_refuse(const float *y, size_t i, size_t dim,
                                         struct tally_error *err);
 
-/* The one for an instruction set that this machine has. */
+/* The kernel for an instruction set that this machine has. */
 tally_quantize_kernel *tally_quantize_kernel_for(enum tally_cpu cpu);
 
 #endif

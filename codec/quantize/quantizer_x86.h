@@ -7,8 +7,8 @@
  *     round 1   p0 = m0 * c0 differs;   p1 = m1 * c2 is common, and so are the new c0 and c1
  *     round 2   p1 = m1 * c2 differs;   p0 = m0 * c0 is common, and so is the new c3
  *
- * Blocks live in 64-bit lanes, of which the multiplier reads the low halves only; what stands in
- * the high halves does not matter and is cut off at the end. */
+ * Blocks live in 64-bit lanes, of which the multiplier reads the low halves only. The high halves
+ * do not matter and are cut off at the end. */
 #ifndef TALLY_CODEC_QUANTIZE_QUANTIZER_X86_H
 #define TALLY_CODEC_QUANTIZE_QUANTIZER_X86_H
 
@@ -49,7 +49,7 @@ static inline struct tally_philox_common tally_philox_common_of(const struct tal
 }
 
 /* Scaled magnitudes below this are certainly in the range and cannot round above p/2: the radius,
- * 1/step and the product are each off by at most a relative 2^-24. So only the others, which are
+ * 1/step and the product are each off by at most a relative 2^-24. Only larger ones, which are
  * rare, need the exact comparison. */
 static inline float tally_near_top(const struct tally_rounding *rounding)
 {
@@ -66,7 +66,7 @@ static inline size_t tally_find_not_finite(const float *y)
     return i;
 }
 
-/* Parameters of the grid in the form of the instruction set. */
+/* Parameters of the grid, as vectors of the instruction set. */
 struct tally_quantize_constants;
 
 /* Rounds y[64] to levels[64] and adds to *clipped. Returns 64, or the index of the first coordinate
@@ -75,7 +75,7 @@ typedef size_t tally_quantize_group(const struct tally_quantize_constants *const
                                     const struct tally_philox_common *common, uint32_t group,
                                     const float *y, int32_t *levels, uint64_t *clipped);
 
-/* A tally_quantize_kernel made of it; what does not fill a group is done in a padded copy. */
+/* A tally_quantize_kernel made of `quantize`. A last, partial group is done in a padded copy. */
 static inline __attribute__((always_inline)) size_t
 tally_quantize_groups(tally_quantize_group *quantize,
                       const struct tally_quantize_constants *constants, const struct tally_rng *rng,

@@ -1,6 +1,5 @@
-/* rans_avx2: eight states of rans.h in a vector. There is no instruction that compresses or expands
- * words, so that a permutation is made for each mask of 8 bits with pdep and pext. Internal to
- * codec/entropy and codec/dithered. */
+/* rans_avx2: eight states of rans.h in a vector. AVX2 cannot compress or expand words, so pdep and
+ * pext make a permutation for each mask of 8 bits. Internal to codec/entropy and codec/dithered. */
 #ifndef TALLY_CODEC_RANS_RANS_AVX2_H
 #define TALLY_CODEC_RANS_RANS_AVX2_H
 
@@ -32,8 +31,8 @@ static inline __m256i tally_rans_load_eight(const uint32_t *states)
     return _mm256_load_si256((const __m256i *)states);
 }
 
-/* Stores the states, those below the lowest after they have taken a word from `data`; returns what
- * follows. May read 16 bytes. */
+/* Stores the states; those below TALLY_RANS_LOWEST first take a word from `data`. Returns where the
+ * next word is. May read 16 bytes. */
 static inline const uint8_t *tally_rans_refill_eight(uint32_t *states, __m256i state,
                                                      const uint8_t *data)
 {

@@ -1,9 +1,8 @@
-/* rans_avx512: the exchange of words of rans.h for 32 states at a time. Only files that are
- * compiled for AVX-512 with VBMI2 include this.
+/* rans_avx512: the word exchange of rans.h for 32 states at a time. Only files that are compiled
+ * for AVX-512 with VBMI2 include this.
  *
- * The states of coordinates 2 i and 2 i + 1 stand in lane i of two vectors, `even` and `odd`: then
- * 32 of their 16-bit words lie in the order of the coordinates once `odd` is shifted by 16 and
- * blended in. */
+ * The states of coordinates 2 i and 2 i + 1 are in lane i of two vectors, `even` and `odd`. Once
+ * `odd` is shifted by 16 and blended in, 32 of their 16-bit words are in coordinate order. */
 #ifndef TALLY_CODEC_RANS_RANS_AVX512_H
 #define TALLY_CODEC_RANS_RANS_AVX512_H
 
@@ -11,7 +10,7 @@
 
 #include "codec/rans/rans.h"
 
-/* Lanes of 16 bits that belong to `odd`. */
+/* The 16-bit lanes that belong to `odd`. */
 static const uint32_t TALLY_RANS_ODD = 0xaaaaaaaa;
 
 struct tally_rans_pair {
@@ -60,8 +59,8 @@ static inline uint8_t *tally_rans_shrink_pair(struct tally_rans_pair *states, __
     return end;
 }
 
-/* tally_rans_refill() of all states, which symbols have left. Returns where the next word is. May
- * read 64 bytes. */
+/* tally_rans_refill() of all states, after symbols have left them. Returns where the next word is.
+ * May read 64 bytes. */
 static inline const uint8_t *tally_rans_refill_pair(struct tally_rans_pair *states,
                                                     const uint8_t *data)
 {

@@ -4,8 +4,8 @@
 
 /* What both sides know of a set. */
 struct shape {
-    bool complement; /* the indices outside are written */
-    size_t n;        /* those written */
+    bool complement; /* the indices outside the set are written */
+    size_t n;        /* number of indices written */
     unsigned r;
 };
 
@@ -37,7 +37,7 @@ void tally_index_set_write(const uint32_t *indices, size_t k, size_t dim,
                            struct tally_bit_writer *writer)
 {
     const struct shape shape = shape_of(dim, k);
-    uint64_t first = 0, gap_from = 0; /* not looked at yet; behind the last one written */
+    uint64_t first = 0, gap_from = 0; /* not looked at yet; one past the last index written */
     for (size_t i = 0; i <= k; i++) {
         const uint64_t end = i < k ? indices[i] : dim;
         if (!shape.complement && i < k) {
@@ -52,8 +52,8 @@ void tally_index_set_write(const uint32_t *indices, size_t k, size_t dim,
     }
 }
 
-/* The index whose gap begins at gap_from. Above `last`, and not wholly read, if it cannot be one.
- */
+/* Reads the index whose gap begins at gap_from. A result above `last` is invalid and partly
+ * read. */
 static uint64_t read_index(struct tally_bit_reader *reader, uint64_t gap_from, uint64_t last,
                            unsigned r)
 {
@@ -68,10 +68,10 @@ enum tally_status tally_index_set_read(struct tally_bit_reader *reader, size_t d
                                        uint32_t *ret_indices, struct tally_error *err)
 {
     const struct shape shape = shape_of(dim, k);
-    uint64_t from = 0; /* behind the last index read */
+    uint64_t from = 0; /* one past the last index read */
     size_t n = 0;
     for (size_t i = 0; i < shape.n; i++) {
-        const size_t last = dim - shape.n + i; /* leaves room for those that follow */
+        const size_t last = dim - shape.n + i; /* leaves room for the indices that follow */
         const uint64_t index = read_index(reader, from, last, shape.r);
         if (reader->overrun) {
             return tally_fail(err, TALLY_MALFORMED, "payload", "ends in index %zu of %zu", i,

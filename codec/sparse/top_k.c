@@ -7,7 +7,7 @@
 #include "codec/quantize/payload.h"
 #include "codec/sparse/index_set.h"
 
-/* The bits of |v|, which are in the order of the magnitudes. */
+/* The bits of |v|, which are ordered like the magnitudes. */
 static uint32_t magnitude(float v)
 {
     uint32_t bits;
@@ -17,8 +17,8 @@ static uint32_t magnitude(float v)
 
 enum { DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS };
 
-/* Among the magnitudes that agree with `found` above bit shift + DIGIT_BITS, finds the next digit
- * of the one of rank *rank from above, counted from 1. *rank becomes the rank among those with that
+/* Takes the magnitudes that agree with `found` from bit shift + DIGIT_BITS up, and finds the next
+ * digit of the *rank-th largest, counted from 1. *rank becomes its rank among those with that
  * digit. */
 static uint32_t next_digit(const float *y, size_t dim, uint32_t found, unsigned shift, size_t *rank)
 {
@@ -46,7 +46,7 @@ enum tally_status tally_top_k_select(const float *y, size_t dim, size_t k, uint3
     }
     /* The magnitude of rank k, digit by digit: bits 32 to 22, 21 to 11, 10 to 0. */
     uint32_t threshold = 0;
-    size_t n_equal = k; /* of those of that magnitude, the number to be taken */
+    size_t n_equal = k; /* number of coordinates of that magnitude to take */
     for (int shift = 2 * DIGIT_BITS; shift >= 0; shift -= DIGIT_BITS) {
         threshold |= next_digit(y, dim, threshold, (unsigned)shift, &n_equal);
     }

@@ -6,9 +6,9 @@
  *
  *     | k float32 values, in the order of the indices | their indices (index_set.h) |
  *
- * formula = k (32 + ceil(log2 d)), which is what the literature counts; payload is 32 k and the
- * length of the set's code. Of coordinates that are equally large the lower index is taken, so a
- * vector has one message.
+ * formula = k (32 + ceil(log2 d)), which is what the literature counts; payload is 32 k plus the
+ * length of the set's code. Among coordinates of equal magnitude the lowest indices are taken, so
+ * each vector has exactly one message.
  *
  * Example: d = 10, k = 3, v = (0, -3, 1, 0, 3, 2, 0, -2, 1, 0): the values -3, 3, 2 and their
  * indices 1, 4, 5 in 96 + 7 bits (FORMAT.md, section 4.1). */
@@ -20,15 +20,15 @@
 
 #include "codec/base/error.h"
 
-/* Selects k, 1 <= k <= dim <= 2^31, coordinates of y, float[dim]: ret_indices[k], ascending. Time
- * O(dim). Errors: NOT_FINITE (names the coordinate). */
+/* Selects k coordinates of y (float[dim]) into ret_indices[k], ascending; 1 <= k <= dim <= 2^31.
+ * Time O(dim). Errors: NOT_FINITE (names the coordinate). */
 enum tally_status tally_top_k_select(const float *y, size_t dim, size_t k, uint32_t *ret_indices,
                                      struct tally_error *err);
 
 /* k (32 + ceil(log2 dim)). */
 uint64_t tally_top_k_formula_bits(size_t dim, size_t k);
 
-/* Bytes that no message of k coordinates exceeds. */
+/* Upper bound of the bytes of a message of k coordinates. */
 size_t tally_top_k_bound(size_t dim, size_t k);
 
 /* Writes the values, float[k], and their ascending indices below dim. Errors: OUT_OF_RANGE
@@ -37,8 +37,8 @@ enum tally_status tally_top_k_encode(const float *values, const uint32_t *indice
                                      size_t k, uint8_t *data, size_t capacity,
                                      uint64_t *ret_payload_bits, struct tally_error *err);
 
-/* Reads them; both are undefined on failure. Errors: MALFORMED (the length, an index that is
- * too large), NOT_FINITE. */
+/* Reads values and indices; both are undefined on failure. Errors: MALFORMED (the length, an index
+ * that is too large), NOT_FINITE. */
 enum tally_status tally_top_k_decode(const uint8_t *data, size_t n_bytes, uint64_t payload_bits,
                                      size_t dim, size_t k, float *values, uint32_t *indices,
                                      struct tally_error *err);

@@ -1,4 +1,4 @@
-/* unary: the encoding of [1], with an end to each number; FORMAT.md section 3.
+/* unary: the encoding of [1], with an end mark for each number; FORMAT.md section 3.
  *
  * Idea: most levels of a quantized gradient are 0 or +-1, so a level costs about its magnitude. A
  * coordinate has |level| ones, a zero, and where level != 0 a sign bit (1 = negative):
@@ -30,8 +30,8 @@
 
 enum {
     BLOCK = TALLY_UNARY_BLOCK,
-    /* Bytes that a payload gets beyond the next block: enough for a kernel to go on. The buffer
-     * itself grows by halves, so that a long message does not come here often. */
+    /* Bytes that a payload gets beyond the next block: enough for a kernel to continue. The buffer
+     * itself grows by half, so a long message seldom needs this. */
     ROOM = 64,
 };
 _Static_assert((int)BLOCK == (int)TALLY_RNG_LANES, "a block takes a group of random words");
@@ -72,7 +72,7 @@ static size_t unary_bound(const int32_t *levels, size_t dim)
     return (size_t)((bits_of(levels, dim) + 7) / 8);
 }
 
-/* Appends levels[n], which begin with a block; may overflow the writer. */
+/* Appends levels[n], which start a new block; may overflow the writer. */
 static void append(const int32_t *levels, size_t n, struct tally_bit_writer *writer,
                    uint64_t *nonzeros)
 {
@@ -116,7 +116,7 @@ static enum tally_status grow(struct tally_buffer *payload, struct tally_bit_wri
     payload->size = (size_t)(written / 64 * 8); /* what realloc() keeps */
     enum tally_status status = tally_buffer_reserve(payload, n_bytes + ROOM);
     if (status == TALLY_TOO_LARGE) {
-        status = tally_buffer_reserve(payload, n_bytes); /* it may be the end */
+        status = tally_buffer_reserve(payload, n_bytes); /* enough if this is the last block */
     }
     if (status != TALLY_OK) {
         return tally_fail(err, status, NULL, "a message of %zu bytes or more: %s",
@@ -127,7 +127,7 @@ static enum tally_status grow(struct tally_buffer *payload, struct tally_bit_wri
     return TALLY_OK;
 }
 
-/* A message under way from a vector to its payload. */
+/* A message while a vector is encoded into its payload. */
 struct passage {
     const struct tally_vector *vector;
     struct tally_rounding rounding;
@@ -136,7 +136,7 @@ struct passage {
     uint64_t nonzeros, clipped;
 };
 
-/* The block that begins with coordinate i, by the plain form. */
+/* Encodes the block that begins with coordinate i, in the plain form. */
 static enum tally_status pass_block(struct passage *passage, size_t i, struct tally_error *err)
 {
     const struct tally_vector *vector = passage->vector;
@@ -193,7 +193,7 @@ struct target {
     int64_t *sums;
 };
 
-/* The next block, n coordinates from `first` on. */
+/* Reads the next block, from coordinate `first` on. */
 static enum tally_status take_block(struct tally_bit_reader *reader, size_t first, size_t dim,
                                     uint32_t top, const struct target *target, uint64_t *nonzeros,
                                     struct tally_error *err)
@@ -215,7 +215,7 @@ static enum tally_status take_block(struct tally_bit_reader *reader, size_t firs
     return status;
 }
 
-/* As many whole blocks as the kernel finds ordinary, from coordinate i on; returns coordinates. */
+/* Reads whole blocks from coordinate i on while they are ordinary; returns the coordinates read. */
 static size_t take_ordinary(struct tally_bit_reader *reader, size_t i, size_t dim, uint32_t top,
                             const struct target *target, uint64_t *nonzeros)
 {
@@ -230,7 +230,7 @@ static size_t take_ordinary(struct tally_bit_reader *reader, size_t i, size_t di
     return 0;
 }
 
-/* Reads a message. *ret_taken coordinates have reached the target then, right or not. */
+/* Reads a message. *ret_taken: how many coordinates reached the target, also on failure. */
 static enum tally_status take(const uint8_t *data, size_t n_bytes, uint64_t payload_bits,
                               size_t dim, uint32_t top, const struct target *target,
                               size_t *ret_taken, struct tally_level_stats *ret_stats,
@@ -270,7 +270,7 @@ static enum tally_status unary_decode(const uint8_t *data, size_t n_bytes, uint6
                 &(struct target){.levels = levels}, &taken, ret_stats, err);
 }
 
-/* Takes the first n coordinates of a message, which have been added, off the sums again. */
+/* Subtracts the first n coordinates of a message, which were added, from the sums again. */
 static void undo(const uint8_t *data, uint64_t payload_bits, size_t n, size_t dim, uint32_t top,
                  int64_t *sums)
 {
@@ -287,7 +287,7 @@ static void undo(const uint8_t *data, uint64_t payload_bits, size_t n, size_t di
     }
 }
 
-/* One pass: a check before it would cost every message what only a broken one has to pay. */
+/* One pass: with a check before it, every message would pay for what only a broken one needs. */
 static enum tally_status unary_accumulate(const uint8_t *data, size_t n_bytes,
                                           uint64_t payload_bits, size_t dim,
                                           const struct tally_grid *grid, int64_t *sums,

@@ -1,4 +1,4 @@
-/* unary: the encoding with |level| + 2 bits a coordinate, 1 for a zero; FORMAT.md section 3. */
+/* unary: an encoding in |level| + 2 bits per coordinate, 1 for a zero; FORMAT.md section 3. */
 #ifndef TALLY_CODEC_UNARY_UNARY_H
 #define TALLY_CODEC_UNARY_UNARY_H
 

@@ -1,5 +1,4 @@
-/* The vector of unary_x86.h in AVX2: two registers; masks come from and go through their sign bits.
- */
+/* The vector of unary_x86.h in AVX2: two registers, with masks made from their sign bits. */
 #include <immintrin.h>
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-/* The vector of unary_x86.h in AVX-512: one register, and masks as the processor has them. */
+/* The vector of unary_x86.h in AVX-512: one register, and the processor's own masks. */
 #include <immintrin.h>
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
-/* unary_kernels: blocks of 64 coordinates of the `unary` encoding to bits and back. Internal to
- * codec/, its tests and its benchmark.
+/* unary_kernels: converts blocks of 64 coordinates to bits of the `unary` encoding and back.
+ * Internal to codec/, its tests and its benchmark.
  *
  * A block of n <= 64 coordinates (FORMAT.md, section 3) is made of planes:
  *
@@ -31,17 +31,17 @@ enum { TALLY_UNARY_BLOCK = 64 };
 void tally_unary_encode_block_ref(const int32_t *levels, size_t n, struct tally_bit_writer *writer,
                                   uint64_t *nonzeros);
 
-/* Errors: MALFORMED (the end comes too early, a level above `top`); the message counts from
- * coordinate `first` of `dim`. The reader's position and levels are undefined then. */
+/* Errors: MALFORMED (the message ends too early, a level above `top`); the error text counts from
+ * coordinate `first` of `dim`. The reader's position and `levels` are then undefined. */
 enum tally_status tally_unary_decode_block_ref(struct tally_bit_reader *reader, size_t first,
                                                size_t n, size_t dim, uint32_t top, int32_t *levels,
                                                uint64_t *nonzeros, struct tally_error *err);
 
-/* Vector forms, for whole blocks in the middle of a message. They do as many of n_blocks as are
- * ordinary and return their number; the one after them is for the plain form, which says what is
- * wrong with it, if anything. Not ordinary: a level of 127 or more, the last few bytes of the
- * buffer, a NaN or infinity, what a decoder refuses. All but count may be NULL, which is 0 blocks.
- */
+/* Vector forms, for whole blocks in the middle of a message. They process up to n_blocks, stop at a
+ * block that is not ordinary, and return the number done. The plain form takes the next block and
+ * reports what is wrong with it, if anything. Not ordinary: a level of 127 or more, the last few
+ * bytes of the buffer, a NaN or infinity, anything that a decoder refuses. All but count may be
+ * NULL, which means 0 blocks. */
 struct tally_unary_kernel {
     size_t (*encode)(const int32_t *levels, size_t n_blocks, struct tally_bit_writer *writer,
                      uint64_t *nonzeros);
@@ -55,11 +55,12 @@ struct tally_unary_kernel {
     /* Adds the levels to sums[64 * n_blocks]. */
     size_t (*accumulate)(struct tally_bit_reader *reader, size_t n_blocks, uint32_t top,
                          int64_t *sums, uint64_t *nonzeros);
-    /* One block of n <= 64 coordinates, wherever it ends, into levels[64]; false leaves it to the
-     * plain form. For those that the two above leave: shorter ones, and the last few bytes. */
+    /* Decodes one block of n <= 64 coordinates, wherever it ends, into levels[64]. False leaves it
+     * to the plain form. For blocks that the two above leave: shorter ones, and the last few
+     * bytes. */
     bool (*decode_last)(struct tally_bit_reader *reader, size_t n, uint32_t top, int32_t *levels,
                         uint64_t *nonzeros);
-    /* Sum |level|, and the levels that are not 0, of any number of coordinates. */
+    /* Returns the sum of |level| over levels[n], any n; *ret_nonzeros: how many are not 0. */
     uint64_t (*count)(const int32_t *levels, size_t n, uint64_t *ret_nonzeros);
 };
 
@@ -77,7 +78,7 @@ static inline uint64_t tally_unary_count(const int32_t *levels, size_t n, uint64
 
 extern const struct tally_unary_kernel TALLY_UNARY_PORTABLE, TALLY_UNARY_AVX2, TALLY_UNARY_AVX512;
 
-/* The one for an instruction set that this machine has. */
+/* The kernel for an instruction set that this machine has. */
 const struct tally_unary_kernel *tally_unary_kernel_for(enum tally_cpu cpu);
 
 #endif

@@ -1,6 +1,6 @@
 /* unary_x86: the vector forms of unary_kernels.h, over a vector of 64 bytes.
  *
- * The file that includes this one defines before it, for its instruction set:
+ * The including file first defines, for its instruction set:
  *
  *     struct bytes                                 64 x int8
  *     bytes_zero()
@@ -12,8 +12,8 @@
  *     bytes_increment(v, mask), bytes_negate(v, mask)
  *     bytes_store(v, levels), bytes_add(v, sums)   to int32[64], onto int64[64]
  *
- * Of the planes of a block the first four are done without a branch, since how many there are is
- * a coin toss for levels of standard deviation 1; a plane without bits costs nothing else. */
+ * The first four planes of a block are done without a branch, because their number is a coin toss
+ * for levels of standard deviation 1. A plane without bits costs nothing else. */
 #ifndef TALLY_CODEC_UNARY_UNARY_X86_H
 #define TALLY_CODEC_UNARY_UNARY_X86_H
 
@@ -25,12 +25,12 @@
 #include "codec/unary/unary_kernels.h"
 
 enum {
-    LARGEST = 126,    /* level that a byte holds and a saturated one does not look like */
+    LARGEST = 126,    /* level that a byte holds and that is not the saturated value */
     ENCODE_ROOM = 40, /* bytes that writing four planes and the signs touches: five words */
-    AHEAD = 32,       /* blocks that the input is asked for before it is needed: two pages */
+    AHEAD = 32,       /* how many blocks ahead the input is prefetched: two pages */
     DECODE_ROOM = 41, /* bytes that reading the same touches */
-    MORE_ROOM = 17,   /* bytes that one plane more and the signs touch, read or written */
-    LAST_ROOM = 96,   /* bytes of an ordinary last block: of levels up to 10, whatever they are */
+    MORE_ROOM = 17,   /* bytes that reading or writing one more plane and the signs touches */
+    LAST_ROOM = 96,   /* bytes of an ordinary last block: enough for any levels up to 10 */
 };
 
 static inline unsigned n_ones(uint64_t mask)
@@ -42,10 +42,10 @@ static inline unsigned n_ones(uint64_t mask)
 struct sink {
     uint8_t *at;
     uint64_t pending;
-    unsigned used; /* bits of it */
+    unsigned used; /* bits of `pending` */
 };
 
-/* Appends n <= 64 bits; the others are 0. */
+/* Appends n <= 64 bits; the other bits of `bits` are 0. */
 static inline void put(struct sink *sink, uint64_t bits, unsigned n)
 {
     const uint64_t word = sink->pending | bits << sink->used;
@@ -59,8 +59,8 @@ static inline void put(struct sink *sink, uint64_t bits, unsigned n)
     sink->used = used % 64;
 }
 
-/* One block: |levels| and the mask of those with a sign. False: not ordinary, *sink is undefined.
- */
+/* Writes one block of |levels| with the mask of negative ones. False: not ordinary, and *sink is
+ * undefined. */
 static inline bool encode_block(struct sink *sink, const uint8_t *end, struct bytes magnitude,
                                 uint64_t negative, unsigned *ret_nonzeros)
 {
@@ -126,7 +126,7 @@ static size_t encode_blocks(const int32_t *levels, size_t n_blocks, struct tally
 }
 
 /* The processor's own prefetching stops at each page, which costs a quarter of the speed. The block
- * may lie behind the end of y, which a prefetch may ask for and a pointer may not show. */
+ * may lie past the end of y, where a prefetch may go but a pointer into y may not. */
 static inline void prefetch_block(const float *y, size_t block)
 {
     enum { LINE_BYTES = 64 };
@@ -166,7 +166,7 @@ static size_t quantize_encode_blocks(const struct tally_rounding *rounding,
     return block;
 }
 
-/* The 64 bits at a position of which 9 bytes can be read. */
+/* The 64 bits at a position from which 9 bytes can be read. */
 static inline uint64_t window(const uint8_t *data, uint64_t position)
 {
     const uint8_t *at = data + position / 8;
@@ -189,7 +189,7 @@ static inline bool has_room(const struct source *source, uint64_t position, size
     return source->n_bytes - (size_t)(position / 8) >= n;
 }
 
-/* The planes after the fourth, whose mask is `above`. */
+/* Reads the planes after the fourth, whose mask is `above`. */
 static inline bool decode_more(const struct source *source, uint64_t *position, uint64_t above,
                                struct bytes *v)
 {
@@ -208,7 +208,7 @@ static inline bool decode_more(const struct source *source, uint64_t *position, 
     return true;
 }
 
-/* One block of n coordinates, of which DECODE_ROOM bytes can be read. False: not ordinary,
+/* Reads one block of n coordinates; DECODE_ROOM bytes must be readable. False: not ordinary, and
  * *position is undefined. */
 static inline bool decode_block(const struct source *source, unsigned n, uint64_t *position,
                                 struct bytes *ret_levels, unsigned *ret_nonzeros)
@@ -266,7 +266,7 @@ static inline __attribute__((always_inline)) size_t read_blocks(struct tally_bit
         uint64_t next = position;
         struct bytes v;
         unsigned n;
-        /* Up to 7 of the bits that can be read are padding, and no message reaches into it. */
+        /* Up to 7 of the readable bits are padding, which no block may reach into. */
         if (!decode_block(&source, TALLY_UNARY_BLOCK, &next, &v, &n) || next > reader->n_bits) {
             break;
         }
@@ -295,7 +295,7 @@ static size_t accumulate_blocks(struct tally_bit_reader *reader, size_t n_blocks
     return read_blocks(reader, n_blocks, top, nonzeros, NULL, sums);
 }
 
-/* Decodes from a copy with zeros behind it, since what is read at once may reach over the end. */
+/* Decodes from a copy with zeros after it, because wide reads may reach past the end. */
 static bool decode_last(struct tally_bit_reader *reader, size_t n, uint32_t top, int32_t *levels,
                         uint64_t *nonzeros)
 {

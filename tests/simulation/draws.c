@@ -26,8 +26,8 @@ void draw_network(struct draws *draws)
     faults->late = (int)SIM_DRAW_OF(0, 0, 10, 50);
 }
 
-/* Enough slots for all clients of every job, or of every cohort, which every second job may do
- * with; sometimes more. */
+/* Enough slots for all clients of every job or, with every second job, of its cohort; sometimes
+ * more. */
 void draw_workers(struct draws *draws)
 {
     int64_t need = 0, have = 0;

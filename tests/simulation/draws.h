@@ -13,10 +13,10 @@ struct draws {
     int n_jobs;
     struct sim_network_faults network;
     struct sim_workers_config workers;
-    int64_t estimate_us; /* about what the jobs would take if nothing failed */
+    int64_t estimate_us; /* approximate duration of the jobs if nothing fails */
 };
 
-/* In this order. */
+/* To be called in this order. */
 void draw_jobs(struct draws *draws);
 void draw_network(struct draws *draws);
 void draw_workers(struct draws *draws);

@@ -6,8 +6,7 @@
  * With --replicas the seeds are those of several coordinators on one database. With
  * --single-updates no coordinator takes several updates in one request.
  * Exit status: 0 all hold, 1 a violation (its seed is printed), 2 usage, 3 the simulation itself is
- * wrong, by a signal if the program fails. With --expect-violation 0 and 1 change places: for
- * mutants. */
+ * wrong, by a signal if the program fails. --expect-violation swaps 0 and 1, for mutants. */
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -22,7 +21,7 @@
 #include "tests/simulation/world/sim_fiber.h"
 
 /* A seed in which the program itself fails (an assertion of the product, a crash, a loop without
- * end) is told like a violation, and the failure then takes its course. */
+ * end) is reported like a violation, and the failure then takes its course. */
 static char failing_seed[160];
 enum { HANG_CPU_S = 100 }; /* a seed takes milliseconds, with sanitizers a hundred times that */
 static const int FAILURES[] = {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGVTALRM};
@@ -57,7 +56,7 @@ struct arguments {
     bool twice, expect_violation, is_replicas;
 };
 
-/* Of the command that replays a seed. */
+/* Options of the command that replays a seed. */
 static const char *kind_options(const struct arguments *arguments)
 {
     static const char *const texts[] = {"", " --single-updates", " --replicas",
@@ -125,7 +124,7 @@ static bool read_arguments(int argc, char **argv, struct arguments *arguments)
     return has_seeds;
 }
 
-/* True if the seed holds, and goes the same way again if it is run twice. */
+/* True if the seed holds and, if it is run twice, runs the same way again. */
 static bool run_seed(uint64_t seed, const struct arguments *arguments)
 {
     const struct scenario_kind *kind =

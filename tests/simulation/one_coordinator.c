@@ -19,8 +19,8 @@
 
 /* One coordinator on SQLite over a disk that fails.
  *
- * What a seed has drawn. Not every seed draws every kind of misfortune, so that each also meets the
- * others alone. */
+ * What a seed has drawn. Not every seed draws every kind of misfortune, so that each kind also
+ * occurs without the others. */
 static struct {
     struct draws draws;
     struct sim_coordinator_config coordinator;
@@ -69,7 +69,7 @@ static void draw_faults(void)
         plan.kinds |= 1U << sim_between(0, N_MISFORTUNES - 1);
     }
     if (!plan.coordinator.power_loss_safe && sim_chance(700)) {
-        plan.kinds &= ~(1U << POWER_CUT); /* the weaker promise takes fewer seeds */
+        plan.kinds &= ~(1U << POWER_CUT); /* fewer seeds test the weaker guarantee */
     }
     plan.calm_at_us = plan.draws.estimate_us * sim_between(1, 4) + sim_between(10000, 500000);
     plan.interval_us = plan.draws.estimate_us / SIM_DRAW_OF(2, 5, 15) + 1;
@@ -160,7 +160,7 @@ static void strike(enum misfortune kind)
     }
 }
 
-/* The next one, and when the one after it comes. */
+/* Strikes once, and schedules the next misfortune. */
 static void misfortune(void *context, int64_t argument)
 {
     (void)context, (void)argument;
@@ -189,8 +189,9 @@ static void calm_down(void *context, int64_t argument)
 
 /* The run. */
 
-/* After the calm: outages that began before it, calls that time out (30 s) one after the other,
- * pauses between tries, the jobs themselves. A job that has not ended by then hangs. */
+/* Leaves time, after the calm, for outages that began before it, calls that time out (30 s) one
+ * after the other, pauses between retries, and the jobs themselves. A job that has not ended by
+ * then hangs. */
 static int64_t end_us(void)
 {
     return plan.calm_at_us + 30000 * plan.coordinator.session_timeout_ms +

@@ -22,7 +22,7 @@ static struct {
     struct sim_store_faults store;
     struct sim_clocks database_clocks;
     struct sim_admin_config admin;
-    int64_t estimate_us; /* with what the database takes */
+    int64_t estimate_us; /* including the database's delays */
     int64_t calm_at_us;  /* nothing fails from then on */
     int64_t interval_us; /* mean time between two misfortunes */
     bool is_calm;
@@ -88,7 +88,7 @@ static void draw_replicas(void)
 
 static void draw_faults(void)
 {
-    enum { N_ROUND_TRIPS = 12 }; /* of a round, about */
+    enum { N_ROUND_TRIPS = 12 }; /* per round, approximately */
     const unsigned all = (1U << N_MISFORTUNES) - 1;
     plan.estimate_us = plan.draws.estimate_us;
     for (int i = 0; i < plan.draws.n_jobs; i++) {
@@ -117,7 +117,7 @@ static int64_t draw_outage_us(void)
                                   1500 * plan.replicas.session_timeout_ms));
 }
 
-/* In the middle of something. */
+/* Strikes in the middle of an operation. */
 static void strike_within(enum sim_fate fate, int64_t us)
 {
     const bool at_commit = sim_chance(500);
@@ -203,7 +203,7 @@ static void strike(enum misfortune kind)
     }
 }
 
-/* The next one, and when the one after it comes. */
+/* Strikes once, and schedules the next misfortune. */
 static void misfortune(void *context, int64_t argument)
 {
     (void)context, (void)argument;
@@ -235,7 +235,7 @@ static void calm_down(void *context, int64_t argument)
 
 /* The run. */
 
-/* As with one coordinator; and leases that run out. */
+/* As with one coordinator, plus time for leases to expire. */
 static int64_t end_us(void)
 {
     return plan.calm_at_us + 30000 * plan.replicas.session_timeout_ms +

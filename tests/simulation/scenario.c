@@ -10,8 +10,8 @@
 #include "tests/simulation/world/sim_random.h"
 
 /* A coordinator up to 0.14.0 does not know PostUpdates; one with a small limit makes workers split
- * what they post. No draw, so that a seed with single updates is what it was before there were
- * others. */
+ * what they post. Not drawn, so that a seed with single updates runs as it did before there were
+ * batches. */
 static uint32_t most_batch_bytes(uint64_t seed, const struct scenario_options *options)
 {
     static const uint32_t sizes[] = {0, 300 /* two or three updates */, UINT32_MAX, UINT32_MAX};

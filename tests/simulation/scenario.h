@@ -1,4 +1,4 @@
-/* scenario: one seed, from the draw of everything to the verdict. */
+/* scenario: runs one seed, from drawing everything to the verdict. */
 #ifndef TALLY_TESTS_SIMULATION_SCENARIO_H
 #define TALLY_TESTS_SIMULATION_SCENARIO_H
 
@@ -23,7 +23,7 @@ extern const struct scenario_kind SCENARIO_REPLICAS; /* several coordinators on 
 
 struct scenario_options {
     bool is_verbose;
-    bool has_single_updates; /* coordinators do not know PostUpdates; else some seeds are so */
+    bool has_single_updates; /* no coordinator knows PostUpdates; else only in some seeds */
 };
 
 void scenario_run(const struct scenario_kind *kind, uint64_t seed,

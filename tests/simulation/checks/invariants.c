@@ -17,7 +17,7 @@
 #include "tests/simulation/world/sim.h"
 #include "tests/simulation/world/sim_clock.h"
 
-/* What cannot be read now is looked at after the next turn. */
+/* What cannot be read now is checked after the next turn. */
 static void note_unreadable(const struct tally_error *why)
 {
     sim_note("invariants", "store not readable: %s", why->message);
@@ -43,7 +43,7 @@ static size_t size_of(const struct tally_column *column)
     return sizeof(int64_t);
 }
 
-/* The first column in which two structs differ; NULL = none. Reals by their bits. */
+/* The first column in which two structs differ; NULL = none. Compares reals by their bits. */
 static const struct tally_column *find_difference(const struct tally_columns *columns,
                                                   const void *a, const void *b)
 {
@@ -148,7 +148,7 @@ static void check_missing(struct invariants_job *watch, const struct tally_round
     }
 }
 
-/* A round before any client was dropped. */
+/* Checks a round before any client was dropped. */
 static void check_as_expected(const struct invariants_job *watch,
                               const struct tally_round_record *record)
 {
@@ -166,7 +166,7 @@ static void check_as_expected(const struct invariants_job *watch,
     }
 }
 
-/* What is expected from now on; what was seen of it already must be that. */
+/* Sets the value expected from now on; a value that was already seen must equal it. */
 static void expect(const struct invariants_job *watch, uint64_t *at, uint64_t expected,
                    const char *what, int64_t number)
 {
@@ -177,7 +177,7 @@ static void expect(const struct invariants_job *watch, uint64_t *at, uint64_t ex
     *at = expected;
 }
 
-/* The replay says what the open round asks and what each client answers. */
+/* Expects the point and the clients' updates that the replay has for the open round. */
 static void expect_open_round(struct invariants_job *watch)
 {
     int64_t iterate;
@@ -198,7 +198,7 @@ static void expect_open_round(struct invariants_job *watch)
     }
 }
 
-/* A round that some client was missing in, or one after it. */
+/* Checks a round in which some client was missing, or one after it. */
 static void check_as_replayed(struct invariants_job *watch, const struct tally_round_record *record)
 {
     const struct sim_job *job = watch->job;
@@ -285,7 +285,7 @@ static void check_acknowledged(struct invariants_job *watch, struct tally_store 
         note_unreadable(&err);
         return;
     }
-    for (int64_t round = open; round <= watch->max_rounds; round++) { /* past it: it went back */
+    for (int64_t round = open; round <= watch->max_rounds; round++) { /* past it: store went back */
         for (int64_t m = 0; m < clients; m++) {
             const uint64_t digest = *invariants_at_update(watch, watch->acknowledged, round, m);
             if (digest != 0 && (round > open || watch->stored[m] != digest)) {

@@ -23,7 +23,7 @@ size_t invariants_n_updates(const struct invariants_job *watch)
     return (size_t)watch->max_rounds * (size_t)watch->job->spec.clients;
 }
 
-/* Before the store is known: nothing is but the fault-free run. */
+/* Resets to the state before the store is read, when only the fault-free run is known. */
 static void forget(struct invariants_job *watch)
 {
     const struct sim_job *job = watch->job;
@@ -135,7 +135,7 @@ void invariants_see_restart(void)
     invariants_check();
 }
 
-/* Jobs are read back from the store, and their rounds begin anew. */
+/* After some events jobs are reloaded from the store, and their rounds begin anew. */
 void invariants_see_coordinator_log(const char *event)
 {
     static const char *const BEGINS[] = {"write failed",

@@ -12,8 +12,7 @@
 #include "tests/simulation/world/sim.h"
 #include "tests/simulation/world/sim_clock.h"
 
-/* Whether it is what the client, drawn for that round, sends: as expected, or as it was first seen.
- */
+/* Whether the update is what the client, drawn for that round, sends: as expected or first seen. */
 static bool is_message(const struct invariants_job *watch, const struct tally_update *update)
 {
     uint64_t *sent = invariants_at_update(watch, watch->sent, update->round, update->client);
@@ -85,7 +84,7 @@ static void see_acknowledged(const struct sim_peer *peer, const struct tally_upd
              update->client);
     *invariants_at_update(watch, watch->acknowledged, update->round, update->client) =
         sim_update_digest(update);
-    seen.is_stale = true; /* look after this turn, whether it wrote or not */
+    seen.is_stale = true; /* check after this turn, whether it wrote or not */
 }
 
 static void see_task(const struct sim_peer *peer, const struct tally_task *task)
@@ -138,8 +137,8 @@ static void see_poll_answer(const struct sim_peer *peer, const uint8_t *body, si
 static void check_refusal(const char *worker, const struct tally_update *update,
                           enum tally_status status, const char *message)
 {
-    /* The worker may post what is of a history that is lost. If its round has closed in the present
-     * one, the coordinator compares it with what has come there from the same client. */
+    /* The worker may post an update from a lost history. If its round has closed in the current
+     * history, the coordinator compares it with the client's update there. */
     const struct invariants_job *watch = invariants_job(update->job_id);
     const bool may_differ = watch != NULL && watch->has_two_histories;
     if ((status == TALLY_ALREADY_EXISTS && !may_differ) || status == TALLY_INVALID_ARGUMENT ||
@@ -148,7 +147,7 @@ static void check_refusal(const char *worker, const struct tally_update *update,
     }
 }
 
-/* The answer to updates may hold that to a poll. */
+/* The response to updates may include the response to a poll. */
 static void see_next(const struct sim_peer *peer, const struct tally_bytes *next)
 {
     invariants_check(); /* what this turn has committed */
@@ -217,13 +216,13 @@ static void see_updates_answer(const struct sim_peer *peer, const char *method,
     }
 }
 
-/* After one second in a round the coordinator says it. The second begins anew when the job has said
- * something else, as an outage of the store: a job that lost a write is read back, a second later
- * or two if that read fails, and its round then gives the workers 1.5 s to return. With several
- * coordinators such an outage may end unseen, and a call may last 3 s. */
+/* After one second in a round the coordinator says what it waits for. The second restarts when the
+ * job has said something else, such as an outage of the store: a job that lost a write is reloaded,
+ * a second or two later if that read fails, and its round then gives the workers 1.5 s to return.
+ * With several coordinators such an outage may end unseen, and a call may last 3 s. */
 enum { SAYS_IT_AFTER_US = 5000000, SAYS_IT_AFTER_SHARED_US = 10000000 };
 
-/* A job that has not moved for a while says what it waits for; one that has ended waits for
+/* A job that is stalled for a while says what it waits for; one that has ended waits for
  * nothing. */
 static void check_waiting(struct invariants_job *watch, const struct tally_json *waiting)
 {
@@ -310,7 +309,7 @@ void invariants_see_answer(const struct sim_peer *peer, const struct sim_message
     }
 }
 
-/* A client cannot go on where the replay cannot, and nowhere else. */
+/* A client cannot continue where the replay cannot, and nowhere else. */
 static void check_failure(const struct invariants_job *watch, const char *worker,
                           const struct tally_update *update)
 {

@@ -7,13 +7,13 @@
 #include "tests/simulation/world/sim.h"
 #include "tests/simulation/world/sim_clock.h"
 
-enum { NOBODY = -1, MAX_LEASES = 256 /* keys; those of inserts that failed are used up */ };
+enum { NOBODY = -1, MAX_LEASES = 256 /* job keys; failed inserts use up keys, too */ };
 
 struct lease {
-    int leader; /* replica; NOBODY */
+    int leader; /* replica, or NOBODY */
     int64_t life;
     int64_t since_us;
-    bool is_void;     /* the leader has joined again, and has not taken it */
+    bool is_void;     /* the leader has joined again, and not yet taken the job */
     int64_t given_to; /* number; 0 = to none */
 };
 
@@ -82,7 +82,7 @@ void lease_invariants_see_leave(const struct lease_holder *holder)
 {
     struct member *member = &all.members[holder->replica];
     if (member->life != holder->life) {
-        return; /* another process has its name, and nothing of it ends */
+        return; /* another process has its name and keeps its leases */
     }
     member->has_left = true;
     for (int i = 0; i < MAX_LEASES; i++) {
@@ -94,7 +94,7 @@ void lease_invariants_see_leave(const struct lease_holder *holder)
     }
 }
 
-/* Whether the lease is anybody's, or that replica's, by now. */
+/* Whether any replica, or this one, may take the lease now. */
 static bool may_be_taken(const struct lease *lease, const struct lease_holder *by)
 {
     if (lease->leader == NOBODY || lease->leader == by->replica || lease->given_to == by->number) {

@@ -21,7 +21,7 @@ struct lease_holder {
 
 void lease_invariants_begin(int64_t lease_ms);
 
-/* What the database has just carried out, whether or not the answer arrives. */
+/* What the database has just carried out, whether or not the response arrives. */
 void lease_invariants_see_join(const struct lease_holder *holder);
 void lease_invariants_see_renew(const struct lease_holder *holder);
 void lease_invariants_see_leave(const struct lease_holder *holder);

@@ -44,7 +44,7 @@ static void draw_algorithm(struct tally_job_spec *spec)
     spec->evaluate_every = sim_between(1, 3);
 }
 
-/* Most wait: of what waits, everything is known beforehand. */
+/* Most jobs wait, because everything about a job that waits is known beforehand. */
 static void draw_policy(struct tally_job_spec *spec)
 {
     spec->policy = sim_chance(650)   ? TALLY_POLICY_WAIT
@@ -65,8 +65,7 @@ static void turn_into(struct tally_job_spec *spec, const struct tally_algorithm 
     }
 }
 
-/* Of the jobs of the first four baselines, up to two fifths become jobs of a method that came
- * later. */
+/* Turns up to two fifths of the jobs of the first four baselines into jobs of a later method. */
 static void turn_into_later_method(struct tally_job_spec *spec)
 {
     const struct tally_algorithm *algorithm = tally_job_spec_algorithm(spec);
@@ -91,7 +90,7 @@ static void turn_into_later_method(struct tally_job_spec *spec)
     }
 }
 
-/* The same of jobs whose server gets an optimizer. */
+/* Gives the job's server an optimizer. */
 static void add_server_optimizer(struct tally_job_spec *spec)
 {
     struct tally_server_optimizer *optimizer = &spec->params.baseline.server_optimizer;
@@ -100,8 +99,8 @@ static void add_server_optimizer(struct tally_job_spec *spec)
     optimizer->step_size = optimizer->type < TALLY_FEDADAM ? 0.5 : 0.05;
 }
 
-/* Estimated parameters, a schedule, a domain, no reference: by the digits of the job's seed, which
- * is drawn already. */
+/* Adds estimated parameters, a schedule, a domain, or no reference, by the digits of the job's
+ * seed, which is already drawn. */
 static void vary(struct tally_job_spec *spec)
 {
     const bool is_ceal = strcmp(tally_job_spec_algorithm(spec)->name, "ceal") == 0;
@@ -131,8 +130,8 @@ static void vary(struct tally_job_spec *spec)
     }
 }
 
-/* A fifth of the jobs of ceal become jobs of calm: with everything estimated, with what is known,
- * half of those with shifts, and with budgets that are soon used up. */
+/* Turns a fifth of the ceal jobs into calm jobs: with everything estimated or with known values,
+ * half of the latter with shifts; half of all have budgets that are soon used up. */
 static void turn_into_calm(struct tally_job_spec *spec)
 {
     turn_into(spec, &TALLY_CALM);
@@ -152,8 +151,8 @@ static void turn_into_calm(struct tally_job_spec *spec)
     }
 }
 
-/* A third of the jobs whose algorithm allows it: a round has a part of the clients. Half of those
- * that may close without all draw more of them than they want. */
+/* In a third of the jobs whose algorithm allows it, a round has a part of the clients. Half of
+ * those that may close without all clients draw more than they want. */
 static void add_cohort(struct tally_job_spec *spec)
 {
     static const double shares[] = {0, 0, 0.3, 1};
@@ -171,8 +170,8 @@ static void add_cohort(struct tally_job_spec *spec)
     }
 }
 
-/* A quarter of the jobs whose algorithm allows it: clients count by their points, of which there is
- * one more, so that shards differ. */
+/* In a quarter of the jobs whose algorithm allows it, clients count by their points. There is one
+ * more point, so that shards differ. */
 static void add_weights(struct tally_job_spec *spec)
 {
     if (tally_job_spec_algorithm(spec)->takes_weights && spec->seed / 3 % 4 == 0) {
@@ -183,7 +182,7 @@ static void add_weights(struct tally_job_spec *spec)
 
 static void draw_spec(struct sim_job *job, int64_t max_clients)
 {
-    int n_algorithms = 0; /* calm and those after it come in through the digits of the seed */
+    int n_algorithms = 0; /* the digits of the seed select calm and those after it */
     while (TALLY_ALGORITHMS[n_algorithms] != &TALLY_CALM) {
         n_algorithms++;
     }
@@ -223,7 +222,7 @@ static void draw_spec(struct sim_job *job, int64_t max_clients)
     job->spec = spec;
 }
 
-/* The document, and the spec again as everybody will read it there. */
+/* Writes the document, and reads the spec back from it as the programs will. */
 static bool write_document(struct sim_job *job)
 {
     struct tally_json *json = tally_document_of(&job->spec);
@@ -282,7 +281,7 @@ bool sim_job_draws(const struct sim_job *job, int64_t round, uint32_t client)
     return i < job->cohort->n;
 }
 
-/* One round where nothing fails; as services/job/local.c, which does not show every message. */
+/* Runs one fault-free round, like services/job/local.c, which does not show every message. */
 static bool run_round(struct sim_job *job, struct tally_job *engine, struct tally_model_copy *model)
 {
     const struct tally_job_round round = *tally_job_open_round(engine);

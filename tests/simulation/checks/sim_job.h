@@ -1,5 +1,5 @@
-/* sim_job: a job drawn by chance, and how it goes where nothing fails: tally_local_run of the same
- * spec, which every run with faults must repeat bit for bit. */
+/* sim_job: a job drawn at random, and its fault-free run: tally_local_run of the same spec, which
+ * every run with faults must repeat bit for bit. */
 #ifndef TALLY_TESTS_SIMULATION_CHECKS_SIM_JOB_H
 #define TALLY_TESTS_SIMULATION_CHECKS_SIM_JOB_H
 
@@ -20,21 +20,21 @@ struct sim_job {
     int64_t n_rounds;
     struct tally_round_record records[SIM_MAX_ROUNDS];
     uint64_t checksums[SIM_MAX_ROUNDS + 2]; /* of the point of iterate k */
-    struct tally_cohort *cohort;            /* of the round that was asked for last */
+    struct tally_cohort *cohort;            /* of the round last given to sim_job_draws() */
     double f_star;
     char schedule[TALLY_SCHEDULE_CAPACITY]; /* that it starts with */
     uint64_t *updates; /* digests of messages, [n_rounds][clients], round 1 first; 0 = none */
     struct tally_progress progress; /* at the end */
 };
 
-/* Errors of the draw are drawn again. */
+/* Draws until the spec is valid and its fault-free run succeeds. */
 void sim_job_draw(struct sim_job *job, int number, int64_t max_clients);
 void sim_job_fini(struct sim_job *job);
 /* Whether the client takes part in the round. */
 bool sim_job_draws(const struct sim_job *job, int64_t round, uint32_t client);
 
 struct tally_update;
-/* Of what a client sends: the same digest, the same message. Never 0. */
+/* Digest of what a client sends: equal digests mean equal messages. Never 0. */
 uint64_t sim_update_digest(const struct tally_update *update);
 struct tally_job_update;
 uint64_t sim_job_update_digest(const struct tally_job_update *update);

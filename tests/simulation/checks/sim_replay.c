@@ -10,7 +10,7 @@
 /* What a client does in the open round. */
 struct answer {
     struct tally_job_update update;
-    struct tally_buffer payload; /* the update's */
+    struct tally_buffer payload; /* of `update` */
     bool diverges;               /* there is no update */
 };
 
@@ -21,7 +21,7 @@ struct sim_replay {
     struct tally_job *engine;
     struct answer *answers; /* [clients] */
     struct tally_job_outcome outcome;
-    int n_taken; /* of its records */
+    int n_taken; /* records of `outcome` already returned */
 };
 
 static bool is_running(const struct sim_replay *replay)
@@ -44,7 +44,7 @@ static void compute(struct sim_replay *replay, uint32_t client)
 {
     struct answer *answer = &replay->answers[client];
     struct tally_bits bits;
-    int64_t counted; /* the last round whose message did: others are not in the client's shift */
+    int64_t counted; /* last round whose message counted: the client's shift has no others */
     SIM_REQUIRE(tally_job_shift(replay->engine, client, &counted) == NULL ||
                     tally_model_copy_set_shift(replay->model, client, counted, NULL, 0, NULL) ==
                         TALLY_OK,
@@ -113,7 +113,7 @@ void sim_replay_free(struct sim_replay *replay)
     free(replay);
 }
 
-/* Gives the engine the open round's updates but those that are missing. */
+/* Gives the engine the open round's updates except the missing ones. */
 static void close_round(struct sim_replay *replay, const char *missing)
 {
     bool is_closed = false;

@@ -27,7 +27,8 @@ static struct {
     bool is_calm;
 } all;
 
-/* Asks, and reads id and status of the job from the answer. The HTTP status, 0 if none came. */
+/* Sends a request, and reads id and status of the job from the response. Returns the HTTP status, 0
+ * if no response came. */
 static int ask(struct admin *admin, const struct sim_message *message)
 {
     struct sim_answer answer = {0};
@@ -49,7 +50,7 @@ static int ask(struct admin *admin, const struct sim_message *message)
     return answer.http_status;
 }
 
-/* Posts the document under its key; whoever does not hear the answer posts it again. */
+/* Posts the document under its key until it is accepted. */
 static void submit(struct admin *admin)
 {
     const struct sim_message message = {.method = "POST",
@@ -84,10 +85,10 @@ static int act(struct admin *admin, const char *verb)
     return status;
 }
 
-/* One look at the job, and perhaps a wish. */
+/* Looks at the job, and perhaps asks for something. */
 static void look(struct admin *admin)
 {
-    if (act(admin, "") == 404) { /* a power cut has taken it back */
+    if (act(admin, "") == 404) { /* a power cut undid it */
         submit(admin);
     }
     if (admin->status == TALLY_JOB_PAUSED && (all.is_calm || sim_chance(500))) {
@@ -108,9 +109,9 @@ static void run(void *context)
     sim_process_sleep(sim_around(all.config.submit_after_us));
     submit(admin);
     int64_t look_us = all.config.look_us;
-    while (!admin->process.is_killed) { /* also when it has ended: a power cut may take that back */
+    while (!admin->process.is_killed) { /* also when it has ended: a power cut may undo that */
         sim_process_sleep(sim_around(look_us));
-        look_us += look_us / 8; /* who waits for long looks less often */
+        look_us += look_us / 8; /* looks get rarer as the wait gets longer */
         look(admin);
     }
 }

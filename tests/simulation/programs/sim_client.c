@@ -44,7 +44,7 @@ void tally_http_client_wire_bytes(const struct tally_http_client *client, uint64
     *ret_in = 0;
 }
 
-/* What an answer, or none, is to the caller of tally_connect_call. */
+/* Turns a response into the result of tally_connect_call. */
 static enum tally_status read_answer(const char *method, const uint8_t *body, size_t n_body,
                                      struct sim_answer *answer, struct tally_buffer *out,
                                      struct tally_error *err)
@@ -84,7 +84,7 @@ enum tally_status tally_connect_call(struct tally_http_client *client, const cha
         &message, is_limited ? client->silence_ms : timeout_ms, client->can_be_cancelled, &answer);
     if (client->silence_ms > 0 && status == TALLY_OK && answer.http_status >= 502 &&
         answer.http_status <= 504) {
-        process->peer.connected_to = 0; /* the next exchange may reach another */
+        process->peer.connected_to = 0; /* the next exchange may reach another coordinator */
     }
     if (status != TALLY_OK) {
         return tally_fail(err, status, NULL, "%s", tally_status_info(status)->title);

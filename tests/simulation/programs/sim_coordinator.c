@@ -63,7 +63,7 @@ static void plan_turn(int64_t delay_us)
     }
 }
 
-/* The process is gone: what it had in memory is, and nothing it still does counts. */
+/* The process is gone, and its memory with it; nothing that it still does counts. */
 static void bury(void)
 {
     struct tally_coordinator *it = process.it;

@@ -12,7 +12,7 @@
 struct sim_coordinator_config {
     bool power_loss_safe;
     int64_t session_timeout_ms;
-    int64_t batch_us; /* at most so long after a request the loop turns: requests share a commit */
+    int64_t batch_us; /* the loop turns at most so long after a request: requests share a commit */
     int64_t restart_us; /* mean time until a dead one is started again */
 };
 
@@ -22,14 +22,14 @@ void sim_coordinator_end(void);
 enum sim_stop { SIM_STOP_KILL, SIM_STOP_POWER, SIM_STOP_DRAIN };
 /* Stops it if it runs; it comes back after a while. */
 void sim_coordinator_stop(enum sim_stop how);
-/* It is killed in the n-th operation on the disk, or before or after the n-th answer, from now. */
+/* Kills it in the n-th disk operation, or before or after the n-th response, from now. */
 void sim_coordinator_kill_at_disk(int64_t n);
 void sim_coordinator_kill_at_answer(int64_t n);
 
 /* The store of the running coordinator, between its turns; NULL while it is down. */
 struct tally_store *sim_coordinator_store(void);
 
-/* The one there is, whoever asks: a sim_balancer_fn. */
+/* The only coordinator, for every peer: a sim_balancer_fn. */
 struct sim_host *sim_coordinator_host(struct sim_peer *peer);
 
 #endif

@@ -1,6 +1,6 @@
 /* Stands in for services/coordinator/jobs/prepare.h: f(x*) is solved when the result is asked for,
- * in the coordinator's next turn, instead of in a thread. A coordinator that is started again asks
- * again. Its answer depends on the document alone, so each document of a seed is solved once. */
+ * in the coordinator's next turn, instead of in a thread. A restarted coordinator asks again. The
+ * solution depends on the document alone, so each document of a seed is solved once. */
 #include "tests/simulation/programs/sim_prepare.h"
 
 #include <stdio.h>
@@ -75,7 +75,7 @@ enum tally_status preparer_submit(struct preparer *preparer, const char *job_id,
     return TALLY_OK;
 }
 
-/* It takes no time, so nothing else is held meanwhile. */
+/* Solving takes no time, so nothing is held meanwhile. */
 int64_t preparer_bytes(struct preparer *preparer)
 {
     (void)preparer;

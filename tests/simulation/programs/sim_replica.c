@@ -27,12 +27,12 @@ struct sim_replica {
     struct sim_fiber *fiber; /* NULL = down */
     struct tally_coordinator *it;
     int64_t life;
-    bool is_killed; /* nothing it still does leaves it */
+    bool is_killed; /* nothing that it still does has an effect */
     bool is_draining, is_told_to_stop;
     bool is_idle;            /* waits for requests or its next turn */
-    int64_t n_waits;         /* number of the present wait: late wake-ups are told apart */
+    int64_t n_waits;         /* number of the current wait, to recognise late wake-ups */
     int64_t boundaries_left; /* until its fate; 0 = it has none */
-    int64_t commits_left;    /* likewise */
+    int64_t commits_left;    /* the same, in commits */
     enum sim_fate fate;
     int64_t fate_us;
     struct tally_http_request *inbox[MAX_INBOX];
@@ -99,7 +99,7 @@ struct sim_host *sim_replicas_balance(struct sim_peer *peer)
         to = &all.replicas[peer->connected_to - 1];
     }
     for (int i = 0; i < 2 && (to == NULL || to->it == NULL);
-         i++) { /* it knows of some that are down */
+         i++) { /* the balancer knows some that are down */
         to = &all.replicas[sim_between(0, all.config.n - 1)];
     }
     peer->connected_to = sim_replica_index(to) + 1;
@@ -226,7 +226,7 @@ static bool may_answer(struct sim_host *host)
     return sim_replica_pass(replica_of(host), 0);
 }
 
-/* What has come while the loop was elsewhere. */
+/* Serves requests that arrived while the loop was elsewhere. */
 static void serve_requests(struct sim_replica *replica)
 {
     struct tally_http_request *request;
@@ -295,7 +295,7 @@ static void turn(struct sim_replica *replica, int64_t max_wait_us)
 /* SIGTERM: as main.c does it. */
 static void drain(struct sim_replica *replica)
 {
-    replica->is_draining = true; /* nobody new */
+    replica->is_draining = true; /* accepts no new requests */
     tally_coordinator_drain(replica->it);
     for (int i = 0; i < DRAIN_TURNS && !replica->is_killed; i++) {
         turn(replica, QUIET_US);
@@ -324,12 +324,12 @@ static void live(void *context)
     }
 }
 
-/* What it had in memory is gone. */
+/* The process is gone, and its memory with it. */
 static void on_end(void *context)
 {
     struct sim_replica *replica = context;
     struct tally_coordinator *it = replica->it;
-    replica->is_killed = true; /* also one that has stopped says nothing any more */
+    replica->is_killed = true; /* a stopped process says nothing any more, either */
     replica->fiber = NULL;
     replica->it = NULL;
     replica->n_waits++;
@@ -379,7 +379,7 @@ static void kill_now(struct sim_replica *replica)
 {
     if (replica->fiber != NULL) {
         replica->is_killed = true;
-        wake(replica); /* its code returns from wherever it is, unheard */
+        wake(replica); /* its code returns from wherever it is, without effect */
     }
 }
 
@@ -422,7 +422,7 @@ void sim_replica_strike(enum sim_fate fate, enum sim_when when, int64_t n, int64
     replica->fate_us = us;
 }
 
-/* Nothing passes between two places, in both directions or in one. */
+/* Cuts two places off from each other, in both directions or in one. */
 static void cut(int a, int b, int64_t us)
 {
     const int64_t way = sim_between(0, 2);
@@ -479,7 +479,7 @@ void sim_replicas_calm(void)
     for (int i = 0; i < all.config.n; i++) {
         all.replicas[i].boundaries_left = all.replicas[i].commits_left = 0;
         all.replicas[i].host.peer.partitioned_until_us = 0;
-        /* A pause ends when it has been said to. */
+        /* A pause ends at the time that was set. */
     }
 }
 

@@ -27,10 +27,10 @@ void sim_replicas_begin(const struct sim_replicas_config *config);
 void sim_replicas_end(void);
 /* The load balancer: a sim_balancer_fn. */
 struct sim_host *sim_replicas_balance(struct sim_peer *peer);
-/* At http://replica-N; NULL = there is none. */
+/* The replica at http://replica-N; NULL = there is none. */
 struct sim_host *sim_replica_at(const char *url);
 
-/* Misfortunes of one replica drawn by chance. */
+/* Misfortunes of one replica drawn at random. */
 enum sim_fate { SIM_FATE_KILL, SIM_FATE_PAUSE, SIM_FATE_CUT, SIM_FATE_DRAIN };
 /* Now; at its n-th boundary, which is a place where it waits; or before its n-th commit arrives.
  * `us`: duration of the fate. */
@@ -42,15 +42,15 @@ void sim_replica_cut_database(int64_t us);
 void sim_replica_cut_apart(int64_t us);
 /* Cuts the worker or administrator at this place off from one of the coordinators. */
 void sim_replica_cut_client(int place, int64_t us);
-/* Stops all in good order, one after the other. */
+/* Shuts all down cleanly, one after the other. */
 void sim_replicas_roll(int64_t pause_us);
 void sim_replica_jump_clock(int64_t ms);
 /* Ends the misfortunes under way and cancels those planned. */
 void sim_replicas_calm(void);
 
-/* For the surroundings of the coordinator. */
+/* For the stand-ins around the coordinator. */
 
-/* The one whose code runs; NULL = none. */
+/* The replica whose code runs; NULL = none. */
 struct sim_replica *sim_replica_self(void);
 int sim_replica_index(const struct sim_replica *replica);
 int64_t sim_replica_life(const struct sim_replica *replica);

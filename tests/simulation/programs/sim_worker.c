@@ -18,7 +18,7 @@ struct worker {
     char name[32]; /* of the process that runs now */
     int number, n_names;
     int64_t slowness_us;
-    bool is_double; /* runs beside another of its name, until the calm */
+    bool is_double; /* runs beside another worker of its name, until the calm */
 };
 
 static struct {
@@ -48,7 +48,7 @@ static void run(void *context)
     }
 }
 
-/* Whoever looks after it starts it again. */
+/* Starts it again, as a supervisor would. */
 static void on_end(void *context)
 {
     struct worker *worker = context;
@@ -164,7 +164,7 @@ void sim_workers_calm(void)
     for (int i = 0; i <= SIM_MAX_WORKERS; i++) {
         all.workers[i].slowness_us = 0;
         all.workers[i].process.peer.partitioned_until_us = 0;
-        /* Events that wait for the end of a pause have been told when that is. */
+        /* Pauses are kept: events that wait for their end are already scheduled. */
     }
     sim_process_kill(&all.workers[SIM_MAX_WORKERS].process, false);
 }

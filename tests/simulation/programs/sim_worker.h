@@ -11,7 +11,7 @@ struct sim_workers_config {
     uint32_t wait_ms;   /* of a long poll */
     int64_t think_us;   /* mean time before a request */
     int64_t restart_us; /* mean time until a dead one is started again */
-    int renamed;        /* of 1000 restarts: under a name of its own */
+    int renamed;        /* of 1000 restarts: under a new name */
 };
 
 enum { SIM_MAX_WORKERS = 16 };
@@ -20,19 +20,19 @@ enum { SIM_MAX_WORKERS = 16 };
 void sim_workers_begin(const struct sim_workers_config *config);
 void sim_workers_end(void);
 
-/* Misfortunes of one worker drawn by chance. */
+/* Misfortunes of one worker drawn at random. */
 void sim_worker_kill(void);
 void sim_worker_terminate(void);
 void sim_worker_pause(int64_t us);
 void sim_worker_partition(int64_t us);
 void sim_worker_slow_down(int64_t us); /* each of its requests, until the calm */
-/* A second process under the name of a worker that lives. */
+/* Starts a second process under the name of a live worker. */
 void sim_worker_start_double(void);
 
-/* Ends all that was done to them, and lets every worker run. */
+/* Ends all misfortunes of workers, and lets every worker run. */
 void sim_workers_calm(void);
 
-/* For the real worker's surroundings: the worker whose code runs, NULL = none. */
+/* For the stand-ins around the real worker: the worker whose code runs, NULL = none. */
 const char *sim_worker_speaking(void);
 void sim_worker_said(const char *event, const char *text);
 void sim_worker_think(void);

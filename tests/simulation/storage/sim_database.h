@@ -15,17 +15,17 @@ void sim_database_end(void); /* after its clients */
 /* Its place in the network. */
 enum { SIM_DATABASE_PLACE = 5 };
 
-/* A connection. */
+/* Opens a connection. */
 struct tally_store *sim_database_open(void);
 /* What is committed, for the invariants; never fails. */
 struct tally_store *sim_database_observe(void);
 /* Commits that the database has made. */
 uint64_t sim_database_n_changes(void);
 void sim_database_note_change(void);
-/* By which leases run out. */
+/* The time by which leases expire. */
 int64_t sim_database_now_ms(void);
 
-/* Misfortunes. Killed, and back after `us`: every connection breaks. */
+/* Misfortunes. The database is killed and comes back after `us`; every connection breaks. */
 void sim_database_crash(int64_t us);
 bool sim_database_is_up(void);
 void sim_database_jump_clock(int64_t ms);

@@ -24,7 +24,7 @@ struct change {
 struct sim_file {
     char path[MAX_PATH_BYTES];
     struct image seen;    /* by processes */
-    struct image durable; /* what a power cut leaves for sure */
+    struct image durable; /* what a power cut is sure to leave */
     struct change *changes;
     size_t n_changes, capacity;
     struct sim_file *next;
@@ -141,7 +141,7 @@ enum sim_disk_status sim_disk_read(struct sim_file *file, size_t offset, void *b
     return SIM_DISK_OK;
 }
 
-/* Whether the process still lives and the medium takes the operation. */
+/* Whether the process is still alive and the disk accepts the operation. */
 static enum sim_disk_status admit(int errors_per_mille)
 {
     if (disk.kill_after > 0 && --disk.kill_after == 0) {
@@ -221,8 +221,8 @@ static void sync_folder(void)
     }
 }
 
-/* Everything of the file. The first sync of a new one is one of the folder too, as in SQLite's own
- * file system, which asks for it with every journal and log that it makes. */
+/* Syncs the whole file. The first sync of a new file also syncs the folder, as in SQLite's own file
+ * system, which requests that with every journal and log that it creates. */
 enum sim_disk_status sim_disk_sync(struct sim_file *file)
 {
     const enum sim_disk_status status = admit(disk.syncs_per_mille);

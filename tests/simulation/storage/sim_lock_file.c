@@ -1,5 +1,5 @@
-/* Stands in for storage/sqlite/lock_file.h: the simulated disk has no other machine's processes on
- * it, but a coordinator that was killed must have let go before the next one starts. */
+/* Stands in for storage/sqlite/lock_file.h: no other machine uses the simulated disk, but a
+ * coordinator that was killed must have released the lock before the next one starts. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -14,9 +14,9 @@
 #include "tests/simulation/world/sim_network.h"
 #include "tests/simulation/world/sim_random.h"
 
-/* As storage/postgres/postgres_session.c and postgres_connection.c have them. */
+/* As in storage/postgres/postgres_session.c and postgres_connection.c. */
 enum {
-    SILENCE_US = 3000000, /* until a connection in which nothing comes is given up */
+    SILENCE_US = 3000000, /* until a silent connection is closed */
     PATIENCE_US = 20000,  /* of the call that begins a new connection */
     FIRST_BACKOFF_US = 50000,
     MAX_BACKOFF_US = 1000000
@@ -49,7 +49,7 @@ static bool is_cut(const struct sim_store *store, bool to_database)
                         : sim_network_cut_left_us(SIM_DATABASE_PLACE, place)) > 0;
 }
 
-/* Nothing comes: at once if the connection breaks, else once the silence was too long. */
+/* Fails at once if the connection breaks, else after a silence that is too long. */
 static enum tally_status lose_connection(struct sim_store *store, const char *what,
                                          struct tally_error *err)
 {
@@ -84,7 +84,7 @@ static enum tally_status reconnect(struct sim_store *store, struct tally_error *
     return TALLY_OK;
 }
 
-/* The way to the database. An error: the call has not arrived. */
+/* The way to the database. On error, the call has not arrived. */
 enum tally_status sim_store_send(struct sim_store *store, struct tally_error *err)
 {
     if (store->in_walk) {
@@ -106,7 +106,7 @@ enum tally_status sim_store_send(struct sim_store *store, struct tally_error *er
     return status;
 }
 
-/* The way back of an answer. */
+/* The way back of a response. */
 enum tally_status sim_store_hear(struct sim_store *store, enum tally_status status,
                                  struct tally_error *err)
 {
@@ -235,7 +235,7 @@ static enum tally_status sim_renew(struct tally_store *base, const struct tally_
     return sim_store_hear(store, status, err);
 }
 
-/* The rows on their way back, or their loss: then the caller sees none of them, and the connection
+/* The rows in transit back. If they are lost, the caller sees none of them, and the connection
  * holds none of their jobs. */
 struct taking {
     bool is_lost;
@@ -250,7 +250,7 @@ static enum tally_status hear_taken(void *context, const struct tally_store_job 
     return taking->is_lost ? sim_store_fail_lost(err) : taking->each(taking->context, job, err);
 }
 
-/* After take(): what the database says that the replica leads, it has, whatever it knows of it. */
+/* After take(): the replica leads the jobs that the database says, even if it does not know. */
 static enum tally_status see_led(void *context, const struct tally_store_job *job,
                                  struct tally_error *err)
 {

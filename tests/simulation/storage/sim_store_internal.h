@@ -1,4 +1,4 @@
-/* sim_store_internal: shared by the two files of the simulated connection only. */
+/* sim_store_internal: shared only by the two files of the simulated connection. */
 #ifndef TALLY_TESTS_SIMULATION_STORAGE_SIM_STORE_INTERNAL_H
 #define TALLY_TESTS_SIMULATION_STORAGE_SIM_STORE_INTERNAL_H
 
@@ -16,7 +16,7 @@ struct sim_store {
     int64_t number; /* as a replica; 0 = it has not joined */
     bool is_connected, in_transaction;
     bool is_broken; /* the connection was lost in this transaction */
-    bool in_walk;   /* the callback of a walk runs: what it reads has come with the walk */
+    bool in_walk;   /* the callback of a walk runs: its reads came with the walk */
     int64_t retry_at_us, backoff_us;
     int64_t written[MAX_WRITTEN], inserted[MAX_WRITTEN]; /* keys, in this transaction */
     int n_written, n_inserted;
@@ -28,9 +28,9 @@ static inline struct sim_store *sim_store_of(const struct tally_store *base)
 }
 
 enum tally_status sim_store_fail_lost(struct tally_error *err);
-/* The way to the database. An error: the call has not arrived. */
+/* The way to the database. On error, the call has not arrived. */
 enum tally_status sim_store_send(struct sim_store *store, struct tally_error *err);
-/* The way back of an answer. */
+/* The way back of a response. */
 enum tally_status sim_store_hear(struct sim_store *store, enum tally_status status,
                                  struct tally_error *err);
 

@@ -110,7 +110,7 @@ static int get_sector_size(sqlite3_file *base)
     return SECTOR_BYTES;
 }
 
-/* What SQLite's own says of Linux: a write leaves the bytes beside it alone. */
+/* As SQLite's own on Linux: a write does not change the bytes beside it. */
 static int get_characteristics(sqlite3_file *base)
 {
     (void)base;
@@ -141,7 +141,7 @@ static void shared_barrier(sqlite3_file *base)
 
 static int unmap_shared(sqlite3_file *base, int remove)
 {
-    (void)remove; /* nobody else has it */
+    (void)remove; /* no other process uses it */
     free_regions(of(base));
     return SQLITE_OK;
 }

@@ -4,7 +4,7 @@
 
 /* Once per program. */
 void sim_vfs_install(void);
-/* Makes SQLite draw its random numbers anew, from this seed's. */
+/* Makes SQLite reseed its random numbers from those of this seed. */
 void sim_vfs_begin(void);
 
 #endif

@@ -6,10 +6,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Memory; the program ends if there is none. */
+/* Allocate memory; the program ends if there is none. */
 void *sim_new(size_t n); /* zeroed */
 void *sim_grow(void *old, size_t n);
-void *sim_copy(const void *bytes, size_t n); /* with a NUL behind */
+void *sim_copy(const void *bytes, size_t n); /* followed by a NUL */
 
 /* The event log (sim_log.c). A line is "who: what"; all lines go into the digest, and to standard
  * output when verbose. */
@@ -17,9 +17,9 @@ void sim_log_begin(bool verbose);
 void sim_note(const char *who, const char *format, ...) __attribute__((format(printf, 2, 3)));
 uint64_t sim_log_digest(void);
 
-/* An invariant does not hold. The first one of a seed is kept; the seed ends with it. */
+/* Reports that an invariant does not hold. The first violation of a seed is kept and ends it. */
 void sim_violation(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* Its text, NULL = none so far. */
+/* Text of the violation; NULL = none so far. */
 const char *sim_violated(void);
 
 /* The simulation itself is wrong: ends the program with exit status 3, never taken for a violation.

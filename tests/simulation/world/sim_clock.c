@@ -114,7 +114,7 @@ const struct sim_clocks *sim_clock_look_at(const struct sim_clocks *clocks)
     return before;
 }
 
-/* What the clocks that are looked at have counted since the start. */
+/* Microseconds that the clocks in use have counted since the start. */
 static int64_t counted_us(void)
 {
     const int64_t drift_ppm = queue.clocks != NULL ? queue.clocks->drift_ppm : 0;

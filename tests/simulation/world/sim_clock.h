@@ -1,5 +1,5 @@
-/* sim_clock: simulated time and the queue of what is to happen. Time passes only from one event to
- * the next. Stands in for services/base/time.h. */
+/* sim_clock: simulated time and the queue of future events. Time passes only from one event to the
+ * next. Stands in for services/base/time.h. */
 #ifndef TALLY_TESTS_SIMULATION_WORLD_SIM_CLOCK_H
 #define TALLY_TESTS_SIMULATION_WORLD_SIM_CLOCK_H
 
@@ -13,22 +13,22 @@ void sim_clock_end(void);
 int64_t sim_now_us(void);
 
 typedef void sim_event_fn(void *context, int64_t argument);
-/* Calls `event` once, `delay_us` from now; of two at the same time the first asked for comes first.
- * An event cannot be taken back: what it finds changed it leaves alone. */
+/* Calls `event` once, `delay_us` from now; events at the same time run in the order of the calls.
+ * An event cannot be cancelled: it must check whether it still applies. */
 void sim_after(int64_t delay_us, sim_event_fn *event, void *context, int64_t argument);
 /* Runs the next event; false if there is none. */
 bool sim_step(void);
 
-/* Sets the clock for people forward or back; intervals do not notice. */
+/* Sets the wall clock forward or back; intervals are not affected. */
 void sim_jump_realtime(int64_t ms);
 
-/* The clocks of one machine, where not all have the same. */
+/* The clocks of one machine, if machines differ. */
 struct sim_clocks {
-    int64_t realtime_ms; /* how far the clock for people is ahead */
+    int64_t realtime_ms; /* how far the wall clock is ahead */
     int64_t drift_ppm;   /* how much too fast both clocks run */
 };
-/* Whose clocks services/base/time.h shows from now on; NULL = the simulation's. Borrowed.
- * Returns whose they were. */
+/* Sets the clocks that services/base/time.h shows from now on; NULL = the simulation's. Borrowed.
+ * Returns the previous ones. */
 const struct sim_clocks *sim_clock_look_at(const struct sim_clocks *clocks);
 
 #endif

@@ -19,7 +19,7 @@ struct sim_fiber {
 };
 
 static struct sim_fiber *self;
-static struct sim_fiber *spare; /* ended ones, whose stacks are used again */
+static struct sim_fiber *spare; /* ended fibers, whose stacks are reused */
 
 static void run(void)
 {
@@ -29,7 +29,8 @@ static void run(void)
     swapcontext(&fiber->context, &fiber->loop);
 }
 
-/* A stack; apart, as getcontext(3) returns where variables must not be in registers. */
+/* A fiber with a stack. Not inlined, because variables around getcontext(3) must not be in
+ * registers. */
 __attribute__((noinline)) static struct sim_fiber *take_spare(void)
 {
     if (spare != NULL) {

@@ -9,14 +9,14 @@
 #include "tests/simulation/world/sim.h"
 #include "tests/simulation/world/sim_clock.h"
 
-/* About what the real headers take; only that both ends agree on it matters. */
+/* About the size of the real headers; it only matters that both ends agree. */
 enum { REQUEST_HEAD_BYTES = 180, ANSWER_HEAD_BYTES = 110 };
 
 struct tally_http_request {
     struct sim_exchange *exchange;
     void *user;
     int64_t arrived_us;
-    bool is_lost; /* nobody waits for the answer, which the coordinator does not know yet */
+    bool is_lost; /* no client waits for the response, but the coordinator does not know yet */
     struct tally_http_request *next, **link;
 };
 
@@ -146,7 +146,7 @@ void tally_http_forget_body(struct tally_http_request *request)
     (void)request; /* the message owns it */
 }
 
-/* A copy: the invariants look at the message once it is answered. */
+/* Copies the body, because the invariants read the message when the response leaves. */
 void tally_http_take_body(struct tally_http_request *request, struct tally_buffer *ret_body)
 {
     const struct sim_message *message = sim_exchange_message(request->exchange);
@@ -186,7 +186,7 @@ uint64_t tally_http_respond(struct tally_http_request *request,
     const uint64_t n_wire = ANSWER_HEAD_BYTES + body.size;
     struct sim_host *host = sim_exchange_host(request->exchange);
     const int64_t age_us = sim_now_us() - request->arrived_us;
-    const bool leaves = host->may_answer(host); /* in which the peer may go */
+    const bool leaves = host->may_answer(host); /* meanwhile the peer may disappear */
     struct sim_exchange *exchange = close_request(request);
     if (leaves) {
         invariants_see_answer(sim_exchange_peer(exchange), sim_exchange_message(exchange), age_us,

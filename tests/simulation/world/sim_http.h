@@ -5,12 +5,12 @@
 #include "api/server/http_server.h"
 #include "tests/simulation/world/sim_network.h"
 
-/* A request as the coordinator sees it, until it answers or the request is abandoned or dropped. */
+/* A request as the coordinator sees it, until it is responded to, abandoned or dropped. */
 struct tally_http_request *sim_http_request_new(struct sim_exchange *exchange);
 /* The client has stopped waiting for the response; the coordinator has not been told yet. */
 void sim_http_note_lost(struct tally_http_request *request);
 bool sim_http_is_lost(const struct tally_http_request *request);
-/* One such request of a coordinator; NULL = none. */
+/* A lost request of a coordinator; NULL = none. */
 struct tally_http_request *sim_http_find_lost(const struct sim_host *host);
 /* The coordinator has been told that the client has stopped waiting. */
 void sim_http_close(struct tally_http_request *request);

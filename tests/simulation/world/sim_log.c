@@ -1,5 +1,5 @@
-/* sim_log: the event log. Stands in for services/base/log.h, so that what coordinator and
- * workers have to say stands in it too. */
+/* sim_log: the event log. Stands in for services/base/log.h, so that it also has what coordinators
+ * and workers log. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -13,7 +13,7 @@ struct sim_exchange {
     int holds; /* events, the coordinator, and the client while it waits */
     struct sim_peer *peer;
     struct sim_host *host;
-    struct sim_message message; /* its texts are the exchange's */
+    struct sim_message message; /* the exchange owns its texts */
     bool client_waits;
     sim_answer_fn *done;
     void *context;
@@ -57,7 +57,7 @@ void sim_network_mend(void)
     memset(network.cut_until_us, 0, sizeof network.cut_until_us);
 }
 
-/* How long nothing passes between the two ends of an exchange, in one direction. */
+/* How long the two ends of an exchange stay cut off, in one direction. */
 static int64_t cut_left_us(const struct sim_exchange *exchange, bool to_host)
 {
     const struct sim_peer *peer = exchange->peer, *host = &exchange->host->peer;
@@ -126,7 +126,7 @@ static void release(struct sim_exchange *exchange)
     }
 }
 
-/* An event about an exchange: it lives until then. */
+/* Schedules an event about an exchange, which stays allocated until then. */
 static void schedule(struct sim_exchange *exchange, int64_t delay_us, sim_event_fn *event)
 {
     exchange->holds++;
@@ -139,7 +139,7 @@ static int64_t draw_delay_us(void)
     return sim_around(sim_chance(network.faults.late) ? 100 * mean : mean);
 }
 
-/* A stopped process takes what came for it when it goes on. True if the event was put off. */
+/* Defers an event until a stopped process continues. True if it was deferred. */
 static bool put_off(struct sim_exchange *exchange, sim_event_fn *event)
 {
     const int64_t left_us = exchange->peer->paused_until_us - sim_now_us();
@@ -154,7 +154,7 @@ static bool put_off(struct sim_exchange *exchange, sim_event_fn *event)
 static void finish(struct sim_exchange *exchange, struct sim_answer *answer)
 {
     exchange->client_waits = false;
-    exchange->holds--; /* the event that ends it has its own */
+    exchange->holds--; /* the event that ends the wait has its own hold */
     if (answer->status != TALLY_OK) {
         exchange->peer->connected_to = 0;
     }
@@ -175,7 +175,7 @@ static void client_sees_break(void *context, int64_t argument)
     release(exchange);
 }
 
-/* The coordinator notices that nobody waits for the answer any more. */
+/* The coordinator notices that no client waits for the response any more. */
 static void coordinator_sees_break(void *context, int64_t argument)
 {
     struct sim_exchange *exchange = context;
@@ -203,7 +203,8 @@ static void client_times_out(void *context, int64_t argument)
     release(exchange);
 }
 
-/* A loss on either way: the client's connection breaks, or it hears nothing until its time-out. */
+/* A loss in either direction: the client's connection breaks, or it hears nothing until its
+ * time-out. */
 static void lose(struct sim_exchange *exchange, const char *what)
 {
     const bool silent = sim_chance(network.faults.silent);
@@ -222,7 +223,7 @@ static void answer_arrives(void *context, int64_t argument)
         return;
     }
     const int64_t cut_us = cut_left_us(exchange, false);
-    if (cut_us > 0 && exchange->client_waits) { /* sent again once it can pass, or given up */
+    if (cut_us > 0 && exchange->client_waits) { /* resent when it can pass, or lost */
         if (sim_chance(500)) {
             sim_after(cut_us + draw_delay_us(), answer_arrives, exchange, 0);
             return;

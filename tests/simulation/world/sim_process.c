@@ -73,7 +73,7 @@ void sim_process_kill(struct sim_process *process, bool unseen)
         return;
     }
     process->is_killed = true;
-    process->stop = SIGKILL; /* its code returns from wherever it is, unheard */
+    process->stop = SIGKILL; /* its code returns from wherever it is, without effect */
     if (process->exchange != NULL) {
         sim_network_abandon(process->exchange, unseen);
         process->exchange = NULL;
@@ -81,7 +81,7 @@ void sim_process_kill(struct sim_process *process, bool unseen)
     wake(process);
 }
 
-enum { NOTICES_STOP_US = 200000 /* http_client.h: it looks at least so often */ };
+enum { NOTICES_STOP_US = 200000 /* http_client.h: it checks at least so often */ };
 
 void sim_process_terminate(struct sim_process *process)
 {

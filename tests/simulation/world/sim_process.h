@@ -14,11 +14,11 @@ struct sim_process {
     struct sim_peer peer;
     volatile sig_atomic_t stop; /* as tally_signals_stop() shows it */
     struct sim_fiber *fiber;    /* NULL = not running */
-    bool is_killed;             /* nothing it still does leaves it */
+    bool is_killed;             /* nothing that it still does has an effect */
     struct sim_exchange *exchange;
     struct sim_answer answer;
-    bool can_be_cancelled; /* the call that waits */
-    int64_t n_waits;       /* number of the present wait: late wake-ups are told apart */
+    bool can_be_cancelled; /* whether the waiting call can be */
+    int64_t n_waits;       /* number of the current wait, to recognise late wake-ups */
     void (*body)(void *context);
     void (*on_end)(void *context);
     void *context;
@@ -27,12 +27,12 @@ struct sim_process {
 /* Runs `body`; `on_end` follows when it returns. */
 void sim_process_start(struct sim_process *process, void (*body)(void *context),
                        void (*on_end)(void *context), void *context);
-/* kill -9. With `unseen`, the coordinator is not told that its connections are gone. */
+/* kill -9. With `unseen`, the coordinator does not see that its connections are gone. */
 void sim_process_kill(struct sim_process *process, bool unseen);
 /* SIGTERM. */
 void sim_process_terminate(struct sim_process *process);
 
-/* From within: */
+/* For the code of the process: */
 
 /* The process whose code runs; NULL in the event loop. */
 struct sim_process *sim_process_self(void);
