@@ -11,7 +11,7 @@
 #include "services/progress/store_bar.h"
 #include "storage/backends/backends.h"
 
-/* What is known so far. */
+/* Results so far. */
 struct check {
     struct tally_store *store;
     int n_failed;
@@ -56,11 +56,11 @@ static enum tally_status check_rounds(struct tally_store *store, const struct ta
     return status;
 }
 
-/* Ended jobs can be asked for their model, so they are loaded too. */
+/* Loads ended jobs, too, because their models can be requested. */
 static enum tally_status check_job(void *context, const struct tally_store_job *row,
                                    struct tally_error *err)
 {
-    (void)err; /* a damaged job does not keep the others from being checked */
+    (void)err; /* a damaged job must not prevent the check of the others */
     struct check *check = context;
     struct tally_error why = TALLY_ERROR_INIT;
     struct hosted_job *job = NULL;
@@ -94,7 +94,7 @@ static void check_jobs(struct check *check, const char *uri)
     }
 }
 
-/* Whether a start may make the store's file. */
+/* Whether a start can create the store's file. */
 static bool can_make_file(const char *path)
 {
     char *copy = strdup(path);

@@ -2,8 +2,8 @@
 #ifndef TALLY_SERVICES_COORDINATOR_CHECK_H
 #define TALLY_SERVICES_COORDINATOR_CHECK_H
 
-/* Looks through the store `uri`, also while a coordinator uses it, and loads every live job from
- * it. Prints one line per finding on stdout and, on a terminal, its progress on stderr. Changes
+/* Examines the store `uri`, also while a coordinator uses it, and loads every live job from it.
+ * Prints one line per finding on stdout and, on a terminal, its progress on stderr. Changes
  * nothing. Returns an exit code: 0 if all is sound, else 1. */
 int coordinator_check(const char *uri);
 

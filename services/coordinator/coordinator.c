@@ -167,7 +167,7 @@ static const struct turn_ops TURN_OPS = {.work = work,
 
 /* ---- Start and end ---- */
 
-/* The rooms, from the lowest to the highest. */
+/* Makes the rooms, from the lowest to the highest. */
 static enum tally_status open_rooms(struct tally_coordinator *coordinator, struct tally_error *err)
 {
     enum tally_status status = calls_new(ROUTES, &coordinator->calls, err);
@@ -214,10 +214,10 @@ enum tally_status tally_coordinator_new(const struct tally_coordinator_config *c
                                                     : load_all_jobs(coordinator, err);
     }
     if (status == TALLY_OK) {
-        status = metrics_new(coordinator, err); /* after those that cannot be loaded have ended */
+        status = metrics_new(coordinator, err); /* after jobs that cannot be loaded have ended */
     }
     if (status != TALLY_OK) {
-        coordinator->store = NULL; /* stays the caller's */
+        coordinator->store = NULL; /* still the caller's */
         tally_coordinator_free(coordinator);
         return status;
     }

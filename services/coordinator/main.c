@@ -209,8 +209,8 @@ static enum tally_status read_tls(const struct tally_options *options,
     return TALLY_OK;
 }
 
-/* The address and the id of this coordinator among replicas. Only a shared store needs them, which
- * run() finds out. */
+/* The address and the id of this coordinator among replicas. Only a shared store needs them; run()
+ * checks this. */
 static enum tally_status read_replica(const struct tally_options *options,
                                       struct settings *settings, struct tally_error *err)
 {
@@ -512,7 +512,7 @@ static int check_certificate(const struct tally_http_server_config *server)
 /* Keeps the memory of request bodies and broadcasts, many MB in each round, for the next round. By
  * default the C library returns it to the system and faults it in again page by page. Longer
  * blocks, above all whole states, are rare and would leave holes, so they are mapped on their own.
- * Code that frees much for good calls malloc_trim() (drop_job(), http_server.c). */
+ * Code that frees much for good calls malloc_trim() (remove_job(), http_server.c). */
 static void keep_freed_memory(void)
 {
     enum { LARGEST_KEPT_BYTES = 5 << 20, KEPT_BYTES = 64 << 20 };

@@ -7,7 +7,7 @@
 #include "services/coordinator/workers/worker_calls.h"
 
 const struct route ROUTES[] = {
-    /* Those that are called most are looked at first. */
+    /* The most frequent routes come first, to be matched first. */
     {"POST", "/tally.v1.WorkerService/PostUpdate", ROUTE_WORKER, ROUTE_WRITES | ROUTE_IS_UPDATE,
      worker_update, AT_SESSION},
     {"POST", "/tally.v1.WorkerService/PostUpdates", ROUTE_WORKER,

@@ -54,7 +54,7 @@ enum token_verdict {
     TOKEN_RIGHT
 };
 
-/* Looks a given text up for the roles of `wanted`, a mask of 1 << role. *ret_token is set if the
+/* Looks up the text `given` in the roles of `wanted`, a mask of 1 << role. *ret_token is set if the
  * verdict is RIGHT, and points into `tokens`. */
 enum token_verdict token_look_up(const struct tally_tokens *tokens, unsigned wanted,
                                  const char *given, int64_t now_ms,

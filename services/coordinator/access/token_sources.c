@@ -64,7 +64,7 @@ static enum tally_status take_variable(const char *name, bool has_file, struct t
     return status;
 }
 
-/* The place of a token, never the token itself. */
+/* Writes the place of a token, never the token itself. */
 static void describe(const struct tally_options *options, enum token_role role,
                      const struct known_token *token, char ret_place[PLACE_CAPACITY])
 {

@@ -3,12 +3,12 @@
  *     step      serves the sockets. Requests that write (updates, new jobs, cancel, ...) run at
  *               once, in one open transaction of the store; all others are queued.
  *     commit    one commit for everything that the step wrote (group commit)
- *     publish   only now: acknowledges the writes, answers the queued reads, hands out tasks
+ *     publish   then acknowledges the writes, answers the queued reads, hands out tasks
  *     tick      time limits of long polls and sessions
  *
- * Nothing that a crash could take back is ever seen outside: an acknowledged update is durable, and
- * a task never follows from an update that is not. When a commit fails, the jobs that it touched
- * are reloaded from the store, and every request that wrote gets "unavailable".
+ * Nothing that a crash could undo is ever visible outside: an acknowledged update is durable, and a
+ * task never follows from an update that is not. When a commit fails, the jobs that it touched are
+ * reloaded from the store, and every request that wrote gets "unavailable".
  *
  * No locks: engines, sessions and the store belong to this thread. Other threads solve f(x*)
  * (jobs/prepare.h) and make plans for dry runs (rest/plans.h). */
@@ -33,34 +33,34 @@ struct tally_coordinator_config {
     const char *allowed_hosts; /* besides localhost; NULL = none; borrowed */
 
     const char *data_dir;           /* where the files of job documents are, for f(x*); borrowed */
-    int64_t session_timeout_ms;     /* silence after which a worker's slots are given to others */
-    int64_t max_jobs;               /* queued, running and paused at once */
-    int64_t max_streams;            /* of events, at once */
+    int64_t session_timeout_ms;     /* silence after which a worker's clients are reassigned */
+    int64_t max_jobs;               /* queued, running and paused jobs, at once */
+    int64_t max_streams;            /* open event streams */
     int64_t max_clients;            /* of one job */
     int64_t max_dim;                /* of a job's iterate */
-    int64_t max_job_bytes;          /* that started jobs hold together (memory.h) */
+    int64_t max_job_bytes;          /* memory of started jobs and of solving f(x*) (memory.h) */
     int64_t max_sessions;           /* of workers, at once */
-    size_t max_body_bytes;          /* of a request; limits a request of several updates, too */
+    size_t max_body_bytes;          /* of a request, also of one with several updates */
     int64_t max_sessions_per_token; /* at once; no limit without tokens */
     int64_t heartbeat_ms;           /* silence of an event stream after which a comment is sent */
     int64_t metrics_keep_ms;        /* how long a job that ended stays in /metrics */
-    int64_t keep_ended_ms;          /* after which a job that ended is deleted; 0 = never */
-    int64_t keep_ended_jobs;        /* how many are kept, the newest; 0 = all */
+    int64_t keep_ended_ms;          /* how long an ended job is kept; 0 = forever */
+    int64_t keep_ended_jobs;        /* how many ended jobs are kept, newest first; 0 = all */
     /* For a store that several replicas share. */
-    const char *replica_id;      /* the same after a restart, and unique; borrowed */
-    const char *replica_address; /* URL at which the others reach this one; borrowed */
-    int64_t lease_ms;            /* without a heartbeat for this time, a replica counts as dead */
-    const char *peer_tls_ca; /* authorities to trust for replicas at https://, a file; NULL = the
-                              * system's; borrowed */
+    const char *replica_id;      /* unique, and the same after a restart; borrowed */
+    const char *replica_address; /* URL at which other replicas reach this one; borrowed */
+    int64_t lease_ms;            /* a replica without a heartbeat for this long counts as dead */
+    const char *peer_tls_ca; /* file of the authorities trusted for replicas at https://; NULL = the
+                                system's; borrowed */
     size_t max_held_bytes;   /* of forwarded requests and their responses */
 };
 
-/* Loads all live jobs from the store. Errors: STORE, DATA_LOSS, NO_MEMORY. On failure the store
- * stays the caller's. */
+/* Loads all live jobs from the store. Errors: STORE, DATA_LOSS, NO_MEMORY. On failure the caller
+ * still owns the store. */
 enum tally_status tally_coordinator_new(const struct tally_coordinator_config *config,
                                         struct tally_coordinator **ret_coordinator,
                                         struct tally_error *err);
-/* Closes the store. Precondition: the server that calls into it has been freed. */
+/* Closes the store. Precondition: the server that calls the coordinator has been freed. */
 void tally_coordinator_free(struct tally_coordinator *coordinator);
 
 /* Callbacks of the HTTP server; context is the coordinator. */
@@ -70,8 +70,8 @@ void tally_coordinator_on_abandoned(void *context, struct tally_http_request *re
 void tally_coordinator_on_refused(void *context, const struct tally_http_refusal *refusal,
                                   char ret_request_id[TALLY_HTTP_REQUEST_ID_CAPACITY]);
 
-/* Commit, publish and tick; after every step of the server. Returns how long the next step may
- * wait, in ms. */
+/* Commits, publishes and ticks. To be called after every step of the server. Returns how long the
+ * next step may wait, in ms. */
 int tally_coordinator_turn(struct tally_coordinator *coordinator);
 
 /* Readable when another thread has something for the loop. */
@@ -79,8 +79,8 @@ int tally_coordinator_wake_fd(const struct tally_coordinator *coordinator);
 /* Readable when a turn can send or receive forwarded requests; -1 = there are no other replicas. */
 int tally_coordinator_forward_fd(const struct tally_coordinator *coordinator);
 
-/* After config.tokens has changed: ends event streams and long polls, whose clients then reconnect
- * with their current tokens. */
+/* To be called when config.tokens has changed: ends event streams and long polls, whose clients
+ * then reconnect with their current tokens. */
 void tally_coordinator_tokens_changed(struct tally_coordinator *coordinator);
 
 /* Refuses polls as unavailable and starts no jobs from now on; still accepts updates. For SIGTERM.

@@ -1,4 +1,4 @@
-/* rooms: the coordinator as its rooms see it: one struct per room, and what all rooms may use.
+/* rooms: what all rooms see of the coordinator: common data, and a pointer to each room's struct.
  *
  * The structs are incomplete here. A file sees the members of a struct only if its room may include
  * the header that defines it, so no room can depend on a higher one:
@@ -14,14 +14,15 @@
 
 #include "services/coordinator/base/coordinator.h"
 
-/* What the lower rooms know of other replicas. The room `replicas` updates it. All zero: there are
+/* What the lower rooms know of other replicas. The room `replicas` updates it. All zero = there are
  * no other replicas. */
 struct replica_view {
-    bool is_shared;               /* the store is one of several replicas */
+    bool is_shared;               /* several replicas share the store */
     int64_t number;               /* of this replica; 0 = has not joined */
     int64_t serves_until_ms;      /* monotonic; end of the lease, if is_shared */
-    int64_t n_jobs, n_free_slots; /* of the others */
-    int64_t held_back_key; /* not 0: key of a job elsewhere; queued jobs with a higher key wait */
+    int64_t n_jobs, n_free_slots; /* of the other replicas */
+    int64_t held_back_key; /* key of a job elsewhere, for which queued jobs with a higher key wait;
+                              0 = none */
     bool has_held_back;    /* set by a reader: a queued job here waited for that job */
 };
 
@@ -43,7 +44,7 @@ struct tally_coordinator {
     struct metrics *metrics;         /* metrics/metrics.h */
 };
 
-/* Whether this replica may speak for its jobs at monotonic time now_ms. */
+/* Whether this replica may answer for its jobs at monotonic time now_ms. */
 static inline bool may_serve(const struct replica_view *view, int64_t now_ms)
 {
     return !view->is_shared || now_ms < view->serves_until_ms;

@@ -1,4 +1,4 @@
-/* access_log: an id for every request, and the log line that says what became of the request. */
+/* access_log: an id for every request, and the log line with the outcome of the request. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

@@ -63,7 +63,8 @@ struct route {
 
 /* ---- Calls ---- */
 
-/* What the log says of a request; copied, because the request is gone once it has its response. */
+/* What the log says about a request; copied, because the request is gone once it has its
+ * response. */
 struct access {
     char method[16], path[256]; /* truncated; "" if the client disconnected first */
     int status;
@@ -76,7 +77,7 @@ struct request_holder {
     struct session *session; /* NULL = a call */
 };
 
-/* A call that another replica answers. The first member of the structure that has the rest. */
+/* A call that another replica answers. First member of the structure that has the rest. */
 struct forwarded {
     const char *replica_id;
     bool has_answer; /* the response is in the call, as if made here */
@@ -85,7 +86,7 @@ struct forwarded {
 };
 
 /* A response that is made in pieces, one in each turn, because making it at once would block the
- * loop for long. The first member of the structure that has the rest. */
+ * loop for long. First member of the structure that has the rest. */
 struct response_pieces {
     /* Appends the next piece to call->body; the last one makes the response (answer_bytes()). */
     enum tally_status (*write)(struct call *call, struct tally_error *err);
@@ -93,7 +94,7 @@ struct response_pieces {
 };
 
 /* Takes another replica's response, or the error in its place (call_has_forwarded_answer()), and
- * sends the call's response in the end. */
+ * finally sends the call's response. */
 typedef void collector_fn(struct tally_coordinator *coordinator, struct call *call);
 
 struct call {
@@ -120,11 +121,11 @@ struct call {
     int64_t arrived_ns; /* monotonic */
     struct access access;
     struct tally_error error;  /* in the response; OK = none */
-    struct tally_json *errors; /* all that is wrong with the request's document; NULL = not known */
+    struct tally_json *errors; /* all errors in the request's document; NULL = not known */
     /* For the metrics: the number of updates, 0 = not known, and their results. */
     uint32_t n_updates, updates[N_UPDATE_RESULTS];
     /* For updates that wait for the session's next task once they are durable. */
-    uint64_t polling_session;                     /* 0 = it does not */
+    uint64_t polling_session;                     /* 0 = does not poll */
     int64_t poll_until_ms;                        /* monotonic; also of a poll without updates */
     struct tally_update_response update_response; /* of one update; of several: in the body */
     bool streaming; /* the handler has begun a stream: nothing is left to be sent */
@@ -153,7 +154,7 @@ struct call_queue {
  * Errors: `made`. */
 enum tally_status answer_bytes(struct call *call, enum tally_status made, const char *content_type,
                                struct tally_error *err);
-/* Body made of JSON; `value` is taken, NULL is out of memory. */
+/* A JSON body. Takes `value`; NULL = out of memory. */
 enum tally_status answer_json(struct call *call, int status, struct tally_json *value,
                               struct tally_error *err);
 void answer_error(struct call *call, const struct tally_error *err);
@@ -171,8 +172,8 @@ void call_free(struct tally_coordinator *coordinator, struct call *call);
 void hand_over_call(struct tally_coordinator *coordinator, struct call *call);
 /* Sends the call's response and frees it. */
 void send_answer(struct tally_coordinator *coordinator, struct call *call);
-/* A protobuf response to a request that has no call any more (a long poll), with the tail if it is
- * not NULL. Repeats the request's id if it has one. Returns wire bytes. */
+/* Sends a protobuf response to a request that no longer has a call (a long poll), with the tail if
+ * it is not NULL. Repeats the request's id if it has one. Returns wire bytes. */
 uint64_t send_protobuf(struct tally_http_request *request, struct tally_buffer *body,
                        struct tally_shared_bytes *tail);
 
@@ -200,7 +201,7 @@ void draw_request_id(struct tally_coordinator *coordinator, char ret_id[REQUEST_
 /* Before the response is sent: draws the request's id and fills call->access, if they are needed.
  */
 void begin_access(struct tally_coordinator *coordinator, struct call *call);
-/* After it: counts the request and writes its line of the log, at a level that fits. */
+/* After it was sent: counts the request and writes its line of the log, at a suitable level. */
 void end_access(struct tally_coordinator *coordinator, const struct call *call);
 
 #endif

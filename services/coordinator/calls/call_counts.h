@@ -16,7 +16,7 @@ struct route;
     X(ACCEPTED, "accepted")       /* durable, counted */                                           \
     X(REPEATED, "repeated")       /* the same bytes again: acknowledged, not counted again */      \
     X(CONFLICTING, "conflicting") /* different bytes for the same (job, round, client) */          \
-    X(LATE, "late")               /* its round or its job is not open (any more) */                \
+    X(LATE, "late")               /* its round or its job is not open (any longer) */              \
     X(INVALID, "invalid")         /* malformed, or with impossible values */                       \
     X(NOT_PLAYED, "not_played")   /* the client is not assigned to the session */                  \
     X(UNKNOWN, "unknown")         /* no such session or job */                                     \
@@ -41,8 +41,8 @@ struct route_counts {
 
 struct call_counts {
     uint64_t n_requests;         /* that have arrived */
-    struct route_counts *routes; /* as the table of routes, and one for requests that match none */
-    int n_routes;                /* without that one */
+    struct route_counts *routes; /* as in the table, and one for requests that match none */
+    int n_routes;                /* without the last one */
     int poll_route;              /* number of the route with ROUTE_IS_POLL; n_routes = none */
     uint64_t updates[N_UPDATE_RESULTS];
     uint64_t failed_reads; /* requests that only read, and failed because of the store */
@@ -61,14 +61,14 @@ enum update_result update_result_of(enum tally_status refusal);
 enum tally_status call_counts_init(struct call_counts *counts, const struct route *routes);
 void call_counts_fini(struct call_counts *counts);
 
-/* A response has been made; `seconds` since the request was complete. `status`: 499 if the client
- * had disconnected. */
+/* Counts a response, `seconds` after the request was complete. `status`: 499 if the client had
+ * disconnected. */
 void call_counts_add(struct call_counts *counts, const struct route *routes,
                      const struct call *call, int status, double seconds);
-/* The HTTP server refused a request or a connection; `status` 0: without a response. */
+/* Counts a request or a connection that the HTTP server refused; `status` 0: without a response. */
 void call_counts_add_refusal(struct call_counts *counts, enum tally_http_refusal_reason reason,
                              int status);
-/* A long poll, whose request has no call any more, has been answered. */
+/* Counts the response to a long poll, whose request no longer has a call. */
 void call_counts_add_poll(struct call_counts *counts, int status);
 
 #endif

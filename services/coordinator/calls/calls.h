@@ -29,7 +29,8 @@ struct calls {
 /* Errors: NO_MEMORY. */
 enum tally_status calls_new(const struct route *routes, struct calls **ret_calls,
                             struct tally_error *err);
-/* Frees the calls that wait in the queues. Before the rooms whose objects they hold are freed. */
+/* Frees the calls that wait in the queues. To be called before the rooms whose objects they hold
+ * are freed. */
 void calls_drop_queued(struct tally_coordinator *coordinator);
 /* NULL is allowed. */
 void calls_free(struct calls *calls);

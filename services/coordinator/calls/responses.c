@@ -142,7 +142,7 @@ static void add_if_absent(struct tally_http_response *response, const char *name
 bool shows_request_id(const struct call *call)
 {
     const bool is_worker = call->route != NULL && call->route->kind == ROUTE_WORKER;
-    return !is_worker || call->status >= 400 || call->request_id_told; /* else bytes for nothing */
+    return !is_worker || call->status >= 400 || call->request_id_told; /* else a waste of bytes */
 }
 
 /* Adds the headers that follow from the status. */
@@ -231,7 +231,7 @@ void hand_over_call(struct tally_coordinator *coordinator, struct call *call)
 void send_answer(struct tally_coordinator *coordinator, struct call *call)
 {
     if (call->request == NULL) {
-        call->access.status = 499; /* the peer has gone */
+        call->access.status = 499; /* the client has disconnected */
         if (call->request_id[0] == '\0') {
             draw_request_id(coordinator, call->request_id);
         }

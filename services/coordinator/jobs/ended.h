@@ -1,6 +1,6 @@
 /* ended: receipts of jobs that have ended: the digest of each client's last message.
  *
- * A worker that has lost the response to its last update sends the update again, also after the job
+ * A worker that has lost the response to its last update sends the update again, even after the job
  * has ended, and learns that it was received. Any session can send such an update, so it must be
  * cheap: it is compared with the job's row first, then with the receipts, 32 bytes per client. The
  * job itself, whose state grows with its dimension, is loaded only if its receipts are not in
@@ -35,7 +35,7 @@ void ended_remember(struct ended_jobs *ended, const struct hosted_job *job);
 /* Forgets a job that is deleted. */
 void ended_forget(struct ended_jobs *ended, int64_t key);
 
-/* An update for a job that has ended; `row` is as stored. OK: the update is a duplicate,
+/* Receives an update for a job that has ended; `row` is as stored. OK: the update is a duplicate,
  * described by ret_outcome. Errors: OUT_OF_RANGE (client), FAILED_PRECONDITION (it was not received
  * before the job ended), ALREADY_EXISTS (a different message was), STORE, DATA_LOSS, NO_MEMORY. */
 enum tally_status ended_receive(struct ended_jobs *ended, struct tally_store *store,

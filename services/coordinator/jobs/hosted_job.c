@@ -11,8 +11,8 @@
 #include "services/job/advice.h"
 #include "services/job/footprint.h"
 
-/* The time that workers of a job that was read from the store have to return, before its slots go
- * to other clients and other replicas are asked for slots. */
+/* How long the workers of a job that was read from the store have to return before its slots go to
+ * other clients and other replicas are asked for slots. */
 enum { WORKERS_RETURN_MS = 3000 };
 
 _Static_assert(sizeof(struct client_slot) + sizeof(struct client_traffic) <= TALLY_FOOTPRINT_SLOT,
@@ -101,7 +101,7 @@ struct tally_job_update event_of(const struct tally_update *update)
                                      .n_metrics = update->n_metrics};
 }
 
-/* An update as the store kept it, received again. */
+/* Receives a stored update again. */
 static enum tally_status receive_again(void *context, const struct tally_store_update *stored,
                                        struct tally_error *err)
 {
@@ -122,8 +122,8 @@ static enum tally_status receive_again(void *context, const struct tally_store_u
     return TALLY_OK;
 }
 
-/* The metrics of single clients, in the store as an update of round TALLY_STORE_METRICS_ROUND for
- * each block of clients (hosted_job.h). */
+/* Restores the metrics of a block of clients, stored as an update of round
+ * TALLY_STORE_METRICS_ROUND (hosted_job.h). */
 static enum tally_status take_metrics_again(void *context, const struct tally_store_update *stored,
                                             struct tally_error *err)
 {
@@ -144,9 +144,9 @@ static enum tally_status take_metrics_again(void *context, const struct tally_st
     return TALLY_OK;
 }
 
-/* Makes slots and traffic. Traffic in memory is ahead of the store and stays, to be written again,
- * because the last write may be lost; unless another replica has led the job meanwhile. The traffic
- * of a job that has ended stays in the store. */
+/* Makes slots and traffic. Traffic in memory is ahead of the store and is kept, to be written
+ * again, because the last write may be lost. It is reloaded if another replica has led the job
+ * meanwhile. The traffic of a job that has ended stays in the store. */
 static enum tally_status make_clients(struct tally_store *store, struct hosted_job *job,
                                       struct tally_error *err)
 {
@@ -358,7 +358,7 @@ enum tally_status hosted_job_reload(struct tally_store *store, struct hosted_job
     if (status == TALLY_OK) {
         tally_job_free(job->engine);
         job->engine = engine;
-        job->shared_task.round = 0; /* it may be a different round of the same number */
+        job->shared_task.round = 0; /* it may be a different round with the same number */
         job->stored_state = (struct stored_state){0};
         job->has_stored_updates = true;
         job->needs_reload = job->lacks_memory = job->is_deleted = false;
@@ -434,9 +434,9 @@ static enum tally_status append_change(struct tally_store *store, struct hosted_
     return status;
 }
 
-/* Appends the round's change of the state, or stores the whole. Changes are identified by their
- * round, and a job may end without closing one. A finished job never resumes, so one full snapshot
- * is stored. */
+/* Appends the round's change of the state, or stores the whole state. Changes are identified by
+ * their round, and a job may end without closing one. A finished job never resumes, so one full
+ * snapshot is stored. */
 static enum tally_status put_state(struct tally_store *store, struct hosted_job *job,
                                    bool has_closed_round, struct tally_error *err)
 {
@@ -447,8 +447,8 @@ static enum tally_status put_state(struct tally_store *store, struct hosted_job 
     return takes_change ? append_change(store, job, err) : put_whole(store, job, err);
 }
 
-/* Appends what the clients of the round from place `first` on have reported, as many as one row
- * has. Returns how many reported something; -1 = out of memory. */
+/* Appends the metrics of one row: those that the round's clients from place `first` on reported.
+ * Returns how many clients reported any; -1 = out of memory. */
 static int64_t encode_metrics(const struct hosted_job *job, uint32_t first,
                               struct tally_buffer *out)
 {
@@ -530,7 +530,7 @@ struct tally_json *job_detail(const struct tally_store_job *row,
     if (tally_json_parse((const char *)document->data, document->size, &detail, NULL) != TALLY_OK) {
         return NULL;
     }
-    /* A document that an older version accepted and this one would not still has a detail. */
+    /* A document that only an older version accepted still has a detail. */
     struct tally_advice advice = {.n = 0};
     struct tally_planned planned;
     bool is_planned = false;

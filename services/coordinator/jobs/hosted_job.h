@@ -32,7 +32,7 @@ struct supply {
 /* What a job knows of sessions. */
 struct job_supply {
     struct supply bound;      /* sessions that serve only this job */
-    int64_t n_assigned;       /* clients that unbound sessions have */
+    int64_t n_assigned;       /* clients at unbound sessions */
     struct refusal *refusals; /* of this job, by any session */
     int64_t n_refusing;       /* sessions that would serve it if they did not refuse it ... */
     int64_t n_refused_free;   /* ... and their free slots */
@@ -47,39 +47,39 @@ struct plugin_absence {
 
 /* One of the M clients of a job. */
 struct client_slot {
-    struct session *session;                   /* that has it; NULL = vacant */
+    struct session *session;                   /* the client's session; NULL = vacant */
     struct tally_list_node in_assigned;        /* hosted_job.assigned */
     uint32_t place;                            /* in session.assignments */
-    char previous[TALLY_WORKER_NAME_CAPACITY]; /* worker that had it before; "" = none */
+    char previous[TALLY_WORKER_NAME_CAPACITY]; /* the client's previous worker; "" = none */
     struct token_identity previous_identity;   /* of its token */
-    int64_t delivered_iterate;                 /* newest point that its workers were sent */
+    int64_t delivered_iterate;                 /* newest point sent to its workers */
     bool has_shift; /* its session has the client's shift (algorithms/shift.h) */
-    bool absent;    /* not to be waited for, if the policy allows (rounds.h) */
+    bool absent;    /* rounds do not wait for it, if the policy allows (rounds.h) */
 };
 
-/* What the tasks of one round have in common for clients that hold the same point, as most do. */
+/* The part of a round's tasks that is the same for clients that hold the same point, as most do. */
 struct shared_task {
     int64_t round, have;             /* 0 = none is encoded */
     struct tally_buffer bytes;       /* tally_task.shared */
-    struct tally_shared_bytes *tail; /* or here, if it is large */
+    struct tally_shared_bytes *tail; /* instead of bytes, if it is large */
 };
 
 /* What a coordinator knows of all its live jobs, so that it need not scan them in every turn. */
 struct job_marks {
-    const uint64_t *transaction; /* number of the one that is open, or of the next */
-    bool absence_changed;        /* of some of them */
-    bool ended;                  /* the rows of some of them say so */
+    const uint64_t *transaction; /* number of the open transaction, or of the next one */
+    bool absence_changed;        /* of some jobs */
+    bool ended;                  /* some rows say that their job has ended */
 };
 
-/* What the clients reported in the last closed round that has metrics is stored among the updates,
- * under TALLY_STORE_METRICS_ROUND: one row for each block of clients that has any, under its first
- * client, as an encoded tally_updates without payloads. It is dropped and written again with every
- * round that closes, and stays when the job ends. */
+/* The clients' metrics of the last closed round that has any are stored among the updates, under
+ * TALLY_STORE_METRICS_ROUND. Each block of the round's clients has one row, under the place of its
+ * first client among them: an encoded tally_updates without payloads. Every round that closes
+ * replaces these rows. They stay when the job ends. */
 enum { CLIENT_METRICS_BLOCK = TALLY_MAX_UPDATES };
 
-/* The traffic of single clients is stored in the same transaction as the row's wire counters, so
- * that its sum never exceeds them: this often, when the job ends, and when the coordinator shuts
- * down. What a crash loses of it remains only in the job's counters. */
+/* The traffic of each client is stored in the same transaction as the row's wire counters, so that
+ * its sum never exceeds them. It is stored this often, when the job ends, and when the coordinator
+ * shuts down. Traffic lost in a crash remains only in the job's counters. */
 enum { TRAFFIC_STORED_EVERY_MS = 10000 };
 
 struct hosted_job {
@@ -93,31 +93,31 @@ struct hosted_job {
     bool traffic_has_moved;         /* since it was stored */
     int64_t traffic_stored_ms;      /* monotonic */
     int64_t n_vacant;
-    struct tally_list assigned; /* the slots that are not vacant, those assigned last at the end */
+    struct tally_list assigned; /* the slots that are not vacant, in order of assignment */
     struct job_supply supply;
     struct plugin_absence absence;
     int64_t started_bytes, solving_bytes; /* estimates of services/job/footprint.h */
     bool prepared;            /* f_star and schedule below are known: the job may start */
-    int64_t prepare_began_ms; /* monotonic; when that was asked for; 0 = not yet, or not here */
+    int64_t prepare_began_ms; /* monotonic; when it was requested; 0 = not yet, or not here */
     int64_t prepare_took_ms;
     double f_star;
-    char schedule[TALLY_SCHEDULE_CAPACITY]; /* that it starts with; "" = none was planned */
+    char schedule[TALLY_SCHEDULE_CAPACITY]; /* the one to start with; "" = none was planned */
     struct tally_curvature curvature;       /* of f; unknown until prepared */
-    struct tally_error prepare_error; /* why f_star cannot be had; OK = nothing known against it */
+    struct tally_error prepare_error; /* why f_star cannot be determined; OK = no error so far */
     uint64_t touched_in;              /* number of the last transaction that wrote to it */
     struct stored_state stored_state;
-    bool has_stored_updates; /* the store may hold some, of rounds that are closed or open */
+    bool has_stored_updates; /* the store may hold updates, of closed or open rounds */
     bool needs_reload;   /* a commit failed, so the engine is ahead of the store; or lacks_memory */
-    bool is_deleted;     /* by the open transaction; it leaves the live jobs once that commits */
-    bool lacks_memory;   /* to read it back from the store: a queued engine stands in for its own */
-    bool deadline_noted; /* the open round's deadline has passed, and did not end it */
-    bool absence_changed;     /* the engine does not know yet what the slots say: mark_absence() */
-    int64_t round_opened_ms;  /* monotonic; or resumed, or read back from the store */
-    int64_t deadline_from_ms; /* monotonic; of the same round, also after a failed store */
-    int64_t waits_since_ms;   /* Unix time of the same, or of the last change of status */
-    char noted_missing[TALLY_MISSING_CAPACITY]; /* of the last record, as the log has said */
-    int64_t arrived_ms; /* monotonic; when it was read from the store, by a replica that has been
-                           started or takes it over; 0 = it was submitted here */
+    bool is_deleted;     /* by the open transaction; leaves the live jobs after the commit */
+    bool lacks_memory;   /* to reload it from the store; a queued engine stands in for its own */
+    bool deadline_noted; /* the open round's deadline has passed without ending it */
+    bool absence_changed;     /* the engine has not been told yet: mark_absence() */
+    int64_t round_opened_ms;  /* monotonic; or when the job was resumed or loaded */
+    int64_t deadline_from_ms; /* monotonic; the same; also restarted after a store failure */
+    int64_t waits_since_ms;   /* Unix time of round_opened_ms, or of the last change of status */
+    char noted_missing[TALLY_MISSING_CAPACITY]; /* of the last record; already logged */
+    int64_t arrived_ms; /* monotonic; when this replica read it from the store, at its start or as
+                           its new leader; 0 = it was submitted here */
     struct shared_task shared_task;
     struct event_feed *feed; /* of its event streams (rest/events.h); NULL = none */
     uint64_t recovery_bits, wire_in_bytes, wire_out_bytes; /* live; the row's lag behind */
@@ -138,7 +138,7 @@ enum tally_status hosted_job_load(struct tally_store *store, const struct tally_
 enum tally_status hosted_job_load_later(struct tally_store *store,
                                         const struct tally_store_job *row,
                                         struct hosted_job **ret_job, struct tally_error *err);
-/* Brings the engine back to what the store holds. Errors as hosted_job_load(). */
+/* Reloads the engine from the store. Errors as hosted_job_load(). */
 enum tally_status hosted_job_reload(struct tally_store *store, struct hosted_job *job,
                                     struct tally_error *err);
 void hosted_job_free(struct hosted_job *job);
@@ -150,9 +150,9 @@ struct tally_job_update event_of(const struct tally_update *update);
 int64_t hosted_job_n_lacking(const struct hosted_job *job);
 /* Whether the workers of a job that was read from the store have had time to rejoin. */
 bool hosted_job_is_settled(const struct hosted_job *job);
-/* Whether a started job will give back its slots and its memory without help from outside. */
+/* Whether a started job will free its slots and its memory without outside help. */
 bool hosted_job_is_progressing(const struct hosted_job *job);
-/* Whether a started job cannot progress before it has more slots. */
+/* Whether a started job cannot progress until it gets more slots. */
 bool hosted_job_is_stuck(const struct hosted_job *job);
 /* Whether a queued job lacks nothing but slots and memory to start. */
 bool hosted_job_may_start(const struct hosted_job *job);
@@ -179,8 +179,8 @@ void hosted_job_count_updates(struct hosted_job *job, const struct traffic_part 
 enum tally_status hosted_job_put_traffic(struct tally_store *store, struct hosted_job *job,
                                          struct tally_error *err);
 
-/* The job detail of a row and its document. waiting: what the job waits for, or NULL. NULL = out of
- * memory or a document that is not JSON. */
+/* The job detail of a row and its document. waiting: what the job waits for, or NULL. Returns NULL
+ * if memory runs out or the document is not JSON. */
 struct tally_json *job_detail(const struct tally_store_job *row,
                               const struct tally_buffer *document,
                               const struct tally_waiting *waiting);

@@ -54,7 +54,7 @@ static enum tally_status check_dim(const struct tally_coordinator *coordinator,
                             (long long)limit);
 }
 
-/* The store could not take a larger state, and then no other job could continue. */
+/* The store could not hold a larger state, and then no other job could continue. */
 static enum tally_status check_state(const struct tally_coordinator *coordinator,
                                      const struct tally_job_spec *spec, struct tally_error *err)
 {
@@ -165,7 +165,7 @@ enum tally_status create_job(struct tally_coordinator *coordinator,
         if (status == TALLY_OK) {
             status = hosted_job_load(store, &row, &job, err);
         }
-        if (status != TALLY_ALREADY_EXISTS) { /* which changes nothing */
+        if (status != TALLY_ALREADY_EXISTS) { /* this error changes nothing */
             transaction_check(coordinator->transaction, status, err);
         }
     }
@@ -227,7 +227,7 @@ enum tally_status delete_live_job(struct tally_coordinator *coordinator, struct 
     if (status != TALLY_OK) {
         return status;
     }
-    pending_forget(&transaction->pending, &job->row); /* or they would be stored at its end */
+    pending_forget(&transaction->pending, &job->row); /* or the commit would store them */
     mark_touched(job);
     status = coordinator->store->ops->job_delete(coordinator->store, job->row.key, err);
     if (transaction_check(transaction, status, err) == TALLY_OK) {
@@ -275,7 +275,7 @@ static bool has_expired(const struct tally_coordinator *coordinator,
     return is_old || is_one_too_many;
 }
 
-/* Goes through a page. False: it stopped before the end. */
+/* Deletes the expired jobs of a page. False: stopped before its end. */
 static bool delete_of_page(struct tally_coordinator *coordinator, const struct job_rows *page)
 {
     struct retention *retention = &coordinator->jobs->retention;
@@ -413,10 +413,10 @@ void mark_lost(struct tally_coordinator *coordinator, uint64_t number)
             job->waits_since_ms = tally_realtime_ms();
         }
     }
-    coordinator->jobs->match_failed = true; /* what it started is queued again */
+    coordinator->jobs->match_failed = true; /* jobs that it started are queued again */
 }
 
-/* Ends a job whose stored parts cannot be read back. True if that is stored. */
+/* Ends a job that cannot be reloaded. True if its end is stored. */
 static bool end_damaged_job(struct tally_coordinator *coordinator, const struct hosted_job *job,
                             const struct tally_error *why)
 {
@@ -453,9 +453,9 @@ void reload_jobs(struct tally_coordinator *coordinator)
             continue;
         }
         if (reloads && status == TALLY_OK) {
-            mark_absence(job); /* the engine has forgotten it */
+            mark_absence(job); /* the new engine has not been told */
             restart_clock_after_outage(job);
-            coordinator->jobs->match_failed = true; /* it may be queued again, with its slots */
+            coordinator->jobs->match_failed = true; /* it may be queued again and have slots */
         }
         if (!job->needs_reload) {
             coordinator->jobs->ops->ready(coordinator, job);

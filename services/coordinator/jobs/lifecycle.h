@@ -4,18 +4,18 @@
  *                                    workers/matching/    rounds.h
  *
  * Every change is an event of the engine, written to the store in the step's transaction. If that
- * is lost, the engine is ahead of the store and the job is read back (reload_jobs). */
+ * transaction is lost, the engine is ahead of the store and the job is reloaded (reload_jobs). */
 #ifndef TALLY_SERVICES_COORDINATOR_JOBS_LIFECYCLE_H
 #define TALLY_SERVICES_COORDINATOR_JOBS_LIFECYCLE_H
 
 #include "services/coordinator/jobs/live_jobs.h"
 
-/* Whether this coordinator takes a new job of that kind: its name, size, memory, and the number of
+/* Whether this coordinator accepts the new job: checks its name, size and memory, and the number of
  * jobs. Errors: INVALID_ARGUMENT, OUT_OF_RANGE, RESOURCE_EXHAUSTED. */
 enum tally_status check_new_job(const struct tally_coordinator *coordinator,
                                 const struct tally_job_spec *spec, struct tally_error *err);
-/* The limits of check_new_job(), except the number of jobs, that a valid document exceeds: an array
- * like that of tally_document_faults(). NULL = out of memory. */
+/* An array like that of tally_document_faults(): the limits of check_new_job() that a valid
+ * document exceeds, except the number of jobs. NULL = out of memory. */
 struct tally_json *new_job_faults(const struct tally_coordinator *coordinator,
                                   const struct tally_job_spec *spec);
 /* Stores a new job, adds it to the live ones and begins to prepare it. `key`: the idempotency key,
@@ -54,9 +54,10 @@ enum tally_status fail_job(struct tally_coordinator *coordinator, struct hosted_
  * (memory.h). */
 enum tally_status prepare_job(struct tally_coordinator *coordinator, struct hosted_job *job,
                               struct tally_error *err);
-/* Takes what the solver's thread has finished. */
+/* Takes the results of the solver's thread. */
 void take_prepared(struct tally_coordinator *coordinator);
-/* Fails the jobs that cannot be prepared; tries again if the store did not take it. */
+/* Fails the jobs that cannot be prepared. The next call retries those whose failure was not
+ * stored. */
 void fail_unprepared(struct tally_coordinator *coordinator);
 
 /* Writes wire counters that have changed, and the traffic of clients if it is due. is_last: writes

@@ -16,7 +16,7 @@
 #include "services/coordinator/turn/turn.h"
 #include "services/job/reasons.h"
 
-/* From this dimension on, a job's memory, some MB, goes back to the system when the job ends. */
+/* From this dimension on, a job's memory, some MB, is returned to the system when the job ends. */
 enum { LARGE_DIM = 100000 };
 
 enum tally_status live_jobs_new(struct tally_coordinator *coordinator, const struct jobs_ops *ops,
@@ -76,7 +76,7 @@ static void forget_id(struct live_jobs *jobs, const struct hosted_job *job)
 void add_job(struct tally_coordinator *coordinator, struct hosted_job *job)
 {
     struct hosted_job **at = coordinator->jobs->last; /* keys ascend */
-    if (coordinator->view.is_shared) { /* those of jobs that come from others may be old */
+    if (coordinator->view.is_shared) { /* keys of jobs from other replicas may be old */
         at = &coordinator->jobs->first;
     }
     while (*at != NULL && (*at)->row.key < job->row.key) {

@@ -51,13 +51,13 @@ struct live_jobs {
     struct ended_jobs ended; /* receipts */
     struct retention retention;
     struct preparer *preparer;
-    struct memory_use memory; /* when jobs were last started */
+    struct memory_use memory; /* as of the last start of jobs */
     bool match_due;           /* sessions or jobs came or went: look for jobs to start */
     bool match_failed;        /* a start was not stored: look again in a second */
-    bool reload_due;          /* jobs that need it are read back, outside of any transaction */
+    bool reload_due;          /* some jobs must be reloaded, outside of any transaction */
 };
 
-/* Sets coordinator->jobs. Errors: NO_MEMORY, UNAVAILABLE (thread). */
+/* Sets coordinator->jobs. Errors: NO_MEMORY (also: no thread can be started). */
 enum tally_status live_jobs_new(struct tally_coordinator *coordinator, const struct jobs_ops *ops,
                                 struct tally_error *err);
 /* NULL is allowed. */
@@ -80,11 +80,11 @@ enum tally_status collect_row(void *rows, const struct tally_store_job *row,
                               struct tally_error *err);
 /* Loads all live jobs of a store that only this process uses. Errors: STORE, NO_MEMORY. */
 enum tally_status load_all_jobs(struct tally_coordinator *coordinator, struct tally_error *err);
-/* Loads a live job and adds it; `event` is for the log. A damaged one ends. No transaction may be
- * open. Errors: STORE, NO_MEMORY. */
+/* Loads a live job and adds it, or ends it if it is damaged. `event` is for the log. No transaction
+ * may be open. Errors: STORE, NO_MEMORY. */
 enum tally_status load_job(struct tally_coordinator *coordinator, struct tally_store_job *row,
                            const char *event, struct tally_error *err);
-/* Reads the row of a job that may be live or not. Errors: NOT_FOUND, STORE. */
+/* Reads the row of a job, live or not. Errors: NOT_FOUND, STORE. */
 enum tally_status read_row(struct tally_coordinator *coordinator, const char *id,
                            struct tally_store_job *ret_row, struct tally_error *err);
 /* The same, and appends its document. Errors: NOT_FOUND, STORE. */
@@ -94,7 +94,7 @@ enum tally_status read_job(struct tally_coordinator *coordinator, const char *id
 /* Whether the job is live and led by another replica. Errors: NOT_FOUND, STORE. */
 enum tally_status is_live_elsewhere(struct tally_coordinator *coordinator, const char *job_id,
                                     bool *ret_is_elsewhere, struct tally_error *err);
-/* Ends a job that cannot be read back; `row` is as stored. No transaction may be open. */
+/* Ends a job that cannot be loaded; `row` is as stored. No transaction may be open. */
 enum tally_status end_damaged_row(struct tally_store *store, struct tally_store_job *row,
                                   const struct tally_error *why, struct tally_error *err);
 

@@ -22,7 +22,7 @@ struct tally_coordinator;
 /* Bytes. */
 struct memory_use {
     int64_t held; /* by started jobs and by the f(x*) that is being solved */
-    int64_t kept; /* the part of `held` of jobs that do not progress, so may never free it */
+    int64_t kept; /* the part of `held` that jobs without progress hold and may never free */
     int64_t limit;
 };
 struct memory_use memory_use(const struct tally_coordinator *coordinator);
@@ -43,7 +43,7 @@ enum tally_status memory_check_started(const struct tally_coordinator *coordinat
 enum tally_status memory_check_solving(const struct tally_coordinator *coordinator,
                                        const struct tally_job_spec *spec, struct tally_error *err);
 
-/* Both. */
+/* Both checks. */
 enum tally_status memory_check(const struct tally_coordinator *coordinator,
                                const struct tally_job_spec *spec, struct tally_error *err);
 

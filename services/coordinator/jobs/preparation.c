@@ -41,7 +41,7 @@ void fail_unprepared(struct tally_coordinator *coordinator)
     }
 }
 
-/* What is known about f now; curvature and schedule are stored at once, to be shown while the job
+/* Takes what is known about f. Curvature and schedule are stored at once, to be shown while the job
  * waits for workers. */
 static void take_preparation(struct tally_coordinator *coordinator, struct hosted_job *job,
                              const struct tally_local_preparation *preparation)
@@ -57,7 +57,7 @@ static void take_preparation(struct tally_coordinator *coordinator, struct hoste
     }
     struct tally_error err = TALLY_ERROR_INIT;
     enum tally_status status = transaction_begin_write(coordinator->transaction, &err);
-    if (status == TALLY_OK) { /* if it fails, the start writes it again */
+    if (status == TALLY_OK) { /* if this fails, the start writes the row again */
         status = hosted_job_put_row(coordinator->store, job, tally_realtime_ms(), &err);
         transaction_check(coordinator->transaction, status, &err);
     }

@@ -14,7 +14,7 @@
 /* A job on its way through the thread: first in `waiting`, then in `done`. */
 struct work {
     struct tally_job_spec spec;
-    int64_t bytes; /* that solving it takes */
+    int64_t bytes; /* needed to solve it */
     struct prepared result;
     struct work *next;
 };
@@ -29,9 +29,9 @@ struct preparer {
     pthread_cond_t changed;
     struct queue waiting, done;
     bool stopping;
-    bool is_left_alone;  /* its owner is gone: the thread frees all this itself */
-    struct work *solved; /* what the thread is inside solve() with, or NULL */
-    atomic_bool stop;    /* its result is not needed; the one member without the mutex */
+    bool is_left_alone;  /* the owner is gone: the thread frees this struct */
+    struct work *solved; /* what the thread is solving, or NULL */
+    atomic_bool stop;    /* its result is not needed; not guarded by the mutex */
     int wake_fd;
     const char *data_dir;
 };
@@ -148,8 +148,8 @@ void preparer_free(struct preparer *preparer)
     }
     pthread_mutex_lock(&preparer->mutex);
     preparer->stopping = true;
-    /* Reading a file cannot be stopped, so the thread is not waited for: the process is about to
-     * end. */
+    /* Reading a file cannot be stopped, so this does not wait for the thread: the process is about
+     * to end. */
     const bool solving = preparer->is_left_alone = preparer->solved != NULL;
     const pthread_t thread = preparer->thread;
     atomic_store(&preparer->stop, true);

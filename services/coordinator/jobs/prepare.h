@@ -1,5 +1,5 @@
-/* prepare: solves f(x*) of queued jobs, looks at the curvature of f and plans their schedules, in a
- * thread of its own, so that the loop never waits for it. */
+/* prepare: solves f(x*) of queued jobs, examines the curvature of f and plans their schedules, in a
+ * separate thread, so that the loop never waits for it. */
 #ifndef TALLY_SERVICES_COORDINATOR_JOBS_PREPARE_H
 #define TALLY_SERVICES_COORDINATOR_JOBS_PREPARE_H
 
@@ -10,12 +10,12 @@
 
 struct preparer;
 
-/* Starts the thread; wake_fd is an eventfd that it adds to when a result is there,
- * data_dir where the files of job documents are (borrowed). */
+/* Starts the thread, which adds to the eventfd wake_fd when it has a result. data_dir: where the
+ * files of job documents are (borrowed). */
 enum tally_status preparer_new(int wake_fd, const char *data_dir, struct preparer **ret_preparer,
                                struct tally_error *err);
-/* Drops all queued jobs. A solve in progress keeps its memory until the process ends, and wake_fd,
- * which must stay open. NULL is allowed. */
+/* Drops all queued jobs. A solve in progress keeps its memory and wake_fd, which must stay open,
+ * until the process ends. NULL is allowed. */
 void preparer_free(struct preparer *preparer);
 
 /* Queues a job. Errors: NO_MEMORY. */
@@ -25,7 +25,7 @@ enum tally_status preparer_submit(struct preparer *preparer, const char *job_id,
 /* Bytes that the queued jobs and the one in progress need, by tally_footprint_solving(). */
 int64_t preparer_bytes(struct preparer *preparer);
 
-/* The job is gone: its solve is removed from the queue or, if it has begun, stops soon. */
+/* Removes the job's solve from the queue or, if it has begun, makes it stop soon. */
 void preparer_forget(struct preparer *preparer, const char *job_id);
 
 struct prepared {

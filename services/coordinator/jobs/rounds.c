@@ -8,7 +8,7 @@
 #include "services/coordinator/jobs/live_jobs.h"
 #include "services/coordinator/turn/transaction.h"
 
-/* Workers that were refused, or lost their coordinator, try again after a second at the latest. */
+/* Workers that were refused, or lost their coordinator, try again within a second. */
 enum { RETURN_MS = 1500 };
 
 /* What follows from closed rounds. */
@@ -47,7 +47,7 @@ static void log_end(const struct hosted_job *job)
         tally_log_unsigned("downlink_payload_bits", row->progress.bits.downlink.payload_bits));
 }
 
-/* Logs the missing clients when they differ from those of the round before, not in every round. */
+/* Logs the missing clients only if they differ from those of the previous round. */
 static void note_missing(struct hosted_job *job, const struct tally_round_record *record)
 {
     const bool is_full = record->received == tally_job_spec_answers(&job->spec);
@@ -69,8 +69,8 @@ static void note_missing(struct hosted_job *job, const struct tally_round_record
     }
 }
 
-/* Clients of the round that has opened that have no worker. Those of a job that has just been read
- * from the store may get theirs back. */
+/* Marks clients of the new round that have no worker as absent, unless the job has just been read
+ * from the store: their workers may return. */
 static void note_vacant(struct hosted_job *job)
 {
     uint32_t n;
@@ -136,8 +136,8 @@ bool is_store_well(const struct tally_coordinator *coordinator)
 static void settle_job(struct tally_coordinator *coordinator, struct hosted_job *job)
 {
     struct tally_error err = TALLY_ERROR_INIT;
-    /* A job whose start was not stored is queued again when it has been read back, and may still
-     * have slots. Its engine has no clients yet; they get workers from those present when it starts
+    /* A job whose start was not stored is queued again after it was reloaded, and may still have
+     * slots. Its engine has no clients yet; they get workers from those present when it starts
      * again. */
     const bool has_clients =
         job->slots != NULL && tally_job_status(job->engine) != TALLY_JOB_QUEUED;
@@ -151,7 +151,7 @@ static void settle_job(struct tally_coordinator *coordinator, struct hosted_job 
         if (has_closed(job, &outcome) &&
             (put_closed(coordinator, job, &outcome, &err) != TALLY_OK ||
              tally_job_status_is_terminal(job->row.status))) {
-            return; /* not stored: the engine is read back, and told again */
+            return; /* not stored: the engine is reloaded and told again */
         }
     }
     job->absence_changed = false;
@@ -173,7 +173,7 @@ void settle_absence(struct tally_coordinator *coordinator)
                             transaction_begin_write(coordinator->transaction, NULL) == TALLY_OK))) {
             settle_job(coordinator, job);
         }
-        if (job->absence_changed) { /* the engine could not be told: later */
+        if (job->absence_changed) { /* the engine could not be told: tries again later */
             mark_absence(job);
         }
     }

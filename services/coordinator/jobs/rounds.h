@@ -14,18 +14,20 @@
 
 struct tally_coordinator;
 
-/* The time of the open round, and of what the job waits for, begins now. */
+/* Starts the clocks of the open round, and of what the job waits for, now. */
 void restart_clock(struct hosted_job *job);
-/* The same for a job that was read from the store: its workers have to come back first. */
+/* The same for a job that was read from the store: its workers must return first. */
 void restart_clock_after_outage(struct hosted_job *job);
-/* The store accepts writes again, including those of updates that it refused before. */
+/* Restarts the deadlines of rounds when the store accepts writes again, also of updates that it
+ * refused before. */
 void restart_clocks_after_outage(struct tally_coordinator *coordinator);
 /* Whether an event of the engine closed a round or ended the job. */
 bool has_closed(const struct hosted_job *job, const struct tally_job_outcome *outcome);
-/* Stores what it closed, in the open transaction, and continues from there. Errors: STORE. */
+/* Stores what the event closed, in the open transaction, and calls round_closed(). Errors:
+ * STORE. */
 enum tally_status put_closed(struct tally_coordinator *coordinator, struct hosted_job *job,
                              const struct tally_job_outcome *outcome, struct tally_error *err);
-/* A round has closed or the job has ended. */
+/* To be called when a round has closed or the job has ended. */
 void round_closed(struct tally_coordinator *coordinator, struct hosted_job *job);
 /* Whether deadlines and absence may write: while the store fails, every attempt would be undone,
  * and logged. */

@@ -9,8 +9,8 @@
 
 /* The whole state at some round, and what changed since. */
 struct stored_state {
-    int64_t iterate;     /* with the changes */
-    size_t whole_bytes;  /* 0 = not known: the whole is due */
+    int64_t iterate;     /* after the changes */
+    size_t whole_bytes;  /* 0 = unknown: the whole must be stored */
     size_t change_bytes; /* of all changes */
     int n_changes;
 };
@@ -23,7 +23,7 @@ enum {
 };
 
 /* Whether a change of n bytes gets a row of its own: it must be much shorter than the whole state.
- * Once the changes would be twice as long as the whole, or many, the whole is stored, because all
+ * Once the changes are many, or twice as long as the whole, the whole is stored again, because all
  * changes are read and applied when the job is loaded. Whole and changes together stay below the
  * limit of one value in PostgreSQL (1 GiB) and SQLite (10^9 bytes), because they are read and
  * migrated as one. */

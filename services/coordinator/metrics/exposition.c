@@ -37,7 +37,7 @@ void exposition_family(struct exposition *exposition, const char *name, enum exp
 /* The value of a label between its quotes. */
 static void put_label_value(struct exposition *exposition, const char *text)
 {
-    const char *plain = text; /* begin of what can be copied as it is */
+    const char *plain = text; /* start of what can be copied unchanged */
     uint32_t point;
     for (size_t n; (n = tally_utf8_next(text, &point)) > 0; text += n) {
         /* A code point U+FFFD that was there already is three bytes long, and may stay. */

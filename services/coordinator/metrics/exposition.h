@@ -34,7 +34,8 @@ enum exposition_type { EXPOSITION_COUNTER, EXPOSITION_GAUGE, EXPOSITION_HISTOGRA
 /* HELP and TYPE. `help` is a constant of ours without backslashes and line ends. */
 void exposition_family(struct exposition *exposition, const char *name, enum exposition_type type,
                        const char *help);
-/* One sample; `labels` may be NULL. A real is the shortest text that reads back, or NaN, +Inf. */
+/* One sample; `labels` may be NULL. A real has 6, 15, 16 or 17 digits, the fewest that read back as
+ * the same value, or is NaN, +Inf. */
 void exposition_unsigned(struct exposition *exposition, const char *name,
                          const struct label *labels, uint64_t value);
 void exposition_real(struct exposition *exposition, const char *name, const struct label *labels,

@@ -78,7 +78,7 @@ static void look_for_deleted(struct tally_coordinator *coordinator)
     }
 }
 
-/* Ended jobs whose time is not over. Their last row is read once. */
+/* Shows ended jobs whose time in /metrics is not over. Their last row is read once. */
 static void select_ended(struct tally_coordinator *coordinator, struct shown *shown)
 {
     struct metrics *metrics = coordinator->metrics;
@@ -282,7 +282,7 @@ static void write_totals(const struct tally_coordinator *coordinator, const stru
     }
 }
 
-/* 0 if a job progresses, so that a rule needs no case for series that are not there. */
+/* Writes 0 for a job that progresses, so that alert rules need not handle missing series. */
 static void write_waiting(const struct tally_coordinator *coordinator, const struct shown *shown,
                           struct exposition *exposition)
 {

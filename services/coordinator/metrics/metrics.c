@@ -60,7 +60,7 @@ enum tally_status metrics_new(struct tally_coordinator *coordinator, struct tall
     if (store->leases != NULL) {
         return TALLY_OK; /* another replica shows them */
     }
-    /* Among the newest jobs only: a walk over all that ever were would hold up the start. */
+    /* Only among the newest jobs, because a walk over all jobs would delay the start. */
     return store->ops->job_list(store, -1, INT64_MAX, METRICS_MAX_ENDED, remember_ended,
                                 coordinator, err);
 }

@@ -1,14 +1,14 @@
 /* metrics: the response to GET /metrics, for Prometheus.
  *
- * This room only reads. One thread, plain numbers, no locks. There are two kinds. Those of the
- * process (requests, updates, commits, workers) are counted where they happen, in struct
- * call_counts, transaction_counts, worker_counts and replica_counts, and begin at zero with the
- * process. Those of a job (regret, bits, rounds) are its row as the store has it: never ahead of a
- * commit, so it never decreases and is the same after a restart. /metrics is a read, so it runs
- * after the step's commit; a job whose commit failed is left out until it has been read back.
+ * This room only reads: one thread, plain numbers, no locks. The numbers of the process (requests,
+ * updates, commits, workers) are counted where they happen, in struct call_counts,
+ * transaction_counts, worker_counts and replica_counts, and begin at zero with the process. The
+ * numbers of a job (regret, bits, rounds) come from its row as stored. They are never ahead of a
+ * commit, so they never decrease and are the same after a restart. /metrics is a read, so it runs
+ * after the step's commit; a job whose commit failed is left out until it has been reloaded.
  *
- * Cardinality is bounded: routes are those of the table, statuses those we send, and series of
- * their own have at most METRICS_MAX_JOBS jobs: first running and paused ones, then those that
+ * Cardinality is bounded: routes are those of the table, statuses those we send, and at most
+ * METRICS_MAX_JOBS jobs have series of their own: first running and paused ones, then those that
  * ended less than `--metrics-keep-s` ago, then queued ones; among equals the newest.
  *
  * If several coordinators share a store, each shows the jobs that it leads and, until it restarts,
@@ -42,18 +42,18 @@ struct metrics {
     uint64_t failed_reads;   /* of rows of ended jobs */
     struct ended_row *ended; /* ring, oldest first */
     int first_ended, n_ended;
-    int next_look; /* the one to look up in a shared store next: another replica may delete it */
+    int next_look; /* the next one to look up in a shared store: another replica may delete it */
 };
 
 /* Sets coordinator->metrics. Also reads from the store, if only this process uses it, which jobs
- * ended a short time ago. Errors: NO_MEMORY, STORE. */
+ * ended recently. Errors: NO_MEMORY, STORE. */
 enum tally_status metrics_new(struct tally_coordinator *coordinator, struct tally_error *err);
 /* NULL is allowed. */
 void metrics_free(struct metrics *metrics);
 /* A job has reached its last status, in the store as well. */
 void metrics_end_job(struct metrics *metrics, const struct tally_store_job *row);
 
-/* A job that has ended is deleted: its series go. */
+/* Drops the series of a deleted job. */
 void metrics_forget_job(struct metrics *metrics, int64_t key);
 
 handler_fn get_metrics;

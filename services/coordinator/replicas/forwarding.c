@@ -13,11 +13,12 @@
 #include "services/coordinator/calls/calls.h"
 #include "services/coordinator/turn/turn.h"
 
-/* How long to wait for a response. For a poll: as long as its caller says that it waits, else the
+/* How long to wait for a response. For a poll: the time-out that its caller states, else the
  * longest wait plus time for a large response. The death of a replica is noticed earlier. */
 enum { CALL_TIMEOUT_MS = 30000, MAX_POLL_TIMEOUT_MS = 40000 };
 
-/* Headers that a handler may read, besides FORWARDED_HEADER and X-Request-Id. */
+/* Headers that are forwarded because a handler may read them, besides FORWARDED_HEADER and
+ * X-Request-Id. */
 static const char *const PASSED_ON[] = {
     "Accept",           "Authorization", "Connect-Protocol-Version", "Connect-Timeout-Ms",
     "Content-Encoding", "Content-Type",  "Idempotency-Key",          "If-None-Match",
@@ -30,7 +31,7 @@ enum {
 };
 _Static_assert(N_PASSED_ON + 2 < TALLY_HTTP_FORWARD_MAX_HEADERS, "headers of a forwarded request");
 
-/* A call that was sent on. */
+/* A forwarded call. */
 struct sent_call {
     struct forwarded base; /* what the call knows of it */
     struct forwarding *forwarding;
@@ -188,7 +189,7 @@ enum tally_status forward_call(struct tally_coordinator *coordinator, struct cal
         return tally_fail(err, TALLY_UNAVAILABLE, NULL,
                           "the coordinator for this request is not known yet");
     }
-    if (call->request_id[0] == '\0') { /* both replicas' logs have it */
+    if (call->request_id[0] == '\0') { /* the logs of both replicas show it */
         draw_request_id(coordinator, call->request_id);
     }
     struct sent_call *sent = sent_new(coordinator->forwarding, call, to);

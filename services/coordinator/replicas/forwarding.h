@@ -1,12 +1,11 @@
-/* forwarding: requests that another replica has to answer.
+/* forwarding: requests that another replica must answer.
  *
- * A call is sent on as it came, with the token that it came with, and waits like a long poll: a
- * suspended connection and a request of api/client/http_forward.h, no thread. The response goes
- * back as it is: status, content type, headers, body. If there is none, the caller is told
- * "unavailable", and what became of the request is not known. A caller that gives up ends its
- * request there, too.
+ * A call is forwarded unchanged, with its token, and waits like a long poll: it takes a suspended
+ * connection and a request of api/client/http_forward.h, but no thread. The response is returned
+ * unchanged: status, content type, headers, body. If there is none, the caller gets "unavailable",
+ * and the outcome of the request is unknown. If the caller disconnects, its request there ends.
  *
- * What has been forwarded once is not forwarded again: its receiver responds. */
+ * A forwarded call is not forwarded again: its receiver responds. */
 #ifndef TALLY_SERVICES_COORDINATOR_REPLICAS_FORWARDING_H
 #define TALLY_SERVICES_COORDINATOR_REPLICAS_FORWARDING_H
 
@@ -20,17 +19,17 @@ struct call;
 struct forwarding;
 struct tally_coordinator;
 
-/* In a request: the number of the replica that has sent it on. */
+/* In a request: the number of the replica that forwarded it. */
 #define FORWARDED_HEADER "Tally-Forwarded"
 
-/* What became of a call that was sent on. */
+/* Result of a forwarded call. */
 #define FORWARD_RESULT_TABLE(X)                                                                    \
     X(ANSWERED, "answered")       /* whatever the status */                                        \
-    X(UNREACHABLE, "unreachable") /* no connection, it broke, or what came was not a response */   \
+    X(UNREACHABLE, "unreachable") /* no connection, a broken one, or no valid response */          \
     X(TIMEOUT, "timeout")                                                                          \
-    X(ABORTED, "aborted")     /* by us: the other replica is gone, or we end */                    \
+    X(ABORTED, "aborted")     /* by us: the other replica is gone, or we stop */                   \
     X(ABANDONED, "abandoned") /* by its caller */                                                  \
-    X(REFUSED, "refused")     /* not sent, or its response not taken: a limit of ours, no memory */
+    X(REFUSED, "refused")     /* not sent, or its response dropped: our limit, no memory */
 
 enum forward_result {
 #define FORWARD_RESULT_ENUM(symbol, name) FORWARD_##symbol,
@@ -47,25 +46,25 @@ void forwarding_free(struct forwarding *forwarding);
 /* Readable when forward_take_results() has work; -1 for NULL. */
 int forwarding_fd(const struct forwarding *forwarding);
 
-/* Whether another replica has sent the call here. */
+/* Whether another replica has forwarded the call to this one. */
 bool is_forwarded(const struct call *call);
 
-/* Sends the call to replica `to`, of which id, number and address are used; its response is sent
- * when it comes. The body of its request is taken: nothing that was decoded from it may be used any
- * more. Errors: UNAVAILABLE (no address, or it was forwarded before), RESOURCE_EXHAUSTED,
- * NO_MEMORY; then the call is still to be answered. Precondition: coordinator->forwarding. */
+/* Forwards the call to replica `to`, of which only id, number and address are used. The response is
+ * sent when it arrives. Takes the request's body: nothing decoded from it may be used any more.
+ * Errors: UNAVAILABLE (no address, or it was forwarded before), RESOURCE_EXHAUSTED, NO_MEMORY; the
+ * call must then still be answered. Precondition: coordinator->forwarding. */
 enum tally_status forward_call(struct tally_coordinator *coordinator, struct call *call,
                                const struct tally_replica *to, struct tally_error *err);
 
-/* Responds to the calls whose responses or errors have come. Once in a turn. */
+/* Responds to the calls whose responses or errors have arrived. Once per turn. */
 void forward_take_results(struct tally_coordinator *coordinator);
 
-/* Replica `number` is not to be waited for any more: its calls are told "unavailable". */
+/* Stops waiting for replica `number`: calls forwarded to it get "unavailable". */
 void forward_abort_all(struct tally_coordinator *coordinator, int64_t number);
 /* The same for long polls at any replica, also those that came with an update; the worker polls
  * again, with the same update. */
 void forward_end_polls(struct tally_coordinator *coordinator);
-/* The caller has gone; frees the call. */
+/* Frees a call whose caller has disconnected. */
 void forward_abandon(struct tally_coordinator *coordinator, struct call *call);
 
 /* Calls by result: [N_FORWARD_RESULTS]. */

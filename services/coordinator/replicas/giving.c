@@ -8,15 +8,15 @@
 #include "services/coordinator/workers/workers.h"
 
 enum {
-    PATIENCE_BEATS = 6, /* for which workers are wanted before more than our share is given */
-    STUCK_BEATS = 24,   /* for which a job lacks workers before it goes where others lack some */
-    SETTLE_MS = 10000,  /* how long a job that has come here stays before it is given away */
+    PATIENCE_BEATS = 6,      /* that workers are wanted before we give more than our share */
+    STUCK_BEATS = 24,        /* that a job lacks workers before it moves to where others do */
+    SETTLE_MS = 10000,       /* how long an arrived job stays here before it is given away */
     CHEAP_PREPARE_MS = 2000, /* f(x*) that took longer is not solved again elsewhere */
     MAX_GIVEN_JOBS = 64,     /* in one heartbeat: each is a commit */
-    MAX_GIVEN_WORKERS = 512  /* the same: each joins again, somewhere */
+    MAX_GIVEN_WORKERS = 512  /* the same: each joins again */
 };
 
-/* Gives a job away, as the log says why; false if that failed. */
+/* Gives a job away and logs `event`, the reason; false on failure. */
 static bool give_job(struct tally_coordinator *coordinator, struct hosted_job **at,
                      struct tally_replica *taker, struct tally_log_pair event)
 {
@@ -114,8 +114,7 @@ static void gather_stuck_jobs(struct tally_coordinator *coordinator)
     }
 }
 
-/* For how many heartbeats the same job has been the one that other replicas' workers are wanted
- * for. */
+/* For how many heartbeats the job that most needs workers of other replicas has been the same. */
 static int64_t count_patience(struct replicas *replicas)
 {
     const struct tally_replica *neediest = placement_neediest(&replicas->directory, 0);
@@ -125,7 +124,7 @@ static int64_t count_patience(struct replicas *replicas)
     return replicas->n_beats_needed;
 }
 
-/* Sends idle workers to where they are lacking: they join again, and replicas_home() says where. */
+/* Sends idle workers to where they are needed: they join again, and replicas_home() says where. */
 static void give_workers(struct tally_coordinator *coordinator)
 {
     struct replicas *replicas = coordinator->replicas;

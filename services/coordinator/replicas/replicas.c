@@ -92,7 +92,7 @@ static int64_t sum_others(const struct tally_coordinator *coordinator, size_t of
     return sum;
 }
 
-/* What the lower rooms see of the directory. */
+/* Updates what the lower rooms see of the directory. */
 static void refresh_view(struct tally_coordinator *coordinator)
 {
     const struct replicas *replicas = coordinator->replicas;
@@ -139,7 +139,7 @@ static enum tally_status add_replica(void *context, const struct tally_replica *
     return TALLY_OK;
 }
 
-/* Takes over what was read. Replicas that have died are not waited for. */
+/* Makes the directory that was read the current one, and stops waiting for replicas that died. */
 static void turn_directory(struct tally_coordinator *coordinator)
 {
     struct replicas *replicas = coordinator->replicas;
@@ -171,7 +171,7 @@ static void turn_directory(struct tally_coordinator *coordinator)
                       tally_log_text("address", replica->address));
         }
     }
-    replicas->next = old; /* its memory, for the next time */
+    replicas->next = old; /* its memory is reused */
     replicas->next_capacity = old_capacity;
     refresh_view(coordinator);
 }
@@ -226,7 +226,7 @@ void send_away_workers(struct tally_coordinator *coordinator, const struct hoste
     }
 }
 
-/* Drops the jobs that another replica leads by now, as far as the store object knows. */
+/* Drops the jobs that another replica leads, according to the store object. */
 static void drop_lost_jobs(struct tally_coordinator *coordinator)
 {
     struct replicas *replicas = coordinator->replicas;
@@ -295,8 +295,8 @@ static bool renew(struct tally_coordinator *coordinator)
     transaction_note_store(coordinator->transaction, &err);
     if (status != TALLY_OK) {
         replicas->counts.failed_heartbeats++;
-        /* While the store is away, warns until we step down; another process with our name is
-         * always an error. */
+        /* While the store is unavailable, warns until we step down; another process with our name
+         * is always an error. */
         tally_log(status == TALLY_FAILED_PRECONDITION ? TALLY_LOG_ERROR
                   : replicas->is_down                 ? TALLY_LOG_DEBUG
                                                       : TALLY_LOG_WARN,
@@ -332,8 +332,8 @@ void replicas_recount(struct tally_coordinator *coordinator)
 
 /* ---- Taking over ---- */
 
-/* Loads a job that this replica leads now. False = to be tried again. Its row is read again: if an
- * earlier try failed, another replica may have led the job and given it back since. */
+/* Loads a job that this replica leads now. False = must be tried again. Reads its row again: after
+ * an earlier failure, another replica may have led the job and given it back. */
 static bool load_taken(struct tally_coordinator *coordinator, struct tally_store_job *row)
 {
     struct replicas *replicas = coordinator->replicas;
@@ -389,8 +389,8 @@ static void take_over(struct tally_coordinator *coordinator)
 
 /* ---- The heartbeat ---- */
 
-/* After a heartbeat that has failed. A store that does not answer must not take all of the loop's
- * time; nor may this replica's heartbeats be missing for long once the store is back. */
+/* Delays the next heartbeat after a failed one. A store that does not respond must not take all of
+ * the loop's time, and heartbeats must resume soon once the store is back. */
 static void pause_beats(struct tally_coordinator *coordinator, int64_t began_ms)
 {
     const int64_t lease_ms = coordinator->config.lease_ms;

@@ -6,9 +6,9 @@
  * requests go (request_routing.h) and which jobs and workers move (placement/placement.h). Nothing
  * durable depends on it: a replica that is wrong about its jobs cannot write to them.
  *
- *     heartbeat   renews our lease, reads the directory; jobs that another leads by now are
- *                 dropped. Then takes jobs without a leader, and gives queued jobs and idle
- *                 workers to the replicas that they help
+ *     heartbeat   renews our lease, reads the directory, and drops jobs that another replica leads.
+ *                 Then takes jobs without a leader, and gives queued jobs and idle workers to
+ *                 the replicas that they help
  *     step down   no heartbeat has succeeded for a lease: others may lead our jobs. We hand out no
  *                 work and take no requests about jobs until one succeeds
  *
@@ -44,8 +44,8 @@ void replicas_free(struct replicas *replicas);
 
 /* The heartbeat, if it is due. No transaction may be open. */
 void replicas_turn(struct tally_coordinator *coordinator, int64_t now_ms);
-/* A write was refused because another replica leads the job: finds out at once which jobs are still
- * ours, and drops the others. No transaction may be open. */
+/* To be called when a write was refused because another replica leads the job: finds out at once
+ * which jobs are still ours, and drops the others. No transaction may be open. */
 void replicas_recount(struct tally_coordinator *coordinator);
 /* Releases all jobs, for other replicas to take. Once, at a clean shutdown; no transaction may be
  * open. */
@@ -53,14 +53,14 @@ void replicas_leave(struct tally_coordinator *coordinator);
 
 /* Whether this replica leads the job, according to the store. True without replicas. */
 bool replicas_still_leads(struct tally_coordinator *coordinator, const struct hosted_job *job);
-/* Another replica that is alive; NULL = there is none with this number. Borrowed until the next
- * heartbeat. */
+/* The replica with this number, if it is another one and alive; NULL = none. Borrowed until the
+ * next heartbeat. */
 const struct tally_replica *replicas_find(const struct tally_coordinator *coordinator,
                                           int64_t number);
 /* Where a worker with `slots` slots that joins here must go; NULL = it stays. If not NULL, the
  * directory counts it there from now on. */
 const struct tally_replica *replicas_home(struct tally_coordinator *coordinator, int64_t slots);
-/* All of the directory, by number; *ret_n is 0 without replicas. Borrowed until the next
+/* The whole directory, by number; *ret_n is 0 without replicas. Borrowed until the next
  * heartbeat. */
 const struct tally_replica *replicas_list(const struct tally_coordinator *coordinator,
                                           size_t *ret_n);

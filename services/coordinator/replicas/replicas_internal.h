@@ -20,7 +20,7 @@ struct replicas {
     int64_t neediest_key;   /* of the job that needs workers of other replicas ... */
     int64_t n_beats_needed; /* ... and since how many heartbeats */
     int64_t stuck_key;      /* of the oldest job here that is stuck; 0 = none */
-    int64_t n_beats_stuck;  /* heartbeats for which it has been */
+    int64_t n_beats_stuck;  /* heartbeats for which it has been stuck */
 };
 
 /* Ends the sessions of the job's workers, and of those bound to it: they join again and are sent to

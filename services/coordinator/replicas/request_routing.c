@@ -12,7 +12,7 @@
 
 enum {
     SESSION_NUMBER_SHIFT = 48, /* the number of a session's home is in the bits above */
-    MAX_HELD_JOBS = 8          /* different jobs that a Join is placed by */
+    MAX_HELD_JOBS = 8          /* different jobs that decide where a Join goes */
 };
 
 enum whereabouts {
@@ -55,7 +55,7 @@ static enum tally_status fail_unplaced(const char *job_id, struct tally_error *e
                       job_id);
 }
 
-/* The leader has not answered, so the store does. */
+/* Answers from the store if the leader has not responded. */
 static void fall_back_to_store(struct tally_coordinator *coordinator, struct call *call)
 {
     if (!call_has_forwarded_answer(call)) {
@@ -92,9 +92,9 @@ static enum tally_status route_job(struct tally_coordinator *coordinator, struct
     return status;
 }
 
-/* The id of the session that a worker's call is about; 0 if it cannot be read. It is the same field
- * of every message, and the only one of Leave, so every message is read as a Leave and its other
- * fields are skipped: the session's home reports what is wrong with those. */
+/* The id of the session that a worker's call is about; 0 if it cannot be read. It is in the same
+ * field of every message, and the only field of Leave. So every message is decoded as a Leave,
+ * which skips other fields; the session's home reports errors in those. */
 static uint64_t session_of(const struct call *call)
 {
     size_t n = 0;
@@ -164,7 +164,7 @@ static size_t list_held(const struct tally_join_request *join, struct held_job h
     return n;
 }
 
-/* Where the live job is of which the worker held most; JOB_HERE if there is none. */
+/* Locates the live job of which the worker held most clients; *ret_found = there is one. */
 static enum tally_status locate_held(struct tally_coordinator *coordinator,
                                      const struct tally_join_request *join, bool *ret_found,
                                      enum whereabouts *ret_where, struct tally_replica *ret_leader,
@@ -192,7 +192,7 @@ static enum tally_status locate_held(struct tally_coordinator *coordinator,
     return TALLY_OK;
 }
 
-/* Decides for a Join that came from the worker itself. */
+/* Chooses the replica for a Join that came from the worker itself. */
 static enum tally_status find_home(struct tally_coordinator *coordinator,
                                    const struct tally_join_request *join,
                                    struct tally_replica *ret_home, bool *ret_is_here,
@@ -241,7 +241,7 @@ static enum tally_status route_join(struct tally_coordinator *coordinator, struc
     return status;
 }
 
-/* This replica may not speak for its jobs, and does not know which replicas lead them. */
+/* This replica may not answer for its jobs, and does not know which replicas lead them. */
 static enum tally_status fail_aside(const struct tally_coordinator *coordinator,
                                     struct tally_error *err)
 {

@@ -1,11 +1,13 @@
 /* request_routing: which replica answers a request.
  *
- *     a job's                 the leader of the job while it is live, because it alone knows what
- *                             the job waits for and may change it; what only reads the store, any
+ *     a job's                 the leader of the job while it is live, because only the leader knows
+ *                             what the job waits for and may change it; any replica, if the
+ *                             request only reads the store
  *     a worker's, in session  the replica whose number the session's id has in its top 16 bits; if
- *                             that one is gone, so is the session
- *     Join                    the leader of the live job that the worker is bound to, else of that
- *                             whose clients it held most, else where workers are lacking
+ *                             that replica is gone, so is the session
+ *     Join                    the leader of the live job that the worker is bound to, else of the
+ *                             one of which it held most clients, else the replica that lacks
+ *                             workers
  *
  * If a job's leader has died and no replica has taken the job yet, requests about it get
  * "unavailable" for that second or two, except for its detail, which then comes from the store. */
@@ -19,7 +21,7 @@
 struct call;
 struct tally_coordinator;
 
-/* Before the handler of the call runs. *ret_sent: the call has been forwarded and must not be
+/* To be called before the call's handler. *ret_sent: the call has been forwarded and must not be
  * answered here. Errors are for the caller. */
 enum tally_status route_call(struct tally_coordinator *coordinator, struct call *call,
                              bool *ret_sent, struct tally_error *err);

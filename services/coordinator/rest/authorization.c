@@ -118,8 +118,8 @@ static enum tally_status authorize(const struct tally_coordinator *coordinator, 
     return tally_fail(err, TALLY_UNAUTHENTICATED, NULL, "the token is not valid");
 }
 
-/* Whether the request needs a token. The dashboard's files need none, but count as admin routes:
- * those are what the dashboard shows. */
+/* Whether the request needs a token. The dashboard's files need none, but count as admin routes,
+ * because the dashboard shows those. */
 static bool is_guarded(const struct tally_coordinator *coordinator, const struct call *call)
 {
     const struct tally_tokens *tokens = coordinator->config.tokens;

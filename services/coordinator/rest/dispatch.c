@@ -12,8 +12,8 @@
 #include "services/coordinator/turn/transaction.h"
 #include "services/coordinator/workers/long_polls.h"
 
-/* Runs the handler, or sends the call to the replica that has to answer it. A long poll has no
- * response after that: it waits. */
+/* Runs the handler, or forwards the call to the replica that must answer it. A long poll has no
+ * response then: it waits. */
 static void run(struct tally_coordinator *coordinator, struct call *call)
 {
     struct tally_error err = TALLY_ERROR_INIT;
@@ -31,7 +31,8 @@ static void run(struct tally_coordinator *coordinator, struct call *call)
     }
 }
 
-/* The caller's own id, so that it finds its request in our log; a new one comes later. */
+/* Takes the caller's own id, so that the caller finds its request in our log; a new id is drawn
+ * later. */
 static void name_request(struct call *call)
 {
     const char *told = told_request_id(call->request);
@@ -41,7 +42,7 @@ static void name_request(struct call *call)
     }
 }
 
-/* Not the body of a request that will be refused anyway. */
+/* False for a request that will be refused anyway. */
 bool tally_coordinator_wants_body(void *context, struct tally_http_request *request)
 {
     struct tally_error err = TALLY_ERROR_INIT;

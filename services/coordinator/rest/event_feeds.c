@@ -13,7 +13,7 @@
 #include "services/document/detail.h"
 
 enum {
-    ELSEWHERE_MS = 250,  /* between looks at a job that another replica leads, in the store */
+    ELSEWHERE_MS = 250,  /* between reads of a job that another replica leads */
     JOB_EVENT_MS = 1000, /* between job events: the detail changes all the time */
     CHUNK_ROUNDS = 48    /* some 35 KB of text, never more than 60 KB */
 };
@@ -70,7 +70,7 @@ enum tally_status find_chunk(struct event_stream *stream, int *n_left,
 {
     struct event_feed *feed = stream->feed;
     struct event_chunk *chunk = &feed->chunks[0];
-    /* Not more than there are readers: the memory of a thousand feeds adds up. */
+    /* No more chunks than readers: the memory of a thousand feeds adds up. */
     for (int64_t i = 0; i < CHUNKS_PER_FEED && i < feed->n_streams; i++) {
         struct event_chunk *each = &feed->chunks[i];
         if (each->after == stream->cursor && each->through > each->after) {
@@ -194,7 +194,8 @@ void events_adopt_job(struct tally_coordinator *coordinator, struct hosted_job *
     }
 }
 
-/* The job is not live here any more: the store has its end, or what its leader has written. */
+/* Reads a job that is no longer live here: the store has its end, or what its leader has
+ * written. */
 static bool read_stored_row(struct tally_coordinator *coordinator, struct event_feed *feed)
 {
     struct tally_error err = TALLY_ERROR_INIT;
@@ -212,7 +213,7 @@ static bool read_stored_row(struct tally_coordinator *coordinator, struct event_
     return status == TALLY_OK;
 }
 
-/* Takes over what the live job waits for. If that differs, the text of the row is made again. */
+/* Updates what the live job waits for. If that has changed, the text of the row is made again. */
 static void look_at_waiting(struct tally_coordinator *coordinator, struct event_feed *feed,
                             int64_t now_ms)
 {
@@ -238,7 +239,7 @@ bool look_at_job(struct tally_coordinator *coordinator, struct event_feed *feed,
         }
         is_new = read_stored_row(coordinator, feed);
         feed->next_look_ms =
-            now_ms + (is_new ? ELSEWHERE_MS : JOB_EVENT_MS); /* a store that cannot be read */
+            now_ms + (is_new ? ELSEWHERE_MS : JOB_EVENT_MS); /* later if the store cannot be read */
     } else {
         const struct tally_store_job *row = &feed->job->row;
         const bool is_stored = !feed->job->needs_reload;
@@ -290,7 +291,7 @@ struct event_feed *take_feed(struct tally_coordinator *coordinator,
         feed->has_new_waiting = false; /* the stream begins with it */
         tally_list_prepend(&coordinator->events->feeds, &feed->node);
     } else if (feed->row.status == row->status) {
-        feed->row = *row; /* a change of status is for look() to find */
+        feed->row = *row; /* look_at_job() must find changes of status */
     }
     feed->n_streams++;
     return feed;

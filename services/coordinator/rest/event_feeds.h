@@ -1,5 +1,5 @@
-/* event_feeds: what the event streams of one job share: what the store holds of it, and the texts
- * made from that. */
+/* event_feeds: the state that the event streams of one job share: what the store holds of the job,
+ * and the texts made from it. */
 #ifndef TALLY_SERVICES_COORDINATOR_REST_EVENT_FEEDS_H
 #define TALLY_SERVICES_COORDINATOR_REST_EVENT_FEEDS_H
 
@@ -12,8 +12,8 @@
 #include "services/coordinator/rest/thinning/thinning.h"
 
 enum {
-    FEED_MS = 100,      /* for which rounds of a running job are collected */
-    CHUNKS_PER_FEED = 4 /* the newest rounds, and readers that catch up together */
+    FEED_MS = 100,      /* how long rounds of a running job are collected */
+    CHUNKS_PER_FEED = 4 /* for the newest rounds, and for readers that catch up together */
 };
 
 struct tally_coordinator;
@@ -29,14 +29,14 @@ struct event_chunk {
 struct event_feed {
     struct hosted_job *job;     /* NULL: it is not live, or another replica leads it */
     struct tally_store_job row; /* as stored when the feed last looked */
-    bool waits;                 /* at the same time */
+    bool waits;                 /* whether the job waited then */
     struct tally_waiting waiting;
-    bool must_read; /* the row: the job has left the live ones here, and has not ended */
+    bool must_read; /* the row: the job is no longer live here, but has not ended */
     int64_t next_look_ms;
     int64_t next_job_event_ms;
-    uint64_t job_event;               /* number of the newest one */
-    struct tally_store_job announced; /* the row that it showed */
-    bool has_new_waiting;             /* it does not yet show what the job waits for */
+    uint64_t job_event;               /* number of the newest job event */
+    struct tally_store_job announced; /* the row that this event showed */
+    bool has_new_waiting;             /* this event does not show what the job waits for now */
     struct tally_buffer detail;       /* event text ... */
     struct tally_store_job detailed;  /* ... of this row; key 0 = none */
     struct event_chunk chunks[CHUNKS_PER_FEED];
@@ -51,7 +51,7 @@ struct event_stream {
     struct tally_http_stream *stream;
     int64_t cursor;              /* last round written */
     struct series_totals totals; /* after the cursor */
-    uint64_t job_event;          /* newest one written */
+    uint64_t job_event;          /* newest job event written */
     bool job_event_is_last;      /* no round came after it */
     bool is_full; /* the next text did not fit: nothing is made for it until it has drained */
     bool ended;
@@ -66,16 +66,17 @@ struct event_feed *take_feed(struct tally_coordinator *coordinator,
                              const struct tally_store_job *row);
 /* Counts one stream less; the last one frees the feed. */
 void release_feed(struct event_feed *feed);
-/* Brings the feed up to date with the job. True if there is something new for the streams. */
+/* Updates the feed from the job. True if there is something new for the streams. */
 bool look_at_job(struct tally_coordinator *coordinator, struct event_feed *feed, int64_t now_ms);
 /* The events after a stream's cursor. At most *n_left are made from the store, and counted off;
  * NULL with TALLY_OK = not in this turn. Errors: STORE, DATA_LOSS, NO_MEMORY. */
 enum tally_status find_chunk(struct event_stream *stream, int *n_left,
                              const struct event_chunk **ret_chunk, struct tally_error *err);
-/* Makes the job event of the feed's row, if it is not made. Errors: STORE, DATA_LOSS, NO_MEMORY. */
+/* Makes the job event of the feed's row, if it has not been made. Errors: STORE, DATA_LOSS,
+ * NO_MEMORY. */
 enum tally_status make_detail(struct tally_coordinator *coordinator, struct event_feed *feed,
                               struct tally_error *err);
-/* No event follows (events.c). */
+/* Ends the stream: no event follows (events.c). */
 void end_event_stream(struct event_stream *stream);
 
 #endif

@@ -17,7 +17,7 @@
 enum {
     /* Buffer of a reader; a chunk and a detail must fit. */
     MAX_PENDING_BYTES = 64 * 1024,
-    CHUNKS_PER_TURN = 8 /* to be made: a few milliseconds */
+    CHUNKS_PER_TURN = 8 /* made in one turn, in a few milliseconds */
 };
 
 /* ---- Streams ---- */
@@ -46,7 +46,7 @@ static bool write_job_event(struct event_stream *stream, int64_t now_ms)
     if (make_detail(stream->coordinator, feed, &err) != TALLY_OK ||
         feed->detail.size > MAX_PENDING_BYTES) {
         transaction_note_damage(stream->coordinator->transaction, &err);
-        end_event_stream(stream); /* a client that connects again is told why */
+        end_event_stream(stream); /* a client that reconnects gets the reason */
         return false;
     }
     if (!write_text(stream, &feed->detail, now_ms)) {
@@ -57,7 +57,7 @@ static bool write_job_event(struct event_stream *stream, int64_t now_ms)
     return true;
 }
 
-/* Writes what the stream lacks and has room for. False if more is to be made in the next turn. */
+/* Writes what the stream lacks and has room for. False if more must be made in the next turn. */
 static bool fill(struct event_stream *stream, int64_t now_ms, int *n_left)
 {
     const struct event_feed *feed = stream->feed;
@@ -207,7 +207,7 @@ bool serve_events(struct tally_coordinator *coordinator, int64_t now_ms)
 
 /* ---- The request ---- */
 
-/* Digits only, as we wrote them. */
+/* Accepts only digits, as we wrote them. */
 static enum tally_status parse_round(const char *field, const char *text, int64_t last,
                                      int64_t *ret_round, struct tally_error *err)
 {
@@ -233,7 +233,8 @@ static enum tally_status add_to_totals(void *context, const struct tally_round_r
     return TALLY_OK;
 }
 
-/* Running totals after a round: those of the newest kept row before it, and the rounds between. */
+/* Running totals after a round: those of the newest kept row before it, plus the rounds in
+ * between. */
 static enum tally_status totals_at(struct tally_coordinator *coordinator,
                                    const struct tally_store_job *row, int64_t round,
                                    struct series_totals *ret_totals, struct tally_error *err)
@@ -282,7 +283,7 @@ static enum tally_status open_stream(struct tally_coordinator *coordinator, stru
     stream->written_ms = tally_monotonic_ms();
     call->headers[0].name = "Cache-Control";
     call->headers[0].value = "no-store";
-    call->headers[1].name = "X-Accel-Buffering"; /* nginx would collect the events */
+    call->headers[1].name = "X-Accel-Buffering"; /* or nginx would buffer the events */
     call->headers[1].value = "no";
     call->content_type = "text/event-stream";
     enum tally_status status = begin_stream(coordinator, call, &config, &stream->stream, err);
@@ -326,7 +327,7 @@ enum tally_status get_events(struct tally_coordinator *coordinator, struct call 
     if (tally_job_status_is_terminal(row.status) && (resumed != NULL || after != NULL) &&
         begin.cursor == row.progress.round) {
         call->answered = true;
-        call->status = 204; /* EventSource does not come again */
+        call->status = 204; /* EventSource does not reconnect */
         return TALLY_OK;
     }
     if (coordinator->draining) {

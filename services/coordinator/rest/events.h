@@ -4,7 +4,7 @@
  *     id: 17
  *
  *     event: job          the job's detail: on connect, when the status changes, at most once a
- *     data: {...}         second while something else changes (what it waits for is part of it),
+ *     data: {...}         second when anything else in it changes (such as what it waits for),
  *                         and as the last event
  *
  *     event: round        every closed round, with the running totals after it
@@ -14,11 +14,11 @@
  *     : heartbeat         after some seconds of silence
  *
  * All streams of a job share a feed, which knows what the store holds of the job. Streams are
- * filled from the store, after the step's commit, each from its own cursor: so they never show what
+ * filled from the store, after the step's commit, each from its own cursor. So they never show what
  * a crash could undo, and a slow reader costs only its buffer. The text of rounds is made once for
- * all streams with the same cursor; those that watch a running job always have the same.
+ * all streams with the same cursor; those that watch a running job always have the same cursor.
  *
- * What a turn does for streams is bounded, so that readers far behind do not hold up the jobs; a
+ * The work of a turn for streams is bounded, so that readers far behind do not hold up the jobs. A
  * stream that has used up its share is filled again in the next turn, the others ten times a
  * second. */
 #ifndef TALLY_SERVICES_COORDINATOR_REST_EVENTS_H
@@ -34,7 +34,7 @@ struct hosted_job;
 struct tally_coordinator;
 
 struct events {
-    int64_t n_streams;         /* that are open */
+    int64_t n_streams;         /* open ones */
     struct tally_list streams; /* in the order in which they are filled */
     struct tally_list feeds;   /* one for each job that has streams */
     int64_t next_ms;           /* monotonic; when they are next examined */
@@ -43,13 +43,13 @@ struct events {
 
 /* Sets coordinator->events. Errors: NO_MEMORY. */
 enum tally_status events_new(struct tally_coordinator *coordinator, struct tally_error *err);
-/* Fills the streams from the store, after the commit; true if the next turn is to continue. */
+/* Fills the streams from the store, after the commit; true if the next turn must continue. */
 bool serve_events(struct tally_coordinator *coordinator, int64_t now_ms);
-/* The job is live here: its streams learn of changes at once. */
+/* To be called when the job is live here: its streams learn of changes at once. */
 void events_adopt_job(struct tally_coordinator *coordinator, struct hosted_job *job);
-/* The job is no longer live here. */
+/* To be called when the job is no longer live here. */
 void events_forget_job(struct hosted_job *job);
-/* The job, which has ended, is deleted: its streams end. */
+/* Ends the streams of an ended job that is deleted. */
 void events_forget_key(struct tally_coordinator *coordinator, int64_t job_key);
 /* Ends all streams; a client that reconnects continues where it was. */
 void end_streams(struct tally_coordinator *coordinator);

@@ -47,7 +47,8 @@ static enum tally_status answer_created(const struct tally_coordinator *coordina
     return answer_detail(coordinator, call, 201, row, document, err);
 }
 
-/* The job that an earlier request with the same key made. NOT_FOUND if there is none. */
+/* Responds with the job that an earlier request with the same key created. NOT_FOUND if there is
+ * none. */
 static enum tally_status answer_repeated(struct tally_coordinator *coordinator, struct call *call,
                                          const char *key, uint64_t digest, struct tally_error *err)
 {
@@ -194,13 +195,13 @@ struct page {
     int64_t n, limit;
     int64_t last_key;
     bool more;
-    struct job_filter filter; /* jobs that it does not pass are left out */
+    struct job_filter filter; /* jobs that do not pass it are left out */
     struct job_order order;
     int64_t n_looked_at;
 };
 
-/* Stands for a document that cannot be read any more: what the job's row says of it. One damaged
- * job must not hide the others from a list. */
+/* Replaces a document that cannot be read any more by what the job's row says. One damaged job must
+ * not hide the others from a list. */
 static enum tally_status replace_document(struct tally_coordinator *coordinator,
                                           const struct tally_store_job *row,
                                           struct tally_buffer *document, struct tally_error *err)
@@ -265,8 +266,8 @@ static enum tally_status add_to_page(void *context, const struct tally_store_job
     return append_detail(page, row, err);
 }
 
-/* Reads rows until the page is full, or enough rows were examined. Unless the filter is
- * selective every row matches, so the first read is enough. */
+/* Reads rows until the page is full, or enough rows were examined. Unless the filter is selective,
+ * every row matches, so the first read is enough. */
 static enum tally_status fill_page(struct page *page, int64_t before, struct tally_error *err)
 {
     struct tally_store *store = page->coordinator->store;
@@ -337,7 +338,7 @@ static enum tally_status read_order(struct call *call, struct job_order *ret_ord
     return text != NULL ? job_order_parse(text, ret_order, err) : TALLY_OK;
 }
 
-/* A job that a place stands for, which another replica may have deleted since. */
+/* Adds the job of a place, which another replica may have deleted meanwhile. */
 static enum tally_status add_placed(void *context, const struct tally_store_job *row,
                                     struct tally_error *err)
 {

@@ -126,7 +126,7 @@ static void respond(struct tally_coordinator *coordinator, const struct plan *pl
 }
 
 /* Whether the first plan has ended, or cannot be made because there is no thread for it. A plan
- * whose client has gone is not begun. */
+ * whose client has disconnected is not begun. */
 static bool is_over(struct plan *plan)
 {
     if (!plan->runs && plan->call->request != NULL) {

@@ -13,20 +13,20 @@ struct call;
 struct plans;
 struct tally_coordinator;
 
-enum { MAX_PLANS = 16 }; /* that are under way or wait */
+enum { MAX_PLANS = 16 }; /* in progress or waiting */
 
 /* Errors: NO_MEMORY. */
 enum tally_status plans_new(struct plans **ret_plans, struct tally_error *err);
-/* Frees the calls that wait. Before the rooms whose objects they hold are freed. A plan that is
- * being made is left to the end of the process, with the wake_fd, which must stay open. */
+/* Frees the calls that wait. To be called before the rooms whose objects they hold are freed. A
+ * plan in progress is left until the process ends, with its wake_fd, which must stay open. */
 void plans_free(struct tally_coordinator *coordinator);
 
 /* Takes the call and responds to it later with the preview of the spec, `planned` included. False:
- * the job is not planned, MAX_PLANS are under way, or there is no memory or thread; the caller
+ * the job is not planned, MAX_PLANS are in progress, or there is no memory or thread; the caller
  * keeps the call and responds without a plan. */
 bool plans_take(struct tally_coordinator *coordinator, struct call *call,
                 const struct tally_job_spec *spec);
-/* Sends what is ready. In every turn. */
+/* Sends the plans that are ready. Once per turn. */
 void plans_serve(struct tally_coordinator *coordinator);
 
 #endif

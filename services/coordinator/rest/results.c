@@ -17,7 +17,7 @@ enum { DEFAULT_PAGE = 1000, MAX_PAGE = 10000 };
 struct rounds {
     struct tally_json *list;
     struct tally_buffer *csv;
-    const char *metrics; /* that have columns in the CSV */
+    const char *metrics; /* names that have columns in the CSV */
     int64_t n, limit;
     int64_t last_round;
     bool more;
@@ -187,7 +187,7 @@ enum tally_status get_client_metrics(struct tally_coordinator *coordinator, stru
     page.list = tally_json_array();
     status =
         store->ops->update_list(store, row.key, TALLY_STORE_METRICS_ROUND, add_block, &page, err);
-    struct tally_json *answer = answer_of(&page); /* has the list, whatever happened */
+    struct tally_json *answer = answer_of(&page); /* owns the list in any case */
     if (status == TALLY_OK) {
         return answer_json(call, 200, answer, err);
     }
@@ -203,7 +203,7 @@ static bool has_traffic(const struct client_traffic *client)
            client->wire_bytes[TRAFFIC_OUT] > 0;
 }
 
-/* What is left of the job's bytes; 0 if the clients' are newer than the job's. */
+/* Subtracts bytes of a client from those of the job; 0 if the clients' are newer than the job's. */
 static void take_from(uint64_t *rest, uint64_t bytes)
 {
     *rest = *rest > bytes ? *rest - bytes : 0;
@@ -231,7 +231,7 @@ static bool append_traffic(struct tally_json *list, uint32_t client,
     return object != NULL && tally_json_append(list, object);
 }
 
-/* The page, and those of the job's bytes that belong to no client. `in` and `out`: the job's bytes.
+/* Makes the page, with the job's bytes that belong to no client. `in` and `out`: the job's bytes.
  */
 static struct tally_json *traffic_answer(const struct client_traffic *clients, int64_t n,
                                          uint64_t in, uint64_t out, struct clients_page *page)
@@ -296,7 +296,7 @@ enum tally_status get_client_traffic(struct tally_coordinator *coordinator, stru
     return status;
 }
 
-/* The engine's state bytes hold the point; only the engine can read them. */
+/* Finds the job or loads it with its engine: only the engine can read the point from the state. */
 static enum tally_status with_engine(struct tally_coordinator *coordinator, const char *id,
                                      struct hosted_job **ret_job, bool *ret_owned,
                                      struct tally_error *err)
@@ -320,8 +320,8 @@ static enum tally_status with_engine(struct tally_coordinator *coordinator, cons
 }
 
 /* Writing a number as JSON takes most of a microsecond, so a model of a million numbers would block
- * the loop for a second, and the renewal of leases with it. The text is therefore made in pieces.
- * It is made from a copy of the point, because the job continues meanwhile. */
+ * the loop, and the renewal of leases, for a second. The text is therefore made in pieces. It is
+ * made from a copy of the point, because the job continues meanwhile. */
 enum { MAX_JSON_DIM = 1000000, PIECE_DIM = 4096 };
 
 struct model_pieces {

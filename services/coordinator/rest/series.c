@@ -1,7 +1,7 @@
 /* series: a job's rounds, thinned out for charts.
  *
- * The series of the jobs that were asked for last are kept and extended from the store, so that a
- * job of 100,000 rounds is read as a whole once and not at every look at its chart. */
+ * The most recently requested series are kept and extended from the store, so that a job of 100,000
+ * rounds is read in full only once, not whenever its chart is viewed. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@ struct series_cache {
     struct {
         char job_id[TALLY_JOB_ID_CAPACITY]; /* "" = free */
         struct series series;
-        uint64_t used; /* the least is the longest ago */
+        uint64_t used; /* lowest = least recently used */
     } entries[CACHED_SERIES];
     uint64_t n_uses;
 };
@@ -33,7 +33,7 @@ void series_cache_free(struct series_cache *cache)
     free(cache);
 }
 
-/* The job's series as far as it was read, or an empty one in the place of the oldest. */
+/* The job's series as read so far, or an empty one that replaces the least recently used. */
 static struct series *cached_series(struct series_cache *cache, const char *job_id)
 {
     size_t oldest = 0;
@@ -132,7 +132,7 @@ static enum tally_status append_values(struct tally_buffer *out, const struct se
     return status == TALLY_OK ? tally_buffer_append_text(out, "]") : status;
 }
 
-/* Lists beside the rows, one value for each; no member for a job without metrics. Names need no
+/* Appends lists with one value for each row; no member for a job without metrics. Names need no
  * escapes. */
 static enum tally_status append_metrics(struct tally_buffer *out, const struct series *series,
                                         const struct series_row *rows, size_t n)
@@ -155,8 +155,8 @@ static enum tally_status append_metrics(struct tally_buffer *out, const struct s
     return status == TALLY_OK ? tally_buffer_append_text(out, "}") : status;
 }
 
-/* Written as text: 10,000 rows as JSON values would be 180,000 of them. Ids and status names need
- * no escapes. */
+/* Writes text, because 10,000 rows would be 180,000 JSON values. Ids and status names need no
+ * escapes. */
 static enum tally_status append_answer(struct tally_buffer *out, const struct tally_store_job *row,
                                        const struct series *series, const struct series_row *rows,
                                        size_t n)

@@ -1,4 +1,4 @@
-/* series: the thinned-out rounds (thinning.h) of the jobs that were asked for last. */
+/* series: the thinned-out rounds (thinning.h) of the most recently requested jobs. */
 #ifndef TALLY_SERVICES_COORDINATOR_REST_SERIES_H
 #define TALLY_SERVICES_COORDINATOR_REST_SERIES_H
 
@@ -8,8 +8,8 @@
 struct series_cache;
 struct tally_coordinator;
 
-/* All rounds of a job that the store holds, kept for the next time. Borrowed until the next call.
- * Errors: STORE, DATA_LOSS, NO_MEMORY. */
+/* All stored rounds of a job, cached for the next request. Borrowed until the next call. Errors:
+ * STORE, DATA_LOSS, NO_MEMORY. */
 enum tally_status read_series(struct tally_coordinator *coordinator,
                               const struct tally_store_job *row, const struct series **ret_series,
                               struct tally_error *err);

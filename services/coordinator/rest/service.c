@@ -17,7 +17,7 @@ static enum tally_status answer_state(struct call *call, const char *state, stru
 enum tally_status get_healthz(struct tally_coordinator *coordinator, struct call *call,
                               struct tally_error *err)
 {
-    (void)coordinator; /* that the loop responds at all is what this shows */
+    (void)coordinator; /* the response shows that the loop runs */
     return answer_state(call, "ok", err);
 }
 

@@ -54,8 +54,8 @@ static struct tally_json *refusals_of(const struct session *session)
     return tally_json_if_complete(list, ok);
 }
 
-/* Whether the worker is overdue: it has missed a deadline, or has been silent for half of the time
- * after which it is given up. */
+/* Whether the worker is overdue: it has missed a deadline, or has been silent for half of the
+ * session timeout. */
 static bool is_silent(const struct tally_coordinator *coordinator, const struct session *session,
                       int64_t age_ms)
 {
@@ -93,7 +93,7 @@ static struct tally_json *worker_of(const struct tally_coordinator *coordinator,
 struct page {
     int64_t limit;
     int64_t replica; /* replicas below it have been listed */
-    int64_t before;  /* number of a session of that replica */
+    int64_t before;  /* number of the last listed session of that replica */
 };
 
 static bool read_number(const char **text, char end, int64_t *ret_value)
@@ -145,7 +145,7 @@ static bool set_page(struct tally_json *answer, struct tally_json *workers, cons
 }
 
 /* This replica's part of the page. cursors: an array that receives the cursor of each worker, for
- * the replica that assembles the page; NULL = not needed. Takes it. Returns NULL without memory. */
+ * the replica that assembles the page; taken; NULL = not needed. Returns NULL if out of memory. */
 static struct tally_json *workers_here(const struct tally_coordinator *coordinator,
                                        const struct page *page, struct tally_json *cursors)
 {
@@ -193,7 +193,8 @@ static void find_next(const struct tally_json *said, int64_t number, size_t n_ta
     }
 }
 
-/* A replica of an older version sends all of its workers, without counts and cursors. */
+/* Counts slots for a replica of an older version, which sends all workers, without counts or
+ * cursors. */
 static int64_t count_slots(const struct tally_json *workers)
 {
     int64_t n = 0;
@@ -246,7 +247,7 @@ static bool add_workers(struct tally_json *all, const struct tally_json *said, i
 
 /* ---- All replicas ---- */
 
-/* Adds a line about a replica: whether its workers are in the list. */
+/* Adds an entry about a replica, with whether its workers are in the list. */
 static bool add_replica(struct tally_json *all, const struct tally_replica *replica, bool answered)
 {
     struct tally_json *list = tally_json_array(), *one = tally_json_object();
@@ -305,7 +306,7 @@ static enum tally_status ask_next(struct tally_coordinator *coordinator, struct 
     return answer_json(call, 200, tally_json_if_complete(answer, ok), err);
 }
 
-/* Another replica has responded, or failed to. */
+/* Takes the response of another replica, or its failure, and asks the next. */
 static void collect_workers(struct tally_coordinator *coordinator, struct call *call)
 {
     struct tally_json *said = NULL;

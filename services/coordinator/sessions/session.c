@@ -86,14 +86,14 @@ static void leave_buckets(struct session_table *table, const struct session *ses
     *at = session->next_of_name;
 }
 
-/* The first buckets come with the key. */
+/* Draws the key together with the first buckets. */
 static bool draw_key(struct session_table *table)
 {
     return table->n_buckets > 0 ||
            getrandom(table->key, sizeof table->key, 0) == (ssize_t)sizeof table->key;
 }
 
-/* As many buckets as there will be sessions, at least. */
+/* Ensures at least as many buckets as there will be sessions. */
 static bool reserve_bucket(struct session_table *table)
 {
     if ((size_t)table->n_sessions < table->n_buckets) {
@@ -148,7 +148,7 @@ int64_t session_count_of(const struct session_table *table, const struct token_i
     return token != NULL ? token->n_sessions : 0;
 }
 
-/* One session more; NULL: out of memory. */
+/* Counts one more session for the token; NULL = out of memory. */
 static struct session_token *take_token(struct session_table *table,
                                         const struct token_identity *identity, const char *name)
 {
@@ -348,7 +348,7 @@ static void take_client(struct client_slot *slot)
     tally_list_remove(&slot->in_assigned);
 }
 
-/* The client has no worker any more. */
+/* Takes the client away from its worker. */
 static void vacate(const struct session *session, const struct assignment *assigned)
 {
     struct client_slot *slot = &assigned->job->slots[assigned->client];

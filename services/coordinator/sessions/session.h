@@ -30,7 +30,7 @@ struct assignment {
     uint32_t client;
 };
 
-/* The token, or the tokens of one name, that sessions were joined with. */
+/* The token, or the tokens with one name, that workers joined with. */
 struct session_token {
     struct token_identity identity;       /* all zero where no token is needed */
     char name[TALLY_TOKEN_NAME_CAPACITY]; /* "" = none */
@@ -39,12 +39,12 @@ struct session_token {
 };
 
 struct session {
-    uint64_t id; /* random but for its home; the right to post, together with a token of the
-                    identity below */
-    struct session_token *token; /* that it was joined with */
+    uint64_t id; /* random except for its home; together with a token of the identity below, the
+                    right to post */
+    struct session_token *token; /* that its worker joined with */
     char name[TALLY_WORKER_NAME_CAPACITY];
     char pinned_job[TALLY_MESSAGE_JOB_ID_CAPACITY]; /* "" = serves any job */
-    struct hosted_job *bound_to;                    /* that job; NULL = none, or it has gone */
+    struct hosted_job *bound_to; /* the pinned job; NULL = none, or it was removed */
     uint32_t n_slots;
     struct assignment *assignments; /* [n_slots] */
     uint32_t n_assignments;
@@ -62,10 +62,10 @@ struct session {
         struct tally_poll_request *message;
         int64_t until_ms;
         int64_t arrived_ns; /* monotonic */
-        /* It came with updates, which are durable and to be acknowledged with the response. */
+        /* It came with updates, which are durable; the response must acknowledge them. */
         bool has_update;
         bool is_batch;                              /* with has_update: they came by PostUpdates */
-        struct tally_update_response update;        /* of the one; else .. */
+        struct tally_update_response update;        /* of a single update; else .. */
         struct tally_buffer results;                /* .. of all, encoded */
         struct tally_buffer parts;                  /* struct traffic_part of each */
         char job_id[TALLY_MESSAGE_JOB_ID_CAPACITY]; /* of the updates */
@@ -81,12 +81,12 @@ struct session {
 };
 
 struct session_table {
-    int64_t home; /* number of this replica, which new ids have in their top 16 bits; 0 = none */
-    struct session **by_id;       /* [n_buckets], by the low bits of the ids, which are random */
-    struct session **by_name;     /* [n_buckets], by a hash under the key */
-    size_t n_buckets;             /* a power of two, or 0 */
-    uint8_t key[16];              /* random: names that share a bucket cannot be chosen */
-    uint64_t n_joined;            /* sessions, ever; the next one's number */
+    int64_t home;             /* number of this replica, in the top 16 bits of new ids; 0 = none */
+    struct session **by_id;   /* [n_buckets], by the low bits of the ids, which are random */
+    struct session **by_name; /* [n_buckets], by a hash under the key */
+    size_t n_buckets;         /* a power of two, or 0 */
+    uint8_t key[16];          /* random: names that share a bucket cannot be chosen */
+    uint64_t n_joined;        /* sessions so far; number of the next one */
     struct session_token *tokens; /* of all sessions; few */
     struct session *first;
     int64_t n_sessions;
@@ -109,23 +109,23 @@ struct session_request {
     const char *token_name;                /* "" = none */
 };
 
-/* No session has the name yet. Errors: NO_MEMORY. */
+/* Precondition: no session has the name. Errors: NO_MEMORY. */
 enum tally_status session_new(struct session_table *table, const struct session_request *request,
                               struct session **ret_session, struct tally_error *err);
-/* Vacates its clients. Its poll must have been answered. */
+/* Vacates its clients. Precondition: its poll has been answered. */
 void session_free(struct session_table *table, struct session *session);
 struct session *session_by_id(const struct session_table *table, uint64_t id);
 struct session *session_by_name(const struct session_table *table, const char *name);
 /* The newest session with a number below `number`; NULL = none. */
 struct session *session_before(const struct session_table *table, uint64_t number);
-/* Number of sessions that were joined with a token of that identity. */
+/* Number of sessions whose workers joined with a token of that identity. */
 int64_t session_count_of(const struct session_table *table, const struct token_identity *identity);
 
 /* Monotonic time at which its poll ends or, if no poll waits, its silence exceeds timeout_ms. */
 int64_t session_due_ms(const struct session *session, int64_t timeout_ms);
 /* To be called when session_due_ms() has become earlier. */
 void session_set_timer(struct session_table *table, struct session *session, int64_t timeout_ms);
-/* Takes the sessions that are due, newest first, linked by timer.next; they stay due. */
+/* Takes the due sessions off the timers, newest first, linked by timer.next. They stay due. */
 struct session *session_take_due(struct session_table *table, int64_t now_ms, int64_t timeout_ms);
 struct session *session_of_timer(struct wheel_node *timer);
 
@@ -133,10 +133,10 @@ struct session *session_of_timer(struct wheel_node *timer);
  * slot. */
 void session_assign(struct session_table *table, struct session *session, struct hosted_job *job,
                     uint32_t client);
-/* Gives the slot of client `from` of the job to its client `to`, which must be vacant. `from` is
- * vacant then, but not absent: no open round may want it. */
+/* Gives the slot of client `from` of the job to its client `to`, which must be vacant. Afterwards
+ * `from` is vacant, but not absent. Precondition: no open round waits for it. */
 void session_replace_client(struct hosted_job *job, uint32_t from, uint32_t to);
-/* Takes one client away from its session, whose slot is free then. */
+/* Takes one client away from its session, whose slot becomes free. */
 void session_unassign(struct session_table *table, struct hosted_job *job, uint32_t client);
 /* Takes the clients of the job from the session, which gets no more of them: the worker refuses the
  * job, as the update says. Idempotent. Errors: NO_MEMORY. */

@@ -128,7 +128,7 @@ int64_t supply_n_refused_assigned(const struct hosted_job *job,
     return n;
 }
 
-/* The one of two candidates, an unbound session and one bound to the job, that joined later. */
+/* The candidate that joined later: an unbound session or one bound to the job. */
 static struct session *next_of_both(const struct session_table *table, const struct hosted_job *job,
                                     uint64_t before)
 {

@@ -42,7 +42,7 @@ void traffic_share(struct client_traffic *clients, const struct traffic_part *pa
 void traffic_add_updates(struct client_traffic *clients, const struct traffic_part *parts,
                          size_t n);
 
-/* Replaces the stored traffic of the job's clients. It stands among the updates, under the round
+/* Replaces the stored traffic of the job's clients. It is stored among the updates, under the round
  * TALLY_STORE_TRAFFIC_ROUND, in one row for each block of 4,096 clients, under the block's first
  * client; clients without traffic are left out. Needs an open transaction. Errors: NO_MEMORY, those
  * of the writes. */

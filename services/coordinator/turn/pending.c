@@ -7,7 +7,7 @@ enum {
     /* Payloads that wait for the commit: a round of 64 clients with 10^6 coordinates. */
     MAX_BYTES = 40 * 1024 * 1024,
     MAX_COPIED_BYTES = 1024 * 1024,
-    /* Longer ones are taken: the server would not use the memory of such a body again. */
+    /* Bodies of longer payloads are taken: the server would not reuse their memory. */
     MAX_COPY_BYTES = 64 * 1024,
     KEPT_ENCODED_BYTES = 1024 * 1024,
     FIRST_ITEMS = 64
@@ -37,7 +37,7 @@ void pending_fini(struct pending_updates *pending)
     tally_buffer_fini(&pending->encoded);
 }
 
-/* Without its session, which a reader of the store has no good use for. */
+/* Stores the update without its session, which no reader of the store needs. */
 static enum tally_status insert(struct pending_updates *pending, struct tally_store *store,
                                 const struct pending_update *item, struct tally_error *err)
 {

@@ -28,26 +28,26 @@ struct pending_updates {
     size_t n, capacity;
     size_t n_bytes;              /* of all payloads */
     struct tally_buffer copies;  /* of the small ones */
-    struct tally_buffer encoded; /* what the store is being given */
+    struct tally_buffer encoded; /* the update that is being stored */
 };
 
 void pending_fini(struct pending_updates *pending);
 
-/* Keeps an accepted update, which came alone with `request` or with others (NULL), until the
- * commit, or gives it to the store at once where that would be too much memory; in the open
- * transaction. May take the request's body, to which the update points. Errors: NO_MEMORY, and
+/* Keeps an accepted update until the commit, or stores it at once if pending updates would take too
+ * much memory. A transaction must be open. `request`: the request with only this update; NULL = it
+ * had others, too. May take the request's body, to which the update points. Errors: NO_MEMORY, and
  * those of the store. */
 enum tally_status pending_add(struct pending_updates *pending, struct tally_store *store,
                               struct pending_job job, const struct tally_update *update,
                               struct tally_http_request *request, struct tally_error *err);
 /* Drops the updates of the job's closed rounds. */
 void pending_drop(struct pending_updates *pending, const struct tally_store_job *row);
-/* Drops all updates of the job, which is deleted. */
+/* Drops all updates of a deleted job. */
 void pending_forget(struct pending_updates *pending, const struct tally_store_job *row);
 /* Gives the remaining updates to the store. Errors: those of the store. */
 enum tally_status pending_store(struct pending_updates *pending, struct tally_store *store,
                                 struct tally_error *err);
-/* Forgets all: the step's transaction is over. */
+/* Forgets all updates: the transaction has ended. */
 void pending_clear(struct pending_updates *pending);
 
 #endif

@@ -41,21 +41,21 @@ struct round_counts {
 struct transaction_counts {
     struct round_counts rounds; /* committed */
     struct histogram commit_seconds, commit_requests;
-    uint64_t requests; /* whose responses depend on the open transaction */
+    uint64_t requests; /* those whose responses depend on the open transaction */
     uint64_t store_errors[N_STORE_OPERATIONS];
 };
 
 struct transaction {
     struct tally_store *store;
     enum transaction_state state;
-    bool was_fenced;                /* the step's last failure was a fence, not the store's */
-    uint64_t number;                /* of the open transaction, or of the next; from 1 */
+    bool was_fenced;                /* the step's last failure was a fence, not a store error */
+    uint64_t number;                /* of the open transaction, or of the next one; from 1 */
     struct pending_updates pending; /* accepted, but not given to the store yet */
     struct round_counts uncommitted;
     struct tally_error error;  /* of the last failed commit or write; OK = the store takes writes */
     struct tally_error damage; /* the first DATA_LOSS since the start; OK = none */
-    int64_t failed_ms;         /* Unix time since when `error` has not been OK */
-    void (*on_recovered)(void *context); /* `error` is OK again */
+    int64_t failed_ms;         /* Unix time of the failure since which `error` is not OK */
+    void (*on_recovered)(void *context); /* called when `error` is OK again */
     void *context;
     struct transaction_counts counts;
 };
@@ -77,9 +77,9 @@ enum tally_status transaction_begin_update(struct transaction *transaction,
                                            struct tally_error *err);
 /* The same for all other writes: the transaction will be committed in this step. */
 enum tally_status transaction_begin_write(struct transaction *transaction, struct tally_error *err);
-/* The open transaction holds more than pending updates. */
+/* Notes that the open transaction holds more than pending updates. */
 void transaction_require(struct transaction *transaction);
-/* If `status` is not OK, the open transaction cannot be committed. Returns `status`. */
+/* If `status` is not OK, marks the open transaction as one to roll back. Returns `status`. */
 enum tally_status transaction_check(struct transaction *transaction, enum tally_status status,
                                     const struct tally_error *err);
 /* Fails like a write that is not stored: STORE or UNAVAILABLE. */
@@ -87,10 +87,10 @@ enum tally_status transaction_fail(const struct transaction *transaction, struct
 
 /* Ends the open transaction. False: what it wrote is lost. */
 bool transaction_commit(struct transaction *transaction);
-/* The step is over: the next one may try to begin again. */
+/* Ends the step: the next one may try to begin again. */
 void transaction_end_step(struct transaction *transaction);
 
-/* Result of the last attempt to write: OK, or why the store could not. */
+/* Records the result of the last attempt to write: OK, or why the store failed. */
 void transaction_note_store(struct transaction *transaction, const struct tally_error *result);
 /* Remembers a DATA_LOSS for /readyz; ignores other errors. */
 void transaction_note_damage(struct transaction *transaction, const struct tally_error *err);

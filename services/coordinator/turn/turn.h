@@ -1,10 +1,10 @@
 /* turn: one pass of the loop, after every step of the HTTP server.
  *
- *     work      what time and other threads have brought, in the step's transaction
+ *     work      run what is due, take results of other threads, in the step's transaction
  *     commit    one commit for everything that the step wrote (group commit)
- *     publish   only now: acknowledge the writes
- *     retire    jobs that ended leave, in a transaction of their own
- *     outside   what needs the store without a transaction: heartbeats, jobs to be read back
+ *     publish   acknowledge the writes, only after the commit
+ *     retire    remove jobs that ended, in a transaction of their own
+ *     outside   use the store without a transaction: heartbeats, reloading jobs
  *     serve     hand out tasks, answer the reads, fill the event streams
  *
  * So nothing that a crash could undo is ever visible outside: an acknowledged update is durable,
@@ -21,7 +21,7 @@ struct call;
 struct tally_coordinator;
 
 enum {
-    TICK_MS = 100,      /* precision of long polls' ends */
+    TICK_MS = 100,      /* precision of the time limits of long polls */
     DEFER_MS = 250,     /* how long the commit of updates that poll may be deferred */
     DEFER_SHARED_MS = 5 /* the same, if something waits for the transaction to end */
 };
@@ -30,12 +30,12 @@ enum {
 struct turn_ops {
     /* Runs what is due. ticks: TICK_MS have passed; seconds: a second has passed, too. */
     void (*work)(struct tally_coordinator *coordinator, int64_t now_ms, bool ticks, bool seconds);
-    /* Latest time at which a transaction that may be deferred is to be committed. */
+    /* Latest time for the commit of a transaction that may be deferred. */
     int64_t (*defer_until)(const struct tally_coordinator *coordinator, int64_t now_ms);
     /* Whether there is a task for the session that the call polls for. */
     bool (*has_task)(const struct tally_coordinator *coordinator, const struct call *call);
     /* Holds the durable update's request as the session's poll, and takes the call. False: the call
-     * is to be answered. */
+     * must be answered. */
     bool (*hold_poll)(struct tally_coordinator *coordinator, struct call *call);
     /* Transaction `number` is lost: reloads the jobs that it wrote to. */
     void (*lost)(struct tally_coordinator *coordinator, uint64_t number);
@@ -62,7 +62,7 @@ enum tally_status turn_new(const struct turn_ops *ops, struct turn **ret_turn,
 void turn_free(struct turn *turn);
 /* Returns how long the next step may wait, in ms. */
 int turn_run(struct tally_coordinator *coordinator);
-/* The next turn ticks, and a second is over. */
+/* Makes the next turn tick, as if a second had passed. */
 void turn_hurry(struct turn *turn);
 
 #endif

@@ -13,10 +13,10 @@ void assign_slots(struct tally_coordinator *coordinator);
 
 /* Slots free for the job now. */
 int64_t count_free_slots(const struct tally_coordinator *coordinator, const struct hosted_job *job);
-/* Whether any worker that is here may serve the job. */
+/* Whether any worker of this replica may serve the job. */
 bool can_be_served(const struct tally_coordinator *coordinator, const struct hosted_job *job);
-/* Slots of workers here that can move elsewhere once the jobs that they serve have ended, without
- * those of workers that a stalled job keeps. */
+/* Slots of unbound workers here that serve only progressing jobs, and so can move elsewhere once
+ * these have ended. */
 int64_t count_moving_slots(const struct tally_coordinator *coordinator);
 /* Key of the oldest queued job that the slots here will be enough for; 0 = none. */
 int64_t find_next_to_start(const struct tally_coordinator *coordinator);

@@ -1,4 +1,4 @@
-/* deadlines: sessions that are silent, and rounds and jobs whose time is over. */
+/* deadlines: silent sessions, and rounds and jobs past their deadline. */
 #include <stdio.h>
 
 #include "services/base/log.h"
@@ -45,7 +45,7 @@ static void note_waiting(const struct tally_coordinator *coordinator, const stru
     }
 }
 
-/* The open round's deadline has passed. */
+/* Handles the open round, whose deadline has passed, as the policy requires. */
 static void end_round(struct tally_coordinator *coordinator, struct hosted_job *job, int64_t now_ms)
 {
     struct tally_error err = TALLY_ERROR_INIT;
@@ -55,7 +55,7 @@ static void end_round(struct tally_coordinator *coordinator, struct hosted_job *
         tally_job_overdue(job->engine, &outcome, &err) != TALLY_OK) {
         return;
     }
-    for (uint32_t m = 0; m < job->row.clients; m++) { /* those that have missed it */
+    for (uint32_t m = 0; m < job->row.clients; m++) { /* clients that missed the deadline */
         struct client_slot *slot = &job->slots[m];
         slot->absent = slot->absent || tally_job_is_absent(job->engine, m);
         if (slot->absent && slot->session != NULL) {
@@ -70,7 +70,7 @@ static void end_round(struct tally_coordinator *coordinator, struct hosted_job *
     note_waiting(coordinator, job, now_ms);
 }
 
-/* The job's own time is over. */
+/* Fails the job, whose own deadline has passed. */
 static void end_job(struct tally_coordinator *coordinator, struct hosted_job *job, int64_t now_ms)
 {
     struct tally_waiting waiting;
@@ -92,7 +92,7 @@ void check_deadlines(struct tally_coordinator *coordinator, int64_t now_ms)
 {
     const int64_t unix_ms = tally_realtime_ms();
     if (coordinator->draining) {
-        return; /* no work is given out any more */
+        return; /* no more work is handed out */
     }
     for (struct hosted_job *job = coordinator->jobs->first; job != NULL; job = job->next) {
         const enum tally_job_status status = tally_job_status(job->engine);

@@ -20,16 +20,15 @@ enum {
 
 /* ---- Requests ---- */
 
-/* Limit of a poll's wait. With several coordinators it is a lease, so that workers notice a
- * coordinator that has died or is cut off when the others do. */
+/* Limit of a poll's wait. With several coordinators it is at most a lease, so that workers notice a
+ * dead or isolated coordinator when the others do. */
 int64_t longest_wait(const struct tally_coordinator *coordinator)
 {
     const int64_t lease_ms = coordinator->config.lease_ms;
     return coordinator->view.is_shared && lease_ms < MAX_WAIT_MS ? lease_ms : MAX_WAIT_MS;
 }
 
-/* The least of the wait that the worker asks for, its Connect time-out, if it has one, and our
- * limit. */
+/* The least of the wait that the worker requests, its Connect time-out, if any, and our limit. */
 static int64_t limit_wait(const struct tally_coordinator *coordinator, const struct call *call,
                           int64_t wait_ms)
 {
@@ -42,7 +41,7 @@ static int64_t limit_wait(const struct tally_coordinator *coordinator, const str
     return wait_ms < longest_ms ? wait_ms : longest_ms;
 }
 
-/* Copies what a worker polls with: the message itself may be gone when the poll is looked at. */
+/* Copies the worker's poll message, because the original may be gone when the poll is examined. */
 enum tally_status keep_poll(struct tally_coordinator *coordinator, struct call *call,
                             struct session *session, const struct tally_poll_request *message,
                             struct tally_error *err)
@@ -54,7 +53,7 @@ enum tally_status keep_poll(struct tally_coordinator *coordinator, struct call *
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a poll");
     }
     if (session->poll.request != NULL) {
-        answer_idle(coordinator, session); /* the worker has given that one up */
+        answer_idle(coordinator, session); /* the worker has abandoned that poll */
     }
     *session->poll.message = *message;
     call->poll_until_ms =
@@ -85,7 +84,7 @@ static bool is_batch(const struct call *call)
     return (call->route->flags & ROUTE_IS_BATCH) != 0;
 }
 
-/* The response to updates without a task; that of several is in the body already. */
+/* Responds to an update without a task. The response to several is in the body already. */
 static void answer_alone(struct call *call)
 {
     if (is_batch(call)) {
@@ -113,7 +112,7 @@ bool hold_update_poll(struct tally_coordinator *coordinator, struct call *call)
     session->poll.has_update = true;
     session->poll.is_batch = is_batch(call);
     session->poll.update = call->update_response;
-    if (session->poll.is_batch) { /* the body goes over to the poll */
+    if (session->poll.is_batch) { /* the body moves to the poll */
         tally_buffer_fini(&session->poll.results);
         session->poll.results = call->body;
         call->body = (struct tally_buffer){0};
@@ -128,7 +127,7 @@ void abandon_poll(struct tally_coordinator *coordinator, struct session *session
 {
     coordinator->workers->sessions.n_waiting--;
     session->poll.request = NULL;
-    session->last_contact_ms = tally_monotonic_ms(); /* until now it was there */
+    session->last_contact_ms = tally_monotonic_ms(); /* the worker was there until now */
     session_set_timer(&coordinator->workers->sessions, session,
                       coordinator->config.session_timeout_ms);
 }
@@ -157,7 +156,7 @@ static enum tally_status encode_answer(const struct session *session,
                                        const struct tally_poll_response *response,
                                        struct tally_buffer *body)
 {
-    /* Room for a task that is shared, so that it is written without counting before. */
+    /* Room for a shared task, so that it is written without being measured first. */
     const bool is_whole = response->kind == TALLY_POLL_TASK && !response->task.shared_is_apart;
     const size_t n_shared = is_whole ? response->task.shared.size : 0;
     const bool has_results = session->poll.has_update && session->poll.is_batch;
@@ -170,8 +169,8 @@ static enum tally_status encode_answer(const struct session *session,
                                     : tally_poll_response_encode(response, body);
 }
 
-/* Returns the poll's request, to be answered. Until now the worker was there: it may have waited
- * for longer than it may be silent. */
+/* Returns the poll's request, to be answered. The worker's silence begins now, because it may have
+ * waited for longer than it may be silent. */
 static struct tally_http_request *end_poll(struct tally_coordinator *coordinator,
                                            struct session *session, int64_t now_ms)
 {
@@ -184,7 +183,7 @@ static struct tally_http_request *end_poll(struct tally_coordinator *coordinator
     return request;
 }
 
-/* is_own: it was a request of its own; else the request of its update has been counted. */
+/* is_own: the poll was a request of its own; if not, its update's request has been counted. */
 static void count_poll(struct tally_coordinator *coordinator, enum tally_poll_kind kind,
                        bool is_own, double seconds)
 {
@@ -224,12 +223,12 @@ static void finish_poll(struct tally_coordinator *coordinator, struct session *s
     body->size = 0;
     if (encode_answer(session, response, body) != TALLY_OK) {
         if (response->kind != TALLY_POLL_IDLE) {
-            return; /* out of memory: the poll waits on and is tried again */
+            return; /* out of memory: the poll keeps waiting and is tried again */
         }
     }
     const int64_t now_ns = tally_monotonic_ns();
     struct tally_http_request *request = end_poll(coordinator, session, now_ns / 1000000);
-    /* An update's bytes have been counted when it was durable. */
+    /* An update's bytes were counted when it became durable. */
     const bool has_update = session->poll.has_update;
     const uint64_t in = has_update ? 0 : tally_http_wire_in_bytes(request);
     const bool is_apart =
@@ -247,14 +246,14 @@ static void finish_poll(struct tally_coordinator *coordinator, struct session *s
     }
 }
 
-/* Live jobs that the session could serve, also at other replicas: it may be sent there. */
+/* Live jobs that the session could serve, also at other replicas, where it may be sent. */
 static uint32_t count_pending(const struct tally_coordinator *coordinator,
                               const struct session *session)
 {
     if (is_bound(session)) {
         return session->bound_to != NULL && session_serves(session, session->bound_to);
     }
-    /* Refusals are of live jobs here. */
+    /* All refused jobs are live here. */
     return (uint32_t)(coordinator->jobs->n - session->n_refusals + coordinator->view.n_jobs);
 }
 
@@ -274,7 +273,7 @@ void answer_all_idle(struct tally_coordinator *coordinator)
     }
 }
 
-/* Whether the job has ended; not if another replica leads it, or that cannot be read. */
+/* Whether the job has ended. False if another replica leads it, or if the store cannot be read. */
 static bool has_ended(struct tally_coordinator *coordinator, const char *job_id)
 {
     bool is_elsewhere;
@@ -337,13 +336,13 @@ static void refuse_poll(struct tally_coordinator *coordinator, struct session *s
     tally_buffer_fini(&body);
 }
 
-/* Ends the poll without a response of its own; the updates that it came with get theirs. */
+/* Ends the poll without a response of its own, and acknowledges the updates that it came with. */
 static void acknowledge_alone(struct tally_coordinator *coordinator, struct session *session)
 {
     struct tally_buffer body = {0};
     struct hosted_job *job = find_job(coordinator, session->poll.job_id);
     if (encode_acknowledgement(session, NULL, &body) != TALLY_OK) {
-        return; /* out of memory: tried again, or cut off by the end */
+        return; /* out of memory: tried again, or cut off at the shutdown */
     }
     struct tally_http_request *request = end_poll(coordinator, session, tally_monotonic_ms());
     const uint64_t out = send_protobuf(request, &body, NULL);
@@ -395,7 +394,7 @@ static void serve_poll(struct tally_coordinator *coordinator, struct session *se
     size_t n_clients;
     struct hosted_job *job = find_work(session, clients, &n_clients);
     if (job != NULL) {
-        struct tally_poll_response response; /* large: what is not looked at is not cleared */
+        struct tally_poll_response response; /* large: unused members are not cleared */
         make_task(session, job, clients, n_clients, now_ms, &response);
         finish_poll(coordinator, session, &response, job);
     } else if (now_ms >= session->poll.until_ms || is_over(coordinator, session)) {

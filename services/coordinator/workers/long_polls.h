@@ -14,17 +14,18 @@
 
 /* The longest time that this coordinator lets a poll wait, in ms. */
 int64_t longest_wait(const struct tally_coordinator *coordinator);
-/* Takes what a worker polls with; ends a poll that it has given up. Errors: NO_MEMORY. */
+/* Keeps a worker's poll message; ends its earlier poll, which it has abandoned. Errors:
+ * NO_MEMORY. */
 enum tally_status keep_poll(struct tally_coordinator *coordinator, struct call *call,
                             struct session *session, const struct tally_poll_request *message,
                             struct tally_error *err);
-/* From now on the request waits as the session's poll. */
+/* Makes the call's request wait as the session's poll. */
 void hold_poll(struct tally_coordinator *coordinator, struct session *session,
                const struct call *call);
 /* The same for a call whose update is durable. True: the session's poll has taken the call. False:
  * the call cannot wait and must be answered. */
 bool hold_update_poll(struct tally_coordinator *coordinator, struct call *call);
-/* The peer has gone. */
+/* Forgets the session's poll, because the worker has disconnected. */
 void abandon_poll(struct tally_coordinator *coordinator, struct session *session);
 
 /* Answers the polls of ready sessions that have work or have timed out. */
@@ -34,9 +35,9 @@ void answer_idle(struct tally_coordinator *coordinator, struct session *session)
 void answer_all_idle(struct tally_coordinator *coordinator);
 /* Answers the polls that came with updates of a job that has ended, while its bytes still count. */
 void answer_last_updates(struct tally_coordinator *coordinator, struct hosted_job *job);
-/* A job is removed: the polls with `until_idle` for which it was the last are due. */
+/* Marks the polls with `until_idle` ready when a job is removed: it may have been their last. */
 void mark_until_idle(struct tally_coordinator *coordinator);
-/* Whether an open round waits for a client of the session for whose task the call waits. */
+/* Whether an open round waits for a client of the session that the call polls for. */
 bool has_task(const struct tally_coordinator *coordinator, const struct call *call);
 
 #endif

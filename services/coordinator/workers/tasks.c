@@ -5,7 +5,7 @@
 
 #include "services/coordinator/sessions/session.h"
 
-/* From this size on, what the tasks of a round share is not copied into each response: below it,
+/* From this size on, the shared part of a round's tasks is not copied into each response: below it,
  * the pages of a connection cost more. */
 enum { MIN_TAIL_BYTES = 8 * 1024 };
 
@@ -18,8 +18,8 @@ static bool is_pending(const struct hosted_job *job, uint32_t client)
     return tally_job_is_drawn(job->engine, client) && !tally_job_has_received(job->engine, client);
 }
 
-/* The cohort of the job's open round, if it is shorter to go through than the session's clients;
- * NULL otherwise. */
+/* The cohort of the job's open round, if it is shorter than the list of the session's clients; NULL
+ * otherwise. */
 static const uint32_t *short_cohort(const struct session *session, const struct hosted_job *job,
                                     uint32_t *ret_n)
 {
@@ -78,7 +78,7 @@ bool has_work(const struct session *session)
     return false;
 }
 
-/* In turns, else a busy job starves the others. */
+/* Jobs take turns, or a busy job would starve the others. */
 struct hosted_job *find_work(struct session *session, uint32_t *clients, size_t *ret_n_clients)
 {
     const uint32_t n = session->n_assignments;
@@ -86,7 +86,7 @@ struct hosted_job *find_work(struct session *session, uint32_t *clients, size_t 
     for (uint32_t k = 0, first = session->turn; k < n; k++) {
         const uint32_t i = (first + k) % n;
         struct hosted_job *job = session->assignments[i].job;
-        if (job == before) { /* the clients of a job are mostly side by side */
+        if (job == before) { /* the clients of a job are mostly adjacent */
             continue;
         }
         before = job;
@@ -119,8 +119,8 @@ static int64_t delivered_to(const struct hosted_job *job, const uint32_t *client
     return delivered;
 }
 
-/* Adds what brings a worker from point `have` to the present one: the broadcasts in between if they
- * are kept and shorter than the point itself, else the point. */
+/* Adds what updates a worker from point `have` to the current one: the broadcasts in between if
+ * they are kept and shorter than the point itself, else the point. */
 static void add_catch_up(struct hosted_job *job, int64_t have, struct tally_task *task)
 {
     const int64_t now = tally_job_progress(job->engine)->iterate;
@@ -161,7 +161,7 @@ static void add_catch_up(struct hosted_job *job, int64_t have, struct tally_task
     }
 }
 
-/* The worker's cursor for the job; 0 if it shows none. */
+/* The worker's cursor for the job; 0 if it has none. */
 static int64_t cursor_of(const struct session *session, const struct hosted_job *job)
 {
     const struct tally_poll_request *poll = session->poll.message;
@@ -184,7 +184,7 @@ static uint32_t time_left(const struct hosted_job *job, int64_t now_ms)
     return left > 0 ? (uint32_t)left : 1;
 }
 
-/* What is the same for all clients of the round. */
+/* Fills in what is the same for all clients of the round. */
 static void describe_round(const struct hosted_job *job, const struct tally_job_round *round,
                            struct tally_task *task)
 {
@@ -212,8 +212,8 @@ static void describe_round(const struct hosted_job *job, const struct tally_job_
     task->x_checksum = tally_job_progress(job->engine)->x_checksum;
 }
 
-/* Encodes the shared part once for all clients that hold point `have`. A task with a document or a
- * point, of which few are sent, is encoded by itself, and so is every one if memory is short. */
+/* Encodes the shared part once for all clients that hold point `have`. The few tasks with a
+ * document or a point are encoded separately, and so is every task if memory is short. */
 static void share_task(struct hosted_job *job, const struct tally_job_round *round, int64_t have,
                        struct tally_task *task)
 {
@@ -239,7 +239,7 @@ static void share_task(struct hosted_job *job, const struct tally_job_round *rou
     task->shared_is_apart = shared->tail != NULL;
 }
 
-/* The worker has no shift of the job, whatever it had before. */
+/* Notes that the worker has no shift of the job, whatever it had before. */
 static void forget_shifts(const struct session *session, struct hosted_job *job)
 {
     for (uint32_t i = 0; i < session->n_assignments; i++) {
@@ -249,8 +249,8 @@ static void forget_shifts(const struct session *session, struct hosted_job *job)
     }
 }
 
-/* Adds the shifts of the task's clients, and drops the last clients if they would make it too long:
- * the worker gets them once it has answered for the others. */
+/* Adds the shifts of the task's clients, and drops the last clients if they would make the task too
+ * long: the worker gets them once it has answered for the others. */
 static void add_shifts(struct hosted_job *job, struct tally_task *task)
 {
     const struct tally_job_round *open = tally_job_open_round(job->engine);

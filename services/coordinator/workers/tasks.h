@@ -1,4 +1,4 @@
-/* tasks: what a session is given to do next.
+/* tasks: the next task of a session.
  *
  * A task names the open round and the session's clients for which the round still waits. It carries
  * what updates the worker's copy of the iterate x to the current one:
@@ -25,8 +25,8 @@ bool has_work(const struct session *session);
 /* The session's next job that has work for it, and the clients that it waits for:
  * clients[TALLY_MAX_SLOTS]. NULL = none. */
 struct hosted_job *find_work(struct session *session, uint32_t *clients, size_t *ret_n_clients);
-/* The response to the session's poll. It borrows `clients` and parts of the job until the next
- * event of its engine. Counts recovery bits. */
+/* Makes the response to the session's poll. It borrows `clients` and parts of the job until the
+ * next event of its engine. Counts recovery bits. */
 void make_task(const struct session *session, struct hosted_job *job, uint32_t *clients,
                size_t n_clients, int64_t now_ms, struct tally_poll_response *ret_response);
 

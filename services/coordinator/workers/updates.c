@@ -1,11 +1,11 @@
 /* updates: PostUpdate and PostUpdates.
  *
- * An update is taken in three steps: what it says is read (worker_messages.h), the engine takes the
- * message, and the pending updates of the step get it (turn/pending.h). The response waits for the
- * step's commit. Several updates of one request go the same way one after the other, each with a
- * result of its own. They share the transaction, so a commit that fails takes all of them back and
- * the request is answered as a whole; so is an error that is about no single update, such as an
- * unknown session. */
+ * An update is processed in three steps: it is decoded (worker_messages.h), received by the engine,
+ * and added to the step's pending updates (turn/pending.h). The response waits for the step's
+ * commit. Several updates of one request are processed in the same way, one after the other, each
+ * with its own result. They share the transaction: if the commit fails, all are undone and the
+ * request as a whole gets the error. The same holds for an error that concerns no single update,
+ * such as an unknown session. */
 #include <stdio.h>
 #include <string.h>
 
@@ -23,7 +23,7 @@
 #include "services/coordinator/workers/workers.h"
 #include "services/job/reasons.h"
 
-/* An update of job `job_id` that also polls; it waits for nothing before the update is durable. */
+/* Takes the poll of an update for job `job_id`. It begins to wait once the update is durable. */
 static enum tally_status take_poll(struct tally_coordinator *coordinator, struct call *call,
                                    struct session *session, const struct tally_bytes *encoded,
                                    const char *job_id, struct tally_error *err)
@@ -50,8 +50,8 @@ static enum tally_status take_poll(struct tally_coordinator *coordinator, struct
     return status;
 }
 
-/* True also for the worker that had the client before and was silent for too long: its late update
- * counts. */
+/* Whether the session may answer for the client. So may the worker that had the client before and
+ * was silent for too long: its late update counts. */
 static bool takes_part(const struct session *session, const struct hosted_job *job, uint32_t client)
 {
     const struct client_slot *slot =
@@ -61,7 +61,7 @@ static bool takes_part(const struct session *session, const struct hosted_job *j
                              same_identity(&slot->previous_identity, &session->token->identity)));
 }
 
-/* An update for a live job. `request` as of take_update(). */
+/* Receives an update for a live job. `request`: see take_update(). */
 static enum tally_status receive(struct tally_coordinator *coordinator,
                                  struct tally_http_request *request, struct hosted_job *job,
                                  const struct tally_update *update,
@@ -90,13 +90,13 @@ static enum tally_status receive(struct tally_coordinator *coordinator,
     const size_t n_pending = coordinator->transaction->pending.n;
     status = pending_add(&coordinator->transaction->pending, coordinator->store, pending, update,
                          request, err);
-    if (coordinator->transaction->pending.n == n_pending) { /* it is with the store already */
+    if (coordinator->transaction->pending.n == n_pending) { /* it has been stored already */
         transaction_require(coordinator->transaction);
     }
     return transaction_check(coordinator->transaction, status, err);
 }
 
-/* A worker whose message counted has added it to its own copy of the client's shift. */
+/* Notes that the worker, whose message counts, has added it to its copy of the client's shift. */
 static void note_shift(const struct hosted_job *job, const struct session *session, uint32_t client)
 {
     struct client_slot *slot =
@@ -106,8 +106,8 @@ static void note_shift(const struct hosted_job *job, const struct session *sessi
     }
 }
 
-/* An update for a job that has ended. One that is live at another replica does not belong to this
- * session. */
+/* Receives an update for a job that has ended. A job that is live at another replica does not
+ * belong to this session. */
 static enum tally_status receive_ended(struct tally_coordinator *coordinator,
                                        struct session *session, const struct tally_update *update,
                                        struct tally_job_outcome *ret_outcome,
@@ -116,7 +116,7 @@ static enum tally_status receive_ended(struct tally_coordinator *coordinator,
     struct tally_store_job row;
     enum tally_status status = read_row(coordinator, update->job_id, &row, err);
     if (status == TALLY_NOT_FOUND &&
-        may_be_job_id(update->job_id)) { /* the session has other jobs to go on with */
+        may_be_job_id(update->job_id)) { /* the session may continue with other jobs */
         tally_error_clear(err);
         return tally_fail(err, TALLY_FAILED_PRECONDITION, "job_id", "job %s is deleted",
                           update->job_id);
@@ -170,7 +170,7 @@ static bool has_been_tried(const struct hosted_job *job)
     return refusal != NULL;
 }
 
-/* Whether a worker that had a client of the job is away. */
+/* Whether a worker that had a client of the job is not connected. */
 static bool may_be_resumed(const struct tally_coordinator *coordinator,
                            const struct hosted_job *job)
 {
@@ -184,9 +184,9 @@ static bool may_be_resumed(const struct tally_coordinator *coordinator,
     return false;
 }
 
-/* Whether no present worker can serve the job, and waiting for others would be in vain: no worker
- * has ever answered for it, or it breaks those that do. A plug-in that a worker has not loaded is
- * one option away, so that job waits. */
+/* Whether no present worker can serve the job, and waiting for others is pointless: no worker has
+ * ever answered for it, or those that try it fail. If only a plug-in is not loaded, the job waits,
+ * because loading it takes just one option. */
 static bool is_hopeless(const struct tally_coordinator *coordinator, const struct hosted_job *job)
 {
     const struct tally_job_round *round = tally_job_open_round(job->engine);
@@ -231,14 +231,14 @@ static enum tally_status take_refusal(struct tally_coordinator *coordinator,
     return end_in_failure(coordinator, job, reason, err);
 }
 
-/* What became of an update that is not refused. */
+/* The outcome of an update that is not refused. */
 struct taken {
     enum update_result result;
     struct tally_bits bits;
 };
 
-/* An update of the session. `request`: the request whose body holds only this update's payload;
- * NULL = the body holds other payloads, too. */
+/* Takes an update of the session. `request`: the request whose body holds only this update's
+ * payload; NULL = the body holds other payloads, too. */
 static enum tally_status take_update(struct tally_coordinator *coordinator,
                                      struct tally_http_request *request, struct session *session,
                                      const struct tally_update *update, struct taken *ret_taken,
@@ -320,8 +320,8 @@ enum tally_status worker_update(struct tally_coordinator *coordinator, struct ca
 
 /* PostUpdates. */
 
-/* Whether the status is about one update. Others are about the session, the job, or this
- * coordinator, and so about all updates of a request. */
+/* Whether an error concerns only one update. Others concern the session, the job or this
+ * coordinator, and so all updates of a request. */
 static bool is_refusal(enum tally_status status)
 {
     return !tally_status_info(status)->retryable && status != TALLY_NOT_FOUND &&
@@ -343,7 +343,8 @@ struct sums {
     bool has_refusal;
 };
 
-/* Takes the next update and appends its result to the response. Errors: what ends the request. */
+/* Takes the next update and appends its result to the response. Errors: those that end the
+ * request. */
 static enum tally_status take_next(struct tally_coordinator *coordinator, struct call *call,
                                    struct session *session, struct tally_updates *updates,
                                    struct sums *sums, struct tally_error *err)
@@ -376,7 +377,7 @@ static enum tally_status take_next(struct tally_coordinator *coordinator, struct
                : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the response");
 }
 
-/* Writes two numbers instead of results that all say the same. */
+/* Replaces the results by two sums if no update is refused. */
 static enum tally_status answer_updates(struct call *call, const struct sums *sums,
                                         struct tally_error *err)
 {

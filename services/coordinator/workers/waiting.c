@@ -13,7 +13,7 @@
 
 enum { NAMES_IN_TEXT = 3 };
 
-/* Appends to the text for people, as far as there is room. */
+/* Appends to the human-readable text, as far as it fits. */
 __attribute__((format(printf, 2, 3))) static void add_text(struct tally_waiting *waiting,
                                                            const char *format, ...)
 {
@@ -68,7 +68,7 @@ static void wait_for_workers(const struct tally_coordinator *coordinator,
     }
 }
 
-/* Takes a name once. */
+/* Adds a name that is not listed yet. */
 static void add_worker(struct tally_waiting *waiting, const char *name)
 {
     for (int i = 0; i < waiting->n_workers; i++) {
@@ -163,7 +163,7 @@ static bool wait_in_round(const struct tally_coordinator *coordinator, const str
                           int64_t open_ms, struct tally_waiting *waiting)
 {
     if (coordinator->transaction->error.status !=
-        TALLY_OK) { /* not even what has come can be taken */
+        TALLY_OK) { /* not even updates that have arrived can be accepted */
         return wait_for_store(coordinator, waiting);
     }
     const bool is_stalled = open_ms >= WAITING_AFTER_MS || job->deadline_noted ||
@@ -189,7 +189,7 @@ static void wait_for_memory(const struct memory_use *use, const struct hosted_jo
     }
 }
 
-/* A queued job that needs more than a limit that has been lowered since. */
+/* A queued job that needs more than the limit, which was lowered after its submission. */
 static void wait_for_limit(const struct tally_error *too_large, struct tally_waiting *waiting)
 {
     waiting->what = TALLY_WAITS_FOR_MEMORY;
@@ -199,7 +199,7 @@ static void wait_for_limit(const struct tally_error *too_large, struct tally_wai
              too_large->message, too_large->field);
 }
 
-/* A queued job: f(x*), memory, or workers. */
+/* What a queued job waits for: f(x*), memory, or workers. */
 static void wait_to_start(const struct tally_coordinator *coordinator, const struct hosted_job *job,
                           struct tally_waiting *waiting)
 {
@@ -226,7 +226,7 @@ bool job_waiting(const struct tally_coordinator *coordinator, const struct hoste
     memset(waiting, 0, sizeof *waiting);
     waiting->since_ms = job->waits_since_ms;
     bool waits = true;
-    const bool is_to_fail = job->row.status == TALLY_JOB_QUEUED && /* and that is not stored yet */
+    const bool is_to_fail = job->row.status == TALLY_JOB_QUEUED && /* failure not stored yet */
                             job->prepare_error.status != TALLY_OK;
     if (job->lacks_memory) {
         wait_for_memory(&coordinator->jobs->memory, job, waiting);

@@ -10,8 +10,8 @@
 struct hosted_job;
 struct tally_coordinator;
 
-/* A round that is open for less than this, and whose deadline has not passed, is work in progress,
- * not waiting. */
+/* A round that has been open for less than this, and whose deadline has not passed, is work in
+ * progress, not waiting. */
 enum { WAITING_AFTER_MS = 1000 };
 
 /* What the job waits for at monotonic time now_ms; false if it progresses or has ended. */

@@ -65,8 +65,8 @@ enum tally_status find_session(struct tally_coordinator *coordinator, const stru
 
 /* Join. */
 
-/* A client that does not state its format is assumed to use the present one; our own worker then
- * uses format 1, as it has stated its format since there was a second one. */
+/* A client that does not state its format is assumed to use the current one; our own worker then
+ * uses format 1, because it states its format from format 2 on. */
 static uint32_t format_of(const struct call *call, const struct tally_join_request *join)
 {
     const char *agent = tally_http_header(call->request, "User-Agent");
@@ -76,8 +76,8 @@ static uint32_t format_of(const struct call *call, const struct tally_join_reque
     return agent != NULL && strcmp(agent, "tally-worker") == 0 ? 1 : TALLY_FORMAT_VERSION;
 }
 
-/* Limit of PostUpdates requests. A longer one would hold up the loop and gain nothing: the cost of
- * a request besides its updates is small by then. */
+/* Limit of PostUpdates requests. A longer one would hold up the loop and gain nothing, because at
+ * this size the cost of the request itself is small beside that of its updates. */
 static uint32_t longest_batch(const struct tally_coordinator *coordinator)
 {
     const size_t max = coordinator->config.max_body_bytes;
@@ -140,7 +140,7 @@ static enum tally_status check_join(struct tally_coordinator *coordinator, const
 }
 
 /* Whether the client is vacant and no other worker is known to have had it last. After a restart of
- * the coordinator none is: the first to ask gets it. */
+ * the coordinator no such worker is known: the first to ask gets it. */
 static bool may_ask_for(const struct session *session, const struct client_slot *slot)
 {
     return slot->session == NULL &&
@@ -185,7 +185,7 @@ enum tally_status worker_join(struct tally_coordinator *coordinator, struct call
         status = tally_fail(err, TALLY_PERMISSION_DENIED, "name",
                             "a worker that joined with another token has this name");
     }
-    if (status == TALLY_FAILED_PRECONDITION) { /* its own log may be on another machine */
+    if (status == TALLY_FAILED_PRECONDITION) { /* the worker's log may be on another machine */
         tally_log(TALLY_LOG_WARN, tally_log_event("worker refused"),
                   tally_log_text("worker", join.name), tally_log_problem(err));
     }

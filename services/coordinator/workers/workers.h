@@ -1,8 +1,8 @@
 /* workers: what the coordinator does with the workers that have joined.
  *
  *     assignment   gives clients of jobs to sessions, and starts jobs (matching decides)
- *     long_polls   polls that wait, and what they are answered: a task (tasks), idle, released
- *     deadlines    sessions that are silent, rounds and jobs past their deadline
+ *     long_polls   waiting polls and their responses: a task (tasks), idle, released
+ *     deadlines    silent sessions, rounds and jobs past their deadline
  *     waiting      what a job waits for, in words
  *     worker_calls the methods of tally.v1.WorkerService; those for updates are in updates.c */
 #ifndef TALLY_SERVICES_COORDINATOR_WORKERS_WORKERS_H
@@ -23,7 +23,7 @@ struct worker_counts {
 struct workers {
     struct session_table sessions;
     struct tally_list ready;    /* sessions whose long poll may have a response */
-    struct tally_buffer answer; /* to a poll, while it is made */
+    struct tally_buffer answer; /* response to a poll, while it is made */
     struct worker_counts counts;
 };
 
@@ -35,13 +35,13 @@ void workers_free(struct workers *workers);
 /* Adds the session to those whose poll is examined after the commit. */
 void mark_ready(struct tally_coordinator *coordinator, struct session *session);
 /* Gives the slots of clients that do not take part to those clients of the job's open round that
- * have no worker. Does nothing until their former workers have had time to return, nor if each
- * worker has its own data. */
+ * have no worker. Does nothing while their former workers may still return, or if each worker has
+ * its own data. */
 void fill_cohort(struct tally_coordinator *coordinator, struct hosted_job *job);
 /* fill_cohort(), then mark_ready() for all sessions that the job's state concerns. */
 void mark_job_ready(struct tally_coordinator *coordinator, struct hosted_job *job);
 void mark_all_ready(struct tally_coordinator *coordinator);
-/* The worker has called: rounds wait for its clients (again). */
+/* Notes that the worker has called: rounds wait for its clients (again). */
 void session_heard(struct session *session);
 /* Answers the session's poll, ends the session and frees its slots. */
 void end_session(struct tally_coordinator *coordinator, struct session *session);
@@ -50,7 +50,7 @@ void end_session(struct tally_coordinator *coordinator, struct session *session)
 
 /* Marks polls that have timed out, and ends sessions that are silent. */
 void check_sessions(struct tally_coordinator *coordinator, int64_t now_ms);
-/* Ends rounds and jobs past their deadline, as their policy says. Writes. */
+/* Ends rounds and jobs past their deadline, as their policy requires. Writes. */
 void check_deadlines(struct tally_coordinator *coordinator, int64_t now_ms);
 
 #endif

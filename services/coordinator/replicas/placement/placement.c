@@ -5,7 +5,7 @@ static bool wants_slots(const struct tally_replica *replica)
     return replica->is_alive && replica->wants_key > 0 && replica->wants_slots > 0;
 }
 
-/* Slots of all but one. */
+/* Slots of all live replicas except `but`. */
 static int64_t count_others(const struct placement *placement, const struct tally_replica *but,
                             bool only_free)
 {
@@ -51,7 +51,7 @@ struct tally_replica *placement_taker(const struct placement *placement, int64_t
     struct tally_replica *taker = NULL;
     const struct tally_replica *neediest = placement_neediest(placement, 0);
     if (neediest != NULL && neediest->wants_key < job_key) {
-        return NULL; /* free slots are kept for that one */
+        return NULL; /* free slots are kept for that job */
     }
     for (size_t i = 0; i < placement->n; i++) {
         struct tally_replica *replica = &placement->replicas[i];

@@ -1,4 +1,4 @@
-/* job_filter: which jobs a list has. Pure. */
+/* job_filter: which jobs a list contains. Pure. */
 #ifndef TALLY_SERVICES_COORDINATOR_REST_LISTING_JOB_FILTER_H
 #define TALLY_SERVICES_COORDINATOR_REST_LISTING_JOB_FILTER_H
 
@@ -8,7 +8,7 @@
 #include "services/base/text/labels.h"
 #include "storage/store.h"
 
-/* Conditions that all must hold. */
+/* Conditions, all of which must hold. */
 struct job_filter {
     int status;       /* enum tally_job_status; -1 = any */
     const char *name; /* exactly; NULL = any; borrowed */
@@ -18,7 +18,7 @@ struct job_filter {
 
 /* Whether a row that the store has already selected by its status meets the other conditions. */
 bool job_filter_passes(const struct job_filter *filter, const struct tally_store_job *row);
-/* Whether there are such conditions. */
+/* Whether the filter has conditions besides the status. */
 bool job_filter_is_selective(const struct job_filter *filter);
 
 #endif

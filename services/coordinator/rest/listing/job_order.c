@@ -180,7 +180,7 @@ static enum tally_status refuse(const char *cursor, struct tally_error *err)
     return tally_fail(err, TALLY_INVALID_ARGUMENT, "cursor", "\"%.60s\" is not a cursor", cursor);
 }
 
-/* The value of two hexadecimal digits; 0 if they are none. */
+/* The value of two hexadecimal digits; 0 if they are not digits. */
 static int hex_byte(const char *at)
 {
     char digits[3] = {at[0], at[1], '\0'};

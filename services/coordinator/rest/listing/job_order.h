@@ -4,14 +4,13 @@
  * in both. A number that is unknown, such as the regret of a job without f(x*), stands last in
  * both.
  *
- * A cursor has the order, and the key and the value of the last job of its page:
+ * A cursor consists of the order, and the key and the value of the last job of its page:
  *
  *     -regret.17.4059000000000000     sort, key, bits of the double 100.0
  *     name.17.747269616c              sort, key, bytes of "trial"
  *
- * The next page has the jobs that stand behind that place now. So a page does not depend on the
- * last job being there still; a job whose value changes between two requests may be on both pages,
- * or on none. */
+ * The next page has the jobs that now stand behind that place, whether or not the last job still
+ * exists. A job whose value changes between two requests may be on both pages, or on neither. */
 #ifndef TALLY_SERVICES_COORDINATOR_REST_LISTING_JOB_ORDER_H
 #define TALLY_SERVICES_COORDINATOR_REST_LISTING_JOB_ORDER_H
 
@@ -29,7 +28,7 @@ struct job_order {
 extern const struct job_order JOB_ORDER_DEFAULT;
 bool job_order_is_default(const struct job_order *order);
 
-/* Where a job stands. */
+/* The place of a job in an order. */
 struct job_place {
     int64_t key;
     double number;                      /* of a column of numbers; NaN = unknown */
@@ -43,7 +42,7 @@ enum tally_status job_order_parse(const char *text, struct job_order *ret_order,
                                   struct tally_error *err);
 void job_order_place(const struct job_order *order, const struct tally_store_job *row,
                      struct job_place *ret_place);
-/* Below 0 if a stands before b, above 0 if behind; 0 only for the same job. */
+/* Negative if a stands before b, positive if behind; 0 only for the same job. */
 int job_order_compare(const struct job_order *order, const struct job_place *a,
                       const struct job_place *b);
 

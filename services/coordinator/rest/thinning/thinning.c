@@ -30,8 +30,8 @@ int64_t series_last_round(const struct series *series)
     return series->n_rows > 0 ? series->rows[series->n_rows - 1].round : 0;
 }
 
-/* The least width with which `last` rounds give at most n_max rows, and that does not cut through
- * the buckets of `width`. */
+/* The least width with which `last` rounds give at most n_max rows; a multiple of `width`, so that
+ * no bucket is cut. */
 static int64_t width_for(int64_t last, size_t n_max, int64_t width)
 {
     const int64_t n_buckets = ((int64_t)n_max - 2) / EXTREMES;
@@ -50,7 +50,7 @@ static bool is_greater(double a, double b)
     return a > b || (isnan(b) && !isnan(a));
 }
 
-/* Copies what is kept of one bucket, and the ends of the list; returns how many rows. `ret_kept`
+/* Copies the rows to keep of one bucket, and the ends of the list; returns their number. `ret_kept`
  * may be `rows` itself or lie in front of it. */
 static size_t keep_extremes(const struct series_row *rows, size_t n, bool is_first, bool is_last,
                             struct series_row *ret_kept)
@@ -87,7 +87,7 @@ static size_t thin(const struct series_row *rows, size_t n, int64_t width,
     return n_kept;
 }
 
-/* The metrics of a slot if there were n_names names. */
+/* The values of a slot in a layout for n_names names. */
 static double *values_at(double *values, int n_names, size_t slot)
 {
     return values + slot * (size_t)n_names * SERIES_METRIC_VALUES;
@@ -129,7 +129,7 @@ static enum tally_status lay_out(struct series *series, int n_names, size_t capa
     return TALLY_OK;
 }
 
-/* Takes the names that the series does not have yet, as far as there is room. */
+/* Adds the names that the series does not have yet, as far as there is room. */
 static enum tally_status add_names(struct series *series, const char *summaries)
 {
     struct series_metrics *metrics = &series->metrics;

@@ -1,17 +1,17 @@
 /* thinning: a job's rounds as a bounded list for charts, thinned out so that extremes survive.
  *
  * Rounds are added in order. The list keeps all of them up to SERIES_MAX_ROWS; when it is full, the
- * rounds are divided into buckets of equal width, and of each bucket the rows with least and
- * greatest norm and with least and greatest loss stay (as do the first and the last row of all).
- * What comes afterwards is kept whole until the list is full again; the width then becomes a
- * multiple of the old one. An extreme of a wide bucket is an extreme of the narrow one it lies in,
- * so it does not matter that rows were dropped before: the result is that of thinning all rounds.
- * Cost: O(1) per round, amortised; a few MB per series whatever the job's length.
+ * rounds are divided into buckets of equal width, and each bucket keeps its rows with the least and
+ * greatest norm and the least and greatest loss (the first and the last row of all also stay).
+ * Later rounds are all kept until the list is full again; the width then becomes a multiple of the
+ * old one. An extreme of a wide bucket is also one of the narrow bucket that it lies in, so rows
+ * dropped earlier do not matter: the result is that of thinning all rounds. Cost: O(1) per round,
+ * amortised; a few MB per series whatever the job's length.
  *
- * Running totals are those after the row's round and are exact, since every round was added.
+ * Running totals are those after the row's round and are exact, because every round was added.
  *
- * Metrics do not decide which rows stay. Their values lie beside the rows, so that a job without
- * metrics pays nothing for them. */
+ * Metrics do not decide which rows stay. Their values are stored beside the rows, so that a job
+ * without metrics pays nothing for them. */
 #ifndef TALLY_SERVICES_COORDINATOR_REST_THINNING_THINNING_H
 #define TALLY_SERVICES_COORDINATOR_REST_THINNING_THINNING_H
 
@@ -24,7 +24,7 @@
 
 enum {
     SERIES_MIN_POINTS = 10,    /* room for first, last and two buckets */
-    SERIES_MAX_POINTS = 10000, /* this many rounds can be had without thinning */
+    SERIES_MAX_POINTS = 10000, /* up to this many rounds need no thinning */
     SERIES_MAX_ROWS = 12000
 };
 
@@ -55,8 +55,8 @@ struct series_metrics {
 struct series {
     struct series_row *rows; /* ascending by round */
     size_t n_rows, capacity;
-    int64_t n_rounds;            /* added */
-    int64_t width;               /* rounds per bucket of what was thinned out; 0 = nothing was */
+    int64_t n_rounds; /* added */
+    int64_t width;    /* rounds per bucket of the thinned part; 0 = nothing was thinned */
     struct series_totals totals; /* after the last round */
     struct series_metrics metrics;
 };
@@ -68,14 +68,14 @@ void series_fini(struct series *series);
 void series_totals_add(struct series_totals *totals, const struct tally_round_record *record);
 struct series_totals series_totals_of(const struct tally_progress *progress);
 
-/* Adds a round. Errors: DATA_LOSS (not past the last one, or below 1), NO_MEMORY; the series is
- * unchanged then. */
+/* Adds a round. Errors: DATA_LOSS (its number is not past the last one, or below 1), NO_MEMORY; the
+ * series is unchanged then. */
 enum tally_status series_add(struct series *series, const struct tally_round_record *record,
                              struct tally_error *err);
 /* The last round added; 0 = none. */
 int64_t series_last_round(const struct series *series);
 /* Writes at most n_max rows, n_max in [SERIES_MIN_POINTS, SERIES_MAX_POINTS], and returns how many:
- * all rounds if they are not more. */
+ * all rounds if there are no more. */
 size_t series_thin(const struct series *series, size_t n_max, struct series_row *ret_rows);
 /* Mean, min and max of the metric `name`, an index, in a row that series_thin() wrote; NaN = none.
  * Borrowed until the series changes. */
