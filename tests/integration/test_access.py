@@ -420,7 +420,7 @@ class Rotation(AccessTestCase):
         self.start(store="memory:")
         bad = {"": "it contains no token", f"{self.tokens['bob']} nonsense\n": "admin-tokens:1: only name=",
                f"# one\n{self.tokens['bob']}\n\nshort\n": "admin-tokens:4: the token has 5 bytes",
-               "\x00" * 40: "byte 0"}
+               "\x00" * 40: "NUL byte"}
         for text, reason in bad.items():
             Path(self.folder, "admin-tokens").write_text(text)
             self.write_workers("bob")  # this one is right, but not taken alone
@@ -540,7 +540,7 @@ class Start(AccessTestCase):
                                   ({"TALLY_ADMIN_TOKEN": secret + " "}, "TALLY_ADMIN_TOKEN: byte 49 "),
                                   ({"TALLY_ADMIN_TOKEN": "short"}, "TALLY_ADMIN_TOKEN: the token has 5 bytes"),
                                   ({"TALLY_WORKER_TOKEN": secret, "TALLY_WORKER_TOKEN_FILE": "worker-tokens"},
-                                   "TALLY_WORKER_TOKEN holds a token, and a token file is named as well")):
+                                   "TALLY_WORKER_TOKEN holds a token, and a token file is given, too")):
             status, output = self.run_briefly(environment=variables)
             self.assertEqual(status, 2, output)
             self.assertIn(reason, output)

@@ -344,9 +344,9 @@ class Check(OperationsTestCase):
         self.check(1, "tally.db", "truncated")
 
     def test_missing_database(self):
-        self.check(0, "is not there yet")
+        self.check(0, "does not exist yet")
         self.assertFalse(self.path.exists())
-        self.check(1, "cannot be written", store=f"sqlite:{self.folder}/no/where.db")
+        self.check(1, "folder is not writable", store=f"sqlite:{self.folder}/no/where.db")
         self.check(0, "memory:", store="memory:")
 
     def test_options_are_checked(self):

@@ -140,7 +140,7 @@ class Unknowns(TallyTestCase):
         self.assertIsNone(records[0]["loss"])
         answers, records = first_answer(job_document(), loss=False)
         self.assertEqual({answer.status for answer in answers}, {400})
-        self.assertIn("only a job whose reference is none", answers[0].json()["message"])
+        self.assertIn("only in jobs whose reference is none", answers[0].json()["message"])
         self.assertEqual(records, [])
 
     def test_domains(self):
