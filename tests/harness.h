@@ -1,18 +1,17 @@
-/* harness: CUnit suites as const tables that register themselves, selected by argv.
+/* harness: self-registering CUnit suites in const tables, selected by argv.
  *
  *     static void test_codec_bits__read_past_end_fails(void) { ... }
  *     static const struct tally_test TESTS[] = {TALLY_TEST(test_codec_bits__read_past_end_fails)};
  *     TALLY_SUITE(codec_bits, TESTS);
  *
  * TALLY_SUITE places a pointer to the suite in the linker section "tally_suites", whose bounds the
- * linker provides; nothing else has to name the suite. CMake finds the line in the source file and
- * adds the ctest entry PROGRAM/SUITE (tests/CMakeLists.txt).
+ * linker provides, so that no other place names the suite. CMake finds the line in the source file
+ * and adds the ctest entry PROGRAM/SUITE (tests/CMakeLists.txt).
  *
  * On Debian 12 CU_basic_run_tests() and CU_get_error() report success when tests failed, so main()
  * checks the number of failures itself. An unknown suite name is a failure too. A suite that lacks
  * its environment variable is skipped with a message; if no other suite was requested, the exit
- * status is 77.
- */
+ * status is 77. */
 #ifndef TALLY_TESTS_HARNESS_H
 #define TALLY_TESTS_HARNESS_H
 
@@ -35,7 +34,7 @@ struct tally_suite {
     {                                                                                              \
 #function, function                                                                        \
     }
-/* Defines and registers a suite. `name` is an identifier, unique in the program; the macro stands
+/* Defines and registers a suite. `name` is an identifier, unique in the program. The macro must be
  * at the start of a line, where CMake finds it. */
 #define TALLY_SUITE(name, table) TALLY_SUITE_THAT_NEEDS(name, table, NULL)
 #define TALLY_SUITE_THAT_NEEDS(name, table, variable)                                              \
@@ -48,7 +47,7 @@ struct tally_suite {
 #define TALLY_ASSERT_TEXT(actual, expected) tally_assert_text(actual, expected, __FILE__, __LINE__)
 void tally_assert_text(const char *actual, const char *expected, const char *file, int line);
 
-/* Checks a status and shows the error message if it is another. */
+/* Checks a status and shows the error message if it differs. */
 #define TALLY_ASSERT_STATUS(call, expected, err)                                                   \
     tally_assert_status((call), (expected), (err), __FILE__, __LINE__)
 #include "codec/base/error.h"

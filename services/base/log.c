@@ -31,7 +31,7 @@ static const char TRUNCATED_JSON[] = ",\"truncated\":true}";
 
 /* Room that values leave free: U+2026 (3 bytes), a quote, the longer TRUNCATED_, a newline. */
 enum { RESERVED_BYTES = 3 + 1 + (int)sizeof TRUNCATED_JSON + 1 };
-/* Longest a number or an escaped code point gets. */
+/* The longest number or escaped code point. */
 enum { WORD_CAPACITY = 40 };
 
 struct line {
@@ -64,7 +64,7 @@ static bool is_escaped(uint32_t point)
     return point == '"' || point == '\\' || tally_utf8_is_control(point);
 }
 
-/* Writes a code point as it stands in quotes; both formats escape as JSON does. */
+/* Writes a code point as it appears inside quotes; both formats escape as JSON does. */
 static size_t quote_point(uint32_t point, const char *bytes, size_t n, char ret[WORD_CAPACITY])
 {
     static const char SHORT[] = "\"\"\\\\\nn\rr\tt";
@@ -99,7 +99,8 @@ static bool put_quoted(struct line *line, const char *text)
     return whole;
 }
 
-/* Needs no quotes in the text format: printable ASCII without what carries meaning there. */
+/* Whether a text needs no quotes in the text format: printable ASCII without its special
+ * characters. */
 static bool is_bare(const char *text)
 {
     size_t n = 0;

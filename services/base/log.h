@@ -9,10 +9,10 @@
  *
  * A line is always one line of valid UTF-8, at most TALLY_LOG_LINE_CAPACITY bytes with its newline
  * and written by one write(2), so that lines of several processes on one pipe do not mix. Control
- * characters and line separators are escaped, bytes that are not UTF-8 become U+FFFD. What does not
- * fit is cut, the last value with U+2026, and truncated=true says so. No memory is allocated. Keys
- * are constants of ours: lower-case letters, digits, '_'. Safe from several threads once the
- * settings are made. */
+ * characters and line separators are escaped, bytes that are not UTF-8 become U+FFFD. A line that
+ * is too long is cut: a cut text ends in U+2026, and truncated=true follows. No memory is
+ * allocated. Keys are constants of the program: lower-case letters, digits, '_'. Safe from several
+ * threads after the settings are made. */
 #ifndef TALLY_SERVICES_BASE_LOG_H
 #define TALLY_SERVICES_BASE_LOG_H
 
@@ -43,7 +43,7 @@ struct tally_log_pair {
         const char *text; /* NULL is written as null */
         int64_t integer;
         uint64_t natural;
-        double real; /* shortest decimal that reads back; NaN and infinities are null in JSON */
+        double real; /* shortest exact decimal; NaN and infinities are null in JSON */
     } value;
 };
 
@@ -92,17 +92,17 @@ bool tally_log_is_on(enum tally_log_level level);
 
 /* --log-level and --log-format, for an options spec. */
 extern const struct tally_option TALLY_LOG_OPTIONS[];
-/* Takes the settings from these options. Errors: INVALID_ARGUMENT. */
+/* Applies these options. Errors: INVALID_ARGUMENT. */
 enum tally_status tally_log_configure(const struct tally_options *options, struct tally_error *err);
 
-/* Takes the lines of one thread, of every level, in place of the descriptor. */
+/* Receives the lines of one thread, of every level, instead of the descriptor. */
 struct tally_log_sink {
     void (*write)(void *context, enum tally_log_level level, const struct tally_log_pair *pairs,
                   size_t n_pairs);
     void *context;
 };
-/* From now on the calling thread's lines go only to the sink, which is borrowed; NULL: to the
- * descriptor again. For a library, whose host decides what becomes of its log. */
+/* Sends the calling thread's lines to the sink only, which is borrowed; NULL = to the descriptor
+ * again. For a library, whose host decides where its log goes. */
 void tally_log_divert(const struct tally_log_sink *sink);
 
 struct tally_log_settings {
@@ -110,10 +110,10 @@ struct tally_log_settings {
     enum tally_log_format format;
     int fd;
 };
-/* The same without options; at first INFO, TEXT, stderr. */
+/* As tally_log_configure(), without options. The initial settings are INFO, TEXT, stderr. */
 void tally_log_set(const struct tally_log_settings *settings);
 
-/* The pure part: makes the line, with its newline and without NUL, and returns its length. */
+/* Formats the line, with its newline and without NUL, and returns its length. Pure function. */
 size_t tally_log_render(enum tally_log_format format, int64_t realtime_ms,
                         enum tally_log_level level, const struct tally_log_pair *pairs,
                         size_t n_pairs, char ret_line[TALLY_LOG_LINE_CAPACITY]);

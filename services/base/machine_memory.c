@@ -25,7 +25,8 @@ int64_t tally_cgroup_limit(const char *text)
     return is_limit ? value : INT64_MAX;
 }
 
-/* The least limit of a cgroup and of those above it. `path` begins with '/' and is cut. */
+/* The lowest limit of a cgroup and its ancestors. `path` begins with '/' and is shortened in
+ * place. */
 static int64_t least_limit(const char *root, const char *controller, char *path, const char *name)
 {
     int64_t least = INT64_MAX;

@@ -1,5 +1,5 @@
-/* machine_memory: how much memory this process may use: the machine's, or the lower limit of its
- * cgroup or an ancestor (cgroup versions 1 and 2; containers, systemd). */
+/* machine_memory: how much memory this process may use: the machine's memory, or the limit of its
+ * cgroup or of an ancestor if that is lower (cgroup versions 1 and 2; containers, systemd). */
 #ifndef TALLY_SERVICES_BASE_MACHINE_MEMORY_H
 #define TALLY_SERVICES_BASE_MACHINE_MEMORY_H
 

@@ -6,8 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Neither call can fail on Debian 12's Linux; if one did, a program that runs would still be worth
- * more than one that does not. */
+/* Neither call can fail on Debian 12's Linux; if one did, running unguarded would still be better
+ * than not running. */
 void tally_process_guard(bool keeps_secrets)
 {
     umask(umask(0) | S_IRWXG | S_IRWXO);

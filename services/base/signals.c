@@ -38,8 +38,8 @@ static void on_hangup(int number)
 
 static void on_signal(int number)
 {
-    /* Counted by kind: Ctrl-C reaches the whole process group, and our parent may then pass a
-     * SIGTERM on. */
+    /* Counted by kind, because Ctrl-C reaches the whole process group and the parent may then send
+     * a SIGTERM. */
     if ((number == SIGINT && n_interrupts++ > 0) || (number == SIGTERM && n_terminations++ > 0)) {
         _exit(128 + number);
     }
@@ -49,7 +49,7 @@ static void on_signal(int number)
     wake();
 }
 
-/* Without SA_RESTART: a blocking call returns EINTR, so that its caller looks at the flag. */
+/* Without SA_RESTART: a blocking call returns EINTR, so that its caller checks the flag. */
 enum tally_status tally_signals_install(struct tally_error *err)
 {
     int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

@@ -16,7 +16,7 @@ enum { TALLY_TIMESTAMP_CAPACITY = 32 };
 
 /* "2026-11-21T03:40:00.123Z"; "" for a year past 9999 or before 0. */
 void tally_timestamp_format(int64_t realtime_ms, char ret_text[TALLY_TIMESTAMP_CAPACITY]);
-/* Reads such a text, of the years 1970 to 9999, with 0 to 3 digits of milliseconds; false for
+/* Parses such a timestamp, of the years 1970 to 9999, with 0 to 3 digits of milliseconds. False for
  * anything else, including other time zones and leap seconds. */
 bool tally_timestamp_parse(const char *text, int64_t *ret_realtime_ms);
 

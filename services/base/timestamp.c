@@ -19,7 +19,7 @@ void tally_timestamp_format(int64_t realtime_ms, char ret_text[TALLY_TIMESTAMP_C
              (unsigned)utc.tm_sec % 100, (unsigned)ms % 1000);
 }
 
-/* ".123", ".1" or nothing, up to the Z that ends it all; -1 if it is not so. */
+/* Milliseconds of ".123", ".1" or nothing, followed by the final Z; -1 if malformed. */
 static int read_fraction(const char *text)
 {
     int ms = 0;

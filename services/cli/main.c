@@ -159,7 +159,7 @@ static const char EXIT_CODES[] =
     "  2  usage\n"
     "  3  timeout\n";
 
-/* Every key that a config file shared by all sub-commands may hold. */
+/* All keys that are allowed in a config file that sub-commands share. */
 static const struct tally_option *all_tables[N_COMMANDS + 2];
 
 static void collect_tables(void)
@@ -211,7 +211,7 @@ static struct tally_options_spec spec_of(const struct tally_command *command, ch
     };
 }
 
-/* Whether the first argument names a job, but is empty: `tally show "$ID"` without an ID. */
+/* Whether the first argument must name a job but is empty: `tally show "$ID"` without an ID. */
 static bool lacks_job(const struct tally_command *command, const struct tally_cli *cli)
 {
     return strncmp(command->synopsis, "ID ", 3) == 0 &&
@@ -278,7 +278,7 @@ static int run_without_command(int argc, char *const *argv)
     return exit_code;
 }
 
-/* argv without the word at `index`. */
+/* Runs the command with argv without the word at `index`. */
 static int run_without_word(const struct tally_command *command, int argc, char *const *argv,
                             int index)
 {

@@ -12,8 +12,8 @@ const struct tally_asset *tally_asset_get(const char *path)
     return NULL;
 }
 
-/* The list is `"tag", W/"tag", ...` or `*`; the comparison is the weak one. A header that is not of
- * this form matches nothing from where it goes wrong. */
+/* The list is `"tag", W/"tag", ...` or `*`; the comparison is weak. In a malformed header, nothing
+ * matches from the first error on. */
 bool tally_asset_is_known(const struct tally_asset *asset, const char *if_none_match)
 {
     const size_t n_etag = strlen(asset->etag);

@@ -1,7 +1,7 @@
 /* dashboard: the files of the web page that watches jobs, embedded in the program.
  *
  * Plain HTML, CSS and ES modules from assets/, Chart.js from the system, api/openapi.yaml and the
- * documents of deploy/jobs; all are read, and compressed, when the program is built. */
+ * documents of deploy/jobs, all of them embedded and compressed at build time. */
 #ifndef TALLY_SERVICES_DASHBOARD_DASHBOARD_H
 #define TALLY_SERVICES_DASHBOARD_DASHBOARD_H
 
@@ -10,15 +10,15 @@
 
 struct tally_asset {
     const char *path;         /* "/", "/openapi.yaml", "/assets/main.js" */
-    const char *content_type; /* with charset where it has one */
+    const char *content_type; /* with charset if it has one */
     const char *etag;         /* of the content, in double quotes */
     const char *bytes;
     size_t n_bytes;
     const struct tally_asset *gzip; /* the same file compressed (RFC 1952), with an ETag of its own;
-                                       NULL = that would not be smaller */
+                                     * NULL if that would not be smaller */
 };
 
-/* All of them, ended by a NULL path. */
+/* All assets, terminated by a NULL path. */
 extern const struct tally_asset TALLY_ASSETS[];
 
 /* The asset at a path, or NULL. */

@@ -12,7 +12,7 @@ void tally_detail_checksum(uint64_t checksum, char ret_text[17])
     snprintf(ret_text, 17, "%016" PRIx64, checksum);
 }
 
-/* The setters take NULL for an object that memory ran out for, and fail then. */
+/* The setters accept a NULL object, which means out of memory, and then fail. */
 static bool set_time(struct tally_json *object, const char *key, int64_t ms)
 {
     return ms == 0 ? tally_json_set_null(object, key) : tally_json_set_integer(object, key, ms);
@@ -109,7 +109,7 @@ static bool set_waiting(struct tally_json *object, const struct tally_waiting *w
                                    tally_json_set_text(value, "text", waiting->text)));
 }
 
-/* null where it is 0 or NaN: not known. */
+/* null if the value is 0 or NaN, which means unknown. */
 static bool set_positive(struct tally_json *object, const char *key, double value)
 {
     return tally_json_set_real(object, key, value > 0 ? value : NAN);
@@ -163,7 +163,7 @@ static struct tally_json *summary_of(const struct tally_metric_summary *summary)
                                               tally_json_set_real(object, "max", summary->max));
 }
 
-/* No member where nothing was reported. */
+/* Sets no member if no metrics were reported. */
 static bool set_metrics(struct tally_json *object, const char *metrics)
 {
     struct tally_metric_summary summary;
@@ -239,7 +239,7 @@ enum tally_status tally_detail_round_csv_header(const char *metrics, struct tall
     return status == TALLY_OK ? tally_buffer_append_text(out, "\n") : status;
 }
 
-/* Nothing where the JSON has null. */
+/* Empty where the JSON has null. */
 static const char *csv_real(double value, char text[32])
 {
     if (isfinite(value)) {
@@ -251,7 +251,7 @@ static const char *csv_real(double value, char text[32])
 #define BITS_FORMAT "%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ","
 #define BITS(bits)  (bits).formula_bits, (bits).payload_bits, (bits).messages, (bits).clipped
 
-/* The summary of this name in a text; NaN where it has none. */
+/* The summary with this name in a text; NaN if there is none. */
 static struct tally_metric_summary find_summary(const char *metrics, const char *name)
 {
     struct tally_metric_summary summary;

@@ -17,25 +17,26 @@ enum { TALLY_WAITING_WORKERS = 16, TALLY_WAITING_TEXT_CAPACITY = 768 };
 enum tally_waiting_for {
     TALLY_WAITS_FOR_REFERENCE, /* f(x*) is being solved */
     TALLY_WAITS_FOR_WORKERS,   /* too few slots are free for it to start */
-    TALLY_WAITS_FOR_CLIENTS,   /* of its open round */
+    TALLY_WAITS_FOR_CLIENTS,   /* clients of its open round have not sent updates */
     TALLY_WAITS_FOR_RESUME,    /* it is paused */
     TALLY_WAITS_FOR_STORE,     /* its new state cannot be written */
-    TALLY_WAITS_FOR_MEMORY     /* the memory that it needs is not free */
+    TALLY_WAITS_FOR_MEMORY     /* not enough memory is free for it */
 };
 
 struct tally_waiting {
     enum tally_waiting_for what;
     int64_t since_ms;                     /* Unix time */
-    int64_t n_clients;                    /* awaited ones; 0 unless for clients */
-    char clients[TALLY_MISSING_CAPACITY]; /* as tally_round_record.missing; "" unless for clients */
-    char workers[TALLY_WAITING_WORKERS][TALLY_WORKER_NAME_CAPACITY]; /* that serve or served them */
+    int64_t n_clients;                    /* missing ones; 0 unless it waits for clients */
+    char clients[TALLY_MISSING_CAPACITY]; /* as tally_round_record.missing; "" if n_clients is 0 */
+    char workers[TALLY_WAITING_WORKERS][TALLY_WORKER_NAME_CAPACITY]; /* that serve or served these
+                                                                      * clients */
     int n_workers;
-    char text[TALLY_WAITING_TEXT_CAPACITY]; /* for people, without a time: it stays the same */
+    char text[TALLY_WAITING_TEXT_CAPACITY]; /* for users; has no time, so that it does not change */
 };
 
 bool tally_waiting_equals(const struct tally_waiting *a, const struct tally_waiting *b);
 
-/* What the detail has beyond the document and the engine's progress. */
+/* The members of the detail that are neither in the document nor in the engine's progress. */
 struct tally_job_facts {
     const char *id; /* "" = none */
     enum tally_job_status status;
@@ -57,8 +58,9 @@ bool tally_detail_add(struct tally_json *object, const struct tally_job_facts *f
 /* One round record as an object; NULL = out of memory. */
 struct tally_json *tally_detail_round(const struct tally_round_record *record);
 
-/* The CSV header line and one line per record, the same members as the object; empty for null. Each
- * metric in `metrics`, a summary (record.h), has the columns NAME_mean, NAME_min and NAME_max. */
+/* The CSV header line, and the line of a record, with the same members as the object; empty for
+ * null. Each metric in `metrics`, a summary (record.h), has the columns NAME_mean, NAME_min and
+ * NAME_max. */
 enum tally_status tally_detail_round_csv_header(const char *metrics, struct tally_buffer *out);
 enum tally_status tally_detail_round_csv(const struct tally_round_record *record,
                                          const char *metrics, struct tally_buffer *out);

@@ -3,7 +3,7 @@
 #include "services/algorithms/baselines/server_optimizer.h"
 #include "services/document/labels.h"
 
-/* Puts the name of the member that was read in front of the path of an error. */
+/* Prepends the name of the member that was read to the path of an error. */
 static enum tally_status in_field(enum tally_status status, const char *key,
                                   struct tally_error *err)
 {
@@ -28,7 +28,7 @@ static enum tally_status get_object(const struct tally_json *parent, const char 
     return TALLY_OK;
 }
 
-/* The same for an object with a type, which is read as an index into `names`. */
+/* As get_object(), for an object with a type, which is read as an index into `names`. */
 static enum tally_status get_typed(const struct tally_json *parent, const char *key,
                                    const char *const *names, const struct tally_json **ret_object,
                                    int *ret_type, struct tally_error *err)
@@ -44,7 +44,7 @@ static enum tally_status get_typed(const struct tally_json *parent, const char *
 static const char *const BESIDE_TYPE[] = {"type", NULL};
 static const char *const WITH_OPTIMIZER[] = {"type", "server_optimizer", NULL};
 
-/* If the member is absent, the server moves by the mean difference. */
+/* Without this member, the server moves by the mean difference. */
 static enum tally_status read_server_optimizer(const struct tally_json *algorithm,
                                                struct tally_server_optimizer *optimizer,
                                                struct tally_error *err)
@@ -127,7 +127,7 @@ static enum tally_status read_objective(const struct tally_json *document,
     return in_field(status, "objective", err);
 }
 
-/* Without it the domain is the whole space. */
+/* Without this member, the domain is the whole space. */
 static enum tally_status read_domain(const struct tally_json *document, struct tally_domain *domain,
                                      struct tally_error *err)
 {
@@ -192,7 +192,7 @@ static enum tally_status complete_quorum(const struct tally_json *document,
     const bool is_drop = spec->policy == TALLY_POLICY_DROP;
     const bool cannot_drop = is_drop && algorithm->needs_everyone && answers > 1;
     spec->quorum = is_drop && !cannot_drop ? 1 : answers;
-    return !cannot_drop || spec->over_selection > 0 /* which is refused by itself */
+    return !cannot_drop || spec->over_selection > 0 /* over-selection has its own error */
                ? TALLY_OK
                : tally_fail(err, TALLY_INVALID_ARGUMENT, "policy",
                             "policy drop closes rounds without all clients; algorithm %s needs the "
@@ -237,7 +237,7 @@ enum tally_status tally_document_read(const struct tally_json *document,
                                &spec->budget, err);
     }
     if (status == TALLY_OK) {
-        if (spec->objective.type == TALLY_PLUGIN) { /* the coordinator cannot solve for it */
+        if (spec->objective.type == TALLY_PLUGIN) { /* the coordinator cannot compute it */
             spec->reference.type = TALLY_REFERENCE_NONE;
         }
         status = read_optional(document, "reference", TALLY_REFERENCE_FIELDS,

@@ -16,7 +16,7 @@ enum tally_status tally_document_parse(const char *text, size_t n, struct tally_
 
 /* Limits on the size and depth of a document. */
 extern const struct tally_json_limits TALLY_DOCUMENT_LIMITS;
-/* Keys of the top level that are objects; the others are TALLY_JOB_FIELDS. NULL-terminated. */
+/* Top-level keys that are objects, NULL-terminated; the other keys are TALLY_JOB_FIELDS. */
 extern const char *const TALLY_DOCUMENT_PARTS[];
 /* Reads and completes a document over the defaults in *spec, without the rules of
  * tally_job_spec_validate(). Errors as tally_document_parse(); then *spec is partly written. */
@@ -24,7 +24,7 @@ enum tally_status tally_document_read(const struct tally_json *document,
                                       struct tally_job_spec *spec, struct tally_error *err);
 
 /* The complete document of a spec, defaults written out, so that a stored job does not change its
- * meaning when a later version changes a default. NULL when memory ran out. */
+ * meaning when a later version changes a default. NULL if out of memory. */
 struct tally_json *tally_document_of(const struct tally_job_spec *spec);
 
 #endif

@@ -15,7 +15,7 @@ struct faults {
     bool ok;
 };
 
-/* What there is to say of one fault besides its path. */
+/* The members of one fault besides its path. */
 struct fault {
     const char *code, *detail;
     const char *suggestion;     /* NULL = none */
@@ -25,7 +25,7 @@ struct fault {
 
 enum { TEXT_CAPACITY = sizeof((struct tally_error *)0)->message + 96, PATH_CAPACITY = 192 };
 
-/* Messages quote the document, and may be cut within a character. */
+/* Sanitizes a message, which may quote the document and be cut within a character. */
 static bool set_line(struct tally_json *object, const char *key, const char *text)
 {
     char line[TEXT_CAPACITY];
@@ -89,7 +89,7 @@ static void add_unknown(struct faults *faults, const char *path, const char *key
         &(struct fault){.code = "unknown_member", .detail = detail, .suggestion = nearest->name});
 }
 
-/* A table of members, and the other keys that an object may have. */
+/* The fields of an object, and the other keys that it may have. */
 struct members {
     const struct tally_field *fields;
     size_t n;
@@ -180,7 +180,7 @@ static void check_members(struct faults *faults, const struct tally_json *object
     }
 }
 
-/* Member `key` if it is an object; else adds what is wrong, unless it may be absent. */
+/* Member `key` if it is an object; else adds a fault, unless the member may be absent. */
 static const struct tally_json *get_object(struct faults *faults, const struct tally_json *parent,
                                            const char *path, const char *key, bool required)
 {
@@ -351,7 +351,7 @@ static void add_rule(struct faults *faults, const struct tally_error *err)
     add(faults, err->field, &(struct fault){.code = code, .detail = err->message});
 }
 
-/* The last rule goes through the stages of the job, so it requires that the others hold. */
+/* The last rule walks through the stages of the job, so it is checked only if the others hold. */
 static void check_rules(struct faults *faults, const struct tally_json *document)
 {
     struct tally_job_spec spec = tally_job_spec_default();

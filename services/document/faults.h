@@ -1,5 +1,5 @@
 /* faults: everything that is wrong with a job document. tally_document_parse() reports only the
- * first fault; here the document is checked again, member by member and then rule by rule.
+ * first fault; this module checks the document again, member by member and then rule by rule.
  *
  *     {"clients": 0, "horizon": 10, "algorithm": {"type": "fedavg", "stepsize": 1}, ...}
  *
@@ -29,8 +29,8 @@
 enum { TALLY_MAX_FAULTS = 32 };
 
 /* An array of at most TALLY_MAX_FAULTS objects, in the order in which tally_document_parse() would
- * meet them. Empty: the document is valid. NULL: the text is not JSON within the limits of a
- * document, or memory ran out. */
+ * find them. Empty if the document is valid. NULL if the text is not JSON within the limits of a
+ * document, or if out of memory. */
 struct tally_json *tally_document_faults(const char *text, size_t n);
 
 /* Appends the fault that `err` describes, unless the list is full. False = out of memory. */

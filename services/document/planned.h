@@ -1,11 +1,11 @@
-/* planned: the regret and the bits that are predicted for a CALM job's schedule, as JSON: the
- * member `planned` of a job's detail, and the plans of `tally plan`.
+/* planned: the predicted regret and bits of a CALM job's schedule, as JSON: the member `planned` of
+ * a job's detail, and the plans of `tally plan`.
  *
  *     {"regret", "uplink_bits", "downlink_bits",
  *      "epochs": [{"samples", "uplink_resolution", "downlink_resolution", "uplink_bits",
  *                  "downlink_bits", "regret", "variance"}]}
  *
- * First the sums over the job, then each epoch. Units are those of tally_calm_forecast
+ * The sums over the job come first, then each epoch. Units are those of tally_calm_forecast
  * (services/algorithms/calm/calm_model.h). The last epoch sends nothing: its resolutions are null,
  * its bits 0. Bits are payload only, without control bits and without the part of a budget that a
  * plan leaves free. */
@@ -25,12 +25,12 @@ struct tally_planned {
 
 /* Whether the job is planned before it starts. */
 bool tally_planned_is_due(const struct tally_job_spec *spec);
-/* The forecast of a schedule. The job must be of CALM, with nothing to estimate. */
+/* Computes the forecast of a schedule. The job must be a CALM job with nothing to estimate. */
 void tally_planned_make(const struct tally_setting *setting,
                         const struct tally_calm_schedule *schedule,
                         struct tally_planned *ret_planned);
-/* The same for a stored plan, as text (job/local.h); false if the text is not a plan, or if its job
- * has a member so large or small that the forecast is not finite. */
+/* Computes the forecast of a stored plan, as text (job/local.h). False if the text is not a plan,
+ * or if the job has a member so large or small that the forecast is not finite. */
 bool tally_planned_read(const struct tally_job_spec *spec, const char *schedule,
                         struct tally_planned *ret_planned);
 

@@ -11,7 +11,7 @@ struct expected {
     bool is_exact;
 };
 
-enum { MAX_ROUNDS = 1000000 }; /* that are gone through one by one: a few milliseconds */
+enum { MAX_ROUNDS = 1000000 }; /* that are counted one by one, in a few milliseconds */
 
 static int64_t samples_after(const struct tally_algorithm *algorithm,
                              const struct tally_setting *setting, int64_t n_queries)
@@ -21,9 +21,9 @@ static int64_t samples_after(const struct tally_algorithm *algorithm,
     return ok && plan.samples > 0 ? plan.samples : 1;
 }
 
-/* Rounds that end within the horizon, and whether the horizon cuts one more; the stage of a
- * baseline whose rounds grow is the number of queries before. False: *ret_n is only an upper bound,
- * from the least number of queries of a round. */
+/* Counts the rounds that end within the horizon, and whether the horizon cuts one more. If a
+ * baseline's rounds grow, their stage is the number of earlier queries. False: *ret_n is only an
+ * upper bound, from the least number of queries of a round. */
 static bool count_rounds(const struct tally_algorithm *algorithm,
                          const struct tally_setting *setting, int64_t *ret_n, bool *ret_is_cut)
 {
@@ -55,8 +55,8 @@ static uint64_t share_of(const struct tally_job_spec *spec, uint64_t bits)
     return bits / clients * answers + (bits % clients * answers + clients - 1) / clients;
 }
 
-/* Every round has a message each way, except a last one that the horizon cuts, which has only the
- * weights. A round that need not hear all clients may have fewer messages. */
+/* Every round has a message each way, except a last round cut by the horizon, which has only the
+ * weights. A round that does not need all clients may have fewer messages. */
 static struct expected baseline_bits(const struct tally_job_spec *spec,
                                      const struct tally_setting *setting)
 {

@@ -1,8 +1,8 @@
-/* load_watch: logs how far the reading of a job's data is, if it takes long.
+/* load_watch: logs the progress of reading a job's data, if it takes long.
  *
  *   event="reading data" job=ab12 file=a9a percent=45 points=14000
  *
- * The first line comes after two seconds, the next ones every five. */
+ * The first line is written after two seconds, then one every five. */
 #ifndef TALLY_SERVICES_PROGRESS_LOAD_WATCH_H
 #define TALLY_SERVICES_PROGRESS_LOAD_WATCH_H
 
@@ -13,7 +13,7 @@
 
 struct tally_load_watch {
     const char *job;                   /* its id, borrowed */
-    const volatile sig_atomic_t *stop; /* the reading ends once it is not 0; NULL = never */
+    const volatile sig_atomic_t *stop; /* reading stops if it is not 0; NULL = never */
     int64_t next_ms;                   /* when to write a line; 0 at first */
 };
 

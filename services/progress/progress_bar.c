@@ -11,11 +11,11 @@
 #include "services/base/text/columns.h"
 #include "services/base/time.h"
 
-/* Below this the text is worth more than the bar. */
+/* On a narrower terminal the text is more useful than the bar. */
 enum { MIN_COLUMNS_WITH_BAR = 40, MIN_BAR = 10, MAX_BAR = 30, DEFAULT_COLUMNS = 80 };
-/* Ten times a second looks continuous and leaves a slow terminal alone. */
+/* Ten times a second looks continuous and does not overload a slow terminal. */
 enum { PAINT_INTERVAL_MS = 100 };
-/* Before that an estimate jumps about. */
+/* An earlier estimate would be unstable. */
 enum { ETA_AFTER_MS = 1000 };
 
 struct line {
@@ -48,8 +48,8 @@ static void put_text(struct line *line, const char *text)
     }
 }
 
-/* Appends the fields of a text that fit, whole, with two blanks between them. The first is cut if
- * it does not fit. */
+/* Appends the fields of a text that fit, with two blanks between them. The first field is cut if it
+ * does not fit. */
 static void put_fields(struct line *line, const char *text)
 {
     bool is_first = true;
@@ -108,7 +108,7 @@ static void format_duration(int64_t ms, char *ret_text, size_t capacity)
     }
 }
 
-/* At the pace since `start`. Negative = unknown. */
+/* Extrapolates the pace since `start`. Negative = unknown. */
 static int64_t time_left_ms(const struct tally_progress_bar *bar, double fraction)
 {
     double done = fraction - bar->start;
@@ -142,7 +142,7 @@ void tally_progress_bar_format(const struct tally_progress_bar *bar, int columns
     line.bytes[line.size] = '\0';
 }
 
-/* As setlocale() chooses LC_CTYPE, without making the process depend on the locale. */
+/* Chooses the variable like setlocale() for LC_CTYPE, but does not change the process's locale. */
 static bool locale_is_utf8(void)
 {
     static const char *const VARIABLES[] = {"LC_ALL", "LC_CTYPE", "LANG"};
@@ -168,7 +168,7 @@ static int columns_of(int fd)
     return (columns > 0 ? columns : DEFAULT_COLUMNS) - 1;
 }
 
-/* A terminal that is gone is noticed where results are written, not here. */
+/* Ignores errors: a closed terminal is detected when results are written. */
 static void write_terminal(int fd, const char *bytes, size_t n)
 {
     ssize_t ignored = write(fd, bytes, n);

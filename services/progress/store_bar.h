@@ -1,5 +1,5 @@
-/* store_bar: how far the work on a store is, as a line on stderr if that is a terminal; and the
- * signal that ends it early. */
+/* store_bar: shows the progress of work on a store, as a line on stderr if that is a terminal; a
+ * stop signal ends the work early. */
 #ifndef TALLY_SERVICES_PROGRESS_STORE_BAR_H
 #define TALLY_SERVICES_PROGRESS_STORE_BAR_H
 
@@ -9,11 +9,11 @@
 struct tally_store_bar {
     struct tally_store_progress base; /* for the functions of storage/backends/ */
     struct tally_progress_painter painter;
-    const char *what; /* the present stage */
+    const char *what; /* the current stage */
     int64_t began_ms;
 };
 
-/* `progress` must stay where it is. */
+/* `progress` must not be moved or copied. */
 void tally_store_bar_init(struct tally_store_bar *progress);
 /* Clears the line. */
 void tally_store_bar_end(struct tally_store_bar *progress);

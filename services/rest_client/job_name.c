@@ -5,7 +5,7 @@
 
 #include "services/rest_client/job_path.h"
 
-/* Ids have 12 digits. A page of 1,000 jobs is some megabytes. */
+/* Ids have 12 digits. A page of 1,000 jobs has a few megabytes. */
 enum { ID_DIGITS = 12, PAGE_JOBS = 1000 };
 
 static const char LATEST[] = "latest";
@@ -16,7 +16,7 @@ static bool is_beginning(const char *name)
     return n > 0 && n < ID_DIGITS && strspn(name, "0123456789abcdef") == n;
 }
 
-/* The jobs whose ids begin so, while the pages are walked. */
+/* The jobs found so far whose ids have the prefix. */
 struct search {
     const char *beginning;
     int n_found;
@@ -37,7 +37,7 @@ static void look_at(struct search *search, const struct tally_json *jobs)
     }
 }
 
-/* Looks at one page; the cursor becomes that of the next, "" at the end. */
+/* Searches one page and advances the cursor to the next; "" at the end. */
 static enum tally_status search_page(struct tally_rest_client *client, struct search *search,
                                      int limit, char cursor[TALLY_QUERY_VALUE_CAPACITY],
                                      struct tally_error *err)
@@ -76,7 +76,7 @@ static enum tally_status find_latest(struct tally_rest_client *client,
     return status;
 }
 
-/* `why` is the error of the name as it stands: kept if no job's id begins so. */
+/* `why` is the error for the name taken as an id; it is returned if no id has this prefix. */
 static enum tally_status find_beginning(struct tally_rest_client *client,
                                         char name[TALLY_JOB_WORD_CAPACITY],
                                         const struct tally_error *why, struct tally_error *err)

@@ -1,6 +1,6 @@
-/* job_name: how a person names a job: its id, a beginning of its id, or "latest", the newest job.
+/* job_name: how a user names a job: its id, a prefix of its id, or "latest", the newest job.
  *
- * A beginning must fit one job only. It is searched for only if the coordinator has no job with
+ * A prefix must match only one job. Ids are searched only if the coordinator has no job with
  * exactly that id, so that a complete id costs one request. */
 #ifndef TALLY_SERVICES_REST_CLIENT_JOB_NAME_H
 #define TALLY_SERVICES_REST_CLIENT_JOB_NAME_H
@@ -9,12 +9,12 @@
 
 enum { TALLY_JOB_WORD_CAPACITY = 80 };
 
-/* As tally_rest_call() for the path of the job with `rest` behind it; sets exchange->path. `name`
- * becomes the id that was found. Errors: also NOT_FOUND (no job), INVALID_ARGUMENT (several). */
+/* As tally_rest_call() for the path of the job followed by `rest`; sets exchange->path. Replaces
+ * `name` by the id that was found. Errors: also NOT_FOUND (no job), INVALID_ARGUMENT (several). */
 enum tally_status tally_job_call(struct tally_rest_client *client,
                                  char name[TALLY_JOB_WORD_CAPACITY], const char *rest,
                                  struct tally_http_exchange *exchange, struct tally_error *err);
-/* The same, and parses the response; the caller frees *ret_value. */
+/* As tally_job_call(), and parses the response; the caller frees *ret_value. */
 enum tally_status tally_job_call_json(struct tally_rest_client *client,
                                       char name[TALLY_JOB_WORD_CAPACITY], const char *rest,
                                       struct tally_http_exchange *exchange,

@@ -11,7 +11,7 @@ static bool is_plain(char c)
            c == '_';
 }
 
-/* Encodes what fits, NUL-terminated; returns how many bytes of `text` that was. */
+/* Encodes as much as fits, NUL-terminated; returns how many bytes of `text` it encoded. */
 static size_t encode(const char *text, char *ret_text, size_t capacity)
 {
     size_t i = 0, n = 0;

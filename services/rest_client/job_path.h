@@ -6,9 +6,9 @@
 
 enum { TALLY_JOB_PATH_CAPACITY = 320, TALLY_QUERY_VALUE_CAPACITY = 512 };
 
-/* "/v1/jobs/" + id + rest. All of the id that is not a letter, digit, '-' or '_' is
- * percent-encoded, so that an id typed with '/' or ".." asks for that job and no other path. An id
- * is cut past 64 bytes or more: ids have 32 at most, so that a cut one is not found either. */
+/* "/v1/jobs/" + id + rest. All characters of the id but letters, digits, '-' and '_' are
+ * percent-encoded, so that an id with '/' or ".." cannot lead to another path. An id is cut after
+ * 64 bytes or more; a cut id is never found, because ids have at most 32. */
 void tally_job_path(const char *id, const char *rest, char ret_path[TALLY_JOB_PATH_CAPACITY]);
 
 /* Percent-encodes a query value in the same way. False if it does not fit. */

@@ -4,7 +4,7 @@
 
 #include "api/json/problem.h"
 
-/* A model, or all rounds of a long job, fit; a faulty server cannot exhaust the memory. */
+/* Enough for a model or all rounds of a long job; a faulty server cannot exhaust the memory. */
 static const size_t MAX_BODY_BYTES = (size_t)1 << 30;
 
 enum tally_status tally_rest_client_init(struct tally_rest_client *client,
@@ -23,14 +23,14 @@ void tally_rest_client_fini(struct tally_rest_client *client)
     tally_buffer_fini(&client->body);
 }
 
-/* Errors end with a hint. */
+/* Adds a hint to the error. */
 static enum tally_status fail_unreached(const struct tally_rest_client *client,
                                         const struct tally_error *why, struct tally_error *err)
 {
     if (strcmp(why->field, "coordinator") != 0) {
         return tally_fail(err, why->status, why->field, "%s", why->message);
     }
-    const char *reason = strstr(why->message, ": "); /* behind the request */
+    const char *reason = strstr(why->message, ": "); /* the reason follows the request */
     return tally_fail(err, why->status, NULL,
                       "no coordinator at %s (%s): start one with tally-coordinator, or set "
                       "TALLY_COORDINATOR or --coordinator",

@@ -15,7 +15,7 @@ struct tally_rest_client {
     bool has_token;
 };
 
-/* Makes the HTTP client; sends nothing. Borrows config->base_url. Errors: those of
+/* Creates the HTTP client; sends nothing. Borrows config->base_url. Errors: those of
  * tally_http_client_new(). */
 enum tally_status tally_rest_client_init(struct tally_rest_client *client,
                                          const struct tally_http_client_config *config,
@@ -23,9 +23,9 @@ enum tally_status tally_rest_client_init(struct tally_rest_client *client,
 /* A zeroed struct is allowed. */
 void tally_rest_client_fini(struct tally_rest_client *client);
 
-/* Sends the request and reads the response into client->body. A response outside 2xx is the error
- * that its problem document describes. Other errors: those of tally_http_perform(). Where no
- * coordinator is found, or a token is missing, the message says what to do. */
+/* Sends the request and reads the response into client->body. A response outside 2xx is returned as
+ * the error that its problem document describes. Other errors: those of tally_http_perform(). If no
+ * coordinator responds, or a token is missing, the message says what to do. */
 enum tally_status tally_rest_call(struct tally_rest_client *client,
                                   struct tally_http_exchange *exchange, struct tally_error *err);
 /* Also parses the body; the caller frees *ret_value. Further errors: MALFORMED. */

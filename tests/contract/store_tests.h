@@ -1,7 +1,7 @@
-/* store_tests: the test bodies, listed once.
+/* store_tests: the list of all test functions.
  *
- * A body opens the backend that the running suite is named after (store_fixture.h), so one table
- * serves every backend. A body that is not listed here does not compile (-Wmissing-prototypes). */
+ * A test opens the backend that the running suite is named after (store_fixture.h), so one table
+ * serves every backend. A test that is not listed here does not compile (-Wmissing-prototypes). */
 #ifndef TALLY_TESTS_CONTRACT_STORE_TESTS_H
 #define TALLY_TESTS_CONTRACT_STORE_TESTS_H
 
@@ -84,12 +84,12 @@
     X(test_store__digest_shows_a_change_of_any_table)                                              \
     X(test_store__digest_shows_a_job_too_many)
 
-/* Of every backend that outlasts its process. */
+/* For every backend whose data outlive the process. */
 #define TALLY_STORE_REOPENING_TESTS(X)                                                             \
     X(test_store_reopening__keeps_everything)                                                      \
     X(test_store_reopening__leaves_out_what_was_not_committed)
 
-/* What only a file can show. */
+/* Tests that need a database file. */
 #define TALLY_STORE_SQLITE_FILE_TESTS(X)                                                           \
     X(test_store_sqlite_file__kill_after_commit_loses_nothing)                                     \
     X(test_store_sqlite_file__kill_before_commit_leaves_nothing)                                   \
@@ -129,7 +129,7 @@
     X(test_store_sqlite_file__check_notices_a_removed_file)                                        \
     X(test_store_sqlite_file__exclusive_reader_changes_nothing)
 
-/* What a server can do to a store, and what is found in its database. */
+/* Effects of a server on a store, and the content of its database. */
 #define TALLY_STORE_POSTGRES_SERVER_TESTS(X)                                                       \
     X(test_store_postgres_server__older_schema_is_brought_up_to_date)                              \
     X(test_store_postgres_server__huge_lists_are_whole)                                            \
@@ -159,7 +159,7 @@
     X(test_store_postgres_server__no_message_has_the_password)                                     \
     X(test_store_postgres_server__server_that_is_not_there_is_an_error)
 
-/* What the network between a store and its server can do. */
+/* Effects of the network between a store and its server. */
 #define TALLY_STORE_POSTGRES_NETWORK_TESTS(X)                                                      \
     X(test_store_postgres_network__silent_server_holds_up_one_call)                                \
     X(test_store_postgres_network__calls_fail_at_once_while_nobody_answers)                        \
@@ -169,7 +169,7 @@
     X(test_store_postgres_network__store_may_be_closed_while_connecting)                           \
     X(test_store_postgres_network__opening_waits_for_a_migration)
 
-/* Several coordinators on one store, of every backend that has leases. */
+/* Several coordinators on one store, for every backend that has leases. */
 #define TALLY_STORE_LEASES_TESTS(X)                                                                \
     X(test_store_leases__replicas_are_numbered_and_listed)                                         \
     X(test_store_leases__inserted_job_is_led_by_its_inserter)                                      \
@@ -196,7 +196,7 @@
     X(test_store_leases__leader_of_tells_who_leads)                                                \
     X(test_store_leases__closing_leaves_the_leases_to_expire)
 
-/* The same as only a server shows it. */
+/* Lease tests that need a server. */
 #define TALLY_STORE_POSTGRES_LEASES_TESTS(X)                                                       \
     X(test_store_postgres_leases__fence_that_a_read_has_met_is_told_by_the_commit)                 \
     X(test_store_postgres_leases__fence_is_held_until_the_end_of_the_transaction)                  \
@@ -209,7 +209,7 @@
     X(test_store_postgres_leases__one_taker_gets_all_jobs_of_the_dead)                             \
     X(test_store_postgres_leases__lead_without_a_token_is_taken_again)
 
-/* Store objects that have transactions open at once, in one thread. */
+/* Store objects with concurrent transactions, in one thread. */
 #define TALLY_STORE_MEMORY_DATABASE_TESTS(X)                                                       \
     X(test_store_memory_database__keys_of_open_transactions_are_unique)                            \
     X(test_store_memory_database__second_of_two_insertions_fails_in_commit)                        \

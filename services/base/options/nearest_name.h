@@ -1,14 +1,14 @@
 /* nearest_name: the known name that a mistyped one most likely stands for.
  *
- * Distance of Damerau and Levenshtein in its restricted form ("optimal string alignment"): the
- * least number of insertions, deletions, replacements and swaps of neighbours. '_' equals '-'. */
+ * Restricted Damerau-Levenshtein distance ("optimal string alignment"): the least number of
+ * insertions, deletions, replacements and swaps of adjacent characters. '_' equals '-'. */
 #ifndef TALLY_SERVICES_BASE_OPTIONS_NEAREST_NAME_H
 #define TALLY_SERVICES_BASE_OPTIONS_NEAREST_NAME_H
 
 /* The distance of two texts of at most 63 characters; a large number for longer ones. */
 int tally_name_distance(const char *a, const char *b);
 
-/* The nearest name seen so far. `= {.typed = ...}` to begin. */
+/* The nearest name seen so far. Initialize with `= {.typed = ...}`. */
 struct tally_nearest_name {
     const char *typed;
     const char *name; /* NULL until one is near enough */

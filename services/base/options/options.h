@@ -26,11 +26,11 @@
 struct tally_option {
     const char *name;     /* "round-limit"; NULL ends a table */
     const char *value;    /* placeholder "N" for --help; NULL = a switch, which is true or false;
-                           * one that ends in "..." = a list: on the command line the option may be
-                           * given several times, and its text is all of them with ':' in between */
-    const char *fallback; /* text of the default; NULL = none, a switch is off */
+                           * "N..." = a list: the command line may give the option several times,
+                           * and its text is all its values, joined with ':' */
+    const char *fallback; /* text of the default; NULL = none, or off for a switch */
     const char *help;     /* one clause; --help adds default and environment */
-    const char *group;    /* heading in --help; NULL = "Options". Rows of a group stand together. */
+    const char *group;    /* heading in --help; NULL = "Options". Rows of a group are adjacent. */
 };
 
 enum { TALLY_OPTIONS_MAX_TABLES = 4 };
@@ -40,12 +40,12 @@ extern const struct tally_option TALLY_BUILTIN_OPTIONS[];
 
 /* What a program or sub-command understands. */
 struct tally_options_spec {
-    const char *program;     /* "tally submit": leads the usage line and every message */
+    const char *program;     /* "tally submit": begins the usage line and every message */
     const char *synopsis;    /* after the program in the usage line: "FILE|- [OPTION]..." */
     const char *description; /* paragraphs, '\n' between them; --help wraps them */
-    const struct tally_option *tables[TALLY_OPTIONS_MAX_TABLES]; /* unused ones are NULL, last */
-    /* NULL-terminated list of tables whose keys a config file may hold too and which this program
-     * ignores, so that sub-commands can share a file; NULL = none. */
+    const struct tally_option *tables[TALLY_OPTIONS_MAX_TABLES]; /* NULL after the last table */
+    /* NULL-terminated list of tables whose keys this program ignores in a config file, so that
+     * sub-commands can share a file; NULL = none. */
     const struct tally_option *const *other_tables;
     int min_positionals;
     int max_positionals;
@@ -57,10 +57,9 @@ enum tally_options_request { TALLY_OPTIONS_RUN, TALLY_OPTIONS_HELP, TALLY_OPTION
 struct tally_options;
 
 /* Reads all sources. `argv` and `environment` (NULL-terminated "NAME=value" texts) must outlive the
- * result, as must `spec`. When --help or --version is seen, reading stops there and
- * tally_options_request() says so. Errors: INVALID_ARGUMENT (unknown option, missing value, number
- * of positionals, a config file that is unreadable or malformed), NO_MEMORY; err->field is the
- * option's name. */
+ * result, as must `spec`. Reading stops at --help or --version, which tally_options_request() then
+ * reports. Errors: INVALID_ARGUMENT (unknown option, missing value, number of positionals, a config
+ * file that is unreadable or malformed), NO_MEMORY; err->field is the option's name. */
 enum tally_status tally_options_new(const struct tally_options_spec *spec, int argc,
                                     char *const *argv, char *const *environment,
                                     struct tally_options **ret_options, struct tally_error *err);
@@ -71,14 +70,14 @@ const char *tally_options_positional(const struct tally_options *options, int in
 
 /* Accessors. `name` must be in the table. Errors: INVALID_ARGUMENT (a value of the wrong type, or
  * an option that was not given and has no default), OUT_OF_RANGE; *ret_value is unchanged then.
- * `err` keeps the first error, so a program reads its options one after the other and checks
- * err->status once. */
+ * `err` keeps the first error, so that a program can read all its options and check err->status
+ * once. */
 
-bool tally_options_has(const struct tally_options *options, const char *name); /* has any value */
+bool tally_options_has(const struct tally_options *options, const char *name); /* has a value */
 bool tally_options_is_given(const struct tally_options *options, const char *name); /* no default */
 const char *tally_options_text(const struct tally_options *options, const char *name); /* or NULL */
 /* Item `index` of an option that is a list, from 0; NULL past the last. Each use on the command
- * line is one item; a value from elsewhere is a single one. */
+ * line is one item; a value from another source is a single item. */
 const char *tally_options_item(const struct tally_options *options, const char *name, size_t index);
 bool tally_options_bool(const struct tally_options *options, const char *name);
 /* Inclusive limits. Durations are integers whose names end in their unit ("interval-ms"). */
@@ -99,7 +98,7 @@ enum tally_status tally_options_refuse(const struct tally_options *options, cons
     __attribute__((format(printf, 4, 5)));
 
 /* For main(). Reads all sources from argv and environ, prints what --help and --version ask for on
- * stdout and errors on stderr. True: go on with *ret_options. False: exit with *ret_exit_code, 0
+ * stdout and errors on stderr. True: continue with *ret_options. False: exit with *ret_exit_code, 0
  * after help, 2 after a usage error. */
 bool tally_options_start(const struct tally_options_spec *spec, int argc, char *const *argv,
                          struct tally_options **ret_options, int *ret_exit_code);
@@ -111,7 +110,8 @@ enum tally_status tally_options_help(const struct tally_options_spec *spec,
                                      struct tally_buffer *out);
 
 /* Index in argv of the first word that is neither an option of `spec` nor an option's value: the
- * sub-command of a program that has them. argc if there is none, or --help or --version leads. */
+ * sub-command of a program that has sub-commands. argc if there is none, or if --help or --version
+ * comes first. */
 int tally_options_first_positional(const struct tally_options_spec *spec, int argc,
                                    char *const *argv);
 

@@ -6,8 +6,8 @@
 #include "services/base/options/options_internal.h"
 #include "services/base/text/text.h"
 
-/* A terminal has 80 columns and some leave the last one alone. Help begins in one column for all
- * options; a longer label has its help on the next line. */
+/* A terminal has 80 columns, and some leave the last one unused. The help of all options begins in
+ * the same column; a longer label has its help on the next line. */
 enum { LINE_COLUMNS = 79, MAX_LABEL_COLUMNS = 30, LABEL_INDENT = 2, LABEL_CAPACITY = 128 };
 
 static void put_spaces(struct tally_text *writer, int n)
@@ -15,8 +15,8 @@ static void put_spaces(struct tally_text *writer, int n)
     tally_text_printf(writer, "%*s", n, "");
 }
 
-/* Writes the words of one paragraph and ends the line. The cursor stands in `column`; later lines
- * are indented by `indent`. */
+/* Writes the words of one paragraph and ends the line. The cursor is in `column`; later lines are
+ * indented by `indent`. */
 static void put_wrapped(struct tally_text *writer, const char *text, size_t n_text, int column,
                         int indent)
 {

@@ -43,7 +43,7 @@ enum { TALLY_OPTION_ENVIRONMENT_CAPACITY = 96 };
 /* "round-limit" -> "TALLY_ROUND_LIMIT". */
 void tally_option_environment_name(const char *name,
                                    char ret_text[TALLY_OPTION_ENVIRONMENT_CAPACITY]);
-/* Whether it is the switch --json, which -o json sets as well. */
+/* Whether the option is the switch --json, which -o json sets too. */
 bool tally_option_is_json(const struct tally_option *option);
 /* False for --help, --version and --json. */
 bool tally_option_has_environment(const struct tally_option *option);
@@ -62,7 +62,7 @@ const struct tally_option *tally_options_find(const struct tally_options_spec *s
 
 struct tally_option_value *tally_options_value_of(const struct tally_options *options,
                                                   const struct tally_option *option);
-/* Stores a text unless a stronger source has set the option. Errors: INVALID_ARGUMENT (a switch
+/* Stores a value unless a stronger source has set the option. Errors: INVALID_ARGUMENT (a switch
  * that is neither true nor false). */
 enum tally_status tally_options_set(struct tally_options *options,
                                     const struct tally_option_value *value,

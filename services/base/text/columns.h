@@ -1,7 +1,7 @@
 /* columns: the width of a terminal, and of a text, in columns.
  *
- * A code point takes no column (a combining mark), one, or two (most of East Asia, emoji), as
- * wcwidth() of the locale C.UTF-8 says; the process's own locale does not matter. */
+ * A code point takes no column (a combining mark), one, or two (most East Asian characters, emoji),
+ * according to wcwidth() in the locale C.UTF-8; the process's own locale does not matter. */
 #ifndef TALLY_SERVICES_BASE_TEXT_COLUMNS_H
 #define TALLY_SERVICES_BASE_TEXT_COLUMNS_H
 

@@ -61,7 +61,7 @@ bool tally_labels_next(const char **at, struct tally_label *ret_label)
 void tally_labels_add(char text[TALLY_LABELS_CAPACITY], const struct tally_label *label)
 {
     struct tally_label other;
-    const char *place = text, *at = text; /* the new line stands before `place` */
+    const char *place = text, *at = text; /* the new line is inserted at `place` */
     while (tally_labels_next(&at, &other) && strcmp(other.key, label->key) < 0) {
         place = at;
     }

@@ -1,5 +1,5 @@
 /* text: text that is written piece by piece. After a failure nothing more is written, so that the
- * status is looked at once, at the end. */
+ * status need be checked only once, at the end. */
 #ifndef TALLY_SERVICES_BASE_TEXT_TEXT_H
 #define TALLY_SERVICES_BASE_TEXT_TEXT_H
 

@@ -43,7 +43,7 @@ void tally_text_table_add(struct tally_text_table *table, const char *text)
     table->cells[table->n_cells++] = cell;
 }
 
-/* Adds the cells of a text that it cuts apart at each `separator`. */
+/* Splits a text at each `separator` and adds the parts as cells. */
 static void add_cells(struct tally_text_table *table, char *text, const char *separator)
 {
     for (char *cell; (cell = strsep(&text, separator)) != NULL;) {
@@ -132,7 +132,7 @@ static enum tally_status put_cell(struct tally_buffer *out, const char *cell, si
     return TALLY_OK;
 }
 
-/* The words of a cell, over as many lines as it takes; it begins at column `begin`. */
+/* Writes the words of a cell that begins at column `begin`, over as many lines as needed. */
 static enum tally_status put_wrapped(struct tally_buffer *out, const char *cell, size_t begin,
                                      int columns, size_t owed)
 {

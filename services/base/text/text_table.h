@@ -1,7 +1,7 @@
 /* text_table: cells in aligned columns, for terminals.
  *
- * Not libsmartcols, which truncates or wraps cells that do not fit: a truncated number is wrong.
- * Here whole columns are left out instead. */
+ * libsmartcols would truncate or wrap cells that do not fit, but a truncated number is wrong. This
+ * module leaves out whole columns instead. */
 #ifndef TALLY_SERVICES_BASE_TEXT_TEXT_TABLE_H
 #define TALLY_SERVICES_BASE_TEXT_TEXT_TABLE_H
 
@@ -11,9 +11,9 @@
 #include "codec/base/buffer.h"
 
 struct tally_text_table {
-    const char *alignment; /* one letter per column, 'l' or 'r': "lrr" has three; a 'w' in the last
-                            * place is an 'l' whose words are wrapped at `columns` */
-    int columns;           /* that a line may take; 0 = any */
+    const char *alignment; /* one letter per column, 'l' or 'r': "lrr" has three; 'w', for the last
+                            * column only, is an 'l' whose words are wrapped at `columns` */
+    int columns;           /* maximum width of a line; 0 = any */
     const char *leaves; /* columns that may be left out, in this order; 'a' is the first column */
     char **cells;       /* row by row; heap */
     size_t n_cells, capacity;
@@ -24,10 +24,10 @@ struct tally_text_table {
 void tally_text_table_init(struct tally_text_table *table, const char *alignment,
                            const char *heads);
 
-/* Adds the next cell, left to right. Control characters and bytes that are not UTF-8 are shown as
- * '?', so that a job's name cannot move the cursor. */
+/* Adds the next cell of the row. Control characters and bytes that are not UTF-8 are shown as '?',
+ * so that a job's name cannot move the cursor. */
 void tally_text_table_add(struct tally_text_table *table, const char *text);
-/* Adds the cells of a formatted text, with a tab between two of them. */
+/* Adds the cells of a formatted text, which are separated by tabs. */
 void tally_text_table_printf(struct tally_text_table *table, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* Fills up the row with empty cells. */

@@ -81,7 +81,7 @@ static enum tally_status write_all(int fd, const void *bytes, size_t n, const ch
     return TALLY_OK;
 }
 
-/* Straight into what is there: standard output, devices, pipes. */
+/* Writes directly to standard output, a device or a pipe. */
 static enum tally_status write_through(const char *path, const void *bytes, size_t n,
                                        struct tally_error *err)
 {

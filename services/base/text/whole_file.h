@@ -7,7 +7,7 @@
 /* The start of a small file as text, such as those below /proc; "" if it cannot be read. */
 void tally_file_peek(const char *path, char *ret_text, size_t capacity);
 
-/* Appends the file's bytes; out->limit is heeded. "-" is a file's name like any other. Errors:
+/* Appends the file's bytes, at most up to out->limit. "-" is an ordinary file name. Errors:
  * INVALID_ARGUMENT (not readable), TOO_LARGE, NO_MEMORY. */
 enum tally_status tally_file_read(const char *path, struct tally_buffer *out,
                                   struct tally_error *err);
@@ -15,10 +15,10 @@ enum tally_status tally_file_read(const char *path, struct tally_buffer *out,
 enum tally_status tally_whole_file_read(const char *path, struct tally_buffer *out,
                                         struct tally_error *err);
 
-/* Writes a temporary file beside `path`, syncs it and renames it: the file is there whole or not at
- * all, whatever happens. "-" is standard output. A symbolic link is followed; what is not a regular
- * file (a device, a pipe) is written to as it is. Errors: INVALID_ARGUMENT (cannot be created),
- * UNAVAILABLE (disk full). */
+/* Writes a temporary file beside `path`, syncs it and renames it: `path` never names a partly
+ * written file. "-" is standard output. A symbolic link is followed. Anything but a regular file (a
+ * device, a pipe) is written to directly. Errors: INVALID_ARGUMENT (cannot be created), UNAVAILABLE
+ * (disk full). */
 enum tally_status tally_whole_file_write(const char *path, const void *bytes, size_t n,
                                          struct tally_error *err);
 

@@ -10,7 +10,7 @@
 
 #include "services/base/time.h"
 
-/* What leads every message: the file and, unless it is 0, the line. */
+/* Begins every message with the file and, unless it is 0, the line. */
 static enum tally_status fail(struct tally_error *err, const char *path, int line,
                               const char *problem)
 {
@@ -20,7 +20,7 @@ static enum tally_status fail(struct tally_error *err, const char *path, int lin
                                  problem);
 }
 
-/* NULL, or what is wrong with n bytes as a token. */
+/* What is wrong with a token of n bytes; NULL if it is valid. */
 static const char *check_token(const char *token, size_t n, char problem[64])
 {
     if (n >= TALLY_TOKEN_CAPACITY) {
@@ -64,7 +64,7 @@ static const char *skip_blanks(const char *at)
     return at + strspn(at, " \t");
 }
 
-/* The words after the token. NULL, or what is wrong with them. */
+/* Reads the words after the token. Returns what is wrong with them, or NULL. */
 static const char *read_attributes(const char *at, struct tally_token *token)
 {
     bool has_name = false, has_until = false;
@@ -88,7 +88,8 @@ static const char *read_attributes(const char *at, struct tally_token *token)
     return NULL;
 }
 
-/* A line without its end. NULL, or what is wrong with it; ret_token->text is "" if it has none. */
+/* Reads a line without its newline. Returns what is wrong with it, or NULL; ret_token->text is ""
+ * if the line has no token. */
 static const char *read_line(const char *line, struct tally_token *ret_token, char problem[64])
 {
     const char *at = skip_blanks(line);
@@ -121,7 +122,7 @@ static bool is_repeated(const char *text, const char *end, const char *token)
     return false;
 }
 
-/* `text` ends in NUL; its lines are cut apart. */
+/* `text` ends in NUL and is split into lines in place. */
 static enum tally_status read_lines(const struct tally_token_file *file, char *text, size_t n_text,
                                     struct tally_token *token, struct tally_error *err)
 {
@@ -177,7 +178,8 @@ static ssize_t read_all(int fd, char *bytes, size_t capacity)
     return (ssize_t)n;
 }
 
-/* Opens the file; -1 with errno, or with errno 0 if it is not of the wanted kind. */
+/* Opens the file; -1 with errno set, or with errno 0 if it is not a regular file although it must
+ * be. */
 static int open_file(struct tally_token_file *file)
 {
     struct stat info;

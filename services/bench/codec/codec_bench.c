@@ -12,8 +12,7 @@
 
 enum { TOP = 32, MIN_SAMPLES = 3 };
 
-/* Fine enough for every spread that is measured; nothing is clipped below 10 standard deviations.
- */
+/* Fine enough for every measured spread; nothing within 10 standard deviations is clipped. */
 static const struct tally_grid GRID = {.step = 1, .intervals = 2 * TOP};
 
 size_t tally_bench_n_encodings(void)
@@ -92,7 +91,7 @@ static enum tally_status workload_init(struct workload *work, size_t dim, double
     return TALLY_OK;
 }
 
-/* Makes room for the present levels in every encoding. */
+/* Reserves room for the current levels in every encoding. */
 static enum tally_status reserve_payloads(struct workload *work, struct tally_error *err)
 {
     enum tally_status status = TALLY_OK;
@@ -120,7 +119,7 @@ static enum tally_status next_levels(struct workload *work, uint32_t message,
     return status;
 }
 
-/* The loop that accumulating is compared with; the compiler makes what it can of it. */
+/* The loop that accumulation is compared with, as the compiler optimizes it. */
 static __attribute__((noinline)) void add_levels(int64_t *restrict sums,
                                                  const int8_t *restrict levels, size_t dim)
 {
@@ -245,7 +244,7 @@ static void plan_meters(struct tally_bench *bench)
     }
 }
 
-/* Runs every meter once; sample < 0 warms up and checks what is decoded. */
+/* Runs every meter once; sample < 0 warms up and checks the decoded levels. */
 static enum tally_status run_all(struct tally_bench *bench, struct workload *work, int64_t sample,
                                  struct tally_error *err)
 {
@@ -334,7 +333,7 @@ static double entropy_of(const uint64_t counts[2 * TOP + 1])
     return log2(n) - sum / n;
 }
 
-/* Adds the costs of the present levels to `bits` and counts them. */
+/* Adds the costs of the current levels to `bits`, and the levels to `counts`. */
 static enum tally_status add_costs(struct workload *work, struct tally_bench_bits *bits,
                                    uint64_t counts[2 * TOP + 1], struct tally_error *err)
 {
@@ -360,7 +359,7 @@ static enum tally_status add_costs(struct workload *work, struct tally_bench_bit
 
 enum tally_status tally_bench_bits(struct tally_bench_bits *bits, struct tally_error *err)
 {
-    enum { ENOUGH = 300000 }; /* coordinates for means that chance moves by less than 1% */
+    enum { ENOUGH = 300000 }; /* coordinates, so that means vary by less than 1% */
     const uint32_t n_messages = (uint32_t)(1 + ENOUGH / bits->dim);
     uint64_t counts[2 * TOP + 1] = {0};
     struct workload work;

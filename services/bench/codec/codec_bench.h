@@ -1,13 +1,12 @@
-/* codec_bench: how fast the codec is, and how many bits it takes, next to yardsticks in the same
- * run.
+/* codec_bench: measures the codec's speed and its bits, next to yardsticks in the same run.
  *
- * Speed: a vector of Gaussians of standard deviation 1 step, all of its coordinates different (a
- * small buffer used again and again is learnt by the branch predictor and flatters by 2 to 3), on
- * one thread, in CPU time of that thread, so that a busy machine hurts less. Every operation is run
- * once per repetition, one after the other; the first repetition warms up and does not count.
+ * Speed: measured on a vector of Gaussians of standard deviation 1 step, all coordinates different
+ * (the branch predictor learns a small buffer that is reused, which makes it 2 to 3 times too
+ * fast), on one thread, in CPU time of that thread, so that other load distorts less. Every
+ * repetition runs each operation once, in order; the first one warms up and does not count.
  *
  * Yardsticks: memcpy of the same float32 bytes; a plain loop that adds int8 levels to the same
- * int64 accumulators; zstd's level 1 on int8 levels, if the build has it. The yardstick of
+ * int64 accumulators; zstd level 1 on int8 levels, if the build has zstd. The yardstick of
  * `dithered` is `entropy`. */
 #ifndef TALLY_SERVICES_BENCH_CODEC_CODEC_BENCH_H
 #define TALLY_SERVICES_BENCH_CODEC_CODEC_BENCH_H
@@ -54,7 +53,7 @@ struct tally_bench {
 };
 
 /* Runs for about `seconds`, at least three repetitions. Errors: NO_MEMORY, CANCELLED (a signal),
- * INTERNAL (what was decoded is not what was encoded). */
+ * INTERNAL (the decoded levels differ from the encoded ones). */
 enum tally_status tally_bench_run(size_t dim, double seconds, struct tally_bench *ret_bench,
                                   struct tally_error *err);
 
@@ -68,14 +67,14 @@ const struct tally_bench_meter *tally_bench_find(const struct tally_bench *bench
 struct tally_bench_bits {
     size_t dim;
     double std;
-    double entropy; /* bits per coordinate: zero order, of all the messages' levels together */
+    double entropy; /* bits per coordinate: zero order, over the levels of all messages */
     double formula; /* [1]'s count */
     double zstd;    /* 0 without zstd */
     double encodings[TALLY_BENCH_MAX_ENCODINGS]; /* in the order of TALLY_ENCODINGS */
 };
 
-/* bits->dim and bits->std say what to measure; fills in the rest: means over enough messages that
- * chance moves them little. Errors: NO_MEMORY. */
+/* Measures messages with the given bits->dim and bits->std, and fills in the other members: means
+ * over enough messages to make chance small. Errors: NO_MEMORY. */
 enum tally_status tally_bench_bits(struct tally_bench_bits *bits, struct tally_error *err);
 
 /* `tally bench codec` (codec_bench_report.c): measures vectors of dim >= 64 coordinates for about

@@ -35,7 +35,7 @@ static enum tally_status measure(size_t dim, double seconds, struct outcome *out
     return status;
 }
 
-/* Time of the yardstick over that of the meter, both at their best; 0 where one is missing. */
+/* Time of the yardstick divided by that of the meter, both at their best; 0 if one is missing. */
 static double ratio(const struct tally_bench_meter *meter,
                     const struct tally_bench_meter *yardstick)
 {
@@ -96,7 +96,7 @@ static bool set_ratios(struct tally_json *answer, const char *key, const struct 
     return tally_json_set(answer, key, ratios) && ok;
 }
 
-/* null where the build lacks one of the two. */
+/* null if the build lacks zstd or the encoding. */
 static bool set_over_zstd(struct tally_json *object, const char *key,
                           const struct tally_bench *bench, enum tally_bench_operation operation)
 {

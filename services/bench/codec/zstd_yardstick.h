@@ -1,5 +1,5 @@
-/* zstd_yardstick: zstd's fastest ordinary level, for `tally bench` to compare with. The one owner
- * of zstd.h; without the library at build time there is nothing to compare with. */
+/* zstd_yardstick: zstd's fastest ordinary level, as a yardstick for `tally bench`. The only user of
+ * zstd.h; a build without the library has no such yardstick. */
 #ifndef TALLY_SERVICES_BENCH_CODEC_ZSTD_YARDSTICK_H
 #define TALLY_SERVICES_BENCH_CODEC_ZSTD_YARDSTICK_H
 

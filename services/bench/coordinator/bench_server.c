@@ -21,8 +21,8 @@
 #include "services/base/time.h"
 
 enum {
-    START_MS = 30000, /* far beyond what a start takes */
-    END_MS = 10000,   /* its own draining takes 2 s at most */
+    START_MS = 30000, /* far longer than a start takes */
+    END_MS = 10000,   /* draining takes 2 s at most */
     PAUSE_MS = 5,
 };
 
@@ -61,7 +61,7 @@ enum tally_status tally_bench_pin(struct tally_error *err)
                             found[1], strerror(errno));
 }
 
-/* In the child: gives it the servers' processor, and has it end with its parent. */
+/* In the child: moves it to the servers' processor and makes it end with its parent. */
 static void become_server(pid_t parent)
 {
     if (processors.is_known) {
@@ -70,7 +70,7 @@ static void become_server(pid_t parent)
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent) {
         _exit(EXIT_FAILURE);
     }
-    setpgid(0, 0); /* Ctrl-C is for the parent, which then ends it */
+    setpgid(0, 0); /* Ctrl-C goes to the parent, which then ends this process */
 }
 
 /* ---- The end ---- */
@@ -151,9 +151,9 @@ static enum tally_status find_coordinator(char ret_path[PATH_MAX], struct tally_
                : tally_fail(err, TALLY_UNAVAILABLE, NULL, "%s: %s", ret_path, strerror(errno));
 }
 
-/* Sessions and connections outlast the delays of a busy machine and the runs of the other
- * coordinators. The limits on connections and on held bytes are out of reach, because a dropped
- * client would come back and a player does not. Everything else has its default. */
+/* Sessions and connections outlast delays on a busy machine and the runs of the other coordinators.
+ * The limits on connections and held bytes are never reached, because a player, unlike a real
+ * client, does not reconnect. All other options have their defaults. */
 static const char *const ARGUMENTS[] = {"--listen",
                                         "127.0.0.1:0",
                                         "--max-connections",
@@ -193,7 +193,7 @@ static enum tally_status spawn_coordinator(const char *program, const char *stor
                                 strerror(errno));
 }
 
-/* Waits until the coordinator's log says which port it has. */
+/* Waits until the coordinator's log states its port. */
 static enum tally_status await_port(struct tally_bench_server *server, const char *log,
                                     struct tally_error *err)
 {
@@ -256,7 +256,7 @@ static _Noreturn void serve_echoes(size_t n_answer, unsigned n_connections, int 
     struct tally_echo_server *server;
     uint16_t port = 0;
     signal(SIGTERM, SIG_DFL);
-    /* Closes the parent's connections, which their server would otherwise see open for ever. */
+    /* Closes the parent's connections, which would otherwise stay open for their server. */
     if (dup2(pipe, STDERR_FILENO + 1) < 0 || close_range(STDERR_FILENO + 2, ~0U, 0) != 0) {
         _exit(EXIT_FAILURE);
     }
@@ -304,7 +304,7 @@ enum tally_status tally_bench_start_echo(size_t n_answer, unsigned n_connections
     return status;
 }
 
-/* ---- What it uses ---- */
+/* ---- Resources ---- */
 
 double tally_bench_cpu_s(const struct tally_bench_server *server)
 {

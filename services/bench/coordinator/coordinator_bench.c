@@ -16,18 +16,18 @@
 
 enum {
     QUIET_MS = 50,
-    END_MS = 30000, /* of a job whose last update is acknowledged; it takes none */
+    END_MS = 30000, /* for a job to end after its last update; far more than needed */
     RESERVED_DESCRIPTORS = 64,
 };
 
-/* A warm-up that takes this share of a run's time determines how many rounds a run has. */
+/* The number of rounds of a run is derived from a warm-up that takes this share of its time. */
 static const double WARM_UP_SHARE = 0.1;
 enum { WARM_UP_GROWTH = 4, MAX_ROUNDS = 100000000 };
 
-/* One job of `ceal` that stays in its stage: G = 3, B_j + tau_j and the accuracies below are in the
- * proportions that give messages of one step's standard deviation both ways, whose mean, of norm 8
- * tau, passes the test of 4 tau in every round, and samples of one query. Steps are so short that x
- * goes nowhere. The objective is a plug-in that no worker has, so no data limits its dim. */
+/* A `ceal` job that stays in its stage. G = 3, B_j + tau_j and the accuracies below are chosen so
+ * that messages have one step's standard deviation both ways, their mean, of norm 8 tau, passes the
+ * test of 4 tau in every round, and samples have one query. Steps are so short that x hardly moves.
+ * The objective is a plug-in that no worker has, so no data limits its dim. */
 static const char JOB[] =
     "{\"name\": \"bench\", \"clients\": %u, \"horizon\": %u, \"seed\": 1, \"encoding\": \"%s\", "
     "\"algorithm\": "
@@ -37,15 +37,15 @@ static const char JOB[] =
     "\"objective\": {\"type\": \"plugin\", \"name\": \"bench\", \"dim\": %zu}, "
     "\"initial_point\": {\"type\": \"zeros\"}, \"reference\": {\"type\": \"none\"}}";
 
-/* A coordinator, its players, and what was measured. */
+/* A coordinator, its players, and its measurements. */
 struct contender {
     const char *store;
     uint32_t n_idle;
     struct tally_bench_server server;
     struct tally_rest_client rest;
     struct tally_players *players;
-    uint64_t empty_bytes; /* of memory before any worker joined */
-    uint32_t n_rounds;    /* of a run's job */
+    uint64_t empty_bytes; /* memory before any worker joined */
+    uint32_t n_rounds;    /* of the job of a run */
     double rates[TALLY_BENCH_MAX_RUNS];
     struct tally_play total;
     double cpu_s, commit_s;
@@ -58,7 +58,7 @@ struct echo {
     struct tally_load *load;
     const char *path;
     struct tally_load_body body;
-    bool is_over;         /* a response is not followed by another request */
+    bool is_over;         /* do not send another request after a response */
     uint64_t n, n_posted; /* of the run */
     uint64_t n_all;       /* responses of all runs */
     double cpu_s;
@@ -72,7 +72,7 @@ static enum tally_status submit(struct contender *self, uint32_t clients, uint32
                                 size_t dim, const char *encoding,
                                 char ret_id[TALLY_MESSAGE_JOB_ID_CAPACITY], struct tally_error *err)
 {
-    char document[sizeof JOB + 128]; /* numbers and the name of an encoding are shorter */
+    char document[sizeof JOB + 128]; /* enough for the numbers and the encoding's name */
     const int n = snprintf(document, sizeof document, JOB, clients, rounds, encoding, dim);
     struct tally_http_exchange exchange = {.method = "POST",
                                            .path = "/v1/jobs",
@@ -89,8 +89,8 @@ static enum tally_status submit(struct contender *self, uint32_t clients, uint32
     return status;
 }
 
-/* Waits until a job whose updates are all acknowledged says that it is completed, and adds up the
- * messages that it counts. */
+/* Waits until a job, whose updates are all acknowledged, is completed, and adds the messages that
+ * it counted to the total. */
 static enum tally_status await_end(struct contender *self, const char *id, struct tally_error *err)
 {
     const int64_t until_ms = tally_monotonic_ms() + END_MS;
@@ -144,13 +144,13 @@ static enum tally_status read_commits(struct contender *self, double *ret_second
 
 /* ---- Contenders ---- */
 
-/* One job. */
+/* Runs one job. */
 static enum tally_status play(struct contender *self, const struct tally_coordinator_bench *bench,
                               uint32_t n_rounds, struct tally_play *ret_play,
                               struct tally_error *err)
 {
     char id[TALLY_MESSAGE_JOB_ID_CAPACITY];
-    /* Players whose polls came back empty poll again before the time is taken. */
+    /* Players whose polls returned empty poll again before the measurement starts. */
     enum tally_status status = tally_players_settle(self->players, QUIET_MS, err);
     if (status == TALLY_OK) {
         status = submit(self, bench->clients, n_rounds, bench->dim, bench->encoding, id, err);
@@ -172,7 +172,7 @@ static enum tally_status play(struct contender *self, const struct tally_coordin
     return status;
 }
 
-/* Plays jobs that grow until one takes long enough to determine how many rounds a run has. */
+/* Runs growing jobs until one takes long enough to determine the number of rounds of a run. */
 static enum tally_status warm_up(struct contender *self,
                                  const struct tally_coordinator_bench *bench,
                                  struct tally_play *ret_play, struct tally_error *err)
@@ -193,7 +193,7 @@ static enum tally_status warm_up(struct contender *self,
     return status;
 }
 
-/* Workers of one coordinator that take part. */
+/* Number of workers of one coordinator that take part. */
 static uint32_t n_workers(const struct tally_coordinator_bench *bench)
 {
     return bench->clients / bench->clients_per_worker;
@@ -324,7 +324,7 @@ static enum tally_status start_echo(struct echo *echo, const struct tally_coordi
     if (status == TALLY_OK) {
         status = tally_load_new(echo->server.port, bench->clients, on_echo, echo, &echo->load, err);
     }
-    if (status == TALLY_OK) { /* all connections are accepted before the time is taken */
+    if (status == TALLY_OK) { /* all connections are accepted before the measurement */
         status = post_echoes(echo, bench->clients, err);
     }
     if (status == TALLY_OK) {
@@ -423,7 +423,7 @@ static void make_row(const struct contender *self, const struct echo *echo,
     row->rounds_per_s = row->updates_per_s.median / bench->clients;
 }
 
-/* As many connections as are wanted, or as the system allows. */
+/* Allows as many open connections as the system permits. */
 static void raise_descriptors(void)
 {
     struct rlimit limit;

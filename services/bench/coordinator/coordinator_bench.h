@@ -1,10 +1,9 @@
-/* coordinator_bench: how fast a coordinator is, next to bare libmicrohttpd in the same run.
+/* coordinator_bench: measures a coordinator's speed, next to bare libmicrohttpd in the same run.
  *
  * One point is a number of clients and a dimension. A coordinator is started for each kind of store
- * (bench_server.h), players (players.h) play whole jobs of `ceal` on it, and between their runs the
- * same connections are made to an echo server, which gets the same updates and responds with as
- * many bytes as the coordinator. So what hurts one hurts the other, and ratios hold on machines
- * that are busy. */
+ * (bench_server.h), players (players.h) run whole `ceal` jobs on it, and between these runs an echo
+ * server gets the same updates over as many connections and responds with as many bytes as the
+ * coordinator. Other load slows both, so the ratios are valid on a busy machine too. */
 #ifndef TALLY_SERVICES_BENCH_COORDINATOR_COORDINATOR_BENCH_H
 #define TALLY_SERVICES_BENCH_COORDINATOR_COORDINATOR_BENCH_H
 
@@ -16,25 +15,25 @@
 enum {
     TALLY_BENCH_MAX_RUNS = 100,
     TALLY_BENCH_MAX_STORES = 4,
-    /* The mean of the messages must pass the norm test in every round, so that all rounds are of
-     * one stage: with fewer coordinates it could fail by chance. */
+    /* The mean of the messages must pass the norm test in every round, so that all rounds are in
+     * one stage. With fewer coordinates it could fail by chance. */
     TALLY_BENCH_MIN_DIM = 10,
 };
 
 struct tally_coordinator_bench {
     uint32_t clients;
     uint32_t clients_per_worker; /* a divisor of `clients`; the echo server has `clients`
-                                  * connections all the same */
+                                  * connections in any case */
     size_t dim;
-    const char *stores[TALLY_BENCH_MAX_STORES]; /* "sqlite", "memory"; in their order */
+    const char *stores[TALLY_BENCH_MAX_STORES]; /* "sqlite", "memory"; measured in this order */
     size_t n_stores;
     const char *encoding; /* of the messages */
     uint32_t idle;        /* extra workers that poll but get no task; if > 0, each store is also
                            * measured with them */
-    uint32_t rounds;      /* of a job; 0 = as many as take `seconds` */
+    uint32_t rounds;      /* per job; 0 = as many as take `seconds` */
     double seconds;
     int n_runs; /* 1 .. TALLY_BENCH_MAX_RUNS */
-    /* Told before every run, from 0; the last time with n_runs. */
+    /* Called before each run with its number, from 0, and at the end with n_runs. */
     void (*on_run)(void *context, const struct tally_coordinator_bench *bench, int run);
     void *context;
 };
@@ -43,8 +42,8 @@ struct tally_bench_spread {
     double least, median, most; /* over the runs */
 };
 
-/* What was measured with one store. Bytes are means over all exchanges of the clients, both ways:
- * wire = payload + protobuf + HTTP. */
+/* The results for one store. Bytes are means over all exchanges of the clients, both ways: wire =
+ * payload + protobuf + HTTP. */
 struct tally_bench_row {
     const char *store;
     uint32_t idle, clients_per_worker;
@@ -55,18 +54,18 @@ struct tally_bench_row {
     double echo_ms_p50;                             /* with as many connections */
     double commit_ms;                               /* mean */
     double cpu_us_per_update, accumulate_us;        /* of the coordinator; of the codec alone */
-    uint64_t rss_bytes;                             /* at most */
-    double idle_bytes;                              /* of memory for each worker, at the end */
+    uint64_t rss_bytes;                             /* peak */
+    double idle_bytes;                              /* memory per idle worker, at the end */
     double wire_bytes, payload_bytes, protobuf_bytes, http_bytes; /* per update */
     uint64_t updates;                                             /* acknowledged */
-    uint64_t messages; /* the same, as the jobs' details count them */
+    uint64_t messages; /* the same, as counted in the details of the jobs */
 };
 
 enum { TALLY_BENCH_MAX_ROWS = 2 * TALLY_BENCH_MAX_STORES };
 
 /* Writes a row for each store and, with idle workers, a second one for each. Errors: UNAVAILABLE,
- * NO_MEMORY, CANCELLED (a signal), DEADLINE (no more responses), DATA_LOSS (players and coordinator
- * do not agree on what was sent), and those of the coordinator's responses. */
+ * NO_MEMORY, CANCELLED (a signal), DEADLINE (responses stopped), DATA_LOSS (players and coordinator
+ * counted different messages), and those of the coordinator's responses. */
 enum tally_status tally_coordinator_bench_run(const struct tally_coordinator_bench *bench,
                                               struct tally_bench_row ret_rows[], size_t *ret_n_rows,
                                               struct tally_error *err);

@@ -17,7 +17,7 @@
 #include "services/progress/progress_bar.h"
 
 enum {
-    MAX_CLIENTS = 20000, /* connections of one process, on both sides */
+    MAX_CLIENTS = 20000, /* connections of one process, at both ends */
     MAX_IDLE = 50000,
 };
 
@@ -38,7 +38,7 @@ struct results {
 
 /* ---- Options ---- */
 
-/* The next word of a list, and what comes after it; NULL at the end. */
+/* Copies the first word of a list and returns the rest of the list, or NULL at the end. */
 static const char *next_word(const char *list, char *ret_word, size_t capacity)
 {
     const size_t n = strcspn(list, ",");
@@ -72,8 +72,7 @@ static enum tally_status read_numbers(const struct tally_options *options, const
     return TALLY_OK;
 }
 
-/* A URI counts as its kind: the benchmark has a database of its own, wherever TALLY_STORE points.
- */
+/* Only the scheme of a URI is used: the benchmark has its own database, whatever TALLY_STORE is. */
 static enum tally_status read_stores(const struct tally_options *options,
                                      struct tally_coordinator_bench *bench, struct tally_error *err)
 {

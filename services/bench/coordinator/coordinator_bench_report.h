@@ -1,5 +1,5 @@
-/* coordinator_bench_report: `tally bench coordinator`: a sweep over numbers of clients and
- * dimensions, its tables and its JSON. */
+/* coordinator_bench_report: `tally bench coordinator`, a sweep over numbers of clients and
+ * dimensions, with its tables and JSON. */
 #ifndef TALLY_SERVICES_BENCH_COORDINATOR_COORDINATOR_BENCH_REPORT_H
 #define TALLY_SERVICES_BENCH_COORDINATOR_COORDINATOR_BENCH_REPORT_H
 

@@ -1,10 +1,10 @@
-/* latencies: how long many things took, in constant memory, to 1 % of each. */
+/* latencies: a histogram of durations in constant memory, with a precision of 1 %. */
 #ifndef TALLY_SERVICES_BENCH_COORDINATOR_LATENCIES_H
 #define TALLY_SERVICES_BENCH_COORDINATOR_LATENCIES_H
 
 #include <stdint.h>
 
-/* Buckets whose limits grow by 1 % each reach from a nanosecond past 20 minutes. */
+/* Enough buckets, with limits that grow by 1 % each, for 1 ns to more than 20 minutes. */
 enum { TALLY_LATENCY_BUCKETS = 2816 };
 
 struct tally_latencies {
@@ -14,7 +14,8 @@ struct tally_latencies {
 
 void tally_latencies_add(struct tally_latencies *latencies, int64_t ns);
 void tally_latencies_merge(struct tally_latencies *latencies, const struct tally_latencies *more);
-/* Milliseconds that a share of them, in [0, 1], did not exceed; 0 if there are none. */
+/* The milliseconds that a `share` of the durations, in [0, 1], did not exceed; 0 if there are
+ * none. */
 double tally_latencies_quantile_ms(const struct tally_latencies *latencies, double share);
 
 #endif

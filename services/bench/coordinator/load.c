@@ -21,13 +21,13 @@
 
 enum {
     EVENTS_AT_ONCE = 256,
-    READ_BYTES = 4096, /* a response without a point fits */
-    /* A buffer that had to grow beyond this is freed: a thousand clients of a large job would hold
-     * a thousand broadcasts. */
+    READ_BYTES = 4096, /* enough for a response without a point */
+    /* A buffer that has grown beyond this is freed: otherwise a thousand clients of a large job
+     * would hold a thousand broadcasts. */
     KEPT_BYTES = 64 << 10,
 };
 
-/* After the path, up to the length of the body. */
+/* Headers from after the path up to the length of the body. */
 static const char HEADERS[] = "User-Agent: tally-worker\r\n"
                               "Content-Type: application/proto\r\n"
                               "Content-Length: ";
@@ -36,13 +36,13 @@ struct connection {
     int fd;
     bool is_waiting; /* for a response */
     struct tally_buffer out;
-    struct iovec parts[3]; /* of the request: what is still to be sent */
+    struct iovec parts[3]; /* of the request: bytes still to be sent */
     size_t n_out, n_out_body;
     int64_t begun_ns;
     struct tally_buffer in;
-    size_t n_head, n_body; /* of the response; n_head = 0 while it is not known */
+    size_t n_head, n_body; /* of the response; n_head = 0 until the head is complete */
     int status;
-    bool is_over; /* the server closes it after this response */
+    bool is_over; /* the server closes the connection after this response */
 };
 
 struct tally_load {
@@ -155,7 +155,7 @@ static enum tally_status send_rest(struct connection *connection, struct tally_e
     return TALLY_OK;
 }
 
-/* Everything but the middle of the body stands in `out`. */
+/* Writes everything but the middle of the body to `out`. */
 static enum tally_status write_request(const struct tally_load *load, struct tally_buffer *out,
                                        const char *path, const struct tally_load_body *body,
                                        size_t *ret_n_begin)
@@ -197,7 +197,7 @@ enum tally_status tally_load_post(struct tally_load *load, uint32_t connection, 
 
 /* Responses. */
 
-/* Reads status and length once the headers are there. */
+/* Reads status and length if the headers are complete. */
 static enum tally_status read_head(struct connection *connection, struct tally_error *err)
 {
     static const char LENGTH[] = "\r\nContent-Length:", CLOSE[] = "\r\nConnection: close\r\n";
@@ -229,7 +229,8 @@ static bool is_complete(const struct connection *connection)
     return connection->n_head > 0 && connection->in.size >= connection->n_head + connection->n_body;
 }
 
-/* As much as there is; stops early when the response is complete, since nothing else can come. */
+/* Receives what is available. Stops when the response is complete, because nothing else can
+ * follow. */
 static enum tally_status receive(struct connection *connection, struct tally_error *err)
 {
     struct tally_buffer *in = &connection->in;
@@ -257,8 +258,8 @@ static enum tally_status receive(struct connection *connection, struct tally_err
     return status;
 }
 
-/* The response's bytes are taken out of the connection, so that the next request can be sent while
- * they are looked at. */
+/* Detaches the response's bytes from the connection, so that the callback can send the next request
+ * while it reads them. */
 static enum tally_status deliver(struct tally_load *load, uint32_t index, struct tally_error *err)
 {
     struct connection *connection = &load->connections[index];

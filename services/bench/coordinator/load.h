@@ -1,11 +1,11 @@
 /* load: many keep-alive HTTP/1.1 connections from one thread to a server on this machine, each with
- * at most one request under way: the load generator of `tally bench coordinator`.
+ * at most one pending request: the load generator of `tally bench coordinator`.
  *
- * Sockets do not block and are watched by one edge-triggered epoll set, so that an exchange costs
- * one system call to send and one to receive: sendmsg() takes head, message and tail from where
- * they are, and the response is read until its Content-Length is there. A connection that the
- * server closes (`Connection: close`) is opened again. Requests have the headers of Tally's own
- * worker (api/client/http_client.c), since their bytes are counted. */
+ * Sockets are non-blocking and in one edge-triggered epoll set, so that an exchange costs one
+ * system call to send and one to receive: sendmsg() gathers head, message and tail, and the
+ * response is read until its Content-Length is complete. A connection that the server closes
+ * (`Connection: close`) is reopened. Requests have the headers of Tally's own worker
+ * (api/client/http_client.c), because their bytes are counted. */
 #ifndef TALLY_SERVICES_BENCH_COORDINATOR_LOAD_H
 #define TALLY_SERVICES_BENCH_COORDINATOR_LOAD_H
 
@@ -17,7 +17,7 @@
 struct tally_load;
 
 /* The body of a request in three parts, any of which may be empty. The middle one is not copied: it
- * must stay valid until the response is there. */
+ * must stay valid until the response has arrived. */
 struct tally_load_body {
     const void *begin, *middle, *end;
     size_t n_begin, n_middle, n_end;
@@ -27,17 +27,17 @@ struct tally_load_answer {
     int status; /* of HTTP */
     const uint8_t *body;
     size_t n_body;
-    int64_t ns; /* since the request was given to tally_load_post() */
+    int64_t ns; /* since the call of tally_load_post() */
 };
 
-/* What crossed the wire in exchanges that are complete. */
+/* Bytes on the wire of completed exchanges. */
 struct tally_load_bytes {
-    uint64_t wire;   /* requests and responses, all of them */
-    uint64_t bodies; /* of them */
+    uint64_t wire;   /* whole requests and responses */
+    uint64_t bodies; /* only their bodies */
 };
 
-/* A connection has its response, and may be given the next request from here. Anything but TALLY_OK
- * ends the step. */
+/* Called when a connection has received its response; may post the next request. Any result but
+ * TALLY_OK ends the step. */
 typedef enum tally_status tally_load_answer_fn(void *context, uint32_t connection,
                                                const struct tally_load_answer *answer,
                                                struct tally_error *err);

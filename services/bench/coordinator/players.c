@@ -16,13 +16,13 @@ static const char UPDATES[] = "/tally.v1.WorkerService/PostUpdates";
 
 enum {
     STEP_MS = 100,
-    HANG_MS = 60000, /* nothing comes: something is broken */
-    /* The least wait, as a worker asks for it; at random up to twice that, so that idle players do
-     * not all come back at once. */
+    HANG_MS = 60000, /* no response for so long is an error */
+    /* The minimum wait of a poll, as for a worker. Random up to twice that, so that idle players do
+     * not all poll again at once. */
     WAIT_MS = 10000,
-    /* Different messages in turn: one alone would be learnt by the branch predictor. */
+    /* Different messages take turns: the branch predictor would learn a single one. */
     MAX_MESSAGES = 64,
-    MESSAGES_BYTES = 32 << 20, /* of all of them, but 8 at least */
+    MESSAGES_BYTES = 32 << 20, /* of all messages, but at least MIN_MESSAGES of them */
     MIN_MESSAGES = 8,
     ACCUMULATE_TIMES = 5,
 };
@@ -31,10 +31,10 @@ enum call { CALL_JOIN, CALL_POLL, CALL_UPDATE, CALL_UPDATES };
 
 struct player {
     uint64_t session;
-    enum call call;                             /* under way */
-    uint64_t iterate;                           /* of the point that it has; 0 = none */
-    uint32_t message;                           /* the first one that was sent last, .. */
-    uint32_t n_clients;                         /* .. and how many were */
+    enum call call;                             /* the pending one */
+    uint64_t iterate;                           /* of the player's point; 0 = none */
+    uint32_t message;                           /* first message of the last update, .. */
+    uint32_t n_clients;                         /* .. and number of its messages */
     char job_id[TALLY_MESSAGE_JOB_ID_CAPACITY]; /* of the point */
 };
 
@@ -52,7 +52,7 @@ struct tally_players {
     struct tally_poll_response response;         /* large */
     struct tally_buffer body, poll, end, sample; /* of requests */
     const struct tally_encoding *encoding;
-    struct tally_grid grid; /* of the messages; 0 = there are none yet */
+    struct tally_grid grid; /* of the messages; 0 = no messages yet */
     struct message messages[MAX_MESSAGES];
     uint32_t n_messages, n_joined;
     struct tally_rng jitter;
@@ -73,8 +73,8 @@ static void messages_fini(struct tally_players *players)
     }
 }
 
-/* The two sides of field 5 of PostUpdateRequest, so that the payload itself need not be copied into
- * every request. */
+/* Writes the parts of field 5 of PostUpdateRequest before and after the payload, so that the
+ * payload itself need not be copied into every request. */
 static enum tally_status frame_message(struct message *message, uint64_t clipped)
 {
     const struct tally_update after = {.payload_bits = message->stats.payload_bits,
@@ -88,8 +88,8 @@ static enum tally_status frame_message(struct message *message, uint64_t clipped
     return status == TALLY_OK ? tally_update_encode(&after, &message->end) : status;
 }
 
-/* One vector of standard deviation 1 step, rounded again for every message, as the gradients of
- * clients that agree are. */
+/* One vector of standard deviation 1 step is rounded anew for every message, so that messages are
+ * as similar as gradients of clients that agree. */
 static enum tally_status draw_messages(struct tally_players *players, const float *y,
                                        int32_t *scratch, struct tally_error *err)
 {
@@ -201,8 +201,8 @@ static enum tally_status poll(struct tally_players *players, uint32_t index,
     return call(players, index, CALL_POLL, POLL, encoded, &body, err);
 }
 
-/* The fields of an update after the payload: those of the message, and the poll whose outcome the
- * response brings. */
+/* The fields of an update after the payload: those of the message, and the poll, whose result is in
+ * the response. */
 static enum tally_status write_end(struct tally_players *players, const struct player *player,
                                    const struct message *message)
 {
@@ -372,7 +372,7 @@ static enum tally_status count_updates(struct tally_players *players, const stru
                             (unsigned long long)payload_bits, (unsigned long long)payload);
 }
 
-/* What follows when all updates of a request are counted. */
+/* Continues after all updates of a request were counted. */
 static enum tally_status go_on(struct tally_players *players, uint32_t index,
                                const struct tally_load_answer *answer,
                                const struct tally_bytes *next, struct tally_error *err)
@@ -457,7 +457,7 @@ static enum tally_status on_answer(void *context, uint32_t index,
 
 /* ---- Players ---- */
 
-/* Serves what is ready. Errors: also DEADLINE, if nothing has come for HANG_MS. */
+/* Serves what is ready. Errors: also DEADLINE, if no response has arrived for HANG_MS. */
 static enum tally_status step(struct tally_players *players, int64_t *last_ms,
                               struct tally_error *err)
 {
@@ -591,7 +591,7 @@ enum tally_status tally_players_accumulate_s(const struct tally_players *players
     double s = 0, total = 0;
     for (int i = 0; i <= ACCUMULATE_TIMES && status == TALLY_OK; i++) {
         status = accumulate(players, sums, &s, err);
-        total += i > 0 ? s : 0; /* the first time is for the pages of the sums */
+        total += i > 0 ? s : 0; /* the first pass only touches the pages of the sums */
     }
     free(sums);
     *ret_s = total / ACCUMULATE_TIMES;

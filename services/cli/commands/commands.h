@@ -1,5 +1,5 @@
-/* commands: the sub-commands of `tally`. Each lives in the file of its name, here or in ../local,
- * with its options; the table that lists them is in main.c. */
+/* commands: the sub-commands of `tally`. Each is in the file of its name, here or in ../local, with
+ * its options; main.c has the table of commands. */
 #ifndef TALLY_SERVICES_CLI_COMMANDS_COMMANDS_H
 #define TALLY_SERVICES_CLI_COMMANDS_COMMANDS_H
 

@@ -17,7 +17,7 @@
 #include "services/progress/store_bar.h"
 #include "storage/backends/backends.h"
 
-/* Longer than any healthy response, shorter than a person's patience. */
+/* Longer than any healthy response takes, shorter than a user's patience. */
 enum { TIMEOUT_MS = 5000 };
 
 const struct tally_option TALLY_CLI_DOCTOR_OPTIONS[] = {
@@ -27,7 +27,7 @@ const struct tally_option TALLY_CLI_DOCTOR_OPTIONS[] = {
     {0},
 };
 
-/* Asks; the body stays in cli->rest.body if the status is 200. */
+/* Sends a GET request. If the status is 200, the body is in cli->rest.body. */
 static void ask(struct tally_cli *cli, const char *path, struct tally_http_exchange *exchange,
                 struct doctor_answer *ret_answer)
 {
@@ -88,7 +88,7 @@ static void gather_workers(struct tally_cli *cli, struct doctor_facts *facts)
 {
     struct tally_json *answer = ask_json(cli, "/v1/workers", &facts->workers);
     const struct tally_json *workers = tally_json_get(answer, "workers");
-    int64_t n_slots = 0; /* for an older coordinator, which lists all workers and sends no totals */
+    int64_t n_slots = 0; /* for older coordinators, which list all workers and send no totals */
     for (size_t i = 0; i < tally_json_size(workers); i++) {
         n_slots += tally_json_get_integer(tally_json_at(workers, i), "slots", 0);
     }
@@ -99,7 +99,7 @@ static void gather_workers(struct tally_cli *cli, struct doctor_facts *facts)
     tally_json_free(answer);
 }
 
-/* The data of a job's document, if they are files. */
+/* The data of a job document, if they are files. */
 static bool read_data_spec(const struct tally_json *data, struct tally_data_spec *ret_spec)
 {
     static const char *const others[] = {"type", NULL};
@@ -217,7 +217,7 @@ static void gather_descriptors(struct doctor_facts *facts)
     }
 }
 
-/* The process that has the file of a store open, and its folder. */
+/* Gathers facts about the store's file: the process that has it open, and its folder. */
 static void gather_file(const char *uri, const char *path, struct doctor_facts *facts)
 {
     facts->has_file = true;

@@ -76,7 +76,7 @@ static enum tally_status add_rounds(struct tally_cli *cli, struct tally_json *ro
     return status;
 }
 
-/* A job that has not begun has no model: NULL. */
+/* *ret_model is NULL if the job has not begun and so has no model. */
 static enum tally_status get_model(struct tally_cli *cli, struct tally_json **ret_model,
                                    struct tally_error *err)
 {
@@ -116,7 +116,7 @@ static enum tally_status gather_json(struct tally_cli *cli, struct tally_error *
     return status;
 }
 
-/* "ID.csv" in the present directory, whatever characters the id has. */
+/* "ID.csv" in the current directory; special characters of the id become '_'. */
 static void default_path(const char *id, const char *format, char *ret_path, size_t capacity)
 {
     char name[TALLY_JOB_WORD_CAPACITY];

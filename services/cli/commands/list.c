@@ -1,4 +1,4 @@
-/* tally list: jobs as the coordinator gives them, over as many pages as it takes. */
+/* tally list: jobs in the coordinator's order, from as many pages as needed. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -28,10 +28,10 @@ const struct tally_option TALLY_CLI_LIST_OPTIONS[] = {
     {0},
 };
 
-/* A page of details is some 100 kB. */
+/* A page of details has about 100 kB. */
 enum { PAGE_JOBS = 100, MAX_JOBS = 1000000 };
 
-/* Query parameters of the jobs that are wanted: "&status=failed&name=trial&label=team%3Da". */
+/* Query parameters that select jobs: "&status=failed&name=trial&label=team%3Da". */
 enum { FILTER_CAPACITY = (3 + TALLY_LABELS_MOST) * TALLY_QUERY_VALUE_CAPACITY };
 
 /* Appends "&label=..." for each label. */
@@ -114,8 +114,8 @@ static enum tally_status add_page(struct tally_cli *cli, const char *path, struc
         }
     }
     const char *cursor = tally_json_get_text(page, "next_cursor");
-    /* A page filtered by name or label may be empty and others follow; any other empty page is the
-     * last. */
+    /* A page filtered by name or label may be empty although others follow; any other empty page is
+     * the last. */
     const bool may_go_on = tally_json_size(more) > 0 || strstr(path, "&name=") != NULL ||
                            strstr(path, "&label=") != NULL;
     ret_cursor[0] = '\0';

@@ -1,5 +1,5 @@
-/* tally show ID: the result table, or the detail as JSON; with --clients the metrics of single
- * clients, with --traffic what each has sent and received, over as many pages as it takes. */
+/* tally show ID: the result table, or the detail as JSON; with --clients the metrics of each
+ * client, with --traffic what each has sent and received, from as many pages as needed. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -29,7 +29,7 @@ static int print_table(const struct tally_json *detail)
         tally_result_table_fit(detail, tally_terminal_columns(STDOUT_FILENO), &text), &text);
 }
 
-/* What is known of single clients. */
+/* Metrics and traffic of single clients. */
 
 enum { PAGE_CLIENTS = 1000, MOST_STARTS = 20 };
 
@@ -45,8 +45,8 @@ static enum tally_status append_page(const struct tally_json *page, struct tally
     return TALLY_OK;
 }
 
-/* The last page, with the clients of all pages. Metrics are of one round: when another round has
- * closed meanwhile, the pages are read again. *ret_answer is to be freed in any case. */
+/* Returns the last page, with the clients of all pages. All metrics are of one round: if another
+ * round closes meanwhile, the pages are read again. The caller frees *ret_answer in any case. */
 static enum tally_status collect_clients(struct tally_cli *cli, const char *what,
                                          struct tally_json **ret_answer, struct tally_error *err)
 {
@@ -119,7 +119,7 @@ static struct metric_names names_of(const struct tally_json *clients)
     return names;
 }
 
-/* CLIENT and a column for each metric; on a narrow terminal the last ones are left out. */
+/* CLIENT and a column for each metric; a narrow terminal omits the last ones. */
 static int print_clients(const struct tally_json *answer)
 {
     static const char ALIGNMENT[] = "rrrrrrrrrrrrrrrrr", LEAVES[] = "qponmlkjihgfedc";
@@ -160,7 +160,7 @@ static void add_bytes(struct tally_text_table *table, const struct tally_json *b
     tally_text_table_add(table, cell);
 }
 
-/* A line for each client, and one for the traffic of no client, if there is any. */
+/* A line for each client, and one for the traffic that belongs to no client, if any. */
 static int print_traffic(const struct tally_json *answer)
 {
     static const char *const KEYS[] = {"client", "updates", "payload_bits"};

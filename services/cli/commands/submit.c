@@ -23,7 +23,7 @@ const struct tally_option TALLY_CLI_SUBMIT_OPTIONS[] = {
     {0},
 };
 
-/* A job document has a few hundred bytes; this stops data sets. */
+/* A job document has a few hundred bytes; the limit rejects data sets given by mistake. */
 enum { MAX_DOCUMENT_BYTES = 16 << 20 };
 /* The coordinator's limit. */
 enum { MAX_KEY_BYTES = 128 };
@@ -45,8 +45,7 @@ static enum tally_status make_key_header(const struct tally_options *options, ch
     return TALLY_OK;
 }
 
-/* `submitted ID "name"` is for people and for `cut -d' ' -f2`; the hint would be in the way there.
- */
+/* `submitted ID "name"` goes to stdout, also for `cut -d' ' -f2`; the hint goes to stderr. */
 static int print_submitted(const struct tally_json *detail, bool with_hint)
 {
     char id[TALLY_RESULT_CELL_CAPACITY], name[TALLY_RESULT_CELL_CAPACITY];
@@ -61,7 +60,7 @@ static int print_submitted(const struct tally_json *detail, bool with_hint)
     return exit_code;
 }
 
-/* All that the coordinator found wrong is in the problem document of its response. */
+/* Prints all faults that the coordinator found; its response is a problem document. */
 static int report_refusal(const struct tally_cli *cli, const struct tally_error *err)
 {
     struct tally_json *problem = NULL;

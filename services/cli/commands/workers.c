@@ -1,4 +1,4 @@
-/* tally workers: the workers that are connected, newest first, over as many pages as it takes. */
+/* tally workers: the connected workers, newest first, from as many pages as needed. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <unistd.h>

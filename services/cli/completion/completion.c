@@ -4,7 +4,7 @@
 
 #include "services/base/text/text.h"
 
-/* What may stand in the place of an argument, or of an option's value. */
+/* What an argument, or the value of an option, may be. */
 enum kind { KIND_OTHER, KIND_FILE, KIND_FOLDER, KIND_JOB };
 
 static enum kind kind_of(const char *placeholder)
@@ -42,7 +42,7 @@ static void put_flag(struct tally_text *text, const struct tally_option *option)
     tally_text_printf(text, " --%s", option->name);
 }
 
-/* "--out) files ;;" of an option with a value, after which options make no sense. */
+/* "--out) files ;;" for an option with a value: the next word is not an option. */
 static void put_value_case(struct tally_text *text, const struct tally_option *option)
 {
     static const char *const generators[] = {
@@ -70,7 +70,7 @@ static const char BASH_END[] =
     "}\n"
     "complete -o filenames -F _tally tally\n";
 
-/* "synthetic|mnist [OPTION]..." -> the words that the shell offers. */
+/* Writes the words that the shell offers for a synopsis such as "synthetic|mnist [OPTION]...". */
 static void put_argument(struct tally_text *text, const char *synopsis)
 {
     switch (kind_of(synopsis)) {
@@ -140,7 +140,7 @@ enum tally_status tally_completion_bash(const struct tally_completion *completio
 
 /* ---- zsh ---- */
 
-/* A text within single quotes, where `special` characters have a meaning. */
+/* Writes a text for use within single quotes, with a backslash before `special` characters. */
 static void put_quoted(struct tally_text *text, const char *piece, const char *special)
 {
     for (const char *c = piece; *c != '\0'; c++) {

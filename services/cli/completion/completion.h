@@ -1,9 +1,8 @@
 /* completion: scripts that complete the command line of `tally` in bash and zsh, generated from the
  * same tables as --help.
  *
- * They complete commands, the options of the command, file names where an option or an argument is
- * a file, and the ids of the newest jobs where an argument is a job (the script asks `tally list`).
- */
+ * They complete commands, the options of a command, file names if an option or argument is a file,
+ * and the ids of the newest jobs if an argument is a job (the script calls `tally list`). */
 #ifndef TALLY_SERVICES_CLI_COMPLETION_COMPLETION_H
 #define TALLY_SERVICES_CLI_COMPLETION_COMPLETION_H
 

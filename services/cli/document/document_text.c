@@ -31,7 +31,8 @@ static size_t edit_length(const char *edits)
     return n;
 }
 
-/* Sets label `key` to `value`, or to `text` if that is not a string. Takes over `value`. */
+/* Sets label `key` to `value`, or to `text` if `value` is not a string. Takes ownership of
+ * `value`. */
 static enum tally_status set_label(struct tally_json *document, const char *key, const char *text,
                                    struct tally_json *value, struct tally_error *err)
 {

@@ -1,4 +1,4 @@
-/* tally backup FILE, tally restore FILE: a coordinator's database to a file and back. */
+/* tally backup FILE, tally restore FILE: copies a coordinator's database to a file and back. */
 #include <stdio.h>
 
 #include "services/cli/commands/commands.h"

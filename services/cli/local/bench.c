@@ -33,7 +33,7 @@ const struct tally_option TALLY_CLI_BENCH_OPTIONS[] = {
 enum { MIN_DIM = 64, MAX_DIM = 1 << 28, DEFAULT_DIM = 10000000 };
 static const double DEFAULT_SECONDS = 5;
 
-/* A bench that ended with `status`. */
+/* Prints the result of a benchmark, or its error. */
 static int print(enum tally_status status, struct tally_buffer *text, const struct tally_error *err)
 {
     if (status == TALLY_OK) {

@@ -1,5 +1,5 @@
-/* tally encode FILE: a vector, or levels, in .npy to the payload of a message.
- * tally decode FILE: a payload to levels, or values, in .npy. */
+/* tally encode FILE: encodes a vector, or levels, in .npy as the payload of a message.
+ * tally decode FILE: decodes a payload to levels, or values, in .npy. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,10 +41,10 @@ const struct tally_option TALLY_CLI_DECODE_OPTIONS[] = {
     {0},
 };
 
-/* One message: what its receiver must know, and what it costs. */
+/* One message: what its receiver must know, and its size in bits. */
 struct message {
     const char *name;
-    const struct tally_encoding *encoding; /* NULL: dithered */
+    const struct tally_encoding *encoding; /* NULL = dithered */
     size_t dim;
     struct tally_grid grid;
     struct tally_rng rng; /* rounds a vector */
@@ -92,7 +92,7 @@ static void read_format(const struct tally_options *options, struct message *mes
     }
 }
 
-/* Prints the message as JSON: on stdout, or on stderr if `out` is "-", where the bytes go. */
+/* Prints the message as JSON on stdout, or on stderr if `out` is "-" and the bytes go to stdout. */
 static int print_message(const struct message *message, const char *out)
 {
     struct tally_json *object = tally_json_object();
@@ -120,7 +120,7 @@ static int print_message(const struct message *message, const char *out)
     return exit_code;
 }
 
-/* What both commands end with. `bytes` are freed. */
+/* The end of both commands: writes and frees `bytes`, prints the message or the error. */
 static int finish(const struct tally_options *options, const struct message *message,
                   struct tally_buffer *bytes, struct tally_error *err)
 {
@@ -246,10 +246,10 @@ int tally_cli_encode(struct tally_cli *cli)
 
 /* ---- decode ---- */
 
-/* A decoded message, in the form that was asked for. */
+/* A decoded message, in the requested form. */
 struct decoded {
     int32_t *levels; /* [dim] */
-    double *values;  /* [dim]; NULL: levels are wanted */
+    double *values;  /* [dim]; NULL if levels are requested */
 };
 
 static enum tally_status decode_levels(const struct tally_buffer *file, struct message *message,
@@ -264,7 +264,7 @@ static enum tally_status decode_levels(const struct tally_buffer *file, struct m
     return status;
 }
 
-/* A coordinate comes as q 2^32 - U, with U in [-2^31, 2^31). */
+/* The decoder returns a coordinate as q 2^32 - U, with U in [-2^31, 2^31). */
 static enum tally_status decode_dithered(const struct tally_buffer *file, struct message *message,
                                          struct decoded *decoded, struct tally_error *err)
 {

@@ -1,4 +1,4 @@
-/* tally migrate: a SQLite store into a PostgreSQL database. */
+/* tally migrate: copies a SQLite store into a PostgreSQL database. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -90,7 +90,7 @@ static int print_json(const struct tally_migrate_report *report, enum tally_stat
     return tally_cli_take_json(tally_json_if_complete(answer, ok));
 }
 
-/* Prints the tables, also if the verification failed. */
+/* Prints the tables, even if the verification failed. */
 static int print(const struct tally_cli *cli, const struct tally_migrate_report *report,
                  enum tally_status status)
 {

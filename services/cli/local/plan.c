@@ -1,4 +1,5 @@
-/* tally plan FILE: what regret a CALM job may expect for its bits, computed without running it. */
+/* tally plan FILE: the regret that a CALM job can expect for its bits, computed without running
+ * it. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,13 +28,13 @@ const struct tally_option TALLY_CLI_PLAN_OPTIONS[] = {
     {0},
 };
 
-/* What one option lists. */
+/* The values that one option lists. */
 struct budgets {
     int64_t bits[MAX_BUDGETS];
     int n;
 };
 
-/* The numbers of the option, or only `otherwise`; 0 stands for no budget. */
+/* Reads the numbers of the option, or uses `otherwise` without the option; 0 = no budget. */
 static enum tally_status read_bits(const struct tally_options *options, const char *name,
                                    int64_t otherwise, struct budgets *ret, struct tally_error *err)
 {
@@ -60,7 +61,7 @@ static enum tally_status read_bits(const struct tally_options *options, const ch
     return TALLY_OK;
 }
 
-/* Pairs the two lists, one of which may be a single number for all of the other. */
+/* Pairs the two lists. A list of one number is paired with every number of the other. */
 static enum tally_status read_budgets(const struct tally_options *options,
                                       const struct tally_budget *own,
                                       struct tally_budget budgets[MAX_BUDGETS], int *ret_n,

@@ -1,4 +1,5 @@
-/* tally reproduce: the experiments of [1], and one of the papers about compressed gradients. */
+/* tally reproduce: the experiments of [1], and one experiment of the papers about compressed
+ * gradients. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -79,7 +80,7 @@ static void read_problem(const struct tally_options *options, struct tally_probl
     }
 }
 
-/* --seeds, or 1 to --runs; both only if they agree. */
+/* Reads --seeds, or seeds 1 to --runs; both may be given only if they agree. */
 static void read_seeds(const struct tally_options *options, struct tally_runner_config *config,
                        struct tally_error *err)
 {
@@ -100,7 +101,7 @@ static void read_seeds(const struct tally_options *options, struct tally_runner_
     }
 }
 
-/* As many as there are processors, unless given. */
+/* Reads --threads; the default is the number of processors. */
 static unsigned read_threads(const struct tally_options *options, struct tally_error *err)
 {
     const long online = sysconf(_SC_NPROCESSORS_ONLN);
@@ -160,7 +161,7 @@ static int print_frontier(const struct tally_frontier *frontier, bool as_json)
     return tally_cli_print(tally_frontier_csv(frontier, &text), &text);
 }
 
-/* Some usage errors show only during the run: a preset, a data folder. */
+/* Some usage errors are only found during the run: a preset, a data folder. */
 static int report(const struct tally_error *err)
 {
     return err->status == TALLY_INVALID_ARGUMENT ? tally_cli_report_usage(err)
@@ -274,7 +275,7 @@ int tally_cli_reproduce(struct tally_cli *cli)
     }
     const char *folder = tally_options_text(cli->options, "out");
     if (folder != NULL && tally_out_folder_make(folder, &err) != TALLY_OK) {
-        return tally_cli_report_usage(&err); /* now, not after an hour */
+        return tally_cli_report_usage(&err); /* fails now, not after an hour */
     }
     config->runner.watch = watch;
     config->runner.context = &reproduction;

@@ -54,7 +54,7 @@ static bool on_round(void *context, const struct tally_job *job,
     return *tally_signals_stop() == 0;
 }
 
-/* The detail that the service would show, with no id and no wire. */
+/* The detail that the service would show, without id and wire traffic. */
 static struct tally_json *detail_of(const struct tally_job *job,
                                     const struct tally_local_preparation *preparation)
 {
@@ -78,7 +78,7 @@ static struct tally_json *detail_of(const struct tally_job *job,
     return tally_json_if_complete(detail, ok);
 }
 
-/* The progress line while the job's files are read. */
+/* Shows the progress line while the job's files are read. */
 static bool on_load(void *context, const struct tally_load_progress *progress)
 {
     struct simulation *simulation = context;

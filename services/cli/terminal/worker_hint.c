@@ -23,7 +23,7 @@ static bool needs_plugin(const struct tally_json *detail)
     return type != NULL && strcmp(type, "plugin") == 0;
 }
 
-/* Prints an option of the worker, if this command was given it as well, from any source. */
+/* Prints an option of the worker if this command was given the same option, from any source. */
 static void print_option(const struct tally_options *options, const char *name)
 {
     if (tally_options_is_given(options, name)) {

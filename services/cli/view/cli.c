@@ -84,7 +84,7 @@ void tally_cli_report_faults(const struct tally_json *faults)
     tally_buffer_fini(&text);
 }
 
-/* Messages quote documents and data files, which may be untrusted. */
+/* Sanitizes the message: it may quote documents and data files, which may be untrusted. */
 static void print_line(const char *begin, const char *message)
 {
     char line[sizeof(struct tally_error)];

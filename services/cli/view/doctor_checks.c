@@ -5,10 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Two clocks that NTP keeps are far closer; beyond this, timestamps of logs become hard to
- * compare. */
+/* Two clocks that NTP synchronizes are far closer. Beyond this difference, timestamps of logs
+ * become hard to compare. */
 static const int64_t MAX_CLOCK_MS = 5000;
-/* Room for the write-ahead log at its usual size after a burst, twice. */
+/* Twice the usual size of the write-ahead log after a burst. */
 static const int64_t MIN_FREE_BYTES = INT64_C(128) << 20;
 
 static void find(struct doctor_finding *finding, enum doctor_level level, const char *advice,
@@ -25,7 +25,7 @@ static void find(struct doctor_finding *finding, enum doctor_level level, const 
     snprintf(finding->advice, sizeof finding->advice, "%s", advice != NULL ? advice : "");
 }
 
-/* What may help a connection that failed with this message. */
+/* Advice for a connection that failed with this message. */
 static const char *advice_on_connection(const char *message)
 {
     static const struct {

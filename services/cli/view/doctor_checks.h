@@ -1,5 +1,5 @@
-/* doctor_checks: what is found about a set-up, and the verdicts that follow. Judging is pure: facts
- * in, findings out; `tally doctor` gathers the facts (doctor.c). */
+/* doctor_checks: facts about an installation, and the findings derived from them. The checks are
+ * pure functions; `tally doctor` gathers the facts (doctor.c). */
 #ifndef TALLY_SERVICES_CLI_VIEW_DOCTOR_CHECKS_H
 #define TALLY_SERVICES_CLI_VIEW_DOCTOR_CHECKS_H
 
@@ -11,7 +11,7 @@
 
 enum { DOCTOR_TEXT_CAPACITY = 512 };
 
-/* How a request to the coordinator ended: HTTP status 0 = no response, and `error` says why. */
+/* Result of a request to the coordinator. HTTP status 0 = no response; `error` has the reason. */
 struct doctor_answer {
     bool was_asked;
     int status;
@@ -26,20 +26,19 @@ struct doctor_facts {
     int64_t clock_ahead_ms; /* of the coordinator's clock */
     char version[32];       /* of the coordinator; "" = not known */
     const char *own_version;
-    int64_t n_shared_tokens; /* of the coordinator: tokens that grant two roles */
+    int64_t n_shared_tokens; /* tokens of the coordinator that grant two roles */
     int64_t n_workers, n_slots, n_free_slots;
-    int64_t n_queued, most_clients; /* of queued jobs: how many, and the largest need of slots */
-    int64_t n_waiting;              /* jobs that wait for something */
-    char waiting[DOCTOR_TEXT_CAPACITY]; /* the first of them, and for what */
-    int64_t n_data_jobs,
-        n_data_missing; /* live jobs with files, and those whose files are not right */
+    int64_t n_queued, most_clients;      /* number of queued jobs, and most slots that one needs */
+    int64_t n_waiting;                   /* jobs that wait for something */
+    char waiting[DOCTOR_TEXT_CAPACITY];  /* the first of them, and what it waits for */
+    int64_t n_data_jobs, n_data_missing; /* live jobs with data files, and those with wrong files */
     char data_error[DOCTOR_TEXT_CAPACITY];
     bool has_data_dir;
-    const char *store; /* what to call it; NULL = not to be checked */
-    bool has_file;     /* it is a file; else a database on some machine */
+    const char *store; /* its name in findings; NULL = do not check it */
+    bool has_file;     /* the store is a file; else a database server */
     struct tally_error store_error;
     struct tally_store_report report;
-    int64_t owner; /* process, 0 = none, -1 = unknown */
+    int64_t owner; /* process that has the store open; 0 = none, -1 = unknown */
     bool can_write_folder;
     int64_t n_free_bytes;                    /* for the store; -1 = not known */
     int64_t n_descriptors, descriptor_limit; /* of the owner; -1 = not known */
@@ -58,7 +57,7 @@ struct doctor_check {
     void (*judge)(const struct doctor_facts *facts, struct doctor_finding *ret_finding);
 };
 
-/* Ended by a NULL name. A check that does not apply leaves its finding at DOCTOR_SKIPPED. */
+/* Terminated by a NULL name. A check that does not apply leaves its finding at DOCTOR_SKIPPED. */
 extern const struct doctor_check DOCTOR_CHECKS[];
 
 const char *doctor_level_name(enum doctor_level level); /* "ok", "warn", "FAIL" */

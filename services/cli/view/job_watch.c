@@ -14,9 +14,9 @@
 #include "services/cli/view/result_table.h"
 #include "services/progress/progress_bar.h"
 
-/* A restarting coordinator is back within a second; one that is gone for long is asked gently. */
+/* A restarting coordinator is back within a second; one that is down for long is polled rarely. */
 enum { FIRST_BACKOFF_MS = 250, LAST_BACKOFF_MS = 5000 };
-/* Longest that one poll may hang before it counts as "away". */
+/* How long one poll may take before the coordinator counts as unreachable. */
 enum { POLL_TIMEOUT_MS = 30000 };
 /* Regret, loss and 16 metrics. */
 enum { QUALITY_TEXT_CAPACITY = 896 };
@@ -48,7 +48,7 @@ static void waiting_text(const struct tally_json *waiting, int64_t now_ms,
     ret_text[tally_utf8_valid_prefix(ret_text, strlen(ret_text))] = '\0';
 }
 
-/* Appends the means, "  accuracy 0.91  seconds 2.5". */
+/* Appends the means of the metrics: "  accuracy 0.91  seconds 2.5". */
 static void append_metrics(const struct tally_json *metrics, char text[QUALITY_TEXT_CAPACITY])
 {
     const char *name;
@@ -65,7 +65,7 @@ static void append_metrics(const struct tally_json *metrics, char text[QUALITY_T
     }
 }
 
-/* "regret 412.3  loss 0.43  accuracy 0.91", or what is known of them. */
+/* "regret 412.3  loss 0.43  accuracy 0.91", as far as they are known. */
 static void quality_text(const struct tally_json *detail, char ret_text[QUALITY_TEXT_CAPACITY])
 {
     const double regret = tally_json_get_real(detail, "cumulative_regret", NAN);
@@ -142,15 +142,14 @@ struct follower {
     int64_t started_ms;
     int64_t deadline_ms; /* INT64_MAX = none */
     int64_t backoff_ms;  /* 0 while the coordinator responds */
-    bool is_json;        /* a detail per line, and the table on stderr */
+    bool is_json;        /* prints details on stdout, the table on stderr */
     struct tally_progress_painter painter;
     double first_fraction; /* NaN before the first response */
     char mark[TALLY_WATCH_TEXT_CAPACITY];
 };
 
-/* Regret, loss and metrics go to the front: where there is no room for all fields, the others are
- * left out.
- */
+/* Moves regret, loss and metrics to the front: if there is no room for all fields, the others are
+ * left out. */
 static void put_quality_first(const struct tally_json *detail, char text[TALLY_WATCH_TEXT_CAPACITY])
 {
     char quality[QUALITY_TEXT_CAPACITY], rest[TALLY_WATCH_TEXT_CAPACITY];
@@ -183,7 +182,7 @@ static void paint(struct follower *follower, const struct tally_json *detail)
     tally_progress_paint(&follower->painter, &bar, now_ms);
 }
 
-/* One line without a terminal: "running  time step 1200/2000 ...". */
+/* Prints one line, for stdout that is not a terminal: "running  time step 1200/2000 ...". */
 static int print_line(const struct tally_json *detail)
 {
     char text[TALLY_WATCH_TEXT_CAPACITY];
@@ -197,7 +196,7 @@ static int print_line(const struct tally_json *detail)
                            &line);
 }
 
-/* Returns an exit code: stdout may be gone. */
+/* Shows progress. Returns an exit code, because stdout may be closed. */
 static int tell(struct follower *follower, const struct tally_json *detail)
 {
     if (follower->painter.is_terminal) {
@@ -268,7 +267,7 @@ static enum tally_status poll_job(struct follower *follower, struct tally_json *
     return tally_job_call_json(&follower->cli->rest, follower->id, "", &exchange, ret_detail, err);
 }
 
-/* The watch is interrupted, the job is not. */
+/* Only the watch was interrupted, not the job. */
 static int leave_running(struct follower *follower)
 {
     tally_progress_clear(&follower->painter);
@@ -277,7 +276,7 @@ static int leave_running(struct follower *follower)
     return 128 + *tally_signals_stop();
 }
 
-/* One poll. True: the watch is over with *ret_exit_code. */
+/* Polls once. True: the watch ends with *ret_exit_code. */
 static bool step(struct follower *follower, int *ret_exit_code)
 {
     struct tally_error err = TALLY_ERROR_INIT;

@@ -1,11 +1,11 @@
-/* out_folder: the folder that a command leaves its files in, and gnuplot for those that it can
- * draw. */
+/* out_folder: the folder that a command writes its files to, and gnuplot, which draws some of
+ * them. */
 #ifndef TALLY_SERVICES_CLI_VIEW_OUT_FOLDER_H
 #define TALLY_SERVICES_CLI_VIEW_OUT_FOLDER_H
 
 #include "codec/base/buffer.h"
 
-/* Makes the folder unless it is there; its parent must be. Errors: INVALID_ARGUMENT. */
+/* Creates the folder unless it exists; its parent must exist. Errors: INVALID_ARGUMENT. */
 enum tally_status tally_out_folder_make(const char *folder, struct tally_error *err);
 
 /* Writes folder/name whole, if `made`, the status of making the text, is OK. Errors: NO_MEMORY if
@@ -14,9 +14,9 @@ enum tally_status tally_out_folder_write(const char *folder, const char *name,
                                          enum tally_status made, const struct tally_buffer *text,
                                          struct tally_error *err);
 
-/* Runs gnuplot on n scripts of the folder, in the folder. Where it is not installed a line on
- * stderr says so, and that is not an error. Errors: INVALID_ARGUMENT (it refused a script, and said
- * why on stderr). */
+/* Runs gnuplot on n scripts of the folder, in the folder. If gnuplot is not installed, prints a
+ * line on stderr, which is not an error. Errors: INVALID_ARGUMENT (gnuplot rejected a script, with
+ * the reason on stderr). */
 enum tally_status tally_out_folder_draw(const char *folder, const char *const *scripts, size_t n,
                                         struct tally_error *err);
 

@@ -24,7 +24,7 @@ static struct tally_json *budget_json(const struct tally_budget *budget)
                     tally_json_set_real(object, "downlink_bits", bits_of(budget->downlink_bits)));
 }
 
-/* Null where a direction has no budget. */
+/* NaN, written as null, if a direction has no budget. */
 static double ideal_regret(const struct tally_setting *setting)
 {
     const struct tally_calm_constants constants = calm_known_constants(setting);
@@ -80,7 +80,7 @@ struct tally_json *tally_plan_report_make(const struct tally_setting *setting,
 
 enum { CELL_CAPACITY = 32 };
 
-/* Four digits, or all of a larger number; "-" for null. */
+/* Formats four digits, or all digits of a larger integer part; "-" for null. */
 static const char *number(const struct tally_json *object, const char *key,
                           char ret_text[CELL_CAPACITY])
 {
@@ -204,7 +204,8 @@ static double member(const struct tally_json *object, const char *key)
     return tally_json_get_real(object, key, NAN);
 }
 
-/* The data are in the script: bits, regret, ideal regret, which gnuplot leaves out if it is NaN. */
+/* The script contains its data: bits, regret, ideal regret, which gnuplot does not draw if it is
+ * NaN. */
 static enum tally_status render_script(const struct tally_json *report, struct tally_buffer *out)
 {
     static const char *const terminals[] = {"svg", "pngcairo"}, *const files[] = {"svg", "png"};

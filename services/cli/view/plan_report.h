@@ -1,4 +1,4 @@
-/* plan_report: what `tally plan` finds, as JSON and as people read it.
+/* plan_report: the results of `tally plan`, as JSON and as a table.
  *
  *     regret alone    3676  no message at all
  *     regret shared  219.8  every query shared at no cost
@@ -8,22 +8,22 @@
  *       249.3      270.3   546.0      2.48        456.8  16 38 110 334 | 1502
  *
  * `ideal rates`: the regret of the same budget if messages were coded at the rates of information
- * theory (services/algorithms/calm/calm_plan.h). A single plan has its epochs below. */
+ * theory (services/algorithms/calm/calm_plan.h). The epochs of a single plan follow below it. */
 #ifndef TALLY_SERVICES_CLI_VIEW_PLAN_REPORT_H
 #define TALLY_SERVICES_CLI_VIEW_PLAN_REPORT_H
 
 #include "api/json/json.h"
 #include "services/algorithms/algorithm.h"
 
-/* Plans a job for n budgets, each as the job would itself, with the same reserves:
+/* Plans a job for n budgets, each as the job itself would, with the same reserves:
  *
  *     {"clients", "dim", "horizon", "alone_regret", "shared_regret",
  *      "plans": [{"budget": {"uplink_bits", "downlink_bits"}, "ideal_regret", and the members of
  *                 services/document/planned.h}]}
  *
- * A direction without a budget has null there, and then `ideal_regret` is null. Without any budget
- * the plan is for the price of bits, and not what such a job does. `setting` is that of a CALM job
- * with nothing to estimate; its own budget does not count. NULL when memory ran out. */
+ * A direction without a budget is null, and then so is `ideal_regret`. Without any budget the plan
+ * is for the price of bits, and not what such a job does. `setting` is that of a CALM job with
+ * nothing to estimate; its own budget is ignored. NULL if out of memory. */
 struct tally_json *tally_plan_report_make(const struct tally_setting *setting,
                                           const struct tally_budget *budgets, int n);
 

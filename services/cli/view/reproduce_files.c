@@ -10,7 +10,7 @@
 #include "services/experiment/campaigns/report.h"
 #include "services/experiment/logistic/logistic_report.h"
 
-/* A JSON value and a newline; takes `value`, which is NULL when memory ran out. */
+/* Writes a JSON value and a newline. Takes ownership of `value`, which is NULL if out of memory. */
 static enum tally_status render_json(struct tally_json *value, struct tally_buffer *out)
 {
     enum tally_status status = TALLY_NO_MEMORY;
@@ -52,7 +52,7 @@ static enum tally_status write_job(const struct tally_job_spec *spec, const char
     return status;
 }
 
-/* The folder of the job documents below the folder. */
+/* Creates the subfolder for the job documents. */
 static enum tally_status make_jobs_folder(const char *folder, char ret_path[PATH_MAX],
                                           struct tally_error *err)
 {

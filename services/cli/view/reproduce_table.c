@@ -5,7 +5,7 @@
 #include "services/base/text/text.h"
 #include "services/base/text/text_table.h"
 
-/* Whole bits once there are many of them. */
+/* Large numbers of bits are rounded to whole bits. */
 static void add_bits(struct tally_text_table *table, double bits)
 {
     tally_text_table_printf(table, bits < 10000 && bits != floor(bits) ? "%.1f" : "%.0f", bits);
@@ -52,7 +52,7 @@ static void add_coded(struct tally_text_table *table, const struct tally_campaig
     add_pair(table, bits.uplink.entropy_payload, bits.downlink.entropy_payload);
 }
 
-/* Two tables, since one of all columns is wider than most terminals. */
+/* Two tables, because one with all columns would be wider than most terminals. */
 static const struct part {
     const char *alignment; /* one letter per column */
     const char *headings;  /* two lines of them, cells separated by commas */

@@ -1,4 +1,4 @@
-/* reproduce_table: what `tally reproduce` found, for people. */
+/* reproduce_table: the results of `tally reproduce` as tables. */
 #ifndef TALLY_SERVICES_CLI_VIEW_REPRODUCE_TABLE_H
 #define TALLY_SERVICES_CLI_VIEW_REPRODUCE_TABLE_H
 
@@ -9,8 +9,8 @@
  * Errors: NO_MEMORY. */
 enum tally_status tally_reproduce_table_render(const struct tally_campaign *campaign,
                                                struct tally_buffer *out);
-/* Appends the grids that were searched, one line of step sizes and regrets per algorithm, and what
- * became of edges. Errors: NO_MEMORY. */
+/* Appends the grids that were searched, one line of step sizes and regrets per algorithm, and a
+ * note if the best step size was at an edge. Errors: NO_MEMORY. */
 enum tally_status tally_reproduce_grids_render(const struct tally_campaign *campaign,
                                                struct tally_buffer *out);
 

@@ -37,7 +37,7 @@ static void add_member(struct tally_text_table *table, const char *label,
     add_fact(table, label, cell);
 }
 
-/* "A<separator>B" of two members. */
+/* Adds "A<separator>B", the values of two members. */
 static void add_two(struct tally_text_table *table, const char *label,
                     const struct tally_json *object, const char *key_a, const char *separator,
                     const char *key_b)
@@ -50,7 +50,7 @@ static void add_two(struct tally_text_table *table, const char *label,
     add_fact(table, label, text);
 }
 
-/* A row for all labels, "example.org/run=7  team=vision"; none without labels. */
+/* Adds one row for all labels, "example.org/run=7  team=vision"; none if there are no labels. */
 static void add_labels(struct tally_text_table *table, const struct tally_json *labels)
 {
     char text[TALLY_LABELS_CAPACITY + TALLY_LABELS_MOST] = "";
@@ -86,7 +86,7 @@ static void add_algorithm(struct tally_text_table *table, const struct tally_jso
     add_fact(table, "algorithm", text);
 }
 
-/* Two rows for a job that waits, none for others. */
+/* Adds two rows for a job that waits, none for others. */
 static void add_waiting(struct tally_text_table *table, const struct tally_json *waiting)
 {
     const char *text = tally_json_get_text(waiting, "text");
@@ -99,7 +99,7 @@ static void add_waiting(struct tally_text_table *table, const struct tally_json 
     add_fact(table, "  since", since);
 }
 
-/* A row for each metric: "accuracy 0.91  min 0.88  max 0.95"; none without metrics. */
+/* Adds a row for each metric: "accuracy 0.91  min 0.88  max 0.95". */
 static void add_metrics(struct tally_text_table *table, const struct tally_json *metrics)
 {
     const char *name;
@@ -113,7 +113,7 @@ static void add_metrics(struct tally_text_table *table, const struct tally_json 
     }
 }
 
-/* A row for each parameter that the job estimated. */
+/* Adds a row for each parameter that the job estimated. */
 static void add_estimates(struct tally_text_table *table, const struct tally_json *estimates)
 {
     static const char *const rows[][2] = {{"sigma", "  sigma"}, {"gradient_bound", "  bound"}};
@@ -124,7 +124,7 @@ static void add_estimates(struct tally_text_table *table, const struct tally_jso
     }
 }
 
-/* The curvature, if it is known, next to the step size that has to fit it; and the warnings. */
+/* Adds the curvature, if known, next to the step size that must fit it; and the warnings. */
 static void add_curvature(struct tally_text_table *table, const struct tally_json *detail)
 {
     if (tally_json_get_real(detail, "smoothness", 0) > 0) {
@@ -139,8 +139,8 @@ static void add_curvature(struct tally_text_table *table, const struct tally_jso
     }
 }
 
-/* What a planned job expects: "522.4 at 254.8 bits up, 254.3 down", and the queries between
- * messages: "15 37 111 346 | 1491", the last of which send nothing. */
+/* Adds what a planned job expects: "522.4 at 254.8 bits up, 254.3 down", and the queries between
+ * messages: "15 37 111 346 | 1491". No message follows the last ones. */
 static void add_planned(struct tally_text_table *table, const struct tally_json *planned)
 {
     const struct tally_json *epochs = tally_json_get(planned, "epochs");
@@ -210,7 +210,7 @@ static void add_bits_row(struct tally_text_table *table, const char *label,
     tally_text_table_end_row(table);
 }
 
-/* A count without formula bits: it is in the payload column. */
+/* Adds a count that has no formula bits, in the payload column. */
 static void add_payload_row(struct tally_text_table *table, const char *label,
                             const struct tally_json *object, const char *key)
 {

@@ -1,10 +1,10 @@
-/* Contract of job_delete: what is gone, what stays, and what may be deleted. */
+/* Contract of job_delete: what it removes, what it keeps, and which jobs it may delete. */
 #include <string.h>
 
 #include "tests/contract/store_tests.h"
 #include "tests/contract/support/store_fixture.h"
 
-/* A job with everything that a job can have. */
+/* Inserts a job with data in every table. */
 static int64_t insert_full(struct store_fixture *f, const char *id, const char *idempotency_key,
                            enum tally_job_status status)
 {
@@ -96,9 +96,9 @@ void test_store__only_a_job_that_has_ended_can_be_deleted(void)
         expect_begin(&f);
         TALLY_ASSERT_STATUS(flushed(&f, f.ops->job_delete(f.store, key, NULL)), TALLY_NOT_FOUND,
                             NULL);
-        expect_commit(&f); /* the transaction may go on */
+        expect_commit(&f); /* the transaction may continue */
         TALLY_ASSERT_STATUS(f.ops->job_get(f.store, ids[i], &job, &f.err), TALLY_OK, &f.err);
-        /* It ends and is deleted in one transaction. */
+        /* The job ends and is deleted in one transaction. */
         job.status = TALLY_JOB_CANCELLED;
         expect_begin(&f);
         TALLY_ASSERT_STATUS(f.ops->job_update(f.store, &job, &f.err), TALLY_OK, &f.err);

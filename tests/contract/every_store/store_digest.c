@@ -1,4 +1,4 @@
-/* Contract of request_get, and of what is built on walking through everything: digests. */
+/* Contract of request_get, and of digests, which walk through everything. */
 #include <stdio.h>
 #include <string.h>
 
@@ -55,7 +55,7 @@ void test_store__request_of_an_unknown_job_is_not_found(void)
 /* More jobs than one page of the walk, the last of them with more rounds than one page. */
 enum { N_JOBS = 260, N_ROUNDS = 1030 };
 
-/* The same content for any store; returns the key of the last job. */
+/* Fills any store with the same content; returns the key of the last job. */
 static int64_t fill(struct store_fixture *f)
 {
     int64_t key = 0;
@@ -113,7 +113,7 @@ void test_store__digest_is_that_of_the_reference(void)
     store_fixture_close(&f);
 }
 
-/* One change of a filled store, by number; -1 when there are no more. */
+/* Makes one change of a filled store, by number; -1 if there is no such change. */
 static enum tally_table change(struct store_fixture *f, int number, int64_t key)
 {
     struct tally_store_job job;

@@ -273,7 +273,7 @@ void test_store__job_update_of_an_unknown_key_is_not_found(void)
     store_fixture_close(&f);
 }
 
-/* Inserts a job with that document and checks that document_get appends the same after "[". */
+/* Inserts a job with the document and checks that document_get() appends it after "[". */
 static void expect_document(struct store_fixture *f, const char *id, const char *document, size_t n)
 {
     struct tally_store_job job = sample_job(id, 1);
@@ -328,7 +328,7 @@ void test_store__document_past_the_limit_of_the_buffer_is_too_large(void)
     store_fixture_close(&f);
 }
 
-/* Puts a state and checks that state_get appends the same after "[". */
+/* Puts a state and checks that state_get() appends it after "[". */
 static void expect_state(struct store_fixture *f, int64_t key, const void *bytes, size_t n)
 {
     expect_begin(f);

@@ -1,4 +1,4 @@
-/* Contract of leases.h: a former leader writes nothing, and what a lost connection leaves. Tests
+/* Contract of leases.h: a former leader writes nothing; the effects of a lost connection. Tests
  * that need a server are in store_postgres_leases.c. */
 #include <unistd.h>
 
@@ -55,13 +55,13 @@ void test_store_leases__silent_replica_dies_and_loses_its_jobs(void)
     store_fixture_pass_time(&a, STEP_MS + STEP_MS / 2);
     TALLY_ASSERT_STATUS(renew(&b, "b", &walk), TALLY_OK, &b.err);
     CU_ASSERT(walk.n == 2 && !walk.replicas[0].is_alive && walk.replicas[1].is_alive);
-    CU_ASSERT(holds(&a, x)); /* nobody has told it, and nobody has taken anything */
+    CU_ASSERT(holds(&a, x)); /* it does not know yet, and its jobs were not taken */
     TALLY_ASSERT_TEXT(taken(&b), "x,y");
     CU_ASSERT(holds(&b, x) && holds(&b, y));
     close_two(&a, &b);
 }
 
-/* Who was away and comes back before anybody has taken its jobs still leads them. */
+/* A replica that was away, and is back before its jobs were taken, still leads them. */
 void test_store_leases__late_renewal_keeps_what_nobody_took(void)
 {
     struct store_fixture a;
@@ -139,7 +139,7 @@ void test_store_leases__former_leader_can_write_nothing(void)
     close_two(&a, &b);
 }
 
-/* Its lease has gone, though it does not know that yet. */
+/* Its lease has been lost, although it does not know that yet. */
 void test_store_leases__former_leader_can_give_nothing(void)
 {
     struct store_fixture a;
@@ -156,7 +156,7 @@ void test_store_leases__former_leader_can_give_nothing(void)
     close_two(&a, &b);
 }
 
-/* Collected as leader, sent as one no more. */
+/* Collected while it was the leader, sent when it no longer was. */
 void test_store_leases__transaction_from_before_the_take_over_is_refused(void)
 {
     struct store_fixture a;
@@ -195,7 +195,7 @@ void test_store_leases__transaction_is_refused_as_a_whole(void)
     close_two(&a, &b);
 }
 
-/* Its writes of every kind, of a job that both know and of a new one. */
+/* Makes a write of every kind, to a job that both replicas know and to a new one. */
 static void write_everything(struct store_fixture *f, struct tally_store_job job)
 {
     struct tally_store_job added = sample_job("new", 2);
@@ -270,7 +270,7 @@ void test_store_leases__others_see_a_transaction_when_it_is_committed(void)
     close_two(&a, &b);
 }
 
-/* Until a transaction can begin. */
+/* Waits until a transaction can begin. */
 static void expect_reconnection(struct store_fixture *f)
 {
     enum tally_status status = TALLY_STORE;
@@ -359,7 +359,7 @@ void test_store_leases__second_process_of_an_id_replaces_the_first(void)
     close_two(&old, &new);
 }
 
-/* Though a job that it led to its end keeps its lease. */
+/* It is forgotten although a job that it led to its end still has its lease. */
 void test_store_leases__long_dead_replica_is_forgotten(void)
 {
     enum { LONG_LEASE_MS = 3 * 24 * 3600 * 1000 };
@@ -382,12 +382,12 @@ void test_store_leases__long_dead_replica_is_forgotten(void)
     CU_ASSERT_EQUAL(expect_join(&b, "b", LONG_LEASE_MS), 2);
     TALLY_ASSERT_STATUS(write_update(&other, ended, 1), TALLY_OK, &other.err);
     TALLY_ASSERT_STATUS(renew(&b, "b", &walk), TALLY_OK, &b.err);
-    CU_ASSERT_EQUAL(walk.n, 2); /* its other job is nobody else's yet */
+    CU_ASSERT_EQUAL(walk.n, 2); /* no other replica has its other job yet */
     TALLY_ASSERT_TEXT(taken(&b), "x");
     CU_ASSERT_EQUAL(expect_join(&b, "b", LONG_LEASE_MS), 2);
     TALLY_ASSERT_STATUS(renew(&b, "b", &walk), TALLY_OK, &b.err);
     CU_ASSERT_EQUAL(walk.n, 1);
-    TALLY_ASSERT_TEXT(taken(&b), "x"); /* as its own former process led it */
+    TALLY_ASSERT_TEXT(taken(&b), "x"); /* its own former process led the job */
     store_fixture_close(&other);
     close_two(&a, &b);
 }

@@ -1,5 +1,5 @@
-/* Contract of leases.h: which of several store objects on one store leads which job: inserted,
- * taken, given and left jobs. */
+/* Contract of leases.h: which store object on a shared store leads a job that was inserted, taken,
+ * given or left. */
 #include "tests/contract/store_tests.h"
 #include "tests/contract/support/lease_fixture.h"
 
@@ -89,7 +89,7 @@ void test_store_leases__given_job_waits_for_its_receiver(void)
     TALLY_ASSERT_TEXT(taken(&b), "x");
     TALLY_ASSERT_STATUS(write_update(&b, x, 1), TALLY_OK, &b.err);
     TALLY_ASSERT_STATUS(leases->give(a.store, y, 2, &a.err), TALLY_OK, &a.err);
-    for (int i = 0; i < 5; i++) { /* the receiver dies before it takes */
+    for (int i = 0; i < 5; i++) { /* the receiver dies before it takes the job */
         store_fixture_pass_time(&a, STEP_MS);
         expect_renew(&a, "a");
         expect_renew(&c, "c");
@@ -115,7 +115,7 @@ void test_store_leases__leaving_frees_the_jobs_at_once(void)
     close_two(&a, &b);
 }
 
-/* The store was away for an hour: nobody could renew. */
+/* The store was unavailable for an hour, so no replica could renew. */
 void test_store_leases__time_without_a_store_does_not_count(void)
 {
     enum { MINUTE_MS = 60000, LEASE_MINUTES = 10 };
@@ -136,7 +136,7 @@ void test_store_leases__time_without_a_store_does_not_count(void)
     TALLY_ASSERT_TEXT(taken(&b), "");
     CU_ASSERT(holds(&a, key));
     TALLY_ASSERT_STATUS(write_update(&a, key, 1), TALLY_OK, &a.err);
-    /* It had 8 minutes left when the store went away, and has them again, no more. */
+    /* It had 8 minutes left when the store became unavailable, and still has them, but no more. */
     for (int minute = 0; minute < 9; minute += 3) {
         CU_ASSERT(walk.n == 2 && walk.replicas[0].is_alive);
         TALLY_ASSERT_TEXT(taken(&b), "");
@@ -144,7 +144,7 @@ void test_store_leases__time_without_a_store_does_not_count(void)
         TALLY_ASSERT_STATUS(renew(&b, "b", &walk), TALLY_OK, &b.err);
     }
     CU_ASSERT(walk.n == 2 && !walk.replicas[0].is_alive);
-    store_fixture_pass_time(&a, 30 * MINUTE_MS); /* it was dead before the store went away */
+    store_fixture_pass_time(&a, 30 * MINUTE_MS); /* it was dead before the outage */
     TALLY_ASSERT_STATUS(renew(&b, "b", &walk), TALLY_OK, &b.err);
     CU_ASSERT(walk.n == 2 && !walk.replicas[0].is_alive);
     TALLY_ASSERT_TEXT(taken(&b), "x");

@@ -5,7 +5,7 @@
 #include "tests/contract/store_tests.h"
 #include "tests/contract/support/store_fixture.h"
 
-/* The ids that job_list gives, "c,b,a". */
+/* The ids that job_list() returns, "c,b,a". */
 static const char *list(struct store_fixture *f, int status, int64_t before_key, int64_t limit)
 {
     struct job_walk walk = {.n = 0};
@@ -171,7 +171,7 @@ void test_store__job_list_live_is_oldest_first_without_the_ended(void)
     store_fixture_close(&f);
 }
 
-/* What start-up does: for each live job, everything that is kept about it. */
+/* Reads everything that is stored about a live job, as at start-up. */
 static enum tally_status read_around(void *context, const struct tally_store_job *job,
                                      struct tally_error *err)
 {

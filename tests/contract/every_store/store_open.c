@@ -1,4 +1,4 @@
-/* tally_store_open: which text opens which backend. */
+/* tally_store_open: which URI opens which backend. */
 #include <string.h>
 
 #include "tests/contract/store_tests.h"

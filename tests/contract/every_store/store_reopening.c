@@ -1,10 +1,10 @@
-/* What a store still has when it is opened again. */
+/* What a reopened store still has. */
 #include <string.h>
 
 #include "tests/contract/store_tests.h"
 #include "tests/contract/support/store_fixture.h"
 
-/* Compares what the store tells with what it tells once it has been reopened. */
+/* Checks that the reopened store returns the same as `before`. */
 static void expect_same_after_reopening(struct store_fixture *f, const struct tally_buffer *before)
 {
     struct tally_buffer after = {0};
@@ -61,7 +61,7 @@ void test_store_reopening__leaves_out_what_was_not_committed(void)
     describe_store(&f, &before);
     expect_begin(&f);
     expect_update(&f, key, 1, 1, "body");
-    f.ops->state_put(f.store, key, "lost", 4, NULL); /* and what it drops */
+    f.ops->state_put(f.store, key, "lost", 4, NULL); /* which would drop the old state */
     f.ops->state_append(f.store, key, 2, " lost", 5, NULL);
     expect_job_insert(&f, &job);
     TALLY_ASSERT_STATUS(f.ops->flush(f.store, &f.err), TALLY_OK, &f.err);

@@ -196,7 +196,7 @@ static void expect_round(struct store_fixture *f, int64_t job_key, int64_t round
                         &f->err);
 }
 
-/* The rounds that round_list gives, as digits: 123. */
+/* The rounds that round_list() returns, as digits: 123. */
 static int64_t rounds_of(struct store_fixture *f, int64_t job_key, int64_t after, int64_t limit)
 {
     struct record_walk walk = {.n = 0};

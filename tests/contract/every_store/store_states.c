@@ -20,7 +20,7 @@ static void expect_append(struct store_fixture *f, int64_t key, int64_t round, c
                         TALLY_OK, &f->err);
 }
 
-/* What an append says that is refused; the transaction goes on. */
+/* Checks the status of a rejected append; the transaction continues. */
 static void expect_refusal(struct store_fixture *f, int64_t key, int64_t round,
                            enum tally_status expected)
 {
@@ -32,7 +32,7 @@ static void expect_refusal(struct store_fixture *f, int64_t key, int64_t round,
     tally_error_clear(&f->err);
 }
 
-/* A running job with a state. */
+/* Adds a running job with a state. */
 static int64_t expect_job_with_state(struct store_fixture *f, const char *id, const char *state)
 {
     int64_t key = expect_job(f, id, TALLY_JOB_RUNNING);
@@ -100,7 +100,7 @@ void test_store__state_put_drops_what_was_appended(void)
     expect_append(&f, a, 3, " 3");
     expect_put(&f, a, "again:");
     expect_state_text(&f, a, "again:");
-    expect_append(&f, a, 2, " second 2"); /* as if it were new */
+    expect_append(&f, a, 2, " second 2"); /* round 2 may be appended again */
     expect_commit(&f);
     expect_state_text(&f, a, "again: second 2");
     expect_state_text(&f, b, "b: 1");
@@ -129,7 +129,7 @@ void test_store__append_without_a_state_is_not_found(void)
     TALLY_ASSERT_STATUS(f.ops->state_get(f.store, without, &out, NULL), TALLY_NOT_FOUND, NULL);
     expect_state_text(&f, with, "a: 1 2");
     expect_begin(&f);
-    expect_put(&f, without, "b:"); /* nothing was kept for it */
+    expect_put(&f, without, "b:"); /* the rejected appends left nothing */
     expect_state_text(&f, without, "b:");
     expect_append(&f, without, 1, " 1");
     expect_commit(&f);
@@ -179,7 +179,7 @@ void test_store__rollback_forgets_what_was_appended(void)
     expect_commit(&f);
     expect_begin(&f);
     expect_append(&f, key, 2, " lost");
-    f.ops->rollback(f.store); /* never looked at */
+    f.ops->rollback(f.store); /* before the state was read */
     expect_state_text(&f, key, "a: 1");
     store_fixture_close(&f);
 }
@@ -239,7 +239,7 @@ void test_store__appended_parts_of_any_size_are_exact(void)
                   memcmp(actual.data, expected.data, expected.size) == 0);
     }
     expect_begin(&f);
-    expect_refusal(&f, key, 0, TALLY_ALREADY_EXISTS); /* also one without bytes was one */
+    expect_refusal(&f, key, 0, TALLY_ALREADY_EXISTS); /* an empty append counts too */
     expect_commit(&f);
     tally_buffer_fini(&expected);
     tally_buffer_fini(&actual);

@@ -53,7 +53,7 @@ void test_store__transaction_sees_its_own_writes(void)
     store_fixture_close(&f);
 }
 
-/* Two jobs with something of everything. */
+/* Adds two jobs with data in every table. */
 static int64_t populate(struct store_fixture *f)
 {
     int64_t a = expect_job(f, "a", TALLY_JOB_RUNNING);
@@ -260,7 +260,7 @@ void test_store__backend_tells_its_name(void)
     store_fixture_close(&f);
 }
 
-/* One process has a file alone, by its lock, and a private store anyway. */
+/* Only one process uses a file, because of its lock, or a private store. */
 void test_store__only_a_shared_store_has_leases(void)
 {
     struct store_fixture f;

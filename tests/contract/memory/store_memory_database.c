@@ -1,5 +1,5 @@
-/* Concurrent transactions of store objects on one in-memory database, in one thread. Where a server
- * would make a transaction wait, there is a conflict. */
+/* Concurrent transactions of store objects on one in-memory database, in one thread. A conflict
+ * occurs where a server would make a transaction wait. */
 #include <string.h>
 
 #include "storage/memory/memory.h"
@@ -49,7 +49,8 @@ void test_store_memory_database__keys_of_open_transactions_are_unique(void)
     close_two(&a, &b);
 }
 
-/* Two insert the same id, or the same idempotency key; the second commit fails, and whole. */
+/* Two transactions insert the same id, or the same idempotency key; the second commit fails as a
+ * whole. */
 void test_store_memory_database__second_of_two_insertions_fails_in_commit(void)
 {
     struct store_fixture a;
@@ -78,7 +79,7 @@ void test_store_memory_database__second_of_two_insertions_fails_in_commit(void)
     close_two(&a, &b);
 }
 
-/* Neither is a replica, so no fence keeps them apart. */
+/* Neither store object is a replica, so no fence separates them. */
 void test_store_memory_database__second_of_two_writers_fails_in_commit(void)
 {
     struct store_fixture a;
@@ -100,7 +101,7 @@ void test_store_memory_database__second_of_two_writers_fails_in_commit(void)
     close_two(&a, &b);
 }
 
-/* The other one's transaction is left alone. */
+/* The transaction of the other store object is not affected. */
 void test_store_memory_database__one_connection_can_be_lost(void)
 {
     struct store_fixture a;
@@ -123,7 +124,7 @@ void test_store_memory_database__one_connection_can_be_lost(void)
     close_two(&a, &b);
 }
 
-/* A database without a clock of its own takes the machine's, by which an hour has not passed. */
+/* A database without its own clock uses the machine's, by which no hour has passed. */
 void test_store_memory_database__clock_of_the_machine_is_the_default(void)
 {
     struct tally_memory_database *database = NULL;

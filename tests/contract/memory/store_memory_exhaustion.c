@@ -1,4 +1,4 @@
-/* The in-memory store when an allocation fails: each one of a scenario in turn. */
+/* The in-memory store if an allocation fails: each allocation of a scenario in turn. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "storage/memory/memory.h"
 #include "tests/harness.h"
 
-/* ---- Allocations: in place of storage/allocate.c ---- */
+/* ---- Allocations: replaces storage/allocate.c ---- */
 
 enum { NEVER = -1 };
 static long n_allocations;
@@ -24,7 +24,7 @@ void *tally_store_allocate(size_t n)
     return is_failing() ? NULL : calloc(1, n);
 }
 
-/* By one item at a time, so that each item is an allocation that may fail. */
+/* Grows by one item at a time, so that every item is an allocation that may fail. */
 void *tally_store_grow(void *array, size_t *capacity, size_t n, size_t size)
 {
     if (array != NULL && n <= *capacity) {
@@ -54,7 +54,7 @@ static int64_t scenario_now_ms(void *context)
     return ((const struct scenario *)context)->now_ms;
 }
 
-/* Nothing but NO_MEMORY may make a call fail. */
+/* Calls may fail only with NO_MEMORY. */
 static bool succeeds(enum tally_status status)
 {
     CU_ASSERT(status == TALLY_OK || status == TALLY_NO_MEMORY);
@@ -128,7 +128,7 @@ static enum tally_status end_transaction(struct tally_store *store, enum tally_s
     return status;
 }
 
-/* A job with one of everything, or no trace of it. */
+/* Inserts a job with a row in every table, or leaves no trace of it. */
 static bool insert_job(struct scenario *scenario, int salt)
 {
     struct tally_store *a = scenario->a;
@@ -156,7 +156,7 @@ static bool insert_job(struct scenario *scenario, int salt)
     return true;
 }
 
-/* Adds more rounds than there is room for, all or none. */
+/* Adds more rounds than there is room for: either all or none. */
 static void add_rounds(struct scenario *scenario, int64_t job_key)
 {
     enum { N_ROUNDS = 40 };
@@ -167,7 +167,7 @@ static void add_rounds(struct scenario *scenario, int64_t job_key)
         status = a->ops->round_insert(a, job_key, &record, NULL);
     }
     status = end_transaction(a, status);
-    if (status == TALLY_FAILED_PRECONDITION) { /* the lease of the new job could not be kept */
+    if (status == TALLY_FAILED_PRECONDITION) { /* the lease of the new job could not be stored */
         int n_taken = 0;
         CU_ASSERT(!a->leases->holds(a, job_key));
         CU_ASSERT_EQUAL(a->leases->take(a, count_job, &n_taken, NULL), TALLY_OK);
@@ -178,7 +178,7 @@ static void add_rounds(struct scenario *scenario, int64_t job_key)
     (void)succeeds(status);
 }
 
-/* Every job that was committed is given once; after a failure, by the next take(). */
+/* take() returns every committed job once; after a failure, the next take() does. */
 static void take_all(struct scenario *scenario)
 {
     struct tally_store *b = scenario->b;
@@ -198,7 +198,7 @@ static void take_all(struct scenario *scenario)
     }
 }
 
-/* Plays it with one allocation that fails; false if it has fewer. */
+/* Runs the scenario with one failing allocation; false if it has fewer allocations. */
 static bool play(long failing)
 {
     struct scenario scenario = {.now_ms = 0};

@@ -1,4 +1,4 @@
-/* Leases, as only a server shows them: locks, connections, and what stands in the tables. */
+/* Leases on a server: locks, connections, and the content of the tables. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -10,7 +10,8 @@
 #include "tests/contract/support/lease_fixture.h"
 #include "tests/contract/support/raw_postgres.h"
 
-/* As if replica `number` had not renewed for a long time; and nobody knows its connection. */
+/* Makes it look as if replica `number` had not renewed for a long time and its connection were
+ * unknown. */
 static void let_die(const struct store_fixture *f, int64_t number)
 {
     raw_ask(
@@ -20,7 +21,7 @@ static void let_die(const struct store_fixture *f, int64_t number)
         (long long)number);
 }
 
-/* Its reader does not know what it has met; who commits must. */
+/* The caller of a read may not see that it met the fence; the commit must report it. */
 void test_store_postgres_leases__fence_that_a_read_has_met_is_told_by_the_commit(void)
 {
     struct store_fixture a;
@@ -63,11 +64,11 @@ void test_store_postgres_leases__fence_is_held_until_the_end_of_the_transaction(
 /* Context of stay_in_transaction. */
 struct stay {
     const char *uri;
-    bool is_stopped; /* else it goes on reading in its transaction, for as long as it can */
+    bool is_stopped; /* else it keeps reading in its transaction as long as it can */
 };
 
 /* In a child: joins as "a", inserts job "x", and stays in the middle of a transaction on it.
- * Reports the key, then what commit() said. */
+ * Reports the key, then the result of commit(). */
 static void stay_in_transaction(void *context, int reports)
 {
     const struct stay *stay = context;
@@ -96,7 +97,7 @@ static void stay_in_transaction(void *context, int reports)
     child_report(reports, (int)store->ops->commit(store, NULL));
 }
 
-/* Declares a leader dead in the middle of a transaction, and takes. */
+/* Declares a leader dead in the middle of its transaction, and takes its jobs. */
 static void expect_take_from(bool is_stopped)
 {
     struct store_fixture b;
@@ -122,13 +123,13 @@ static void expect_take_from(bool is_stopped)
     store_fixture_close(&b);
 }
 
-/* The server ends the half transaction before take() is out of patience. */
+/* The server ends the unfinished transaction before take() times out. */
 void test_store_postgres_leases__stopped_process_holds_up_a_taker_briefly(void)
 {
     expect_take_from(true);
 }
 
-/* It is busy and would keep its locks for ever. */
+/* The dead leader's connection is busy and would keep its locks for ever. */
 void test_store_postgres_leases__taker_ends_the_connection_of_the_dead(void)
 {
     expect_take_from(false);
@@ -158,8 +159,8 @@ void test_store_postgres_leases__reconnecting_changes_the_tokens(void)
     store_fixture_close(&f);
 }
 
-/* The server falls silent after COMMIT was sent to it. Until what it had under way has ended, and
- * it may end either way, there is no new connection that could write. */
+/* The server stops responding after COMMIT was sent to it. Until the pending transaction has ended,
+ * in either way, no new connection can write. */
 void test_store_postgres_leases__reconnecting_waits_for_the_old_connection(void)
 {
     struct store_fixture f;
@@ -173,7 +174,7 @@ void test_store_postgres_leases__reconnecting_waits_for_the_old_connection(void)
     TALLY_ASSERT_STATUS(f.ops->flush(f.store, &f.err), TALLY_OK, &f.err);
     CU_ASSERT_EQUAL_FATAL(kill(backend, SIGSTOP), 0);
     TALLY_ASSERT_STATUS(f.ops->commit(f.store, &f.err), TALLY_STORE, &f.err);
-    /* Until the new connection waits for the lock that the old one has. */
+    /* Waits until the new connection waits for the lock of the old one. */
     for (int i = 0; i < 3000 && strstr(f.err.message, "55P03") == NULL; i++) {
         TALLY_ASSERT_STATUS(write_update(&f, key, 3), TALLY_STORE, &f.err);
         usleep(10000);
@@ -188,7 +189,7 @@ void test_store_postgres_leases__reconnecting_waits_for_the_old_connection(void)
     store_fixture_close(&f);
 }
 
-/* Without being looked at one by one: each heartbeat takes. */
+/* Ended jobs must not be read one by one, because every heartbeat calls take(). */
 void test_store_postgres_leases__ended_jobs_are_passed_over(void)
 {
     enum { HANG_MS = 60000 };
@@ -202,7 +203,7 @@ void test_store_postgres_leases__ended_jobs_are_passed_over(void)
                       "INSERT INTO job_leases SELECT n, 1, 1 FROM generate_series(100, 20000) n; "
                       "ANALYZE jobs, job_leases");
     TALLY_ASSERT_TEXT(taken(&b), "");
-    store_fixture_close(&b); /* what it has done is counted at the end of its session */
+    store_fixture_close(&b); /* its index scans are counted when its session ends */
     int64_t n_scans = 0;
     for (int i = 0; i < HANG_MS && n_scans == 0; i++) {
         n_scans = raw_ask(a.schema, "SELECT idx_scan FROM pg_stat_user_indexes WHERE schemaname ="
@@ -226,13 +227,13 @@ void test_store_postgres_leases__numbers_run_out(void)
     TALLY_ASSERT_STATUS(f.store->leases->join(f.store, &self, LEASE_MS, &number, &f.err),
                         TALLY_STORE, &f.err);
     CU_ASSERT_PTR_NOT_NULL(strstr(f.err.message, "65535 replicas have already joined"));
-    CU_ASSERT_EQUAL(expect_join(&f, "r7", LEASE_MS), 7); /* who is known has its own */
+    CU_ASSERT_EQUAL(expect_join(&f, "r7", LEASE_MS), 7); /* a known replica keeps its number */
     raw_ask(f.schema, "DELETE FROM replicas WHERE number = 12345");
     CU_ASSERT_EQUAL(expect_join(&f, "new", LEASE_MS), 12345);
     store_fixture_close(&f);
 }
 
-/* A thread of the race below. */
+/* One thread of the race below. */
 struct taker {
     struct tally_store *store;
     pthread_barrier_t *start;
@@ -289,14 +290,14 @@ void test_store_postgres_leases__one_taker_gets_all_jobs_of_the_dead(void)
         CU_ASSERT_EQUAL(takers[0].n_taken + takers[1].n_taken, N_JOBS);
         CU_ASSERT(takers[0].n_taken == 0 || takers[1].n_taken == 0);
     }
-    /* They wait for each other one way only. */
+    /* They wait for each other in one direction only. */
     CU_ASSERT_EQUAL(f[0].ops->counters(f[0].store).retried_conflicts, 0);
     CU_ASSERT_EQUAL(f[1].ops->counters(f[1].store).retried_conflicts, 0);
     store_fixture_close(&f[1]);
     close_two(&a, &f[0]);
 }
 
-/* The database says that it leads, and it does not know: an answer was lost. */
+/* According to the database it leads the job, but it does not know, because a response was lost. */
 void test_store_postgres_leases__lead_without_a_token_is_taken_again(void)
 {
     struct store_fixture a;

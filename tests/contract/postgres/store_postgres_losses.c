@@ -1,4 +1,4 @@
-/* What a PostgreSQL server can do to a transaction: lost connections, conflicts and deadlocks. */
+/* Effects of a PostgreSQL server on a transaction: lost connections, conflicts and deadlocks. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -7,7 +7,7 @@
 #include "tests/contract/support/raw_postgres.h"
 #include "tests/contract/support/store_fixture.h"
 
-/* The first one that a store makes after its connection was lost. */
+/* The first call on a store after its connection was lost. */
 typedef enum tally_status first_call_fn(struct store_fixture *f);
 
 static enum tally_status call_job_get(struct store_fixture *f)
@@ -28,7 +28,7 @@ static enum tally_status call_begin(struct store_fixture *f)
     return status;
 }
 
-/* A server nearby may need longer than a call waits. */
+/* Even a local server may take longer to reconnect than a call waits. */
 void test_store_postgres_server__lost_connection_is_made_again(void)
 {
     static first_call_fn *const CALLS[] = {call_job_get, call_check, call_begin};
@@ -89,8 +89,8 @@ void test_store_postgres_server__lost_in_a_transaction_leaves_nothing(void)
     store_fixture_close(&f);
 }
 
-/* A trigger that does something the first `n` times that it is called; what it counts with is not
- * undone by a rollback. `when` is "BEFORE", or "CONSTRAINT" for at the end of the transaction. */
+/* Adds a trigger that acts on its first `n` calls; a rollback does not undo the count. `when` is
+ * "BEFORE", or "CONSTRAINT" for the end of the transaction. */
 static void add_trigger(const struct store_fixture *f, const char *when, int n, const char *what)
 {
     bool at_commit = strcmp(when, "CONSTRAINT") == 0;
@@ -160,8 +160,8 @@ void test_store_postgres_server__random_losses_lose_nothing_acknowledged(void)
     }
     raw_wait(raw);
     raw_close(raw);
-    /* On a busy machine no connection may have lasted long enough to be used. Of the round that
-     * failed last it is not known whether it was committed. */
+    /* On a busy machine no connection may have lasted long enough to be used. It is unknown whether
+     * the round that failed last was committed. */
     expect_connection(&f);
     const enum tally_status last = write_transaction(&f, key, round);
     CU_ASSERT(last == TALLY_OK || last == TALLY_ALREADY_EXISTS);
@@ -202,7 +202,8 @@ void test_store_postgres_server__conflict_in_commit_is_retried(void)
     expect_retries("CONSTRAINT", "40001");
 }
 
-/* The key of a new job and what was refused are as before, though all was run again. */
+/* The key of a new job and the rejected writes stay the same, although the transaction was
+ * repeated. */
 void test_store_postgres_server__retried_transaction_keeps_what_was_told(void)
 {
     struct store_fixture f;
@@ -228,7 +229,7 @@ void test_store_postgres_server__retried_transaction_keeps_what_was_told(void)
     TALLY_ASSERT_STATUS(flushed(&f, f.ops->state_append(f.store, key, 1, " b", 2, &f.err)),
                         TALLY_NOT_FOUND, &f.err);
     f.ops->state_append(f.store, old, 2, " 2", 2, NULL);
-    f.ops->state_put(f.store, key, "b", 1, NULL); /* to what was refused, too late */
+    f.ops->state_put(f.store, key, "b", 1, NULL); /* too late for the rejected append */
     expect_update(&f, key, 1, 1, "b1");
     raw_ask(f.schema, "SELECT setval('calls', 1, false)");
     int64_t other_key = 0;
@@ -236,7 +237,7 @@ void test_store_postgres_server__retried_transaction_keeps_what_was_told(void)
     tally_error_clear(&f.err);
     TALLY_ASSERT_STATUS(f.ops->job_insert(f.store, &other, "{}", 2, NULL, 0, &other_key, &f.err),
                         TALLY_OK, &f.err);
-    /* Others come in between and are given the next keys. */
+    /* Other transactions come first and use the next keys. */
     struct raw *raw = raw_open(f.schema);
     raw_send(raw, "UPDATE job_keys SET last_key = last_key + 10");
     expect_commit(&f);
@@ -284,7 +285,7 @@ void test_store_postgres_server__deadlock_is_retried(void)
     int64_t b = expect_job(&f, "b", TALLY_JOB_RUNNING);
     struct raw *raw = raw_open(f.schema);
     int64_t pid = raw_run(raw, "SELECT pg_backend_pid()");
-    /* It is the store that notices the deadlock. */
+    /* The store must be the one that detects the deadlock. */
     raw_run(raw, "SET deadlock_timeout = '1 min'");
     raw_run(raw, "BEGIN; SELECT FROM job_leases WHERE job_key = %lld FOR UPDATE", (long long)b);
     expect_begin(&f);
@@ -299,20 +300,21 @@ void test_store_postgres_server__deadlock_is_retried(void)
     raw_wait(raw);
     raw_close(raw);
     CU_ASSERT_EQUAL(raw_n_rows(f.schema, "updates"), 2);
-    /* It may be first again, before the other has woken up. */
+    /* The store may be first again, before the other connection has woken up. */
     CU_ASSERT(f.ops->counters(f.store).retried_conflicts >= 1);
     store_fixture_close(&f);
 }
 
-/* Whoever locks in ascending order meets no deadlock with a transaction, in whatever order its
- * writes are: while the transaction waits for the first job, it must not have locked the second. */
+/* A connection that locks in ascending order never deadlocks with a transaction, whatever the order
+ * of its writes: while the transaction waits for the first job, it must not have locked the
+ * second. */
 void test_store_postgres_server__transactions_lock_in_one_order(void)
 {
     struct store_fixture f;
     store_fixture_open(&f);
     int64_t a = expect_job(&f, "a", TALLY_JOB_RUNNING);
     int64_t b = expect_job(&f, "b", TALLY_JOB_RUNNING);
-    /* The rows lie in the other order. */
+    /* The rows are stored in the opposite order. */
     raw_ask(f.schema, "UPDATE job_leases SET token = token WHERE job_key = %lld", (long long)a);
     raw_ask(f.schema, "VACUUM FULL job_leases");
     struct raw *raw = raw_open(f.schema);
@@ -329,7 +331,7 @@ void test_store_postgres_server__transactions_lock_in_one_order(void)
     store_fixture_close(&f);
 }
 
-/* What the server finds only at the end. */
+/* An error that the server detects only at the end of the transaction. */
 void test_store_postgres_server__deferred_failure_fails_the_commit(void)
 {
     struct store_fixture f;

@@ -1,4 +1,5 @@
-/* What the network between a store and its server can do: swallow packets, cut, be slow. */
+/* Effects of the network between a store and its server: lost packets, cut connections,
+ * slowness. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,10 +12,10 @@
 #include "tests/contract/support/raw_postgres.h"
 #include "tests/contract/support/store_fixture.h"
 
-/* These are of waited_ms(): a thread that gets no processor does not wait. Less than the time limit
- * of one attempt to connect, more than a slow machine can make of twenty calls that do not wait. */
+/* In time of waited_ms(), which excludes waiting for a processor. Less than the time limit of one
+ * attempt to connect, more than twenty calls that do not wait can take on a slow machine. */
 enum { AT_ONCE_MS = 1800 };
-/* Less than the silence that was once waited for, more than the one that is now. */
+/* Less than the silence that earlier versions waited for, more than the current one. */
 enum { ONE_SILENCE_MS = 6500 };
 
 enum { HANG_MS = 120000 };
@@ -26,8 +27,8 @@ static int64_t now_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Clock of the time that this thread does not spend runnable on a machine that has no processor for
- * it: proc(5), schedstat, whose second number is that time in nanoseconds. */
+/* A clock without the time that this thread is runnable but gets no processor. That time, in
+ * nanoseconds, is the second number of schedstat, see proc(5). */
 static int64_t waited_ms(void)
 {
     long long on_processor_ns = 0;
@@ -40,8 +41,8 @@ static int64_t waited_ms(void)
     return now_ms() - without_ns / 1000000;
 }
 
-/* A store that reaches its server through one or two proxies, which are its addresses, with the
- * store's own time limit of a connection instead of the fixture's. */
+/* Opens a store that reaches its server through one or two proxies, which are its addresses. The
+ * connect timeout is the store's own instead of the fixture's. */
 static void open_through(struct store_fixture *f, const struct proxy *first,
                          const struct proxy *second)
 {
@@ -58,7 +59,7 @@ static void open_through(struct store_fixture *f, const struct proxy *first,
     store_fixture_reopen(f);
 }
 
-/* One call of some kind, which fails; its message is in f->err. */
+/* Makes one call, whose kind depends on `i` and which must fail; its message is in f->err. */
 static void fail_once(struct store_fixture *f, int i)
 {
     struct tally_store_job job;
@@ -75,7 +76,7 @@ static void fail_once(struct store_fixture *f, int i)
     TALLY_ASSERT_STATUS(status, TALLY_STORE, &f->err);
 }
 
-/* Calls in a row do not wait: neither the one that begins to connect, nor those after it. */
+/* Successive calls do not wait: neither the one that starts connecting, nor those after it. */
 static void expect_failures_at_once(struct store_fixture *f)
 {
     int64_t began = now_ms();
@@ -84,12 +85,12 @@ static void expect_failures_at_once(struct store_fixture *f)
         fail_once(f, i);
     }
     CU_ASSERT(waited_ms() - before < AT_ONCE_MS);
-    /* Unless this took so long that the attempt is over. */
+    /* Unless the calls took so long that the attempt has ended. */
     CU_ASSERT(strstr(f->err.message, "is being connected to") != NULL ||
               now_ms() - began >= AT_ONCE_MS);
 }
 
-/* Calls come until the attempt is given up, and then until the next one is under way. */
+/* Makes calls until the attempt has failed, and then until the next one has started. */
 static void expect_another_attempt(struct store_fixture *f)
 {
     static const char *const MESSAGES[] = {"while connecting", "next attempt in",
@@ -134,7 +135,7 @@ void test_store_postgres_network__silent_server_holds_up_one_call(void)
         if (round == 1) {
             expect_another_attempt(&f);
         }
-        /* What was on its way arrives; its commit was never sent. */
+        /* The bytes in transit arrive, but their commit was never sent. */
         proxy_set(proxy, PROXY_PASS);
         expect_recovery(&f, key, round);
         CU_ASSERT_EQUAL(f.ops->counters(f.store).reconnects, (uint64_t)round);
@@ -160,7 +161,7 @@ void test_store_postgres_network__calls_fail_at_once_while_nobody_answers(void)
     proxy_stop(proxy);
 }
 
-/* In the attempt that is under way. */
+/* Waits for the current attempt, which must succeed. */
 static void expect_no_other_attempt(struct store_fixture *f)
 {
     enum tally_status status = TALLY_STORE;
@@ -173,7 +174,7 @@ static void expect_no_other_attempt(struct store_fixture *f)
     TALLY_ASSERT_STATUS(status, TALLY_OK, &f->err);
 }
 
-/* Whether the first one does not answer at all, or accepts and is then silent. */
+/* Whether the first address does not respond at all, or accepts and is then silent. */
 void test_store_postgres_network__other_addresses_are_tried(void)
 {
     struct store_fixture f;
@@ -218,7 +219,8 @@ void test_store_postgres_network__replica_holds_its_jobs_after_a_partition(void)
     proxy_stop(proxy);
 }
 
-/* Neither while a large value goes, most of which the kernel takes at once, nor while it comes. */
+/* Neither while a large value is sent, most of which the kernel accepts at once, nor while it is
+ * received. */
 void test_store_postgres_network__slow_network_is_not_silent(void)
 {
     enum { N = 3000000, BYTES_PER_S = 500000 };
@@ -255,7 +257,7 @@ void test_store_postgres_network__store_may_be_closed_while_connecting(void)
     proxy_stop(proxy);
 }
 
-/* Another process works on the schema for longer than a store that is open would wait. */
+/* Another process works on the schema for longer than an open store would wait. */
 void test_store_postgres_network__opening_waits_for_a_migration(void)
 {
     struct store_fixture f;

@@ -1,5 +1,5 @@
-/* What may be found in the database of a PostgreSQL server: other schemas, other programs, other
- * values; readers, and stores that start at once. */
+/* What a store may find in a PostgreSQL database: other schemas, other programs, other values;
+ * readers, and stores that start concurrently. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "tests/contract/support/raw_postgres.h"
 #include "tests/contract/support/store_fixture.h"
 
-/* Context of the follow_ functions: what must come next. */
+/* Context of the follow_ functions: the expected next row. */
 struct follow {
     int64_t next;
     int64_t step;
@@ -52,7 +52,7 @@ static enum tally_status follow_job(void *context, const struct tally_store_job 
     return TALLY_OK;
 }
 
-/* More rows than a page has, and numbers of them at which pages end. */
+/* Lists of more rows than a page has, some of which end with a page. */
 void test_store_postgres_server__huge_lists_are_whole(void)
 {
     static const int SIZES[] = {1000, 2000, 2500};
@@ -96,7 +96,7 @@ void test_store_postgres_server__huge_lists_are_whole(void)
     store_fixture_close(&f);
 }
 
-/* A thread with a store of its own. */
+/* A thread with its own store. */
 struct worker {
     char uri[512];
     int number;
@@ -191,7 +191,7 @@ static void expect_open(struct store_fixture *f, enum tally_status status, const
     CU_ASSERT_PTR_NOT_NULL(strstr(f->err.message, message));
 }
 
-/* Tables, indexes, their columns and constraints, as 64 bits. */
+/* A 64-bit hash of tables, indexes, their columns and constraints. */
 static int64_t shape_of(const struct store_fixture *f)
 {
     return raw_ask(
@@ -206,7 +206,7 @@ static int64_t shape_of(const struct store_fixture *f)
         " WHERE connamespace = current_schema()::regnamespace) AS lines");
 }
 
-/* Takes the schema back to an older version, down to what the steps after it have made. */
+/* Reverts the schema to an older version, by undoing all later steps. */
 static void make_older(const struct store_fixture *f, int version)
 {
     static const char *const UNDO[] = {
@@ -245,7 +245,7 @@ void test_store_postgres_server__older_schema_is_brought_up_to_date(void)
         f.ops->state_append(f.store, key, 1, " 1", 2, NULL);
         expect_commit(&f);
         expect_state_text(&f, key, "put 1");
-        /* Which coordinators of versions before need, to lead a job. */
+        /* Coordinators of earlier versions need this column to lead a job. */
         struct raw *raw = raw_open(f.schema);
         CU_ASSERT(!raw_succeeds(raw, "SELECT session FROM replicas"));
         raw_close(raw);
@@ -253,7 +253,7 @@ void test_store_postgres_server__older_schema_is_brought_up_to_date(void)
     }
 }
 
-/* Nothing of a job is left that an operator deletes. */
+/* A job that an operator deletes leaves no rows. */
 void test_store_postgres_server__deleted_job_leaves_nothing(void)
 {
     static const char *const TABLES[] = {
@@ -276,7 +276,7 @@ void test_store_postgres_server__deleted_job_leaves_nothing(void)
     store_fixture_close(&f);
 }
 
-/* A SQLite store with a state that has been appended to, in a file of its own. */
+/* Creates a SQLite store, in its own file, with a state that has been appended to. */
 static void make_source(const char *uri)
 {
     struct tally_store *store = NULL;
@@ -295,7 +295,8 @@ static void make_source(const char *uri)
     ops->close(store);
 }
 
-/* A migration puts whole what was appended to, and what is said of both sides is the same. */
+/* A migration puts an appended state as a whole, and the report has the same values for both
+ * sides. */
 void test_store_postgres_server__migrated_state_is_whole(void)
 {
     char folder[] = "/tmp/tally-store-XXXXXX";
@@ -308,7 +309,7 @@ void test_store_postgres_server__migrated_state_is_whole(void)
     struct store_fixture f;
     struct tally_migrate_report report;
     store_fixture_init(&f);
-    for (int again = 0; again < 2; again++) { /* the second time, only compared */
+    for (int again = 0; again < 2; again++) { /* the second time only compares */
         TALLY_ASSERT_STATUS(tally_store_migrate(uri, f.uri, NULL, &report, &f.err), TALLY_OK,
                             &f.err);
         CU_ASSERT_EQUAL(report.source[TALLY_TABLE_STATES].n_rows, 1);
@@ -426,7 +427,7 @@ void test_store_postgres_server__reader_has_one_snapshot(void)
     store_fixture_open(&f);
     int64_t key = expect_job(&f, "a", TALLY_JOB_RUNNING);
     struct tally_store *reader = open_reader(&f, TALLY_OK);
-    if (reader == NULL) { /* which has been said */
+    if (reader == NULL) { /* already reported */
         store_fixture_close(&f);
         return;
     }

@@ -1,4 +1,4 @@
-/* What opening says of a file that is not a sound database of ours. */
+/* Errors of opening a file that is not a sound database of Tally. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 /* Offsets in the first page, https://sqlite.org/fileformat2.html section 1.3; big-endian. */
 enum { HEADER_USER_VERSION = 60, HEADER_APPLICATION_ID = 68 };
 
-/* Opening fails with `status` and a message that has the path and `text`. */
+/* Checks that opening fails with `status` and a message that has the path and `text`. */
 static void expect_refused(struct store_fixture *f, enum tally_status status, const char *text)
 {
     struct tally_store *store = NULL;
@@ -32,7 +32,7 @@ static void expect_refused(struct store_fixture *f, enum tally_status status, co
     }
 }
 
-/* A closed database with a paused job, its state, 30 updates and 30 records. */
+/* Makes a closed database with a paused job, its state, 30 updates and 30 records. */
 static void make_database(struct store_fixture *f)
 {
     store_fixture_open(f);
@@ -74,7 +74,7 @@ void test_store_sqlite_file__newer_schema_is_refused(void)
     store_fixture_close(&f);
 }
 
-/* Tables that look as they should may hold something else. */
+/* Tables of an older schema may look right but have other content. */
 void test_store_sqlite_file__older_schema_is_not_read_beside_a_coordinator(void)
 {
     struct store_fixture f;
@@ -147,7 +147,7 @@ void test_store_sqlite_file__truncated_file_is_refused(void)
     make_database(&f);
     size_t n = 0;
     uint8_t *whole = file_read(f.path, &n);
-    for (size_t kept = 2; kept < n; kept += 509) { /* SQLite takes 0 and 1 byte for an empty one */
+    for (size_t kept = 2; kept < n; kept += 509) { /* SQLite treats 0 and 1 byte as empty */
         file_write(f.path, whole, kept);
         expect_refused(&f, TALLY_DATA_LOSS, "");
     }
@@ -157,7 +157,7 @@ void test_store_sqlite_file__truncated_file_is_refused(void)
     store_fixture_close(&f);
 }
 
-/* All that is read, as one text. */
+/* Everything that was read, as one text. */
 struct reading {
     struct tally_buffer text;
 };
@@ -200,7 +200,7 @@ static enum tally_status read_round_row(void *context, const struct tally_round_
                                (unsigned long long)record->bits.telemetry_bits, record->missing);
 }
 
-/* The first status that is not OK. */
+/* Reads everything; returns the first status that is not OK. */
 static enum tally_status read_all(struct tally_store *store, struct reading *reading)
 {
     struct tally_store_job job;
@@ -224,7 +224,7 @@ static enum tally_status read_all(struct tally_store *store, struct reading *rea
     return tally_buffer_printf(text, " %s %llu", job.id, (unsigned long long)digest);
 }
 
-/* xorshift64*, a fixed course of damage. */
+/* xorshift64*, so that the damage is reproducible. */
 static uint64_t next_random(uint64_t *state)
 {
     *state ^= *state >> 12;
@@ -233,10 +233,10 @@ static uint64_t next_random(uint64_t *state)
     return *state * UINT64_C(0x2545f4914f6cdd1d);
 }
 
-/* What became of one damaged database. */
+/* The outcome for one damaged database. */
 enum outcome { REFUSED, READ_REFUSED, UNAFFECTED, CHANGED };
 
-/* Opens and reads it; `whole` is what an undamaged one says. */
+/* Opens and reads the database; `whole` is the text of the undamaged one. */
 static enum outcome try_database(const struct store_fixture *f, const struct tally_buffer *whole)
 {
     struct tally_store *store = NULL;
@@ -264,7 +264,7 @@ static enum outcome try_database(const struct store_fixture *f, const struct tal
     return outcome;
 }
 
-/* A closed database with two jobs, one of which has everything, and what there is to be read. */
+/* Makes a closed database with two jobs, one of which has data in every table, and reads it. */
 static uint8_t *make_whole(struct store_fixture *f, size_t *ret_n, struct reading *ret_reading)
 {
     make_database(f);
@@ -356,7 +356,7 @@ void test_store_sqlite_file__unknown_status_is_data_loss(void)
     store_fixture_close(&f);
 }
 
-/* What is said of a store in which something that was appended to a state is another. */
+/* The errors for a store in which a change appended to a state was damaged. */
 void test_store_sqlite_file__damaged_change_of_a_state_is_named(void)
 {
     static const char PLACE[] = "job_state_changes, job_key 1, round 2";
@@ -376,7 +376,7 @@ void test_store_sqlite_file__damaged_change_of_a_state_is_named(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(f.err.message, f.path));
     tally_error_clear(&f.err);
     expect_begin(&f);
-    f.ops->state_put(f.store, 1, "whole", 5, NULL); /* which drops what is damaged */
+    f.ops->state_put(f.store, 1, "whole", 5, NULL); /* which drops the damaged change */
     expect_commit(&f);
     state.size = 0;
     TALLY_ASSERT_STATUS(f.ops->state_get(f.store, 1, &state, &f.err), TALLY_OK, &f.err);
@@ -386,7 +386,7 @@ void test_store_sqlite_file__damaged_change_of_a_state_is_named(void)
     store_fixture_close(&f);
 }
 
-/* A reader writes nothing, be it refused at once or in the write. */
+/* A reader writes nothing, whether it is rejected at once or in the write. */
 void test_store_sqlite_file__reader_appends_nothing(void)
 {
     struct store_fixture f;
@@ -430,7 +430,7 @@ void test_store_sqlite_file__missing_folder_is_refused(void)
     store_fixture_close(&f);
 }
 
-/* As nobody, because root may write anything. */
+/* Runs as user nobody, because root may write anything. */
 static int open_read_only(void *context)
 {
     const struct store_fixture *f = context;
@@ -453,7 +453,7 @@ void test_store_sqlite_file__read_only_file_is_refused(void)
     store_fixture_close(&f);
 }
 
-/* As nobody, in a folder of somebody else. */
+/* Runs as user nobody, in another user's folder. */
 static int open_in_locked_folder(void *context)
 {
     const struct store_fixture *f = context;

@@ -1,4 +1,4 @@
-/* What the SQLite file keeps across closing and kill -9, and who may open it. */
+/* What the SQLite file keeps after closing and kill -9, and which processes may open it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,12 +19,12 @@ static int n_updates(struct store_fixture *f, int64_t job_key, int64_t round)
     return walk.n;
 }
 
-/* Context of the children: which store, how durable, and what they leave open. */
+/* Context of the children. */
 struct crash {
     const char *uri;
     struct tally_store_options options;
-    bool commits_last;  /* the transaction of update 1 */
-    int n_transactions; /* of commit_transactions; 0 = for ever */
+    bool commits_last;  /* commits the transaction of update 1 */
+    int n_transactions; /* of commit_transactions(); 0 = unlimited */
 };
 
 static struct tally_store *open_in_child(const struct crash *crash)
@@ -112,7 +112,8 @@ static void commit_transactions(void *context, int reports)
     }
 }
 
-/* The n for which transactions 1 to n are there, whole, and nothing after. */
+/* Returns n such that transactions 1 to n are complete, and checks that there is nothing after
+ * them. */
 static int count_whole_transactions(struct store_fixture *f)
 {
     struct tally_store_job job;
@@ -146,7 +147,7 @@ void test_store_sqlite_file__kill_at_any_instant_loses_nothing_acknowledged(void
         CU_ASSERT(last > 0);
         store_fixture_reopen(&f);
         int n = count_whole_transactions(&f);
-        CU_ASSERT(n == last || n == last + 1); /* committed, killed before it could report */
+        CU_ASSERT(n == last || n == last + 1); /* killed after a commit, before its report */
         store_fixture_close(&f);
     }
 }
@@ -187,7 +188,7 @@ void test_store_sqlite_file__torn_log_gives_a_prefix_of_the_commits(void)
     store_fixture_close(&f);
 }
 
-/* Opening a store that somebody holds. */
+/* Checks that opening fails because the store is in use. */
 static void expect_in_use(struct store_fixture *f, const char *uri)
 {
     struct tally_store *second = NULL;
@@ -210,14 +211,15 @@ void test_store_sqlite_file__second_opener_is_refused(void)
     CU_ASSERT_EQUAL(symlink(f.path, link_path), 0);
     expect_in_use(&f, f.uri);
     expect_in_use(&f, link_uri);
-    expect_job(&f, "a", TALLY_JOB_QUEUED); /* the first is none the worse */
+    expect_job(&f, "a", TALLY_JOB_QUEUED); /* the first opener is not affected */
     store_fixture_reopen(&f);
     store_fixture_close(&f);
 }
 
-/* Opens the store `uri` in a process of its own; 0 if that fails with the words. */
+/* Context of open_elsewhere(), which opens the store `uri` in another process and expects an error
+ * with `words`. */
 struct opening {
-    const char *uri, *words; /* NULL = it succeeds */
+    const char *uri, *words; /* `words` NULL = expects success */
 };
 
 static int open_elsewhere(void *context)
@@ -260,15 +262,15 @@ void test_store_sqlite_file__without_its_lock_file_nothing_is_written(void)
     snprintf(lock_path, sizeof lock_path, "%s-lock", f.path);
     CU_ASSERT_EQUAL(unlink(lock_path), 0);
     expect_elsewhere(f.uri, "in use by another process");
-    CU_ASSERT_NOT_EQUAL(access(lock_path, F_OK), 0); /* whoever was refused has left none */
+    CU_ASSERT_NOT_EQUAL(access(lock_path, F_OK), 0); /* the rejected process has left none */
     expect_lock_lost(&f);
-    file_write(lock_path, (const uint8_t *)"1", 1); /* as of another process */
+    file_write(lock_path, (const uint8_t *)"1", 1); /* as if from another process */
     expect_lock_lost(&f);
     expect_elsewhere(f.uri, "in use by another process");
     file_write(lock_path, (const uint8_t *)"1", 1);
     f.ops->close(f.store);
     f.store = NULL;
-    CU_ASSERT_EQUAL(access(lock_path, F_OK), 0); /* it was not ours to remove */
+    CU_ASSERT_EQUAL(access(lock_path, F_OK), 0); /* it belongs to another process, so it stays */
     expect_elsewhere(f.uri, NULL);
     store_fixture_reopen(&f);
     store_fixture_close(&f);
@@ -284,7 +286,7 @@ void test_store_sqlite_file__hard_links_are_no_second_database(void)
     snprintf(link_uri, sizeof link_uri, "sqlite:%s", link_path);
     CU_ASSERT_EQUAL(link(f.path, link_path), 0);
     expect_elsewhere(link_uri, "in use by another process");
-    expect_job(&f, "a", TALLY_JOB_QUEUED); /* the first is none the worse */
+    expect_job(&f, "a", TALLY_JOB_QUEUED); /* the first opener is not affected */
     f.ops->close(f.store);
     f.store = NULL;
     expect_elsewhere(link_uri, "has 2 names (hard links)");
@@ -294,7 +296,7 @@ void test_store_sqlite_file__hard_links_are_no_second_database(void)
     store_fixture_close(&f);
 }
 
-/* Reports 1 for every commit, and 2 at the first that it is not allowed. */
+/* Reports 1 for every commit, and 2 for the first that fails. */
 static void commit_while_allowed(void *context, int reports)
 {
     struct tally_store *store = open_in_child(context);
@@ -302,16 +304,16 @@ static void commit_while_allowed(void *context, int reports)
     while (store->ops->begin(store, &err) == TALLY_OK &&
            store->ops->commit(store, &err) == TALLY_OK) {
         child_report(reports, 1);
-        usleep(100); /* else the pipe is full before anybody reads it */
+        usleep(100); /* else the pipe is full before it is read */
     }
     child_report(reports, 2);
 }
 
-/* Whatever the moment at which the lock file goes: the one that runs stops, and no other begins
+/* Whenever the lock file is removed, the running process stops committing, and no other can start
  * before it has ended. */
 void test_store_sqlite_file__never_two_that_commit(void)
 {
-    enum { MAX_REPORTS = 20000 }; /* a pipe holds 16,384 that were made before */
+    enum { MAX_REPORTS = 20000 }; /* a pipe may hold 16,384 earlier ones */
     char lock_path[112];
     struct store_fixture f;
     store_fixture_init(&f);
@@ -377,7 +379,7 @@ void test_store_sqlite_file__close_leaves_only_the_database(void)
     store_fixture_close(&f);
 }
 
-/* Commits states of n bytes; the size of the log after them, in bytes. */
+/* Commits states of n bytes; returns the size of the log after them, in bytes. */
 static int64_t log_after_states(size_t n, int n_commits)
 {
     struct store_fixture f;
@@ -400,24 +402,24 @@ static int64_t log_after_states(size_t n, int n_commits)
     return log.st_size;
 }
 
-/* The log is folded into the file once it has 1000 pages and those of eight commits, or 64 MiB; so
- * it has never more than that and one commit. */
+/* The log is copied into the file once it has both 1000 pages and the pages of eight commits, or 64
+ * MiB. So it never has more than that plus one commit. */
 void test_store_sqlite_file__log_stays_small(void)
 {
     enum {
         FRAME_BYTES = 4096 + 24,
         SOME = 8
-    }; /* a page in the log; what else a commit may write */
+    }; /* size of a page in the log; other pages that a commit may write */
     CU_ASSERT(log_after_states(100, 3000) <= (int64_t)(1000 + SOME) * FRAME_BYTES);
     const int64_t n_medium = (1 << 20) / 4000; /* pages of a commit, at most */
     const int64_t medium = log_after_states(1 << 20, 30);
     CU_ASSERT(medium <= (9 * n_medium + SOME) * FRAME_BYTES);
-    CU_ASSERT(medium >= 8 * (1 << 20)); /* several commits, not each */
+    CU_ASSERT(medium >= 8 * (1 << 20)); /* after several commits, not after each */
     const int64_t n_large = (12 << 20) / 4000;
     CU_ASSERT(log_after_states(12 << 20, 7) <= (16 * 1024 + n_large + SOME) * FRAME_BYTES);
 }
 
-/* Names that SQLite would take for something else. */
+/* Names that SQLite would interpret in another way. */
 static int open_odd_names(void *context)
 {
     static const char *const NAMES[] = {":memory:", "file:x.db?mode=memory", "?", "it's.db", "a b"};

@@ -1,5 +1,5 @@
-/* What happens when the medium fails under an open SQLite store: a full disk, an fsync that fails,
- * a file taken away. The children limit or break their own system calls only. */
+/* What happens if the storage of an open SQLite store fails: a full disk, a failing fsync(), a
+ * removed file. The children limit or break only their own system calls. */
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -19,7 +19,7 @@
 #include "tests/contract/support/files.h"
 #include "tests/contract/support/store_fixture.h"
 
-/* No file may grow past n bytes; more is EFBIG. */
+/* Limits files to n bytes; growing them further fails with EFBIG. */
 static void limit_files(size_t n)
 {
     signal(SIGXFSZ, SIG_IGN);
@@ -29,7 +29,7 @@ static void limit_files(size_t n)
     setrlimit(RLIMIT_FSIZE, &limit);
 }
 
-/* From now on two system calls of this process fail with `error`. False if seccomp is forbidden. */
+/* Makes two system calls of this process fail with `error`. False if seccomp is forbidden. */
 static bool break_calls(unsigned first, unsigned second, unsigned error)
 {
     struct sock_filter program[] = {
@@ -44,7 +44,7 @@ static bool break_calls(unsigned first, unsigned second, unsigned error)
            prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
 }
 
-/* For children: a store with the job "a" of key 1. */
+/* For children: opens a store and adds job "a" with key 1. */
 static struct tally_store *open_with_job(const char *uri, bool power_loss_safe)
 {
     struct tally_store_options options = {.power_loss_safe = power_loss_safe};
@@ -79,7 +79,7 @@ static enum tally_status count(void *context, const struct tally_store_update *u
     return TALLY_OK;
 }
 
-/* Updates of the rounds 1 to 9, -1 if they cannot be read. */
+/* Counts the updates of the rounds 1 to 9; -1 if they cannot be read. */
 static int n_updates(struct tally_store *store)
 {
     int n = 0;
@@ -91,7 +91,7 @@ static int n_updates(struct tally_store *store)
     return n;
 }
 
-/* The store still works: one more update can be committed, and then there are `n`. */
+/* Checks that the store still works: commits one more update, after which there are `n`. */
 static int require_recovered(struct tally_store *store, int64_t round, int n)
 {
     int n_wrong = child_require(store->ops->begin(store, NULL) == TALLY_OK, "begin works again");
@@ -155,7 +155,7 @@ static int open_on_full_disk(void *context)
     return n_wrong + child_require(strstr(err.message, "tally.db") != NULL, err.message);
 }
 
-/* Runs the body in a child; afterwards the file has `n` updates. */
+/* Runs the body in a child, and checks that the file then has `n` updates. */
 static void expect_child(int (*body)(void *context), int n)
 {
     struct store_fixture f;
@@ -197,7 +197,7 @@ static int write_without_space(void *context)
     return n_wrong;
 }
 
-/* Commits once with every fsync failing; the context is {uri, power_loss_safe}. */
+/* Context of commit_without_fsync(), which commits once with every fsync() failing. */
 struct sync_case {
     const char *uri;
     bool power_loss_safe;
@@ -224,7 +224,7 @@ static int commit_without_fsync(void *context)
     return n_wrong;
 }
 
-/* Whether the child could break its system calls; if not, that is said aloud. */
+/* Whether the child could break its system calls; prints a line if not. */
 static bool was_run(int code)
 {
     if (code == 77) {
@@ -246,7 +246,7 @@ void test_store_sqlite_file__no_space_left_is_said(void)
     store_fixture_close(&f);
 }
 
-/* The child of a failed commit ends without closing, so a trace in the log would come back. */
+/* The child of a failed commit ends without closing, so a trace in the log would reappear. */
 void test_store_sqlite_file__only_power_loss_safe_commits_wait_for_the_medium(void)
 {
     for (int safe = 0; safe < 2; safe++) {
@@ -261,7 +261,7 @@ void test_store_sqlite_file__only_power_loss_safe_commits_wait_for_the_medium(vo
     }
 }
 
-/* Nothing more is written to a log without a name, and what was committed to it is in the file. */
+/* Nothing is written to a log that has been removed, and its commits are in the file. */
 void test_store_sqlite_file__removed_log_loses_nothing(void)
 {
     struct store_fixture f;
@@ -278,7 +278,7 @@ void test_store_sqlite_file__removed_log_loses_nothing(void)
     tally_error_clear(&f.err);
     TALLY_ASSERT_STATUS(f.ops->begin(f.store, &f.err), TALLY_STORE, &f.err);
     CU_ASSERT_PTR_NOT_NULL(strstr(f.err.message, "log of database"));
-    /* As a process that was killed now would leave it. */
+    /* The state that a process killed now would leave. */
     uint8_t *bytes = file_read(f.path, &n);
     snprintf(name, sizeof name, "%s.copy", f.path);
     file_write(name, bytes, n);
@@ -303,7 +303,7 @@ void test_store_sqlite_file__check_notices_a_removed_file(void)
     store_fixture_close(&f);
 }
 
-/* Copies a file, and says where its bytes are; the caller frees. */
+/* Copies a file and returns its bytes; the caller frees. */
 static uint8_t *copy_file(const char *from, const char *to, size_t *ret_n)
 {
     uint8_t *bytes = file_read(from, ret_n);
@@ -320,7 +320,7 @@ static void expect_bytes(const char *path, const uint8_t *bytes, size_t n)
     free(now);
 }
 
-/* As after kill -9: the log holds what the file lacks, and neither is touched by reading. */
+/* As after kill -9: the log has content that the file lacks, and reading changes neither. */
 void test_store_sqlite_file__exclusive_reader_changes_nothing(void)
 {
     struct store_fixture f;

@@ -15,20 +15,20 @@
 
 enum { MAX_PAIRS = 32, MAX_FILLERS = 8, BACKLOG = 64, CHUNK = 16384 };
 
-/* A connection: with the store, and with the server. */
+/* The two sockets of a connection: to the store, and to the server. */
 struct pair {
     int ends[2];
 };
 
 struct proxy {
     pthread_t thread;
-    pthread_mutex_t lock; /* of all below */
+    pthread_mutex_t lock; /* for all members below */
     enum proxy_mode mode;
     bool is_ending;
     int bytes_per_s;
     int listener;
     int wake[2];
-    int fillers[MAX_FILLERS]; /* connections that nobody accepts */
+    int fillers[MAX_FILLERS]; /* connections that are never accepted */
     int n_fillers;
     struct pair pairs[MAX_PAIRS];
     int n_pairs;
@@ -73,7 +73,7 @@ static void accept_one(struct proxy *proxy)
     }
 }
 
-/* False when one of the two has ended the connection. */
+/* False if either end has closed the connection. */
 static bool pass_on(const struct proxy *proxy, int from, int to)
 {
     uint8_t bytes[CHUNK];
@@ -84,7 +84,7 @@ static bool pass_on(const struct proxy *proxy, int from, int to)
     return n > 0 && send(to, bytes, (size_t)n, MSG_NOSIGNAL) == n;
 }
 
-/* Does what can be done of what poll() found: [0] is the pipe, [1] the listener. */
+/* Handles the events that poll() returned: [0] is the pipe, [1] the listener. */
 static void serve(struct proxy *proxy, const struct pollfd *polled, int n_pairs)
 {
     char byte = 0;
@@ -137,7 +137,7 @@ static void *run(void *context)
 
 struct proxy *proxy_start(void)
 {
-    enum { RECEIVE_BUFFER = 16384 }; /* what is not passed on stays with the sender */
+    enum { RECEIVE_BUFFER = 16384 }; /* small, so that unforwarded bytes stay with the sender */
     struct proxy *proxy = calloc(1, sizeof *proxy);
     if (proxy == NULL) {
         abort();
@@ -173,7 +173,7 @@ static void cut_all(struct proxy *proxy)
     }
 }
 
-/* Fills the queue of connections to be accepted: after that Linux answers to none. */
+/* Fills the accept queue: after that Linux ignores new connections. */
 static void fill_queue(struct proxy *proxy)
 {
     enum { PATIENCE_MS = 200 };

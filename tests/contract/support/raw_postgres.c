@@ -41,7 +41,7 @@ void raw_close(struct raw *raw)
     PQfinish(connection_of(raw));
 }
 
-/* Checks and clears. */
+/* Checks a result, returns its first value and clears it. */
 static int64_t value_of(struct raw *raw, PGresult *result)
 {
     ExecStatusType status = PQresultStatus(result);

@@ -57,7 +57,7 @@ static void open_store(struct store_fixture *fixture)
     fixture->ops = fixture->store->ops;
 }
 
-/* Makes the store one of two replicas, of which the other has a transaction open. */
+/* Makes the store one of two replicas; the other one has an open transaction. */
 static void open_neighbour(struct store_fixture *fixture)
 {
     enum { LEASE_MS = 60000 };
@@ -294,7 +294,7 @@ struct tally_round_record sample_record(int64_t round, int salt)
     return record;
 }
 
-/* Equality of bits, so that -0.0 differs from 0.0. */
+/* Compares bits, so that -0.0 differs from 0.0. */
 static void expect_same_real(double actual, double expected)
 {
     CU_ASSERT_EQUAL(memcmp(&actual, &expected, sizeof actual), 0);

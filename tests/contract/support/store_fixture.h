@@ -1,6 +1,6 @@
-/* store_fixture: a fresh store for one test, sample rows without two equal members, and collectors.
+/* store_fixture: a fresh store for one test, sample rows with distinct members, and collectors.
  *
- * Helpers that say "expect" check with CUnit. None may be used in a forked child. */
+ * Helpers named "expect" check with CUnit. Do not call them in a forked child. */
 #ifndef TALLY_TESTS_CONTRACT_SUPPORT_STORE_FIXTURE_H
 #define TALLY_TESTS_CONTRACT_SUPPORT_STORE_FIXTURE_H
 
@@ -10,56 +10,57 @@
 struct store_fixture {
     struct tally_store *store;
     const struct tally_store_ops *ops;      /* of store */
-    struct tally_memory_database *database; /* that store objects share; NULL = none */
-    struct tally_store *beside;             /* another one on it, of suite "store_memory_shared" */
-    bool is_beside;                         /* what the database is made of belongs to another */
-    char folder[64];                        /* removed by close; "" = none, as for all but SQLite */
-    char path[96];                          /* of the database in it */
-    char schema[64];                        /* of PostgreSQL, dropped by close; "" = none */
+    struct tally_memory_database *database; /* shared by store objects; NULL = none */
+    struct tally_store *beside;             /* a second one, of suite "store_memory_shared" */
+    bool is_beside;                         /* another fixture owns the database */
+    char folder[64];                        /* removed by close; "" = none; only for SQLite */
+    char path[96];                          /* of the database in `folder` */
+    char schema[64];                        /* in PostgreSQL, dropped by close; "" = none */
     char uri[512];
-    struct tally_error err; /* of the last call that was given it */
+    struct tally_error err; /* of the last call that received it */
 };
 
 /* Opens the backend that the running suite is named after:
  *
  *     store_memory         the private in-memory store
- *     store_memory_shared  an in-memory database of which this is one replica, while another one
- *                          has a transaction open
+ *     store_memory_shared  an in-memory database with this replica and another one, which has a
+ *                          transaction open
  *     store_memory_...     an in-memory database of its own
  *     store_sqlite...      a file of its own
  *     store_postgres...    a schema of its own in the database TALLY_POSTGRES, which is given as
  *                          "key=value ..."; the schema is also the connection's application_name */
 void store_fixture_open(struct store_fixture *fixture);
 void store_fixture_close(struct store_fixture *fixture);
-/* The same with an unopened store, for tests of opening. */
+/* As store_fixture_open(), but does not open the store, for tests of opening. */
 void store_fixture_init(struct store_fixture *fixture);
-/* Opens another store object on what `first` has; closing it leaves that as it is. */
+/* Opens another store object on the database of `first`, which stays when this one is closed. */
 void store_fixture_open_beside(struct store_fixture *fixture, const struct store_fixture *first);
-/* Closes and opens again. */
+/* Closes and reopens the store. */
 void store_fixture_reopen(struct store_fixture *fixture);
 
-/* Lets time pass by the clock of the store, at once. On PostgreSQL the server then knows nobody's
- * connection, and take() ends none. The fixture is the one that the others were opened beside. */
+/* Advances the clock of the store. On PostgreSQL the server then no longer knows any replica's
+ * connection, and take() ends none. The fixture must be the one that owns the database. */
 void store_fixture_pass_time(const struct store_fixture *fixture, int64_t ms);
-/* Ends all connections to the store; likewise. */
+/* Ends all connections to the store. The fixture must be the one that owns the database. */
 void store_fixture_end_connections(const struct store_fixture *fixture);
 
-/* Calls check() until the store, which has lost its connection, has one again. */
+/* Calls check() until the store, which has lost its connection, has reconnected. */
 void expect_connection(struct store_fixture *fixture);
 
-/* What becomes of a write that returned `status`: a store may tell only in flush(). */
+/* The final status of a write that returned `status`: a store may report an error only in
+ * flush(). */
 enum tally_status flushed(struct store_fixture *fixture, enum tally_status status);
 
 void expect_begin(struct store_fixture *fixture);
 void expect_commit(struct store_fixture *fixture);
 /* Adds a job with the document "{}" and no idempotency key; returns its key. */
 int64_t expect_job_insert(struct store_fixture *fixture, const struct tally_store_job *job);
-/* The same in a transaction of its own: sample_job(id) with a status. */
+/* Adds sample_job(id) with a status, in its own transaction; returns its key. */
 int64_t expect_job(struct store_fixture *fixture, const char *id, enum tally_job_status status);
 void expect_update(struct store_fixture *fixture, int64_t job_key, int64_t round, uint32_t client,
                    const char *body);
 
-/* Every member set, no two alike; `salt` in [0, 99] shifts them all. */
+/* All members are set and differ; `salt` in [0, 99] shifts them all. */
 struct tally_store_job sample_job(const char *id, int salt);
 struct tally_round_record sample_record(int64_t round, int salt);
 
@@ -68,10 +69,10 @@ void expect_same_job(const struct tally_store_job *actual, const struct tally_st
 void expect_same_record(const struct tally_round_record *actual,
                         const struct tally_round_record *expected);
 
-/* n bytes that repeat with no short period; the caller frees. */
+/* n bytes without a short period; the caller frees. */
 uint8_t *pattern_new(size_t n);
 
-/* Everything a store tells about its jobs, as text, for before/after comparisons. */
+/* Everything that a store returns about its jobs, as text, for before/after comparisons. */
 void describe_store(struct store_fixture *fixture, struct tally_buffer *out);
 
 /* Contexts of the walk callbacks below: they keep the first CAPACITY rows, count all, and return
@@ -104,9 +105,9 @@ enum tally_status collect_record(void *context, const struct tally_round_record 
 /* "c,b,a": the ids collected. */
 const char *collected_ids(const struct job_walk *walk);
 
-/* Three updates, a state and a change of it in one transaction. */
+/* Writes three updates, a state and a change of it in one transaction. */
 enum tally_status write_transaction(struct store_fixture *f, int64_t key, int64_t round);
-/* The state of a job is this text, and state_get appends it to what the buffer has. */
+/* Checks that the state of a job is this text, and that state_get() appends it to a buffer. */
 void expect_state_text(struct store_fixture *f, int64_t key, const char *text);
 
 #endif
