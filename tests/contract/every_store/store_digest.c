@@ -113,7 +113,7 @@ void test_store__digest_is_that_of_the_reference(void)
     store_fixture_close(&f);
 }
 
-/* Makes one change of a filled store, by number; -1 if there is no such change. */
+/* Makes one of the numbered changes to a filled store; returns the table that it changes. */
 static enum tally_table change(struct store_fixture *f, int number, int64_t key)
 {
     struct tally_store_job job;

@@ -8,7 +8,7 @@
 /* Longer than any test, so that no lease expires on a slow machine. */
 enum { LEASE_MS = 3600000 };
 
-/* The longest time that certainly counts: the lease clock stops half a lease after a renewal. */
+/* A step that certainly counts whole: the lease clock stops half a lease after a renewal. */
 enum { STEP_MS = LEASE_MS / 4 };
 
 struct tally_replica replica_named(const char *id);
