@@ -1,7 +1,7 @@
-/* manual_clock: stands in for codec/base/monotonic.h in this program. The clock of the server and
- * the clients runs like the real one, and tests may move it forward, so that a timeout of a second
- * need not take one, or stop it, so that it goes forward only when they say so, however busy the
- * machine is. (libmicrohttpd and libcurl read their own clocks.) */
+/* manual_clock: replaces codec/base/monotonic.h in this program. The clock of the server and the
+ * clients runs like the real one. A test may advance it to wait out a timeout without delay. A test
+ * may also stop it; the clock then advances only on request, however busy the machine is.
+ * (libmicrohttpd and libcurl read their own clocks.) */
 #ifndef TALLY_TESTS_UNIT_API_MANUAL_CLOCK_H
 #define TALLY_TESTS_UNIT_API_MANUAL_CLOCK_H
 
@@ -13,7 +13,7 @@ void manual_clock_advance(int64_t ms);
 void manual_clock_stop(void);
 /* Undoes manual_clock_stop(). */
 void manual_clock_run(void);
-/* The real clock, for the patience of tests. */
+/* The real clock, for the time limits of the tests themselves. */
 int64_t manual_clock_real_ms(void);
 
 #endif

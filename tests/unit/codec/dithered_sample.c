@@ -45,7 +45,7 @@ void dithered_fill_normal(struct tally_rng *rng, double sigma, float *y, size_t 
     free(normal);
 }
 
-/* The dithers and levels, as plain C makes them. */
+/* Computes the dithers and levels with the plain C kernels. */
 static void quantize(struct dithered_sample *sample)
 {
     uint64_t clipped = 0;
@@ -93,7 +93,7 @@ static enum tally_status accumulate(const struct tally_dithered_message *message
                                            ret_stats, NULL);
 }
 
-/* What the sums are before the message is added. */
+/* The sums before the message is added. */
 static int64_t sum_before(size_t i)
 {
     return (int64_t)i * 1000003 - 500;

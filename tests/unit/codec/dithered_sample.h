@@ -1,4 +1,4 @@
-/* dithered_sample: a vector, its message in the encoding `dithered`, and what the tests compare.
+/* dithered_sample: a vector, its message in the encoding `dithered`, and the values to compare.
  *
  *     struct dithered_sample sample;
  *     dithered_sample_init(&sample, dim, grid);
@@ -15,18 +15,18 @@
 struct dithered_sample {
     size_t dim;
     float *y;         /* input */
-    int32_t *levels;  /* of encode, as plain C rounds */
+    int32_t *levels;  /* of encode, as rounded by plain C */
     int32_t *dithers; /* of encode */
-    int64_t *values;  /* of decodes */
+    int64_t *values;  /* of dithered_sample_decodes() */
     struct tally_grid grid;
     struct tally_rng rng;
-    bool is_long; /* the long form at every length; otherwise the length decides */
+    bool is_long; /* long form at any length; otherwise the length selects the form */
     struct tally_buffer payload;
     struct tally_level_stats stats; /* of encode */
     uint64_t clipped;
 };
 
-/* n bytes, not zeroed, also where n is 0. Out of memory ends the test. */
+/* Allocates n bytes, not zeroed; n may be 0. The test ends if memory runs out. */
 void *dithered_allocate(size_t n);
 
 void dithered_sample_init(struct dithered_sample *sample, size_t dim, struct tally_grid grid);
@@ -34,17 +34,18 @@ void dithered_sample_fini(struct dithered_sample *sample);
 
 void dithered_fill_normal(struct tally_rng *rng, double sigma, float *y, size_t dim);
 
-/* Encodes y with the stream rng. */
+/* Encodes y with the stream `rng`. */
 enum tally_status dithered_sample_encode(struct dithered_sample *sample);
 
-/* Decodes a copy of exactly n bytes into sample->values, and accumulates it. True if both agree on
- * status and numbers, and a refusal has a message. ret_stats is written if *ret_status is OK. */
+/* Decodes a copy of exactly n bytes into sample->values and accumulates it. Returns whether both
+ * agree on status and numbers and any refusal has a message. Writes ret_stats if *ret_status is OK.
+ */
 bool dithered_sample_decodes(struct dithered_sample *sample, const uint8_t *bytes, size_t n,
                              uint64_t payload_bits, enum tally_status *ret_status,
                              struct tally_level_stats *ret_stats);
 
-/* -log2 of the probability of the levels given the dithers, for coordinates of this standard
- * deviation: the fewest bits that any code takes on average. */
+/* -log2 of the probability of the levels given the dithers, for normal coordinates of standard
+ * deviation sigma: on average, no code takes fewer bits. */
 double dithered_sample_ideal_bits(const struct dithered_sample *sample, double sigma);
 
 bool dithered_same_stats(const struct tally_level_stats *a, const struct tally_level_stats *b);

@@ -20,7 +20,7 @@ static void test_codec_bits__first_bit_is_the_lowest_of_the_first_byte(void)
     CU_ASSERT_EQUAL(data[1], 0x01); /* the last 1 and zero padding */
 }
 
-/* Every width at every misalignment: the reader gets what was written, and tell agrees. */
+/* Every width at every misalignment: the reader returns what was written, and tell() agrees. */
 static void test_codec_bits__every_width_at_every_offset(void)
 {
     struct tally_rng rng;
@@ -35,7 +35,7 @@ static void test_codec_bits__every_width_at_every_offset(void)
             struct tally_bit_writer writer;
             tally_bit_writer_init(&writer, data, sizeof data);
             tally_bit_write(&writer, head, offset);
-            tally_bit_write(&writer, bits, width); /* the bits above width do not count */
+            tally_bit_write(&writer, bits, width); /* bits above `width` are ignored */
             tally_bit_write(&writer, 1, 1);
             uint64_t total = tally_bit_writer_tell(&writer);
             size_t n = tally_bit_writer_finish(&writer);
@@ -62,7 +62,7 @@ static void test_codec_bits__every_width_at_every_offset(void)
     CU_ASSERT_TRUE(told);
 }
 
-/* Buffers of exact size on the heap: the address sanitizer sees any byte beyond. */
+/* Uses heap buffers of exact size, so that the address sanitizer detects any access beyond them. */
 static void test_codec_bits__overflow_writes_nothing_outside(void)
 {
     for (size_t capacity = 0; capacity <= 20; capacity++) {
@@ -109,7 +109,7 @@ static void test_codec_bits__framing_is_exact_and_padding_zero(void)
     CU_ASSERT_FALSE(tally_bits_are_framed(data, 2, 14)); /* a one in the padding */
     CU_ASSERT_FALSE(tally_bits_are_framed(data, 2, 17));
     CU_ASSERT_FALSE(tally_bits_are_framed(data, 2, 8));
-    CU_ASSERT_FALSE(tally_bits_are_framed(data, 3, 15)); /* a byte too many */
+    CU_ASSERT_FALSE(tally_bits_are_framed(data, 3, 15)); /* one byte too many */
     CU_ASSERT_TRUE(tally_bits_are_framed(data, 3, 17));
     CU_ASSERT_TRUE(tally_bits_are_framed(data, 0, 0));
     CU_ASSERT_TRUE(tally_bits_are_framed(NULL, 0, 0));

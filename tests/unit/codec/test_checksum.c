@@ -19,7 +19,7 @@ static void test_codec_checksum__of_a_point_as_in_format_md(void)
     CU_ASSERT_EQUAL(tally_checksum64(x, sizeof x), UINT64_C(0x47731b6b4da53c65));
 }
 
-/* The sum of pieces, alone or for two sums at once, is the sum of the whole. */
+/* A checksum made in pieces, alone or two at once, equals the checksum of the whole. */
 static void test_codec_checksum__of_pieces_is_that_of_the_whole(void)
 {
     uint64_t words[40];
@@ -40,7 +40,8 @@ static void test_codec_checksum__of_pieces_is_that_of_the_whole(void)
     CU_ASSERT_EQUAL(tally_checksum_end(&none), tally_checksum64(NULL, 0));
 }
 
-/* Any flipped bit, any cut and any zero byte more changes the sum, and half of its bits. */
+/* Any flipped bit, one byte less or one zero byte more changes the sum. A flipped bit changes about
+ * half of the sum's bits. */
 static void test_codec_checksum__sees_every_bit_and_the_length(void)
 {
     uint8_t bytes[33];
@@ -70,7 +71,7 @@ static void test_codec_checksum__does_not_need_alignment(void)
                     tally_checksum64("the same thirty bytes of text!", 30));
 }
 
-/* The same for tally_digest64(), at every length around its blocks. */
+/* The same for tally_digest64(), at every length below 100 bytes. */
 static void test_codec_checksum__digest_sees_every_bit_and_the_length(void)
 {
     uint8_t bytes[100] = {0};

@@ -1,4 +1,4 @@
-/* `dithered`: grids, model, messages and their length, the distribution of its errors. */
+/* `dithered`: grids, model, messages and their length, and the distribution of its errors. */
 #include "codec/dithered/dithered.h"
 
 #include <math.h>
@@ -92,7 +92,7 @@ static void test_codec_dithered__the_table_is_the_normal_distribution(void)
     CU_ASSERT_EQUAL(tally_dithered_normal(384, -(INT64_C(1) << 60)), 0);
 }
 
-/* At first, and after levels of any kind. */
+/* Every symbol has a share, initially and after any levels. */
 static void test_codec_dithered__every_symbol_has_a_share(void)
 {
     struct tally_rng rng = stream(2, TALLY_RNG_SAMPLING);
@@ -130,7 +130,7 @@ static void test_codec_dithered__every_symbol_has_a_share(void)
 
 /* --- messages -------------------------------------------------------------------------------- */
 
-/* Of every scale and shape: normal, far too wide or narrow for the scale, and with clipped ends. */
+/* Messages of every scale and shape: normal, far too wide or narrow for the scale, and clipped. */
 static void test_codec_dithered__round_trip(void)
 {
     struct tally_rng rng = stream(3, TALLY_RNG_SAMPLING);
@@ -188,8 +188,8 @@ static void test_codec_dithered__refuses_what_is_not_finite(void)
     dithered_sample_fini(&sample);
 }
 
-/* Random bytes, and messages with a bit turned over, cut short or longer: refused, or exactly what
- * the decoded levels encode to. */
+/* Random bytes and messages that have a flipped bit, are truncated or are extended: each is refused
+ * or equals the encoding of the decoded levels. */
 static void test_codec_dithered__a_message_is_refused_or_canonical(void)
 {
     struct tally_rng rng = stream(4, TALLY_RNG_SAMPLING);
@@ -245,7 +245,7 @@ static void test_codec_dithered__a_message_is_refused_or_canonical(void)
 
 /* --- bits ------------------------------------------------------------------------------------ */
 
-/* Mean bits of messages above the ideal, at a ratio step / sigma. */
+/* Returns the mean bits of messages and of the ideal code, at a given ratio step / sigma. */
 static void compare(size_t dim, uint32_t n_messages, double coarseness, double *ret_bits,
                     double *ret_ideal)
 {
@@ -286,8 +286,8 @@ static void test_codec_dithered__bits_of_long_vectors_are_near_the_ideal(void)
     }
 }
 
-/* Runs of ten coordinates, as the classes of a pixel are: two in five far below the step, the
- * others of several widths. The expected deviation is that of all together. */
+/* Runs of ten coordinates, like the classes of a pixel: two runs in five are far below the step,
+ * the others have several widths. The expected deviation is that of all coordinates together. */
 static void test_codec_dithered__scales_adapt(void)
 {
     enum { DIM = 7840, RUN = 10 };
@@ -315,13 +315,13 @@ static void test_codec_dithered__scales_adapt(void)
     }
 }
 
-/* Against the ideal code of a fixed deviation, averaged: what the other hypotheses cost where there
- * is nothing to adapt to. The deviation is one that a scale stands for exactly. */
+/* Compares with the ideal code of a fixed deviation, on average: this is the cost of the other
+ * hypotheses where there is nothing to adapt to. A scale represents the deviation exactly. */
 static void test_codec_dithered__alike_coordinates_lose_nothing(void)
 {
     double bits, ideal;
     compare(30, 4000, 0.5, &bits, &ideal);
-    CU_ASSERT_TRUE(bits < ideal + 1.5); /* the end of the string takes up to 1 bit */
+    CU_ASSERT_TRUE(bits < ideal + 1.5); /* ending the string takes up to 1 bit */
     compare(30, 4000, 2, &bits, &ideal);
     CU_ASSERT_TRUE(bits < ideal + 1.5);
     compare(7840, 30, 0.5, &bits, &ideal);
@@ -352,9 +352,10 @@ static void test_codec_dithered__example_of_format_md(void)
 
 /* --- errors ---------------------------------------------------------------------------------- */
 
-/* The error in steps is uniform on [-1/2, 1/2], whatever the value: a chi-squared test of 20 cells
- * (99.99 % of chi-squared of 19 degrees is below 52.4), and its mean where the value has any given
- * distance to the grid (standard deviation sqrt(1/12)). Fixed seeds. */
+/* The error in steps is uniform on [-1/2, 1/2] for any value. The test is a chi-squared test of 20
+ * cells (with 19 degrees of freedom, 99.99 % are below 52.4). It also checks the error's mean and
+ * variance for each distance of the value to the grid (standard deviation sqrt(1/12)). Fixed seeds.
+ */
 static void test_codec_dithered__the_error_is_uniform_and_independent_of_the_value(void)
 {
     enum { DIM = 100000, CELLS = 20 };

@@ -1,4 +1,4 @@
-/* The long form of `dithered`, at all lengths: every instruction set gives the same. */
+/* The long form of `dithered` at all lengths: every instruction set gives the same results. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -88,7 +88,7 @@ static void test_codec_dithered_kernels__all_forms_give_the_same(void)
             sample_init(&sample, 1 + tally_rng_below(&rng, k % 8 == 0 ? 20000 : 300), ratio, top,
                         k);
             dithered_fill_normal(&rng, 0.3 * ratio * wrong, sample.y, sample.dim);
-            for (size_t i = 0; i < sample.dim; i += 7) { /* on the middle between two levels */
+            for (size_t i = 0; i < sample.dim; i += 7) { /* midway between two levels */
                 sample.y[i] = (float)(0.15 * (2 * (double)tally_rng_below(&rng, 9) - 9));
             }
             good = is_like_plain(&sample, cpu);
@@ -98,9 +98,9 @@ static void test_codec_dithered_kernels__all_forms_give_the_same(void)
     }
 }
 
-/* Sums of quotient and dither that lie exactly on the middle between two levels, and next to it.
- * The quotients by 49 are exact, but not all products with 1/49 are: the vector forms, which
- * multiply, must not show it. */
+/* Sums of quotient and dither that lie exactly midway between two levels, or next to the midpoint.
+ * The quotients by 49 are exact, but not all products with 1/49 are. The vector forms multiply, yet
+ * must give the same levels. */
 static void test_codec_dithered_kernels__middles_round_as_plain_c_does(void)
 {
     enum { N = 4096 };
@@ -111,7 +111,7 @@ static void test_codec_dithered_kernels__middles_round_as_plain_c_does(void)
             *levels = dithered_allocate(N * sizeof *levels);
     struct tally_rng rng = stream(2);
     for (size_t i = 0; i < N; i++) {
-        /* Half of them are small enough for the forms in float32. */
+        /* The second half is small enough for the forms in float32. */
         const double quotient = (double)tally_rng_below(&rng, i < N / 2 ? 1 << 18 : 1 << 11) / 64;
         const double to_middle = floor(quotient) + 0.5 - quotient; /* in (-1/2, 1/2] */
         const double dither =
@@ -132,7 +132,7 @@ static void test_codec_dithered_kernels__middles_round_as_plain_c_does(void)
     free(levels);
 }
 
-/* The largest level is accepted on a grid that has it, and refused on the next smaller one. */
+/* The largest level is accepted on a grid that has it and refused on the next smaller grid. */
 static void test_codec_dithered_kernels__a_level_above_the_top_is_refused(void)
 {
     struct dithered_sample sample;
@@ -169,7 +169,7 @@ static void test_codec_dithered_kernels__what_is_not_finite_is_found(void)
     }
 }
 
-/* Blocks are encoded from the last one on; the refusal names the first coordinate. */
+/* Blocks are encoded from last to first, but the refusal names the first bad coordinate. */
 static void test_codec_dithered_kernels__a_refusal_names_the_first_coordinate(void)
 {
     enum { DIM = 3 * TALLY_DITHERED_BLOCK };
@@ -192,7 +192,8 @@ static void test_codec_dithered_kernels__a_refusal_names_the_first_coordinate(vo
     free(y);
 }
 
-/* Each start has the symbol that its first share lies in, and that symbol's boundaries. */
+/* Whether each start holds the symbol whose range contains its first share, and that symbol's
+ * bounds. */
 static bool are_right_starts(const struct tally_dithered_table *table, unsigned bin)
 {
     unsigned s = 0;
@@ -209,7 +210,7 @@ static bool are_right_starts(const struct tally_dithered_table *table, unsigned 
     return good;
 }
 
-/* Every bin's shares ascend, and each dither is in the bin that the table was made for. */
+/* In every bin, the cumulative shares ascend to the total, and the table of starts matches them. */
 static void test_codec_dithered_kernels__tables_are_complete(void)
 {
     bool good = true;
@@ -230,7 +231,7 @@ static void test_codec_dithered_kernels__tables_are_complete(void)
     CU_ASSERT_TRUE(good);
 }
 
-/* FORMAT.md: bins from the ends. */
+/* FORMAT.md: bins are counted from both ends. */
 static void test_codec_dithered_kernels__bins(void)
 {
     static const int32_t dithers[] = {
@@ -249,7 +250,7 @@ static void test_codec_dithered_kernels__bins(void)
     }
 }
 
-/* Damaged messages: refused, or exactly what the decoded levels encode to. */
+/* A damaged message is refused or equals the encoding of the decoded levels. */
 static void test_codec_dithered_kernels__a_message_is_refused_or_canonical(void)
 {
     struct tally_rng rng = stream(3);
@@ -299,8 +300,8 @@ static void test_codec_dithered_kernels__a_message_is_refused_or_canonical(void)
     CU_ASSERT_TRUE(n_accepted > 200);
 }
 
-/* The shorter form below 2^18 coordinates, the longer one from there on; within 0.6 % of the ideal
- * length there, with 1500 bits of states. */
+/* From 2^18 coordinates on, messages use the long form. Their length is within 0.6 % of the ideal
+ * plus 1600 bits, mainly for the states. */
 static void test_codec_dithered_kernels__long_vectors_are_near_the_ideal(void)
 {
     static const double coarseness[] = {0.35, 1, 2, 4};
@@ -311,7 +312,7 @@ static void test_codec_dithered_kernels__long_vectors_are_near_the_ideal(void)
                     9);
         const double sigma = 0.3 / coarseness[k];
         dithered_fill_normal(&rng, sigma, sample.y, sample.dim);
-        sample.is_long = false; /* the length decides */
+        sample.is_long = false; /* the length selects the form */
         CU_ASSERT_EQUAL_FATAL(dithered_sample_encode(&sample), TALLY_OK);
         CU_ASSERT_EQUAL(sample.stats.payload_bits % 16, 0);
         const double ideal = dithered_sample_ideal_bits(&sample, sigma);

@@ -45,7 +45,7 @@ static bool round_trips(const int32_t *levels, size_t dim, const struct tally_gr
 
 /* --- round trips ----------------------------------------------------------------------------- */
 
-/* The encoder's number of bits is the decoder's own, and that of the bytes. */
+/* Encoder and decoder agree on the number of bits, which matches the number of bytes. */
 static void test_codec_entropy__hundred_thousand_random_messages_round_trip(void)
 {
     struct tally_rng rng = entropy_stream(41);
@@ -60,7 +60,7 @@ static void test_codec_entropy__hundred_thousand_random_messages_round_trip(void
     CU_ASSERT_TRUE(good);
 }
 
-/* Around the ends of the blocks, and where the other coder takes over. */
+/* Dimensions around block boundaries and around the switch to the other coder. */
 static void test_codec_entropy__all_shapes_round_trip_at_every_block_boundary(void)
 {
     static const size_t dims[] = {255,
@@ -100,8 +100,8 @@ static void test_codec_entropy__all_shapes_round_trip_at_every_block_boundary(vo
     }
 }
 
-/* Both extremes of the largest grid, next to each other and to small levels; every level of a small
- * one. */
+/* Both extremes of the largest grid, next to each other and to small levels; and every level of a
+ * small grid. */
 static void test_codec_entropy__extreme_levels_round_trip(void)
 {
     const int32_t extremes[] = {
@@ -119,7 +119,7 @@ static void test_codec_entropy__extreme_levels_round_trip(void)
     }
 }
 
-/* The same bytes whichever kernels run. */
+/* All kernels write the same bytes. */
 static void test_codec_entropy__every_instruction_set_writes_the_same_bytes(void)
 {
     struct tally_rng rng = entropy_stream(43);
@@ -202,7 +202,7 @@ static void test_codec_entropy__long_examples_of_format_md(void)
     free(levels);
 }
 
-/* --- what it costs --------------------------------------------------------------------------- */
+/* --- cost ------------------------------------------------------------------------------------ */
 
 static uint64_t bits_of(const int32_t *levels, size_t dim)
 {
@@ -220,7 +220,7 @@ static void test_codec_entropy__a_zero_vector_costs_a_few_bits(void)
     }
 }
 
-/* No levels cost much more than writing them out in log2(p + 1) bits each, plus the head. */
+/* No levels cost much more than plain numbers of log2(p + 1) bits each, plus the head. */
 static void test_codec_entropy__no_shape_explodes(void)
 {
     static const size_t dims[] = {1, 2, 10, 100, 1000, 10000, 300000};

@@ -1,5 +1,4 @@
-/* The vector forms of `entropy` against the plain one; the parts of the model; the bit-exact coder.
- */
+/* The vector forms of `entropy` compared with the plain one, the model, and the bit-exact coder. */
 #include "codec/entropy/entropy_kernels.h"
 
 #include <stdlib.h>
@@ -26,7 +25,7 @@ static struct tally_rng stream(uint64_t seed)
     return rng;
 }
 
-/* Narrow levels with, at times, some far ones. */
+/* Fills `levels` with small levels and occasional large ones. */
 static void fill(struct tally_rng *rng, int32_t *levels, size_t n)
 {
     const uint32_t width = 1 + tally_rng_below(rng, 8);
@@ -110,7 +109,7 @@ static bool splits_alike(const struct tally_entropy_kernel *kernel, struct tally
     return good;
 }
 
-/* Whether the levels are those of the symbols, by the plainest loop. */
+/* Whether the levels and the scan match the symbols, checked by a plain loop. */
 static bool are_levels(const uint8_t *symbols, size_t n, const int32_t *levels,
                        const struct tally_entropy_scan *scan)
 {
@@ -127,8 +126,8 @@ static bool are_levels(const uint8_t *symbols, size_t n, const int32_t *levels,
     return good && same_scan(&wanted, scan);
 }
 
-/* Symbols through both encoders, then through both decoders out of a block with nothing after it,
- * whole and cut short. */
+/* Encodes symbols with the plain kernel and with `kernel`, which must agree. Then decodes them with
+ * `kernel` from a block of exact size, both whole and truncated. */
 static bool codes_alike(const struct tally_entropy_kernel *kernel, struct tally_rng *rng)
 {
     const size_t n = random_n(rng, MOST), room = 2 * n + SLACK;
@@ -199,7 +198,7 @@ static void test_codec_entropy_kernels__all_forms_give_the_same(void)
     }
 }
 
-/* The sums of magnitudes of a block at their largest. */
+/* The largest possible sum of magnitudes of a block. */
 static void test_codec_entropy_kernels__a_block_of_the_largest_levels_does_not_overflow(void)
 {
     int32_t *levels = allocate(MOST * sizeof *levels);
@@ -218,8 +217,8 @@ static void test_codec_entropy_kernels__a_block_of_the_largest_levels_does_not_o
     free(symbols);
 }
 
-/* state / frequency by multiplication, for every frequency, at both ends of every quotient that a
- * sample hits, and at the ends of the range. */
+/* Division state / frequency by multiplication, for every frequency: at both ends of randomly
+ * sampled quotients, and at the ends of the range. */
 static void test_codec_entropy_kernels__the_reciprocals_divide_exactly(void)
 {
     struct tally_rng rng = stream(52);
@@ -268,7 +267,7 @@ static void test_codec_entropy_kernels__tables_are_complete(void)
     CU_ASSERT_TRUE(good);
 }
 
-/* FORMAT.md: what is missing to 4096 goes to the largest frequency, the first of them. */
+/* FORMAT.md: the remainder to 4096 goes to the largest frequency; of several, to the first. */
 static void test_codec_entropy_kernels__the_first_of_equals_takes_what_is_missing(void)
 {
     uint32_t counts[TALLY_ENTROPY_SYMBOLS] = {0};
@@ -323,7 +322,7 @@ static void test_codec_entropy_kernels__blocks_follow_one_another(void)
     }
 }
 
-/* The sample is the same whether it is taken at once or in pieces, in any order. */
+/* The sample is the same whether it is taken at once or in pieces from the end. */
 static void test_codec_entropy_kernels__samples_add_up(void)
 {
     struct tally_rng rng = stream(55);
@@ -347,8 +346,8 @@ static void test_codec_entropy_kernels__samples_add_up(void)
 
 /* --- the bit-exact coder --------------------------------------------------------------------- */
 
-/* Messages of random shares, some of them nearly certain and at the very top, where words of ones
- * and carries come from. */
+/* Messages of random shares. Some consist mostly of shares at the very top of the range, which
+ * produce words of ones and carries. */
 static void test_codec_entropy_kernels__the_bit_exact_coder_round_trips(void)
 {
     struct tally_rng rng = stream(56);
@@ -369,7 +368,7 @@ static void test_codec_entropy_kernels__the_bit_exact_coder_round_trips(void)
             bits[i] = tally_rng_below(&rng, TALLY_ARITH_BITS + 1);
             const uint32_t total = 1u << bits[i];
             const bool top =
-                tally_rng_below(&rng, 300) < (unsigned)k % 300; /* ones, but for the end */
+                tally_rng_below(&rng, 300) < (unsigned)k % 300; /* ones, except at the end */
             width[i] = top ? 1 : 1 + tally_rng_below(&rng, total);
             first[i] = top ? total - 1 : tally_rng_below(&rng, total - width[i] + 1);
             tally_arith_encode(&encoder, first[i], width[i], bits[i]);
@@ -397,8 +396,8 @@ static void test_codec_entropy_kernels__the_bit_exact_coder_round_trips(void)
     CU_ASSERT_TRUE(longest > 1000);
 }
 
-/* Rounding leaves the end of a range over: a string that lies there is no encoder's, wherever it
- * comes out in the end. */
+/* Rounding leaves the end of a range unused. No encoder writes a string that lies there, even if
+ * the string looks valid at the end. */
 static void test_codec_entropy_kernels__a_string_in_no_share_is_not_exact(void)
 {
     struct tally_arith_decoder decoder = {.range = (UINT64_C(1) << 62) + 5};
@@ -414,8 +413,8 @@ static void test_codec_entropy_kernels__a_string_in_no_share_is_not_exact(void)
     CU_ASSERT_TRUE(is_exact);
 }
 
-/* A run of ones longer than any word, and the carry through all of it: one more share at the end of
- * a string 0.0111... makes it 0.1000... */
+/* A carry passes through a run of ones longer than any word: one more share at the end of a string
+ * 0.0111... makes it 0.1000... */
 static void test_codec_entropy_kernels__a_carry_goes_through_words_of_ones(void)
 {
     for (size_t n = 1; n < 20; n++) {
@@ -426,15 +425,15 @@ static void test_codec_entropy_kernels__a_carry_goes_through_words_of_ones(void)
         tally_arith_encoder_init(&encoder, &writer);
         tally_arith_encode(&encoder, 1, 2, 2); /* [1/4, 3/4) */
         for (size_t i = 0; i < n; i++) {
-            /* Of each interval around 1/2, the middle part: it stays around 1/2. */
+            /* The middle part of an interval around 1/2 is again around 1/2. */
             tally_arith_encode(&encoder, (1 << 15) - 1, 2, 16);
         }
-        /* The upper half: from 1/2 on; low, kept until here below 1/2, passes it. */
+        /* The upper half starts at 1/2: `low`, which was below 1/2 until now, reaches it. */
         tally_arith_encode(&encoder, 1, 1, 1);
         tally_arith_encoder_finish(&encoder);
         CU_ASSERT_EQUAL(tally_bit_writer_tell(&writer), 2 + 15 * n);
         tally_bit_writer_finish(&writer);
-        CU_ASSERT_EQUAL(data[0], 1); /* 0.1000...: bit 0 is the first */
+        CU_ASSERT_EQUAL(data[0], 1); /* 0.1000...: bit 0 comes first */
         for (size_t i = 1; i < (2 + 15 * n + 7) / 8; i++) {
             CU_ASSERT_EQUAL(data[i], 0);
         }

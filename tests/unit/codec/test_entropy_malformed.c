@@ -1,4 +1,4 @@
-/* `entropy`: a message that no encoder writes is refused, any other one is canonical. */
+/* `entropy`: a message that no encoder writes is refused; any other message is canonical. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,9 +14,9 @@
 
 static const struct tally_grid GRID = {.step = 0.1, .intervals = 100}; /* levels to 50 */
 
-/* Decodes from a copy in a block of exactly n bytes, so that the address sanitizer sees any read
- * outside. True if the bytes are refused as MALFORMED and leave sums alone, or are exactly what the
- * decoded levels encode to: no two messages mean the same. */
+/* Decodes from a copy in a block of exactly n bytes, in which the address sanitizer detects any
+ * out-of-bounds read. True if the bytes are refused as MALFORMED and leave the sums unchanged, or
+ * if they equal the encoding of the decoded levels: no two messages mean the same. */
 static bool refused_or_canonical(const uint8_t *bytes, size_t n, uint64_t payload_bits, size_t dim,
                                  const struct tally_grid *grid, size_t *accepted)
 {
@@ -77,7 +77,7 @@ static void test_codec_entropy_malformed__lengths_that_lie_are_refused(void)
     expect_malformed(scale, 2, 14, 30, "scale 78 is above 52");
 }
 
-/* One zero, written as the escape and a symbol's number: its own, or the escape's. */
+/* One zero, written as the escape and a symbol number: that of zero or that of the escape. */
 static void test_codec_entropy_malformed__escapes_that_are_not_needed_are_refused(void)
 {
     const uint32_t none[TALLY_ENTROPY_SYMBOLS] = {0}, named[] = {10, TALLY_ENTROPY_ESCAPE};
@@ -100,7 +100,7 @@ static void test_codec_entropy_malformed__escapes_that_are_not_needed_are_refuse
     }
 }
 
-/* Levels that decode from a state out of range would encode to another state. */
+/* Levels decoded from an out-of-range state would encode to another state. */
 static void test_codec_entropy_malformed__states_out_of_their_range_are_refused(void)
 {
     int32_t *levels = calloc(ENTROPY_LONG, sizeof *levels);
@@ -143,8 +143,8 @@ static void test_codec_entropy_malformed__levels_above_the_grid_are_refused(void
     free(levels);
 }
 
-/* All messages of up to 13 bits for some dimensions: every string that decodes is the only one of
- * its levels. */
+/* All messages of up to 13 bits for some dimensions: every string that decodes is the only encoding
+ * of its levels. */
 static void test_codec_entropy_malformed__all_short_messages_are_refused_or_canonical(void)
 {
     static const size_t dims[] = {1, 2, 3, 30, 300};
@@ -186,7 +186,7 @@ static void test_codec_entropy_malformed__random_bytes_are_refused_or_canonical(
     CU_ASSERT_TRUE(accepted > 0);
 }
 
-/* Every prefix, with the padding clean, and longer ones with zeros and with ones. */
+/* Every prefix with zero padding, and every extension by up to 64 zero bits. */
 static void test_codec_entropy_malformed__every_truncation_and_extension_is_refused(void)
 {
     struct tally_rng rng = entropy_stream(46);
@@ -241,7 +241,7 @@ static void test_codec_entropy_malformed__every_flipped_bit_is_refused_or_canoni
     CU_ASSERT_TRUE(accepted > 0);
 }
 
-/* The same of long messages, at places all over them, most of them near both ends. */
+/* Flipped bits, truncations and extensions of long messages, most of them near one of the ends. */
 static void test_codec_entropy_malformed__damaged_long_messages_are_refused(void)
 {
     struct tally_rng rng = entropy_stream(48);

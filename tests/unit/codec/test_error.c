@@ -73,7 +73,7 @@ static void test_codec_error__context_goes_in_front(void)
     TALLY_ASSERT_TEXT(err.field, "algorithm");
 }
 
-/* Under the sanitizers this also shows that nothing is written past the ends. */
+/* Under the sanitizers, this also checks that nothing is written past the ends. */
 static void test_codec_error__long_texts_are_cut(void)
 {
     char text[1000];

@@ -17,7 +17,7 @@ static void test_codec_fixed_point__multiples_of_the_unit_are_exact(void)
     CU_ASSERT_EQUAL(tally_fixed_point_of(-0x1p22), -(INT64_C(1) << 62));
 }
 
-/* To the nearest, ties to even; off by at most 2^-41. */
+/* Rounds to nearest, ties to even; the error is at most 2^-41. */
 static void test_codec_fixed_point__rounds_to_the_nearest(void)
 {
     CU_ASSERT_EQUAL(tally_fixed_point_of(0x1.8p-41), 1);
@@ -31,7 +31,7 @@ static void test_codec_fixed_point__rounds_to_the_nearest(void)
     }
 }
 
-/* float32 values of at least 2^-17 in size lose nothing. */
+/* float32 values of magnitude at least 2^-17 are exact. */
 static void test_codec_fixed_point__float32_values_are_exact_from_2_to_the_minus_17(void)
 {
     for (int exponent = -17; exponent <= 18; exponent++) {
@@ -43,7 +43,7 @@ static void test_codec_fixed_point__float32_values_are_exact_from_2_to_the_minus
     CU_ASSERT_NOT_EQUAL(tally_fixed_point_value(tally_fixed_point_of(below)), below);
 }
 
-/* At the bound, as many as it is for: no overflow, on either side. */
+/* The full number of addends at the bound does not overflow, with either sign. */
 static void test_codec_fixed_point__bound_leaves_room_for_all_addends(void)
 {
     const uint32_t all[] = {1, 2, 3, 7, 10, 1000, 99999, 100000};
@@ -61,7 +61,7 @@ static void test_codec_fixed_point__bound_leaves_room_for_all_addends(void)
     }
 }
 
-/* What plain doubles do not do: the same sum in every order. */
+/* The sum is the same in every order, unlike that of plain doubles. */
 static void test_codec_fixed_point__order_does_not_matter(void)
 {
     enum { N = 500 };
@@ -81,8 +81,8 @@ static void test_codec_fixed_point__order_does_not_matter(void)
     CU_ASSERT_DOUBLE_EQUAL(tally_fixed_point_value(up), plain_up, N * 0x1p-41);
 }
 
-/* As many addends as the bound is for, each with the greatest weight, against 128 bits: no word
- * overflows (the sanitizer would see it), and the words are those of the exact sum. */
+/* The full number of addends at the bound, weighted with the greatest weight or one less, compared
+ * with a 128-bit sum: no word overflows (the sanitizer would detect it), and the sum is exact. */
 static void test_codec_fixed_point__weighted_sums_do_not_overflow(void)
 {
     const uint32_t all[] = {1, 2, 3, 10, 99999, 100000};
@@ -103,7 +103,7 @@ static void test_codec_fixed_point__weighted_sums_do_not_overflow(void)
     }
 }
 
-/* Weights that are all equal give the very double of the sum without weights. */
+/* Equal weights give exactly the same double as the sum without weights. */
 static void test_codec_fixed_point__equal_weights_change_no_bit(void)
 {
     const uint32_t weights[] = {1, 2, 7, 1000003, UINT32_C(1) << 25, UINT32_C(1) << 31};
@@ -119,7 +119,7 @@ static void test_codec_fixed_point__equal_weights_change_no_bit(void)
     }
 }
 
-/* 3 * 2 + 5 * (-1.5) + 4 * 0.25 = -0.5, and a mean whose last digit a sum of doubles loses. */
+/* 3 * 2 + 5 * (-1.5) + 4 * 0.25 = -0.5, and a mean whose last digit is lost in a sum of doubles. */
 static void test_codec_fixed_point__weighted_values(void)
 {
     int64_t sum[2] = {0, 0};

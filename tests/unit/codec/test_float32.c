@@ -67,7 +67,7 @@ static void test_codec_float32__not_finite_is_refused_by_coordinate(void)
     }
 }
 
-/* Every truncation and extension, each in a block of its exact size, and lengths that lie. */
+/* Every truncation and extension, each in a block of exact size, and wrong announced lengths. */
 static void test_codec_float32__other_lengths_are_malformed(void)
 {
     float back[3];
@@ -88,7 +88,7 @@ static void test_codec_float32__other_lengths_are_malformed(void)
     }
 }
 
-/* Each single flipped bit gives other values or is refused; re-encoding gives the same bytes. */
+/* A message with one flipped bit is refused, or re-encoding its values gives the same bytes. */
 static void test_codec_float32__every_flipped_bit_is_refused_or_canonical(void)
 {
     const float values[3] = {1, -2.5f, 3e38f};

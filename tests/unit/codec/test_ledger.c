@@ -4,7 +4,7 @@
 
 #include "tests/harness.h"
 
-/* A ledger is nothing but counters; this walks over them whatever they are called. */
+/* A ledger consists only of 64-bit counters, so the tests can treat it as an array. */
 enum { N_COUNTERS = sizeof(struct tally_ledger) / sizeof(uint64_t) };
 
 static void test_codec_ledger__adds_every_counter(void)

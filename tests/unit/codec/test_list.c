@@ -8,7 +8,7 @@ struct member {
     struct tally_list_node node;
 };
 
-/* The values in order, read forwards; the same backwards must give the reverse. */
+/* Returns the values in order as decimal digits, and checks that reading backwards agrees. */
 static int values_of(const struct tally_list *list)
 {
     int forwards = 0, backwards = 0, place = 1;
@@ -60,7 +60,7 @@ static void test_codec_list__remove(void)
     tally_list_remove(&members[0].node);
     CU_ASSERT_EQUAL(values_of(&list), 23);
     CU_ASSERT_FALSE(tally_list_has(&members[0].node));
-    tally_list_remove(&members[0].node); /* it is in none: nothing happens */
+    tally_list_remove(&members[0].node); /* in no list: no effect */
     CU_ASSERT_EQUAL(values_of(&list), 23);
     tally_list_append(&list, &members[0].node);
     CU_ASSERT_EQUAL(values_of(&list), 231);
@@ -99,7 +99,7 @@ static void add_value(const struct member *member, int *sum)
     *sum += member->value;
 }
 
-/* Empties a queue through pointers, as callers do. Inlined, the compiler would know the list. */
+/* Empties a queue through pointers, as callers do. If inlined, the compiler would know the list. */
 __attribute__((noinline)) static void
 drain(struct owner *const *owner, void (*work)(const struct member *member, int *sum), int *sum)
 {

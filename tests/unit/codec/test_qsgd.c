@@ -16,7 +16,7 @@ static struct tally_rng stream(uint32_t round)
     return rng;
 }
 
-/* A block of exactly the bytes of a message. */
+/* Encodes a message into a heap block of exact size; the caller frees it. */
 static uint8_t *message(const struct tally_qsgd *qsgd, const int32_t *levels, size_t dim,
                         size_t *ret_n, uint64_t *ret_bits)
 {
@@ -50,7 +50,7 @@ static void test_codec_qsgd__example_of_format_md(void)
     free(data);
 }
 
-/* 32 + d (1 + ceil(log2(s + 1))), the logarithm by repeated doubling. */
+/* 32 + d (1 + ceil(log2(s + 1))); the test computes the logarithm by repeated doubling. */
 static void test_codec_qsgd__costs_what_the_formula_says(void)
 {
     CU_ASSERT_EQUAL(tally_qsgd_bits(3, 30), 122);
@@ -68,7 +68,7 @@ static void test_codec_qsgd__costs_what_the_formula_says(void)
     CU_ASSERT_EQUAL(tally_qsgd_bits(7, 0), 32);
 }
 
-/* Every number of levels around a power of two, and dimensions that end at and inside a byte. */
+/* Numbers of levels around powers of two, and dimensions that end at and inside a byte. */
 static void test_codec_qsgd__round_trip(void)
 {
     static const uint32_t all[] = {1, 2, 3, 4, 5, 7, 8, 9, 255, 256, 32766, 32767};
@@ -116,7 +116,8 @@ static void test_codec_qsgd__zero_vector_costs_the_same(void)
     free(data);
 }
 
-/* One-hot vectors are their own norm: the top level, whatever the draw, never one above. */
+/* The norm of a one-hot vector is its coordinate: it takes the top level whatever the draw, and
+ * never the one above. */
 static void test_codec_qsgd__one_hot_vectors_take_the_top_level(void)
 {
     static const float all[] = {1,        0.1f,   FLT_MAX,       FLT_MIN,     FLT_TRUE_MIN,
@@ -143,7 +144,7 @@ static void test_codec_qsgd__one_hot_vectors_take_the_top_level(void)
     }
 }
 
-/* Vectors next to a one-hot: the norm exceeds the coordinate by less than float32 can tell. */
+/* Nearly one-hot vectors, whose norm may exceed the coordinate by less than float32 resolves. */
 static void test_codec_qsgd__top_level_never_overflows(void)
 {
     static const float scales[] = {1, 1e-42f, 1e-30f, 3e37f, 0.3f};
@@ -174,9 +175,9 @@ static void test_codec_qsgd__top_level_never_overflows(void)
     }
 }
 
-/* The draw that is most eager to round up, 0, which comes once in 2^32: found by search. It must
- * not lift a coordinate that lies on the grid: neither a zero nor, where s / norm is rounded so
- * that norm (s / norm) > s, the top level. */
+/* Draw 0 rounds up most readily. It occurs once in 2^32 draws, so this stream was found by search.
+ * The draw must not round up a coordinate that lies on the grid: neither a zero nor, where
+ * s / norm is rounded so that norm (s / norm) > s, the top level. */
 static void test_codec_qsgd__draw_of_zero_lifts_nothing_off_the_grid(void)
 {
     enum { LANE = 13 };
@@ -203,7 +204,7 @@ static void test_codec_qsgd__draw_of_zero_lifts_nothing_off_the_grid(void)
     CU_ASSERT_TRUE(above > 10);
 }
 
-/* Each level is one of the two neighbours, and the coordinate's own word decides which. */
+/* Each level is one of the two neighbours, selected by the coordinate's own random word. */
 static void test_codec_qsgd__coordinates_take_their_own_words(void)
 {
     float y[MAX_DIM];
@@ -223,7 +224,7 @@ static void test_codec_qsgd__coordinates_take_their_own_words(void)
         const double exact = 50 * fabs((double)y[i]) / (double)qsgd.norm;
         const double threshold = ldexp(words[i % 64], -32);
         const bool is_up = threshold < exact - floor(exact);
-        CU_ASSERT_TRUE(fabs(threshold - (exact - floor(exact))) > 1e-9); /* beyond rounding */
+        CU_ASSERT_TRUE(fabs(threshold - (exact - floor(exact))) > 1e-9); /* not a rounding error */
         CU_ASSERT_EQUAL(abs(levels[i]), (int32_t)floor(exact) + is_up);
         up += is_up;
     }
@@ -242,7 +243,7 @@ static void test_codec_qsgd__not_finite_is_refused_by_coordinate(void)
         {{1, 2, INFINITY}, "coordinate 2 of 3 is infinite"},
         {{-INFINITY, 2, NAN}, "coordinate 0 of 3 is infinite"},
         {{FLT_MAX, FLT_MAX, 0}, "the norm 4.81232e+38 is not a float32"},
-        {{FLT_MAX, 1e32f, 0}, "the norm 3.40282e+38 is not a float32"}, /* by rounding up alone */
+        {{FLT_MAX, 1e32f, 0}, "the norm 3.40282e+38 is not a float32"}, /* only by rounding up */
     };
     const struct tally_rng rng = stream(0);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -292,7 +293,7 @@ static void expect_malformed(const uint8_t *data, size_t n, uint64_t bits, uint3
 static void test_codec_qsgd__other_lengths_are_malformed(void)
 {
     const uint8_t zeros[40] = {0};
-    const uint64_t bits = 32 + 7 * 3; /* 53, of 7 bytes */
+    const uint64_t bits = 32 + 7 * 3; /* 53 bits in 7 bytes */
     for (size_t n = 0; n <= 40; n++) {
         if (n != 7) {
             expect_malformed(zeros, n, bits, 3, 7, NULL);
@@ -346,7 +347,7 @@ static void test_codec_qsgd__every_kind_of_nonsense_is_malformed(void)
     expect_malformed(padded, 7, 53, 3, 7, "7 bytes and 53 bits for 53 bits with zero padding");
 }
 
-/* Each single flipped bit is refused or means something else, in that one way of writing it. */
+/* A message with one flipped bit is refused, or is the only encoding of other content. */
 static void test_codec_qsgd__every_flipped_bit_is_refused_or_canonical(void)
 {
     static const uint32_t counts[] = {1, 3, 5, 8, 32767};

@@ -21,7 +21,7 @@ static struct tally_grid grid_of(double radius, double eps, size_t dim)
     return grid;
 }
 
-/* p = ceil(2 r sqrt(d) / eps), the next even number, by hand. */
+/* p = ceil(2 r sqrt(d) / eps), rounded up to an even number; computed by hand. */
 static void test_codec_quantizer__grid_follows_the_formula(void)
 {
     static const struct {
@@ -36,7 +36,7 @@ static void test_codec_quantizer__grid_follows_the_formula(void)
         {3, 2, 30, 18},     /* 16.43 -> 17 -> 18 */
         {1, 10, 7840, 18},  /* 17.7 -> 18 */
         {1, 1e9, 1, 2},     /* never below 2 */
-        {2, 1e-3, 1, 4000}, /* a large one */
+        {2, 1e-3, 1, 4000}, /* a large p */
         {0.5, 0x1p-22, 1, 1 << 22},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -119,7 +119,7 @@ static void test_codec_quantizer__grids_from_outside_are_checked(void)
     }
 }
 
-/* The step is a power of two: the grid is exact in float32. */
+/* The step is a power of two, so the grid is exact in float32. */
 static void test_codec_quantizer__points_of_the_grid_stay(void)
 {
     const struct tally_grid grid = {.step = 0.25, .intervals = 64};
@@ -156,7 +156,7 @@ static void test_codec_quantizer__zeros_and_denormals_are_zero(void)
     }
 }
 
-/* -r, r, and what lies just inside and outside of them, on a grid that is not exact. */
+/* -r, r, and values just inside and outside, on a grid that is not exact in float32. */
 static void test_codec_quantizer__outside_is_clipped_and_counted(void)
 {
     const struct tally_grid grid = grid_of(0.7, 0.01, 10);
@@ -223,7 +223,7 @@ static void test_codec_quantizer__not_finite_is_refused_by_coordinate(void)
     }
 }
 
-/* The rounding of the file comment, computed here once more from the lanes, bit for bit. */
+/* The rounding rule of the quantizer's file comment, recomputed from the lanes, bit for bit. */
 static void test_codec_quantizer__rounds_up_where_the_word_is_below_the_fraction(void)
 {
     enum { DIM = 200 };

@@ -1,4 +1,4 @@
-/* Every form of the rounding against tally_quantize_ref(), bit for bit. */
+/* Every form of the rounding compared with tally_quantize_ref(), bit for bit. */
 #include "codec/quantize/quantizer_kernels.h"
 
 #include <float.h>
@@ -10,7 +10,7 @@
 
 enum { MAX_DIM = 700, GUARD = 16 };
 
-/* Values that a kernel may get wrong: borders, halves, denormals, beyond the range. */
+/* Returns a value that a kernel may get wrong: borders, halves, denormals, values out of range. */
 static float awkward(struct tally_rng *rng, const struct tally_rounding *rounding)
 {
     const float step = 1 / rounding->inverse_step, r = rounding->radius;
@@ -55,8 +55,8 @@ static struct tally_grid random_grid(struct tally_rng *rng)
         .intervals = intervals[tally_rng_below(rng, sizeof intervals / sizeof intervals[0])]};
 }
 
-/* A copy `shift` floats behind the start of a block that ends with it, so that the address
- * sanitizer sees a read outside and no kernel can rely on an alignment. */
+/* Copies y to `shift` floats after the start of a block that ends with the copy. The address
+ * sanitizer then detects reads past the end, and no kernel can rely on an alignment. */
 static float *place(const float *y, size_t n, size_t shift, float **ret_block)
 {
     *ret_block = malloc((n + shift) * sizeof *y + (n + shift == 0));
@@ -65,7 +65,7 @@ static float *place(const float *y, size_t n, size_t shift, float **ret_block)
     return *ret_block + shift;
 }
 
-/* One vector through the reference and a kernel. */
+/* Whether the reference and a kernel agree on one random vector. */
 static bool same_as_reference(tally_quantize_kernel *kernel, struct tally_rng *rng, size_t n)
 {
     const struct tally_grid grid = random_grid(rng);
@@ -102,8 +102,8 @@ static void test_codec_quantizer_kernels__equal_the_reference(void)
     }
 }
 
-/* u < fraction * 2^32 is false for equals: fractions made of the words themselves, where float32
- * can hold them, and of their neighbours. */
+/* u < fraction * 2^32 is false if both are equal. The fractions are the words themselves, rounded
+ * to float32, so some are equal and the others are close. */
 static void test_codec_quantizer_kernels__a_word_equal_to_the_fraction_rounds_down(void)
 {
     enum { N_GROUPS = 1000, N = N_GROUPS * TALLY_RNG_LANES };
@@ -141,7 +141,7 @@ static void test_codec_quantizer_kernels__a_word_equal_to_the_fraction_rounds_do
     free(levels);
 }
 
-/* Every position of a NaN or infinity, with and without clipped coordinates around it. */
+/* A NaN or infinity at every position, among clipped and unclipped coordinates. */
 static void test_codec_quantizer_kernels__name_the_first_that_is_not_finite(void)
 {
     const struct tally_grid grid = {.step = 1, .intervals = 4};
@@ -168,7 +168,7 @@ static void test_codec_quantizer_kernels__name_the_first_that_is_not_finite(void
     }
 }
 
-/* tally_quantize() with every limit; more than the machine has is as much as it has. */
+/* Every limit on the instruction set; a limit above the machine's best selects the best. */
 static void test_codec_quantizer_kernels__the_limit_selects(void)
 {
     CU_ASSERT_EQUAL(tally_cpu_used(), tally_cpu_best());

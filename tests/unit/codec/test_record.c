@@ -36,7 +36,7 @@ static void test_codec_record__three_statuses_are_final(void)
     CU_ASSERT_TRUE(tally_job_status_is_terminal(TALLY_JOB_CANCELLED));
 }
 
-/* 0 rounds: what the engine's memory holds is no loss. */
+/* Before round 1 has closed, the stored number is not a loss. */
 static void test_codec_record__a_loss_needs_a_closed_round(void)
 {
     struct tally_progress progress = {.round = 0, .loss = 0.5};
@@ -47,7 +47,7 @@ static void test_codec_record__a_loss_needs_a_closed_round(void)
     CU_ASSERT_TRUE(isnan(tally_progress_loss(&progress)));
 }
 
-/* Every double comes back, and so does a mean beyond the range of one. */
+/* Every double is read back unchanged, and so is a mean that overflowed to infinity. */
 static void test_codec_record__metrics_come_back(void)
 {
     char text[TALLY_METRICS_CAPACITY] = "";

@@ -5,8 +5,8 @@
 
 #include "tests/harness.h"
 
-/* Known answers: Random123's kat_vectors (philox 4 32) for both round counts; the rows that it
- * lacks and all further constants of this file come from a Python implementation of the paper's
+/* Known answers: Random123's kat_vectors (philox 4 32) for both round counts. The rows that it
+ * lacks and all other constants in this file come from a Python implementation of the paper's
  * figure, written independently of rng.c. */
 static void test_codec_rng__philox_known_answers(void)
 {
@@ -88,7 +88,7 @@ static void test_codec_rng__streams_do_not_depend_on_order(void)
     CU_ASSERT_EQUAL(memcmp(alone, mixed, sizeof alone), 0);
 }
 
-/* A stream differs from every other whose name differs in one part. */
+/* Two streams differ if their names differ in any part. */
 static void test_codec_rng__every_part_of_the_name_counts(void)
 {
     struct tally_rng_key key = tally_rng_key(7, 0);
@@ -150,17 +150,17 @@ static void test_codec_rng__below_reaches_both_ends_and_no_further(void)
     }
 }
 
-/* Lemire: of the 2^32 words exactly 2^32 mod n are rejected, those whose product's low half is
- * below it. Worked for n = 3, where 2^32 mod 3 = 1: word 0 has product 0 and is refused. */
+/* Lemire: of the 2^32 words, exactly 2^32 mod n are rejected, namely those whose product has a low
+ * half below 2^32 mod n. For n = 3, 2^32 mod 3 = 1: word 0 has product 0 and is rejected. */
 static void test_codec_rng__below_rejects_exactly_the_surplus(void)
 {
     struct tally_rng rng = {.block = {0, UINT32_MAX, 0x55555556, 0x55555555}};
-    CU_ASSERT_EQUAL(tally_rng_below(&rng, 3), 2); /* 0 is refused, UINT32_MAX gives 2 */
+    CU_ASSERT_EQUAL(tally_rng_below(&rng, 3), 2); /* 0 is rejected, UINT32_MAX gives 2 */
     CU_ASSERT_EQUAL(rng.n_used, 2);
     CU_ASSERT_EQUAL(tally_rng_below(&rng, 3), 1); /* 0x55555556 * 3 = 2^32 + 2 */
     CU_ASSERT_EQUAL(tally_rng_below(&rng, 3), 0); /* 0x55555555 * 3 = 2^32 - 1 */
     rng = (struct tally_rng){.block = {0, 1, 2, 3}};
-    CU_ASSERT_EQUAL(tally_rng_below(&rng, 4), 0); /* a power of two refuses nothing */
+    CU_ASSERT_EQUAL(tally_rng_below(&rng, 4), 0); /* a power of two rejects nothing */
     CU_ASSERT_EQUAL(rng.n_used, 1);
 }
 
@@ -218,7 +218,7 @@ static void test_codec_rng__lanes_are_laid_out_as_documented(void)
     CU_ASSERT_EQUAL(words[16], 0xb3c25e4e);
     CU_ASSERT_EQUAL(words[17], 0x56f8b3fa);
     CU_ASSERT_EQUAL(words[63], 0xd02f3c6f);
-    /* The header's sentence, word for word: coordinate i takes word (i / 16) % 4 of block
+    /* As stated in the header: coordinate i takes word (i / 16) % 4 of block
      * 16 (i / 64) + i % 16. */
     for (uint32_t i = 128; i < 192; i++) {
         const uint32_t counter[4] = {16 * (i / 64) + i % 16, 5, 9, TALLY_RNG_UPLINK};

@@ -1,9 +1,9 @@
-/* The compiler rounds where C says so: what all of the arithmetic here relies on. */
+/* The compiler rounds where C requires it, which all arithmetic here relies on. */
 #include "tests/harness.h"
 
 enum { N = 7 };
 
-/* Straight-line code once it is unrolled. Not inlined: its numbers would be known. */
+/* Becomes straight-line code when unrolled. Not inlined, or the compiler would know the numbers. */
 __attribute__((noinline)) static void round_in_pairs(const double *in, const float *start,
                                                      double *ret_sums, double *ret_rounded)
 {
@@ -36,7 +36,8 @@ __attribute__((noinline)) static double multiply_and_add(double a, double b, dou
     return a * b + c;
 }
 
-/* (1 + e)^2 - (1 + 2 e) is e^2 if it is fused, and 0 if the product is rounded first. */
+/* (1 + e)^2 - (1 + 2 e) is e^2 if the operations are fused, and 0 if the product is rounded
+ * first. */
 static void test_codec_rounding__products_are_rounded_before_they_are_added(void)
 {
     const double e = 1.0 / (1 << 30);

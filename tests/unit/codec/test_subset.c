@@ -33,7 +33,8 @@ static void test_codec_subset__is_a_set_in_order(void)
     }
 }
 
-/* All 20 subsets of 3 in 6, each within 5 standard deviations of its share of 20,000 draws. */
+/* All 20 subsets of 3 out of 6 occur, each within 5 standard deviations of its share of 20,000
+ * draws. */
 static void test_codec_subset__subsets_are_equally_likely(void)
 {
     enum { DRAWS = 20000 };

@@ -18,7 +18,7 @@ static void *block(size_t n, size_t n_bytes)
     return room;
 }
 
-/* A message in a block of exactly its bytes. */
+/* A message in a heap block of exact size. */
 struct message {
     uint8_t *data;
     size_t n;
@@ -41,7 +41,7 @@ static struct message message_of(const float *values, const uint32_t *indices, s
     return message;
 }
 
-/* Whether it is read as what was written. */
+/* Whether the message decodes to the given values and indices. */
 static bool reads_back(const struct message *message, const float *values, const uint32_t *indices,
                        size_t dim, size_t k)
 {
@@ -100,7 +100,7 @@ static void test_codec_top_k__formula_counts_whole_indices(void)
     }
 }
 
-/* Every set of up to 12 coordinates: it is read back, and no two of as many indices have the same
+/* Every set of indices below 12 is read back, and no two sets of the same size have the same
  * string. */
 static void test_codec_top_k__every_small_set_has_its_own_string(void)
 {
@@ -164,21 +164,21 @@ static void test_codec_top_k__sets_cost_nearly_the_ideal(void)
         const double ideal =
             (lgamma((double)dim + 1) - lgamma((double)k + 1) - lgamma((double)(dim - k) + 1)) /
             log(2);
-        CU_ASSERT_TRUE(total / n_sets >= ideal - 0.5 - 0.001 * ideal); /* a sample's mean */
+        CU_ASSERT_TRUE(total / n_sets >= ideal - 0.5 - 0.001 * ideal); /* sample mean */
         CU_ASSERT_TRUE(total / n_sets <= ideal + 0.2 * n + 2);
         free(indices);
         free(values);
     }
 }
 
-/* The sets whose strings are the longest: the last indices of all. */
+/* The sets with the longest strings: the last k indices, and all but the last ones. */
 static void test_codec_top_k__no_set_exceeds_the_bound(void)
 {
     for (size_t dim = 1; dim <= 200; dim++) {
         for (size_t k = 1; k <= dim; k++) {
             uint32_t indices[200];
             float values[200] = {0};
-            for (size_t shape = 0; shape < 2; shape++) { /* the last ones; all but the last ones */
+            for (size_t shape = 0; shape < 2; shape++) { /* last k; all but the last */
                 for (size_t i = 0; i < k; i++) {
                     indices[i] = (uint32_t)(shape == 0 ? dim - k + i : i);
                 }
@@ -191,7 +191,7 @@ static void test_codec_top_k__no_set_exceeds_the_bound(void)
     }
 }
 
-/* Before: a larger magnitude, and of equal ones the lower index. */
+/* Orders by descending magnitude; of equal magnitudes, the lower index comes first. */
 static int compare_selected(const void *a, const void *b)
 {
     const float *const *left = a, *const *right = b;
@@ -235,10 +235,10 @@ static void test_codec_top_k__selects_the_largest(void)
             tally_rng_normal(&rng, normal, 2);
             uint32_t word = tally_rng_u32(&rng);
             word = (word >> 23 & 255) == 255 ? word & INT32_MAX >> 9 : word;
-            float any; /* any finite float32, all exponents alike */
+            float any; /* any finite float32, exponents equally likely */
             memcpy(&any, &word, sizeof any);
             y[i] = round % 4 == 0   ? (float)normal[0]
-                   : round % 4 == 1 ? (float)rint(2 * normal[0]) /* many are equal, also zeros */
+                   : round % 4 == 1 ? (float)rint(2 * normal[0]) /* many equal, and zeros */
                    : round % 4 == 2 ? any
                                     : 1 + (float)tally_rng_below(&rng, 9) * FLT_EPSILON;
         }
@@ -338,7 +338,7 @@ static void test_codec_top_k__every_kind_of_nonsense_is_refused(void)
     good[12] |= 0x80;
     expect_refused(good, 13, 103, 10, 3, TALLY_MALFORMED,
                    "13 bytes do not frame 103 bits with zero padding");
-    good[12] = 0x7f; /* 0 0, then ones, which lead out */
+    good[12] = 0x7f; /* 0 0, then ones: out of range */
     expect_refused(good, 13, 103, 10, 3, TALLY_MALFORMED, "index 0 of 3 is above 7");
     good[12] = 0x0e; /* 0 1, 1 1 0 0: index 6 */
     expect_refused(good, 13, 103, 10, 3, TALLY_MALFORMED, "ends in index 2 of 3");
@@ -350,7 +350,7 @@ static void test_codec_top_k__every_kind_of_nonsense_is_refused(void)
     expect_refused(good, 13, 103, 10, 3, TALLY_NOT_FINITE, "coordinate 0 is not finite");
 }
 
-/* A damaged message is refused, or is the one message of other values or another set. */
+/* A damaged message is refused, or is the only encoding of other values or another set. */
 static void test_codec_top_k__every_flipped_bit_is_refused_or_canonical(void)
 {
     for (uint32_t round = 0; round < 60; round++) {
@@ -377,7 +377,7 @@ static void test_codec_top_k__every_flipped_bit_is_refused_or_canonical(void)
             } else {
                 CU_ASSERT_TRUE(status == TALLY_MALFORMED || status == TALLY_NOT_FINITE);
             }
-            for (size_t i = k; i < 90; i++) { /* a set that is refused is not written beyond k */
+            for (size_t i = k; i < 90; i++) { /* nothing is written beyond k */
                 CU_ASSERT_EQUAL(indices[i], 0xaaaaaaaa);
             }
             good.data[bit / 8] ^= (uint8_t)(1 << bit % 8);

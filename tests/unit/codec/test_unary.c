@@ -21,9 +21,9 @@ static uint8_t *encode(const int32_t *levels, size_t dim, size_t *ret_n,
     return data;
 }
 
-/* Decodes from a copy in a block of exactly n bytes, so that the address sanitizer sees any read
- * outside. True if the bytes are refused as MALFORMED, or are exactly what the decoded levels
- * encode to: no two messages mean the same. */
+/* Decodes from a copy in a block of exactly n bytes, in which the address sanitizer detects any
+ * out-of-bounds read. True if the bytes are refused as MALFORMED, or if they equal the encoding of
+ * the decoded levels: no two messages mean the same. */
 static bool refused_or_canonical(const uint8_t *bytes, size_t n, uint64_t payload_bits, size_t dim)
 {
     uint8_t *data = malloc(n + (n == 0));
@@ -133,7 +133,7 @@ static void test_codec_unary__examples_of_format_md(void)
         &(struct tally_level_stats){.formula_bits = 69, .nonzeros = 2, .payload_bits = 71});
 }
 
-/* Fills levels with small, large or mostly zero ones, as `kind` says. */
+/* Fills `levels` with large (kind 0), small (1) or mostly zero (2) levels. */
 static void random_levels(struct tally_rng *rng, uint32_t kind, int32_t *levels, size_t dim)
 {
     for (size_t i = 0; i < dim; i++) {
@@ -172,7 +172,7 @@ static void test_codec_unary__ten_thousand_random_messages_round_trip(void)
     CU_ASSERT_TRUE(same);
 }
 
-/* Levels around the pieces that encoder and reader work in: 56 to 64 and 120 bits. */
+/* Levels around the sizes of the pieces that encoder and reader process: 56 to 64 and 120 bits. */
 static void test_codec_unary__long_runs_at_every_offset(void)
 {
     const struct tally_grid wide = {.step = 1, .intervals = TALLY_MAX_INTERVALS};
@@ -251,14 +251,14 @@ static void test_codec_unary__lengths_that_lie_are_refused(void)
     expect_malformed(data, 3, 22, 7, "ends in coordinates 0 to 6 of 7, after 22 bits");
     expect_malformed(data, 3, 23, 6, "23 bits announced, 6 coordinates take 20");
     expect_malformed(data, 3, 23, 8, "ends in coordinates 0 to 7 of 8, after 23 bits");
-    const uint8_t blocks[9] = {[7] = 0x80, [8] = 0x54}; /* the other: 66 in 71 */
+    const uint8_t blocks[9] = {[7] = 0x80, [8] = 0x54}; /* the other: 66 coordinates in 71 bits */
     expect_malformed(blocks, 9, 70, 66, "9 bytes do not frame 70 bits with zero padding");
     expect_malformed(blocks, 8, 64, 64, "ends in coordinates 0 to 63 of 64, after 64 bits");
     const uint8_t ones[2] = {0xff, 0xff};
     expect_malformed(ones, 2, 16, 1, "ends in coordinates 0 to 0 of 1, after 16 bits");
 }
 
-/* All prefixes, bit by bit and byte by byte, of messages long enough to have every kind of tail. */
+/* All prefixes, by bits and by bytes, of messages long enough to have every kind of tail. */
 static void test_codec_unary__every_truncation_is_refused(void)
 {
     struct tally_rng rng;
@@ -275,13 +275,13 @@ static void test_codec_unary__every_truncation_is_refused(void)
             uint8_t *cut = malloc(bytes + (bytes == 0));
             CU_ASSERT_PTR_NOT_NULL_FATAL(cut);
             memcpy(cut, data, bytes);
-            if (bits % 8 != 0) { /* clean padding: only the length is wrong */
+            if (bits % 8 != 0) { /* zero padding: only the length is wrong */
                 cut[bytes - 1] &= (uint8_t)((1u << bits % 8) - 1);
             }
             struct tally_level_stats seen;
             refused = refused && UNARY->decode(cut, bytes, bits, 20, &GRID, back, &seen, NULL) ==
                                      TALLY_MALFORMED;
-            /* Bytes lost on the way, the length still announced. */
+            /* Bytes are lost, but the original length is still announced. */
             refused =
                 refused && (bytes == n || UNARY->decode(cut, bytes, stats.payload_bits, 20, &GRID,
                                                         back, &seen, NULL) == TALLY_MALFORMED);
@@ -363,8 +363,8 @@ static void test_codec_unary__random_bytes_are_refused_or_canonical(void)
     CU_ASSERT_TRUE(good);
 }
 
-/* All messages of up to 13 bits for 1 to 4 coordinates: each string decodes in at most one way, and
- * together with its length is the only one for its levels. */
+/* All messages of up to 13 bits for 1 to 4 coordinates: each string decodes in at most one way and,
+ * together with its length, is the only encoding of its levels. */
 static void test_codec_unary__all_short_messages_are_refused_or_canonical(void)
 {
     bool good = true;

@@ -1,4 +1,4 @@
-/* The vector forms of `unary` against the plain one: the same bytes, levels, sums and refusals. */
+/* The vector forms of `unary` and the plain one give the same bytes, levels, sums and refusals. */
 #include "codec/unary/unary_kernels.h"
 
 #include <math.h>
@@ -17,7 +17,8 @@ static void unlimited(void)
     tally_cpu_set_limit(TALLY_CPU_AVX512);
 }
 
-/* Levels of a spread of their own; some blocks are zero, some have levels that no byte holds. */
+/* Fills each block with levels of a random spread. Some blocks are zero, and some have levels that
+ * do not fit a byte. */
 static void fill(struct tally_rng *rng, uint32_t top, int32_t *levels, size_t dim)
 {
     static const double spreads[] = {0.05, 0.3, 0.5, 1, 1.6, 3, 10, 40, 200};
@@ -65,7 +66,7 @@ static void encode_plainly(const int32_t *levels, size_t dim, struct message *re
     CU_ASSERT_FALSE(writer.overflow);
 }
 
-/* A copy of n bytes, `shift` bytes into a block that ends with them. */
+/* Copies n bytes to `shift` bytes after the start of a block that ends with them. */
 static uint8_t *place(const uint8_t *data, size_t n, size_t shift, uint8_t **ret_block)
 {
     *ret_block = malloc(n + shift + (n + shift == 0));
@@ -76,7 +77,7 @@ static uint8_t *place(const uint8_t *data, size_t n, size_t shift, uint8_t **ret
     return *ret_block + shift;
 }
 
-/* Into exactly the bytes of the message: none behind them is touched. */
+/* Whether encode() writes exactly the bytes of the message and none after them. */
 static bool encodes_to(const int32_t *levels, size_t dim, const struct tally_grid *grid,
                        const struct message *expected, size_t shift)
 {
@@ -148,7 +149,7 @@ static void test_codec_unary_kernels__same_bytes_levels_and_sums(void)
     CU_ASSERT_EQUAL(wrong, 0);
 }
 
-/* Blocks that fill their four planes and signs, last in the buffer: levels of 3 and 2. */
+/* Blocks that fill their four planes and signs (levels of 3 and 2), at the end of the buffer. */
 static void test_codec_unary_kernels__full_blocks_at_the_end(void)
 {
     const struct tally_grid grid = {.step = 1, .intervals = 20};
@@ -174,8 +175,8 @@ static void test_codec_unary_kernels__full_blocks_at_the_end(void)
     CU_ASSERT_EQUAL(wrong, 0);
 }
 
-/* Any n levels of a last block up to 10 are ordinary to the vector forms, and come out as they
- * were. */
+/* The vector forms handle a last block of any n levels up to 10 without the plain form, and decode
+ * it unchanged. */
 static void test_codec_unary_kernels__last_blocks_are_ordinary(void)
 {
     for (int32_t top = 0; top <= 10; top++) {
@@ -203,7 +204,8 @@ static void test_codec_unary_kernels__last_blocks_are_ordinary(void)
     }
 }
 
-/* A broken message: the status and text of the plain form, and sums as they were. */
+/* Whether all forms return the status and text of the plain form, and leave the sums unchanged on
+ * failure. */
 static bool same_refusal(const uint8_t *bytes, size_t n, uint64_t bits, size_t dim,
                          const struct tally_grid *grid)
 {
@@ -240,7 +242,7 @@ static bool same_refusal(const uint8_t *bytes, size_t n, uint64_t bits, size_t d
     return same;
 }
 
-/* Flipped bits, other grids and dims, messages cut and stretched. */
+/* Flipped bits, truncated messages, and other grids and dimensions. */
 static void test_codec_unary_kernels__same_refusals_and_untouched_sums(void)
 {
     struct tally_rng rng;
@@ -274,8 +276,8 @@ static void test_codec_unary_kernels__same_refusals_and_untouched_sums(void)
     CU_ASSERT_EQUAL(wrong, 0);
 }
 
-/* Blocks whose last bits are cut off, up to 7 of them, so that zeros of the padding stand where
- * they were: a form that only looks at bytes would take them, and go on behind the end. */
+/* Blocks whose last bits, up to 7, are cut off and replaced by padding zeros. A form that checks
+ * only whole bytes would accept those zeros and read past the end. */
 static void test_codec_unary_kernels__a_block_may_not_reach_into_the_padding(void)
 {
     struct tally_rng rng;
@@ -287,7 +289,7 @@ static void test_codec_unary_kernels__a_block_may_not_reach_into_the_padding(voi
         static struct message message;
         const size_t dim = TALLY_UNARY_BLOCK * (1 + i % 4);
         fill(&rng, 500, levels, dim);
-        if (i % 3 == 0) { /* as many bits as four planes and the signs can have */
+        if (i % 3 == 0) { /* as many bits as four planes and the signs can take */
             for (size_t j = dim - TALLY_UNARY_BLOCK; j < dim; j++) {
                 levels[j] = tally_rng_below(&rng, 2) == 0 ? 3 : -3;
             }
@@ -322,8 +324,9 @@ static void test_codec_unary_kernels__random_bytes(void)
     CU_ASSERT_EQUAL(wrong, 0);
 }
 
-/* tally_quantize_encode() is tally_quantize() and encode(), with every instruction set, with and
- * without an encoding's own form of it, whatever the payload holds and has room for before. */
+/* Whether tally_quantize_encode() equals tally_quantize() followed by encode(): for every
+ * instruction set, with and without the encoding's own form, and whatever the payload's content and
+ * capacity. */
 static bool same_as_two_steps(struct tally_rng *rng, size_t dim)
 {
     static float y[MAX_DIM];
@@ -359,7 +362,7 @@ static bool same_as_two_steps(struct tally_rng *rng, size_t dim)
                                              &clipped_too, NULL) == TALLY_OK;
         same = same && payload.size == n && memcmp(payload.data, expected, n) == 0 &&
                clipped == clipped_too && memcmp(&stats, &stats_too, sizeof stats) == 0;
-        same = same && payload.capacity < 2 * n + 1000; /* room by halves, and no more */
+        same = same && payload.capacity < 2 * n + 1000; /* grows by halves, and no more */
         tally_buffer_fini(&payload);
     }
     free(expected);
@@ -367,7 +370,8 @@ static bool same_as_two_steps(struct tally_rng *rng, size_t dim)
     return same;
 }
 
-/* A limit that is exactly the message, with every length of it, is none; one byte less is. */
+/* A limit of exactly the message's size has no effect, at every size; one byte less is too
+ * small. */
 static void test_codec_unary_kernels__quantize_encode_heeds_a_limit(void)
 {
     static float y[700];

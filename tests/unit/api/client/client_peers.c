@@ -33,7 +33,7 @@ static void respond_text(struct client_host *host, struct tally_http_request *re
     respond(host, request, status, type, text, strlen(text));
 }
 
-/* The headers that the client sent. */
+/* Responds with the headers that the client sent. */
 static void respond_headers(struct client_host *host, struct tally_http_request *request)
 {
     static const char *const names[] = {

@@ -25,7 +25,7 @@ static void respond(struct tally_http_request *request, const void *bytes, size_
     tally_http_respond(request, &response);
 }
 
-/* What came: method, target and headers, then the body. */
+/* Responds with the method, target and headers of the request, then its body. */
 static void echo(struct tally_http_request *request)
 {
     static const char *const NAMES[] = {"Accept", "Authorization", "Content-Type", "Content-Length",
@@ -148,7 +148,7 @@ static bool serve_one(struct forward_plain_peer *peer, int fd)
         whole = in.size > 0 && strstr((char *)in.data, "\r\n\r\n") != NULL;
     }
     tally_buffer_fini(&in);
-    const bool keeps = peer->keeps; /* the test may change it when it has the answer */
+    const bool keeps = peer->keeps; /* the test may change it once it has the response */
     if (whole) {
         atomic_fetch_add(&peer->n_requests, 1);
         const char *answer = peer->answer;
@@ -245,7 +245,7 @@ void forward_turn_until(const struct forward_owner *owner, atomic_size_t *counte
 {
     struct tally_http_forward_result result;
     const int64_t end_ms =
-        tally_monotonic_ms() + FORWARD_HANG_MS; /* not a number of turns: each may have work */
+        tally_monotonic_ms() + FORWARD_HANG_MS; /* limits time, not turns: each turn may do work */
     while (atomic_load(counter) < n && tally_monotonic_ms() < end_ms) {
         CU_ASSERT_FALSE_FATAL(tally_http_forward_take(owner->forwarder, &result));
         (void)forward_has_work(owner, 1);

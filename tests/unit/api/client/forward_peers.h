@@ -1,5 +1,5 @@
-/* forward_peers: what the tests of the forwarder share: a peer with our server in a thread, and the
- * forwarder's owner. */
+/* forward_peers: shared parts of the forwarder tests: a peer that runs our server in a thread, a
+ * peer of plain sockets, and the forwarder's owner. */
 #ifndef TALLY_TESTS_UNIT_API_CLIENT_FORWARD_PEERS_H
 #define TALLY_TESTS_UNIT_API_CLIENT_FORWARD_PEERS_H
 
@@ -10,7 +10,7 @@
 #include "api/server/http_server.h"
 
 enum {
-    FORWARD_HANG_MS = 60000, /* no test waits so long unless something hangs */
+    FORWARD_HANG_MS = 60000, /* no test waits this long unless something hangs */
     FORWARD_MAX_HELD = 512,
 };
 
@@ -19,8 +19,8 @@ struct forward_host {
     pthread_t thread;
     int wake_fd;
     char url[64];
-    atomic_bool stops, releases;                       /* wake_fd says that one of them is set */
-    struct tally_http_request *held[FORWARD_MAX_HELD]; /* of the thread */
+    atomic_bool stops, releases;                       /* wake_fd: one of them is set */
+    struct tally_http_request *held[FORWARD_MAX_HELD]; /* owned by the thread */
     size_t n_held;
     atomic_size_t n_requests, n_abandoned, n_connections;
 };
@@ -35,13 +35,13 @@ void forward_wait_until(atomic_size_t *counter, size_t n);
 
 /* ---- A peer of plain sockets ---- */
 
-/* A peer that answers every request of every connection, one connection after the other, and
- * counts them. */
+/* A peer that answers every request, one connection after another, and counts connections and
+ * requests. */
 struct forward_plain_peer {
     int listen_fd;
     pthread_t thread;
     char url[64];
-    _Atomic(const char *) answer; /* then the connection is closed, unless keeps */
+    _Atomic(const char *) answer; /* closes the connection afterwards unless `keeps` */
     atomic_bool keeps;
     atomic_size_t n_connections, n_requests;
 };
@@ -74,7 +74,7 @@ bool forward_has_work(const struct forward_owner *owner, int timeout_ms);
 
 void forward_take(struct forward_owner *owner, struct tally_http_forward_result *ret_result);
 
-/* Turns the forwarder, which must have no result, until the counter has reached `n`. */
+/* Runs the forwarder, which must produce no result, until the counter reaches `n`. */
 void forward_turn_until(const struct forward_owner *owner, atomic_size_t *counter, size_t n);
 
 /* Takes any result and frees it. */

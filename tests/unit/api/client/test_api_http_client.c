@@ -40,7 +40,7 @@ static void test_api_http_client__get_and_post(void)
     CU_ASSERT_EQUAL(c.exchange.status, 200);
     CU_ASSERT_EQUAL(c.out.size, 0);
     TALLY_ASSERT_STATUS(caller_get(&c, "/y", 0), TALLY_OK, &c.err);
-    client_assert_text(&c.out, "/y"); /* a GET again after HEAD and POST */
+    client_assert_text(&c.out, "/y"); /* GET again, after HEAD and POST */
     caller_stop(&c);
     client_host_stop(&host);
 }
@@ -173,8 +173,8 @@ static void test_api_http_client__broken_exchanges_are_not_counted(void)
 
 #define ANSWER_OK "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
-/* The peer drops a kept connection when the second request arrives. libcurl sends it again, and
- * only the copy that gets a response counts. */
+/* The peer drops a kept connection when the second request arrives. libcurl sends that request
+ * again, and only the copy that is answered counts. */
 static void test_api_http_client__resent_request_counts_once(void)
 {
     static const struct client_line script[] = {
@@ -222,7 +222,7 @@ static void test_api_http_client__refused_connection_is_unavailable(void)
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t size = sizeof address;
-    CU_ASSERT_EQUAL(bind(fd, (struct sockaddr *)&address, size), 0); /* and does not listen */
+    CU_ASSERT_EQUAL(bind(fd, (struct sockaddr *)&address, size), 0); /* no listen() */
     CU_ASSERT_EQUAL(getsockname(fd, (struct sockaddr *)&address, &size), 0);
     char url[64];
     snprintf(url, sizeof url, "http://127.0.0.1:%u", ntohs(address.sin_port));
@@ -267,7 +267,7 @@ static void test_api_http_client__deadline(void)
     struct caller c;
     client_host_start(&host, 0);
     caller_start(&c, host.url);
-    CU_ASSERT_EQUAL(caller_get(&c, "/x", 0), TALLY_OK); /* there is a connection */
+    CU_ASSERT_EQUAL(caller_get(&c, "/x", 0), TALLY_OK); /* opens a connection */
     long start = client_now_ms();
     TALLY_ASSERT_STATUS(caller_hang(&c, 150), TALLY_DEADLINE, &c.err);
     long took = client_now_ms() - start;
@@ -300,8 +300,8 @@ static void test_api_http_client__silence_ends_an_exchange(void)
     client_host_stop(&host);
 }
 
-/* Whether an answer that takes longer than silence_ms was received. False: the peer itself was
- * silent for that long, because it got no processor. */
+/* Whether a response that takes longer than silence_ms was received. False if the peer itself was
+ * silent for that long because it was not scheduled. */
 static bool receives_slow_answer(long silence_ms)
 {
     static const char ANSWER[] = "HTTP/1.1 200 OK\r\nContent-Length: 40\r\n\r\n"
@@ -316,7 +316,7 @@ static bool receives_slow_answer(long silence_ms)
     const enum tally_status status = caller_get(&c, "/", 10 * CLIENT_HANG_MS);
     const long took = client_now_ms() - start;
     caller_stop(&c);
-    client_peer_stop(&peer); /* which has sent everything */
+    client_peer_stop(&peer); /* it has sent everything */
     if (status == TALLY_DEADLINE && peer.longest_ms >= silence_ms) {
         return false;
     }
@@ -325,7 +325,7 @@ static bool receives_slow_answer(long silence_ms)
     return true;
 }
 
-/* The answer takes longer than the limit, but no silence within it does. */
+/* The whole response takes longer than the silence limit, but no pause in it does. */
 static void test_api_http_client__slow_answer_is_not_silence(void)
 {
     long silence_ms = 1000;
@@ -335,7 +335,7 @@ static void test_api_http_client__slow_answer_is_not_silence(void)
     CU_ASSERT_TRUE(silence_ms < CLIENT_HANG_MS);
 }
 
-/* The second request on the same connection would be answered 500. */
+/* Returns the status of a second request: 500 on the same connection, 200 on a new one. */
 static int status_after_busy(const char *busy, long silence_ms)
 {
     const struct client_line script[] = {{busy, false},
@@ -350,7 +350,7 @@ static int status_after_busy(const char *busy, long silence_ms)
     CU_ASSERT_EQUAL(caller_get(&c, "/1", 0), TALLY_OK);
     CU_ASSERT_EQUAL(caller_get(&c, "/2", 0), TALLY_OK);
     const int status = c.exchange.status;
-    if (status == 500) { /* the script goes on */
+    if (status == 500) { /* finish the script */
         CU_ASSERT_EQUAL(caller_get(&c, "/3", 0), TALLY_OK);
     }
     caller_stop(&c);
@@ -389,7 +389,7 @@ static void test_api_http_client__cancel_interrupts_a_long_poll(void)
     setitimer(ITIMER_REAL, &in_100_ms, NULL);
     TALLY_ASSERT_STATUS(caller_get(&c, "/hang", 10 * CLIENT_HANG_MS), TALLY_CANCELLED, &c.err);
     long took = client_now_ms() - start;
-    CU_ASSERT_TRUE(took >= 90 && took < CLIENT_HANG_MS); /* the limit of the call is far away */
+    CU_ASSERT_TRUE(took >= 90 && took < CLIENT_HANG_MS); /* the call's own limit is far away */
     /* While the flag is set, no exchange begins. */
     CU_ASSERT_EQUAL(caller_get(&c, "/x", 0), TALLY_CANCELLED);
     cancelled = 0;
@@ -408,7 +408,7 @@ static void *set_cancelled_soon(void *context)
     return NULL;
 }
 
-/* The signal may have reached another thread: nothing interrupts this one. */
+/* The signal may reach another thread, in which case nothing interrupts this one. */
 static void test_api_http_client__cancel_by_another_thread(void)
 {
     struct client_host host;

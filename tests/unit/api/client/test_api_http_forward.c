@@ -1,5 +1,5 @@
-/* A forwarder in the test's thread, and peers in threads of their own: our server, or a socket that
- * misbehaves. */
+/* The forwarder runs in the test's thread. Its peers run in their own threads: our server, or a
+ * socket that misbehaves. */
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
@@ -38,7 +38,7 @@ static void test_api_http_forward__answer_comes_back_as_it_is(void)
     CU_ASSERT_PTR_NULL(forward_header(&result, "Content-Length"));
     CU_ASSERT_PTR_NULL(forward_header(&result, "Date"));
     CU_ASSERT_PTR_NULL(forward_header(&result, "Connection"));
-    forward_assert_body(&result, "GET /a%20b/c?x=1&y&z=%26\n"); /* and no header of libcurl's own */
+    forward_assert_body(&result, "GET /a%20b/c?x=1&y&z=%26\n"); /* no header added by libcurl */
     tally_http_forward_result_fini(&result);
     forward_expect_submit(&owner, host.url, "/none", 5000, NULL);
     forward_take(&owner, &result);
@@ -168,7 +168,7 @@ static void test_api_http_forward__two_hundred_at_once(void)
     struct tally_http_forward_result result;
     bool came[N] = {false};
     forward_start_both(&host, &owner, NULL);
-    for (int round = 0; round < 2; round++) { /* the second on kept connections */
+    for (int round = 0; round < 2; round++) { /* the second uses kept connections */
         for (size_t i = 0; i < N; i++) {
             forward_expect_submit(&owner, host.url, "/hold", FORWARD_HANG_MS, &came[i]);
         }
@@ -295,7 +295,7 @@ static void test_api_http_forward__peer_closes_before_the_answer_is_whole(void)
     assert_broken("HTTP/1.1 999 Odd\r\nContent-Length: 0\r\n\r\n");
 }
 
-/* A body is not sent a second time: the peer may have acted on the first one. */
+/* A body is not sent a second time, because the peer may have acted on the first copy. */
 static void test_api_http_forward__a_body_is_sent_once(void)
 {
     struct forward_plain_peer peer;
@@ -305,7 +305,7 @@ static void test_api_http_forward__a_body_is_sent_once(void)
     forward_owner_start(&owner, NULL);
     forward_expect_submit(&owner, peer.url, "/", 5000, NULL);
     forward_take_any(&owner);
-    peer.answer = ""; /* from now on: read, and close */
+    peer.answer = ""; /* from now on: read the request, then close */
     peer.keeps = false;
     struct tally_buffer body = {.size = 0};
     (void)tally_buffer_append_text(&body, "once");
@@ -346,7 +346,8 @@ static void test_api_http_forward__abort_ends_it_at_the_peer(void)
     tally_http_forward_abort(forward);
     forward_wait_until(&host.n_abandoned, 1);
     CU_ASSERT_FALSE(tally_http_forward_take(owner.forwarder, &result));
-    /* Aborted at once, and after its result: a request that cannot be sent fails soon. */
+    /* Abort one request at once, and one after its result is ready. The result is ready soon
+     * because the request cannot be sent. */
     forward = forward_expect_submit(&owner, host.url, "/hold", FORWARD_HANG_MS, NULL);
     tally_http_forward_abort(forward);
     struct tally_http_forward *others[2];
@@ -359,7 +360,7 @@ static void test_api_http_forward__abort_ends_it_at_the_peer(void)
     forward_stop_both(&host, &owner);
 }
 
-/* Aborts many requests while their answers arrive. */
+/* Aborts many requests while their responses arrive. */
 static void test_api_http_forward__abort_races_with_the_answer(void)
 {
     enum { N = 100, ROUNDS = 5 };
@@ -431,7 +432,7 @@ static void test_api_http_forward__requests_have_a_limit(void)
                     TALLY_RESOURCE_EXHAUSTED);
     CU_ASSERT_PTR_NULL(third);
     CU_ASSERT_TRUE(
-        forward_has_work(&owner, FORWARD_HANG_MS)); /* counts until its result is taken */
+        forward_has_work(&owner, FORWARD_HANG_MS)); /* a request counts until its result is taken */
     CU_ASSERT_EQUAL(forward_submit(&owner, host.url, "/x", FORWARD_HANG_MS, NULL, &third),
                     TALLY_RESOURCE_EXHAUSTED);
     forward_take_any(&owner);
@@ -474,7 +475,7 @@ static void test_api_http_forward__bytes_have_a_limit(void)
     tally_buffer_fini(&body);
     body = body_of(100001);
     CU_ASSERT_EQUAL(mirror(&owner, host.url, &body), TALLY_OK);
-    forward_assert_failure(&owner, TALLY_RESOURCE_EXHAUSTED); /* body and answer count together */
+    forward_assert_failure(&owner, TALLY_RESOURCE_EXHAUSTED); /* body and response count together */
     for (int i = 0; i < 20; i++) {                            /* held bytes are released */
         body = body_of(50000);
         CU_ASSERT_EQUAL_FATAL(mirror(&owner, host.url, &body), TALLY_OK);

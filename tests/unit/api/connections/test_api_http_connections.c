@@ -1,4 +1,4 @@
-/* The table alone, with the test's own clock. A socket that is not TCP makes no progress. */
+/* Tests the table alone, with the test's own clock. A socket that is not TCP shows no progress. */
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <string.h>
@@ -56,7 +56,7 @@ static void test_api_http_connections__one_network_is_one_address(void)
         {"::ffff:10.0.0.1", "10.0.0.1"},        /* IPv4 on an IPv6 socket */
         {"2001:db8:0:1::1", "2001:db8:0:2::1"}, /* another /64 */
         {"::ffff:10.0.0.1", "::ffff:10.0.0.2"}, /* another IPv4 */
-        {"10.0.0.1", "a00:1::"},                /* the same bits, but not the same kind */
+        {"10.0.0.1", "a00:1::"},                /* the same bits, but another family */
     };
     for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
         struct http_connections table;
@@ -104,7 +104,7 @@ static void test_api_http_connections__clocks_run_out_in_order(void)
     CU_ASSERT_EQUAL(http_connections_wait_ms(&table, 0), 1000);
     CU_ASSERT_PTR_NULL(http_connections_late(&table, 999));
     CU_ASSERT_EQUAL(http_connections_wait_ms(&table, 999), 1);
-    http_connections_enter(&table, &c[1], HTTP_WAITING, 999); /* no clock */
+    http_connections_enter(&table, &c[1], HTTP_WAITING, 999); /* this phase has no clock */
     CU_ASSERT_PTR_EQUAL(http_connections_late(&table, 1000), &c[0]);
     http_connections_enter(&table, &c[0], HTTP_LINGERING, 1000);
     CU_ASSERT_PTR_NULL(http_connections_late(&table, 1000));
@@ -112,7 +112,7 @@ static void test_api_http_connections__clocks_run_out_in_order(void)
     http_connections_enter(&table, &c[2], HTTP_SENDING, 1020);
     CU_ASSERT_PTR_EQUAL(http_connections_late(&table, 1100), &c[0]); /* lingered long enough */
     http_connections_remove(&table, &c[0]);
-    CU_ASSERT_PTR_EQUAL(http_connections_late(&table, 2020), &c[2]); /* took nothing */
+    CU_ASSERT_PTR_EQUAL(http_connections_late(&table, 2020), &c[2]); /* its peer read nothing */
     http_connections_remove(&table, &c[2]);
     CU_ASSERT_PTR_NULL(http_connections_late(&table, INT32_MAX));
     http_connections_remove(&table, &c[1]);
@@ -141,7 +141,7 @@ static void test_api_http_connections__oldest_holder_goes_first(void)
     for (int i = 0; i < 3; i++) {
         add(&table, &c[i], "10.0.0.1", HTTP_RECEIVING, 0);
     }
-    http_connections_hold(&table, &c[0], HTTP_HOLDER_BYTES - 1); /* too little to be looked at */
+    http_connections_hold(&table, &c[0], HTTP_HOLDER_BYTES - 1); /* too little to be a holder */
     http_connections_hold(&table, &c[2], 40000);
     http_connections_hold(&table, &c[1], 40000);
     CU_ASSERT_PTR_NULL(http_connections_greedy(&table, NULL));
@@ -161,7 +161,7 @@ static void test_api_http_connections__oldest_holder_goes_first(void)
     http_connections_fini(&table);
 }
 
-/* A connection that is done within two turns is never checked; each other one is, once. */
+/* A connection that finishes within two turns is never checked; any other is checked once. */
 static void test_api_http_connections__senders_are_marked_late(void)
 {
     struct http_connections table;
@@ -182,7 +182,7 @@ static void test_api_http_connections__senders_are_marked_late(void)
     http_connections_fini(&table);
 }
 
-/* Silence is measured against the bytes that the owner has counted. */
+/* Silence is measured by the owner's byte count if that is known, else by the socket's. */
 static void test_api_http_connections__counted_bytes_are_the_mark(void)
 {
     struct http_connections table;

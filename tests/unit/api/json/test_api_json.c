@@ -93,7 +93,7 @@ static void test_api_json__reals_are_the_shortest_that_read_back(void)
     assert_real(INFINITY, "null");
 }
 
-/* Any bit pattern that is a finite double survives text and comes back as a real. */
+/* Any finite double is unchanged by a round trip through text and stays a real. */
 static void test_api_json__random_reals_round_trip(void)
 {
     uint64_t state = 12345;
@@ -221,9 +221,9 @@ static void test_api_json__copy_is_deep(void)
 static void test_api_json__setters_report_failure(void)
 {
     struct tally_json *object = tally_json_object();
-    CU_ASSERT_FALSE(tally_json_set(object, "a", NULL)); /* as from a builder without memory */
+    CU_ASSERT_FALSE(tally_json_set(object, "a", NULL)); /* as after a failed allocation */
     CU_ASSERT_FALSE(tally_json_set_text(object, "b", "\xFF"));
-    CU_ASSERT_FALSE(tally_json_append(object, tally_json_text("no array"))); /* and frees it */
+    CU_ASSERT_FALSE(tally_json_append(object, tally_json_text("no array"))); /* frees it too */
     assert_dump(object, 0, "{}");
 }
 
@@ -282,10 +282,10 @@ static void test_api_json__limits_are_checked_before_parsing(void)
         {"[[1]]", NULL},
         {"[[],[],[]]", "the document has more than 4 members and elements, the limit"},
         {"[[[", "the document nests more than 2 objects and arrays, the limit"},
-        /* Texts count as one, whatever is in them. */
+        /* A text counts as one value, whatever it contains. */
         {"[\",,,,[[[{{{\",\"\\\",,,,\",\"\\\\\",4]", NULL},
         {"[\"\\\\\",2,3,4,5]", "the document has more than 4 members and elements, the limit"},
-        /* No JSON: left to the parser. */
+        /* Not JSON: left to the parser. */
         {"", NULL},
         {"]]]]", NULL},
         {"[\"a", NULL},

@@ -21,7 +21,7 @@ static void test_api_utf8__every_length_is_accepted(void)
 static void test_api_utf8__invalid_forms_end_the_prefix(void)
 {
     static const char *const invalid[] = {
-        "ab\x80",             /* continuation alone */
+        "ab\x80",             /* lone continuation byte */
         "ab\xC0\x80",         /* overlong */
         "ab\xC1\xBF",         /* overlong */
         "ab\xE0\x9F\xBF",     /* overlong */
@@ -29,9 +29,9 @@ static void test_api_utf8__invalid_forms_end_the_prefix(void)
         "ab\xED\xA0\x80",     /* surrogate */
         "ab\xF4\x90\x80\x80", /* past U+10FFFF */
         "ab\xF5\x80\x80\x80", /* past U+10FFFF */
-        "ab\xE2\x82",         /* cut */
-        "ab\xE2\x28\xA1",     /* second byte */
-        "ab\xE2\x82\x28",     /* third byte */
+        "ab\xE2\x82",         /* truncated */
+        "ab\xE2\x28\xA1",     /* bad second byte */
+        "ab\xE2\x82\x28",     /* bad third byte */
         "ab\xFF",
     };
     for (size_t i = 0; i < sizeof invalid / sizeof invalid[0]; i++) {
@@ -57,7 +57,7 @@ static void test_api_utf8__controls_are_found_and_blanked(void)
         const char *text;
         size_t at; /* of the control character */
     } cases[] = {
-        /* NOLINTBEGIN(misc-misleading-bidirectional): they are what is tested */
+        /* NOLINTBEGIN(misc-misleading-bidirectional): the test is about such characters */
         {"a\x1F", 1},
         {"a\x7F", 1},
         {"\xC2\x80", 0},
@@ -66,7 +66,7 @@ static void test_api_utf8__controls_are_found_and_blanked(void)
         {"a\xE2\x80\xAE", 1},
         {"\xE2\x81\xA6", 0},
         {"\xE2\x81\xA9", 0},
-        /* Beside the limits, and no character at all. */
+        /* Just outside the ranges, then no valid character, then no text. */
         {"~ ", 2},
         {"\xC2\xA0", 2},
         {"\xE2\x80\xA7", 3},

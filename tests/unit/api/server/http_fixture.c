@@ -25,7 +25,7 @@ static void answer_echo(struct fixture *f, struct tally_http_request *request)
     struct tally_http_response response = {
         .status = 200, .content_type = "application/octet-stream", .body = &copy};
     answer(f, request, &response);
-    CU_ASSERT_PTR_NULL(copy.data); /* taken */
+    CU_ASSERT_PTR_NULL(copy.data); /* the server owns it */
     CU_ASSERT_EQUAL(copy.size, 0);
 }
 
@@ -35,7 +35,7 @@ static void answer_headers(struct fixture *f, struct tally_http_request *request
         .status = 201,
         .headers = {{"Location", "/v1/jobs/1"},
                     {"X-Broken", "a\r\nInjected: yes"}, /* left out */
-                    {"Connection", "close"},            /* the library's own affair */
+                    {"Connection", "close"},            /* only the library sets it */
                     {"date", "yesterday"},
                     {"WWW-Authenticate", "Bearer realm=\"tally\""},
                     {"X-Last", "6"}}};

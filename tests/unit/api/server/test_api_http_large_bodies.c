@@ -1,7 +1,7 @@
 #include "tests/unit/api/server/http_fixture.h"
 
-/* Bodies that are too many to be read at once: all come, in whatever order they are sent, but for
- * those of peers that leave while they wait. */
+/* There are too many bodies to read at once. All arrive, in whatever order they are sent, except
+ * those of peers that leave while waiting. */
 static void test_api_http_large_bodies__large_bodies_take_turns(void)
 {
     enum { N = 6, BODY = 6 << 20, PIECE = 100 * 1000 };
@@ -28,11 +28,11 @@ static void test_api_http_large_bodies__large_bodies_take_turns(void)
     size_t held_bytes;
     step(&f, 0);
     tally_http_server_load(f.server, &n_open, &held_bytes);
-    if (tally_monotonic_ms() - begin < HTTP_UPLOAD_QUIET_MS) { /* else time has let more in */
+    if (tally_monotonic_ms() - begin < HTTP_UPLOAD_QUIET_MS) { /* otherwise more may have begun */
         CU_ASSERT_TRUE(held_bytes <= 2 * 2 * PIECE);
     }
     close(fds[N - 1]);
-    /* The last ones first: their data wait in the socket. */
+    /* Send the last ones first: their data wait in the socket. */
     for (int64_t end = patience_end_ms(); f.n_requests < N - 1 && step_before(&f, end);) {
         for (size_t i = N - 1; i-- > 0;) {
             const long done = tally_raw_send(fds[i], body + sent[i], BODY - sent[i]);
@@ -56,7 +56,7 @@ static void test_api_http_large_bodies__large_bodies_take_turns(void)
     fixture_close(&f);
 }
 
-/* A post of 60 kB on a new connection is answered. */
+/* Checks that a POST of 60 kB on a new connection is answered. */
 static void check_large_post(struct fixture *f)
 {
     enum { BODY = 60 * 1000 };
@@ -95,7 +95,7 @@ static void test_api_http_large_bodies__announced_bytes_stop_nobody(void)
     fixture_close(&f);
 }
 
-/* Beside a Transfer-Encoding no Content-Length counts, nor is it looked at. */
+/* With a Transfer-Encoding, the Content-Length is ignored. */
 static void test_api_http_large_bodies__length_of_a_chunked_body_stops_nobody(void)
 {
     const char *begun = "POST /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n"
@@ -112,7 +112,7 @@ static void test_api_http_large_bodies__length_of_a_chunked_body_stops_nobody(vo
     fixture_close(&f);
 }
 
-/* Also if the body had to wait for its turn. */
+/* An upload is answered even if its body had to wait for its turn. */
 static void test_api_http_large_bodies__half_closed_upload_is_answered(void)
 {
     enum { N = 6, BODY = 60 * 1000, LIMIT = 64 << 20 };
@@ -121,7 +121,7 @@ static void test_api_http_large_bodies__half_closed_upload_is_answered(void)
     struct fixture f;
     struct tally_buffer in = {.size = 0};
     fixture_open_config(&f, (struct tally_http_server_config){.max_body_bytes = LIMIT});
-    for (int i = 0; i < N; i++) { /* the first stops, and the others wait */
+    for (int i = 0; i < N; i++) { /* the first stalls, and the others wait */
         const int n =
             snprintf(text, 96, "POST /now HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n",
                      i == 0 ? LIMIT : BODY);
@@ -142,7 +142,7 @@ static void test_api_http_large_bodies__half_closed_upload_is_answered(void)
     fixture_close(&f);
 }
 
-/* Otherwise every later upload would wait for ever. */
+/* If a finished body kept its share, every later upload would wait forever. */
 static void test_api_http_large_bodies__a_large_body_that_is_over_makes_room(void)
 {
     enum { N = 12, BODY = HTTP_UPLOADS_MAX_BYTES };
@@ -195,7 +195,7 @@ static void send_large_to(struct fixture *f, int fd, const char *path, const cha
     await_requests(f, n_before + 1);
 }
 
-/* Answered only when all of the body has come, so that its connection can be looked at. */
+/* Sends a large body that the test answers later, so that it can first inspect the connection. */
 static void send_large(struct fixture *f, int fd)
 {
     send_large_to(f, fd, "/wait", "");
@@ -215,7 +215,7 @@ static void answer_last(struct fixture *f, int fd, struct tally_buffer *in)
     CU_ASSERT_STRING_EQUAL(body_of(in), "taken");
 }
 
-/* And the connection serves short requests as before. */
+/* The connection still serves short requests after the large body. */
 static void test_api_http_large_bodies__a_large_body_fits_its_window(void)
 {
     struct fixture f;
@@ -265,7 +265,7 @@ static void test_api_http_large_bodies__large_bodies_come_over_connections_of_th
     CU_ASSERT_EQUAL(f.out_bytes, in.size);
     await_end(&f, first_fd, &in);
     close(first_fd);
-    /* Other requests are served first. */
+    /* Requests that arrive before the next large body are served as usual. */
     const int silent_fd = connected(&f), other_fd = wait_on_new_connection(&f);
     CU_ASSERT_FALSE(last_peer(&f)->is_wide);
     answer_last(&f, other_fd, &in);
@@ -277,7 +277,7 @@ static void test_api_http_large_bodies__large_bodies_come_over_connections_of_th
         CU_ASSERT_FALSE(holds(&in, "Connection:"));
     }
     CU_ASSERT_EQUAL(f.server->peers.n_wide, 1);
-    /* It sleeps like any other connection while its response is pending. */
+    /* The connection sleeps like any other while its response is pending. */
     CU_ASSERT_TRUE(send_all(&f, fd, BRIEF_WAIT, sizeof BRIEF_WAIT - 1));
     await_requests(&f, 6);
     pass_time(&f, 50);
@@ -321,7 +321,7 @@ static void test_api_http_large_bodies__connection_without_large_bodies_goes_bac
     fixture_close(&f);
 }
 
-/* A large body whose sender is not told to connect again. */
+/* Sends a large body and expects that its sender is not told to connect again. */
 static void expect_no_move(struct fixture *f, int fd, struct tally_buffer *in)
 {
     send_large(f, fd);
@@ -339,7 +339,7 @@ static void test_api_http_large_bodies__nobody_is_sent_away_in_vain(void)
                                                               .max_connections = 3,
                                                               .max_connections_per_address = 2});
     const int fd = connected(&f);
-    /* Refused. */
+    /* The request was refused. */
     send_large_to(&f, fd, "/status/404", "");
     (void)await_response(&f, fd, &in, true);
     CU_ASSERT_EQUAL(status_of(&in), 404);
@@ -352,18 +352,18 @@ static void test_api_http_large_bodies__nobody_is_sent_away_in_vain(void)
     const int late_fd = connected(&f);
     expect_no_move(&f, late_fd, &in);
     f.server->peers.n_wide = 0;
-    /* Another connection might take its place, within the limit of the address or of all. */
+    /* Another connection might take the freed slot under the limit per address or in total. */
     expect_no_move(&f, fd, &in);
     f.server->peers.table.max_per_address = 3;
     f.server->peers.table.max = 2;
     expect_no_move(&f, fd, &in);
     close(late_fd);
     await_connections(&f, 1);
-    /* No descriptor is left for now. */
+    /* The server is out of descriptors for now. */
     f.server->peers.accept_again_ms = tally_monotonic_ms() + 1000000;
     expect_no_move(&f, fd, &in);
     f.server->peers.accept_again_ms = 0;
-    /* It is about to stop. */
+    /* The server is about to stop. */
     tally_http_server_quiesce(f.server);
     expect_no_move(&f, fd, &in);
     close(fd);
@@ -371,7 +371,7 @@ static void test_api_http_large_bodies__nobody_is_sent_away_in_vain(void)
     fixture_close(&f);
 }
 
-/* Peers that are silent at first, or send in pieces, lose nothing. */
+/* Peers that are silent at first or send in pieces lose no data. */
 static void test_api_http_large_bodies__first_bytes_are_awaited(void)
 {
     static const char rest[] = "\nHost: h\r\nContent-Length: 1\r\n\r\n.";
@@ -399,11 +399,12 @@ static void test_api_http_large_bodies__first_bytes_are_awaited(void)
     const int last_fd = connected(&f);
     await_connections(&f, 1);
     tally_buffer_fini(&in);
-    fixture_close(&f); /* with one that is still silent */
+    fixture_close(&f); /* with one connection still silent */
     close(last_fd);
 }
 
-/* Also with a cached response, which other connections must get without that line. */
+/* "Connection: close" also works with a cached response, which other connections must receive
+ * without that line. */
 static void test_api_http_large_bodies__brief_answer_may_end_a_connection(void)
 {
     struct fixture f;
@@ -432,7 +433,7 @@ static void test_api_http_large_bodies__brief_answer_may_end_a_connection(void)
     fixture_close(&f);
 }
 
-/* A connection that ends anyway is not expected again. */
+/* If the connection ends anyway, the server expects no new one in its place. */
 static void test_api_http_large_bodies__large_body_may_end_its_connection(void)
 {
     struct fixture f;
@@ -457,8 +458,8 @@ static bool wants_none(void *context, struct tally_http_request *request)
 
 enum { PIECE_BYTES = 64 * 1000 };
 
-/* The response comes at once or later, and the connection ends with it. A client that goes on
- * sending is not reset, since it would lose the response. */
+/* The response comes at once or later, and the connection ends after it. A client that goes on
+ * sending is not reset, because a reset could destroy the response. */
 static void check_unwanted(const char *path, const char *framing, size_t n_sent)
 {
     static char piece[PIECE_BYTES];
@@ -509,7 +510,7 @@ static void test_api_http_large_bodies__unwanted_body_is_left_unread(void)
     }
 }
 
-/* Whether the peer leaves first, or the server. */
+/* Both orders: the server stops first, or the peer leaves first. */
 static void test_api_http_large_bodies__unwanted_body_may_be_abandoned(void)
 {
     const char *post = "POST /wait HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n";
@@ -533,7 +534,7 @@ static void test_api_http_large_bodies__unwanted_body_may_be_abandoned(void)
     }
 }
 
-/* Its handler says what is wrong, and the connection stays open. */
+/* A short body is read although the handler does not want it, and the connection stays open. */
 static void test_api_http_large_bodies__short_body_is_read_unasked(void)
 {
     const char *post = "POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nshort";

@@ -18,7 +18,7 @@ static void test_api_http_limits__body_limit_is_inclusive(void)
     CU_ASSERT_EQUAL(post_of_length(&f, MAX_BODY, &in), 200);
     CU_ASSERT_EQUAL(f.n_requests, 1);
     CU_ASSERT_EQUAL(post_of_length(&f, MAX_BODY + 1, &in), 413);
-    CU_ASSERT_EQUAL(f.n_requests, 1); /* the handler does not see it */
+    CU_ASSERT_EQUAL(f.n_requests, 1); /* the handler does not see the second */
     CU_ASSERT_TRUE(holds(&in, "Connection: close\r\n"));
     CU_ASSERT_TRUE(holds(&in, "Content-Type: application/problem+json\r\n"));
     TALLY_ASSERT_TEXT(body_of(&in),
@@ -44,7 +44,7 @@ static void test_api_http_limits__too_long_is_refused_before_the_body(void)
             int fd = connected(&f);
             CU_ASSERT_TRUE(send_all(&f, fd, request, (size_t)n));
             await_end(&f, fd, &in);
-            CU_ASSERT_EQUAL(status_of(&in), 413); /* and no 100 Continue before it */
+            CU_ASSERT_EQUAL(status_of(&in), 413); /* without a 100 Continue before it */
             close(fd);
             tally_buffer_fini(&in);
         }
@@ -53,8 +53,8 @@ static void test_api_http_limits__too_long_is_refused_before_the_body(void)
     fixture_close(&f);
 }
 
-/* Sends chunks of 100 bytes and a last one of `n_rest`; returns the answer's status, 0 if the
- * connection broke instead. */
+/* Sends chunks of 100 bytes and a last one of `n_rest` bytes. Returns the status of the response; 0
+ * if the connection broke instead. */
 static int post_chunks(struct fixture *f, size_t n_chunks, int n_rest)
 {
     const char *head = "POST /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n";
@@ -94,7 +94,7 @@ static void test_api_http_limits__chunked_body_limit(void)
     CU_ASSERT_EQUAL(f.n_requests, 1);
     CU_ASSERT_EQUAL(post_chunks(&f, MAX_BODY / 100, 1), 413);
     CU_ASSERT_EQUAL(post_chunks(&f, 1000, 0), 413);
-    CU_ASSERT_EQUAL(post_chunks(&f, 20000, 0), 413); /* 2 MB: answered at once, thrown away */
+    CU_ASSERT_EQUAL(post_chunks(&f, 20000, 0), 413); /* 2 MB: answered at once, then discarded */
     CU_ASSERT_EQUAL(f.n_requests, 1);
     CU_ASSERT_EQUAL(f.n_abandoned, 0);
     fixture_close(&f);
@@ -180,7 +180,7 @@ static void test_api_http_limits__refusals_are_told(void)
     }
 }
 
-/* A client that sends everything before it reads gets its response, not a reset. */
+/* A client that sends everything before it reads receives its response, not a reset. */
 static void test_api_http_limits__refusal_reaches_a_client_that_sends_on(void)
 {
     struct fixture f;
@@ -195,7 +195,7 @@ static void test_api_http_limits__refusal_reaches_a_client_that_sends_on(void)
         step(&f, 5);
     }
     while (tally_list_is_empty(
-        &f.server->peers.table.phases[HTTP_LINGERING])) { /* MHD has closed it */
+        &f.server->peers.table.phases[HTTP_LINGERING])) { /* until MHD has closed it */
         step(&f, 5);
     }
     CU_ASSERT_TRUE(send_all(&f, fd, body, N));

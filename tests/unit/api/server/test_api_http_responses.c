@@ -102,7 +102,7 @@ static void test_api_http_responses__head_is_get_without_body(void)
     fixture_close(&f);
 }
 
-/* However many headers there are. Of several with one name the first counts. */
+/* Any number of headers is searched. Of several headers with one name, the first counts. */
 static void test_api_http_responses__every_header_is_found(void)
 {
     struct fixture f;
@@ -129,7 +129,7 @@ static void test_api_http_responses__brief_answers_of_all_lengths(void)
     struct tally_buffer in = {.size = 0};
     fixture_open(&f);
     const int fd = connected(&f);
-    for (size_t i = 0; i < 2200; i++) { /* more lengths than are kept, and again */
+    for (size_t i = 0; i < 2200; i++) { /* more lengths than are cached, twice */
         const size_t n = i % 1100;
         char request[64];
         snprintf(request, sizeof request, "GET /brief/%zu HTTP/1.1\r\nHost: h\r\n\r\n", n);
@@ -147,8 +147,8 @@ static void test_api_http_responses__brief_answers_of_all_lengths(void)
     fixture_close(&f);
 }
 
-/* Responses of one length that are under way together each have their own bytes. Two peers leave
- * before their responses are sent. */
+/* Responses of the same length that are in progress together each have their own bytes. In each
+ * turn, one peer leaves before its response is sent. */
 static void test_api_http_responses__brief_answers_at_once(void)
 {
     enum { N = 20, GONE = 7 };
@@ -186,7 +186,7 @@ static void test_api_http_responses__brief_answers_at_once(void)
     fixture_close(&f);
 }
 
-/* The wire bytes stay what they were. */
+/* Forgetting a body does not change the count of wire bytes. */
 static void test_api_http_responses__a_body_can_be_forgotten(void)
 {
     struct fixture f;
@@ -227,7 +227,7 @@ static struct tally_shared_bytes *make_tail(void)
     return tail;
 }
 
-/* Also after the owner has released it, and with readers that leave. */
+/* Responses share a tail, even when some readers leave early. */
 static void test_api_http_responses__answers_share_a_tail(void)
 {
     enum { N = 4 };

@@ -105,7 +105,7 @@ static void test_api_http_server__ipv6_loopback(void)
     struct tally_error err = TALLY_ERROR_INIT;
     enum tally_status status = open_on("[::1]:0", &server, &err);
     if (status == TALLY_UNAVAILABLE) {
-        return; /* a machine without IPv6 */
+        return; /* this machine has no IPv6 */
     }
     TALLY_ASSERT_STATUS(status, TALLY_OK, &err);
     struct sockaddr_in6 address = {.sin6_family = AF_INET6,

@@ -20,8 +20,8 @@ static void test_api_http_slow_peers__idle_connections_are_closed_waiting_ones_n
     fixture_close(&f);
 }
 
-/* Sends `text` byte by byte, forty a second of the server's clock. The milliseconds until the
- * connection ended. */
+/* Sends `text` byte by byte, 40 bytes per second of the server's clock. Returns the milliseconds
+ * until the connection ended. */
 static int64_t trickle(struct fixture *f, int fd, const char *text, struct tally_buffer *in)
 {
     const int64_t began = tally_monotonic_ms();
@@ -42,7 +42,7 @@ static void test_api_http_slow_peers__slow_requests_are_dropped(void)
         "POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 900\r\n\r\n",
         "POST /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n384\r\n",
         "",
-        "GET /now HTTP/1.1\r\nHost: h\r\n\r\nGET /now HTTP/1.1\r\nX: ", /* the second one */
+        "GET /now HTTP/1.1\r\nHost: h\r\n\r\nGET /now HTTP/1.1\r\nX: ", /* the second is slow */
     };
     for (size_t i = 0; i < sizeof begins / sizeof begins[0]; i++) {
         struct fixture f;
@@ -51,7 +51,7 @@ static void test_api_http_slow_peers__slow_requests_are_dropped(void)
         int fd = connected(&f);
         CU_ASSERT_TRUE(send_all(&f, fd, begins[i], strlen(begins[i])));
         const int64_t ms = trickle(&f, fd, "x", &in);
-        CU_ASSERT_TRUE(ms >= 900); /* not before its time */
+        CU_ASSERT_TRUE(ms >= 900); /* not before the timeout */
         CU_ASSERT_TRUE(ms < PATIENCE_MS);
         CU_ASSERT_EQUAL(f.refused[TALLY_HTTP_REFUSED_REQUEST_TIMEOUT], 1);
         CU_ASSERT_TRUE(holds(&in, "HTTP/1.1 408 Request Timeout\r\n"));
@@ -85,7 +85,7 @@ static void test_api_http_slow_peers__time_of_the_handler_is_not_the_clients(voi
     fixture_close(&f);
 }
 
-/* Reads 8 MiB for `ms` of the server's clock, of which 25 pass after each `pace` bytes. */
+/* Reads from an 8 MiB response for `ms` of the server's clock, at `pace` bytes per 25 ms. */
 static void read_at_pace(struct fixture *f, size_t pace, long ms)
 {
     char block[4096];
@@ -100,7 +100,7 @@ static void read_at_pace(struct fixture *f, size_t pace, long ms)
     CU_ASSERT_EQUAL_FATAL(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
     (void)fcntl(fd, F_SETFL, O_NONBLOCK);
     CU_ASSERT_TRUE(send_all(f, fd, request, strlen(request)));
-    manual_clock_stop(); /* a pause of this process is not the reader's */
+    manual_clock_stop(); /* a pause of this process must not count */
     const int64_t end = patience_end_ms();
     for (long passed_ms = 0; open && passed_ms < ms; passed_ms += 25) {
         for (size_t n_read = 0; open && n_read < pace && step_before(f, end);) {

@@ -1,4 +1,4 @@
-/* Streams of the HTTP server. The test turns server and clients, all in one thread. */
+/* Streams of the HTTP server. The test runs the server and the clients in one thread. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,8 @@
 
 enum { MAX_STREAMS = 512, PATIENCE_MS = 120000, PENDING_BYTES = 64 * 1024 };
 
-/* A server that answers "/stream" with a stream, "/later" by the test, all else with "hello". */
+/* A server that answers "/stream" with a stream and any other path with "hello". The test itself
+ * answers "/later". */
 struct fixture {
     struct tally_http_server *server;
     struct tally_http_stream *streams[MAX_STREAMS]; /* NULL = closed */
@@ -49,7 +50,7 @@ static void on_closed(void *context, struct tally_http_stream *stream)
     while (i < f->n_streams && f->streams[i] != stream) {
         i++;
     }
-    CU_ASSERT_TRUE_FATAL(i < f->n_streams); /* known, and closed once */
+    CU_ASSERT_TRUE_FATAL(i < f->n_streams); /* known, and not closed before */
     f->streams[i] = NULL;
 }
 
@@ -115,7 +116,7 @@ static void step_for(struct fixture *f, long ms)
     }
 }
 
-/* Turns the server until the counter has reached `n`. */
+/* Runs the server until the counter has reached `n`. */
 static void await_count(struct fixture *f, const size_t *counter, size_t n)
 {
     for (int64_t end = manual_clock_real_ms() + PATIENCE_MS;
@@ -125,7 +126,7 @@ static void await_count(struct fixture *f, const size_t *counter, size_t n)
     CU_ASSERT_EQUAL(*counter, n);
 }
 
-/* A connection that has sent `request`. */
+/* Opens a connection and sends `request`. */
 static int sent(struct fixture *f, const char *request)
 {
     int fd = tally_raw_connect(tally_http_server_port(f->server));
@@ -136,7 +137,7 @@ static int sent(struct fixture *f, const char *request)
 
 #define STREAM_REQUEST "GET /stream HTTP/1.1\r\nHost: h\r\n\r\n"
 
-/* A connection whose stream is asleep: its headers are out. */
+/* Opens a connection whose stream is asleep after sending its headers. */
 static int sleeping(struct fixture *f)
 {
     size_t drained = f->n_drained;
@@ -151,7 +152,7 @@ static bool ends_with(const struct tally_buffer *in, const char *text)
     return in->size >= n && memcmp(in->data + in->size - n, text, n) == 0;
 }
 
-/* Turns the server until what has come ends with `text`; false if the connection ended first. */
+/* Runs the server until the received bytes end with `text`; false if the connection has ended. */
 static bool await_text(struct fixture *f, int fd, struct tally_buffer *in, const char *text)
 {
     bool open = true;
@@ -210,7 +211,7 @@ static void write_text(struct tally_http_stream *stream, const char *text)
     CU_ASSERT_EQUAL(tally_http_stream_write(stream, text, strlen(text)), TALLY_OK);
 }
 
-/* ---- The course of a stream ---- */
+/* ---- Life cycle of a stream ---- */
 
 static void test_api_http_stream__pieces_come_as_they_are_written(void)
 {
@@ -237,7 +238,7 @@ static void test_api_http_stream__pieces_come_as_they_are_written(void)
     tally_http_stream_end(f.streams[0]);
     CU_ASSERT_TRUE(await_text(&f, fd, &in, "6\r\n three\r\n0\r\n\r\n"));
     await_count(&f, &f.n_closed, 1);
-    /* The connection is as good as before. */
+    /* The connection serves further requests. */
     const char *next = "GET /now HTTP/1.1\r\nHost: h\r\n\r\n";
     CU_ASSERT_EQUAL(tally_raw_send(fd, next, strlen(next)), (long)strlen(next));
     CU_ASSERT_TRUE(await_text(&f, fd, &in, "hello"));
@@ -259,7 +260,7 @@ static void test_api_http_stream__old_clients_get_it_until_the_end(void)
     write_text(f.streams[0], "two");
     CU_ASSERT_TRUE(await_text(&f, fd, &in, "\r\n\r\none two"));
     CU_ASSERT_FALSE(holds(&in, "chunked"));
-    step_for(&f, 20); /* asleep again: its end alone wakes it */
+    step_for(&f, 20); /* asleep again: only its end wakes it */
     tally_http_stream_end(f.streams[0]);
     await_end(&f, fd, &in);
     CU_ASSERT_TRUE(ends_with(&in, "\r\n\r\none two"));
@@ -279,7 +280,7 @@ static void test_api_http_stream__head_gets_headers_alone(void)
     await_end(&f, fd, &in);
     CU_ASSERT_TRUE(holds(&in, "Content-Type: text/event-stream\r\n"));
     CU_ASSERT_EQUAL(f.n_drained, 0);
-    CU_ASSERT_TRUE(ends_with(&in, "\r\n\r\n")); /* and no end of a body: "0\r\n\r\n" */
+    CU_ASSERT_TRUE(ends_with(&in, "\r\n\r\n")); /* without a last chunk "0\r\n\r\n" */
     CU_ASSERT_FALSE(ends_with(&in, "\r\n\r\n0\r\n\r\n"));
     CU_ASSERT_TRUE(holds(&in, "Connection: close\r\n"));
     close(fd);
@@ -358,7 +359,7 @@ static void test_api_http_stream__departure_is_noticed_asleep(void)
     CU_ASSERT_EQUAL(shutdown(fd, SHUT_WR), 0);
     await_count(&f, &f.n_closed, 3);
     close(fd);
-    /* And once it has slept a second time. */
+    /* A departure is also noticed when the stream sleeps for the second time. */
     struct tally_buffer in = {.size = 0};
     fd = sleeping(&f);
     write_text(f.streams[3], "x");
@@ -465,7 +466,7 @@ static void test_api_http_stream__a_slow_reader_gets_all_and_costs_little(void)
     const size_t n = write_until_full(&f, stream);
     CU_ASSERT_TRUE(tally_http_stream_pending(stream) <= PENDING_BYTES);
     CU_ASSERT_TRUE(tally_http_stream_pending(stream) > PENDING_BYTES - 1023);
-    /* The server's buffer and the kernel's two, that of the receiver with its default size. */
+    /* At most the server's buffer plus the kernel's two; the receiver's has its default size. */
     CU_ASSERT_TRUE(n < (1U << 20));
     CU_ASSERT_EQUAL(tally_http_stream_write(stream, "", 0), TALLY_OK);
     tally_http_stream_end(stream);
@@ -507,7 +508,7 @@ static void test_api_http_stream__who_takes_nothing_is_closed_who_sleeps_not(voi
     await_count(&f, &f.n_closed, 1);
     CU_ASSERT_PTR_NULL(f.streams[1]);
     step_for(&f, 1500);
-    CU_ASSERT_EQUAL(f.n_closed, 1); /* asleep for longer than the time-out */
+    CU_ASSERT_EQUAL(f.n_closed, 1); /* asleep for longer than the timeout */
     struct tally_buffer in = {.size = 0};
     write_text(f.streams[0], "still there");
     CU_ASSERT_TRUE(await_text(&f, asleep, &in, "still there\r\n"));
@@ -517,7 +518,7 @@ static void test_api_http_stream__who_takes_nothing_is_closed_who_sleeps_not(voi
     tally_http_server_free(f.server);
 }
 
-/* ---- The server's end ---- */
+/* ---- Server shutdown ---- */
 
 static void test_api_http_stream__free_closes_all(void)
 {

@@ -1,4 +1,4 @@
-/* The list alone, with the test's own clock. */
+/* Tests the list alone, with the test's own clock. */
 #include "api/server/http_uploads.h"
 #include "tests/harness.h"
 
@@ -16,7 +16,7 @@ static void test_api_http_uploads__few_bytes_are_under_way(void)
     CU_ASSERT_PTR_NULL(http_uploads_next(&uploads, 0));
     http_uploads_end(&uploads, &u[1]);
     CU_ASSERT_EQUAL(http_uploads_wait_ms(&uploads, 0), 0);
-    CU_ASSERT_PTR_EQUAL(http_uploads_next(&uploads, 0), &u[2]); /* first come */
+    CU_ASSERT_PTR_EQUAL(http_uploads_next(&uploads, 0), &u[2]); /* first come, first served */
     CU_ASSERT_PTR_NULL(http_uploads_next(&uploads, 0));
     http_uploads_end(&uploads, &u[0]);
     CU_ASSERT_PTR_EQUAL(http_uploads_next(&uploads, 0), &u[3]);
@@ -70,7 +70,7 @@ static void test_api_http_uploads__slow_ones_hold_nobody_up(void)
     }
     for (int i = 0; i < 4; i++) {
         http_uploads_end(&uploads, &u[i]);
-        http_uploads_end(&uploads, &u[i]); /* twice is once */
+        http_uploads_end(&uploads, &u[i]); /* no effect the second time */
     }
     CU_ASSERT_EQUAL(uploads.under_way_bytes, 0);
 }
@@ -96,7 +96,7 @@ static void test_api_http_uploads__fast_ones_go_first(void)
         http_uploads_receive(&uploads, &u[0], piece, now_ms);
     }
     CU_ASSERT_EQUAL(http_uploads_wait_ms(&uploads, now_ms), 1);
-    http_uploads_receive(&uploads, &u[1], n, now_ms); /* which is not under way */
+    http_uploads_receive(&uploads, &u[1], n, now_ms); /* not under way, so not counted */
     CU_ASSERT_PTR_EQUAL(http_uploads_next(&uploads, now_ms + 1), &u[1]);
 }
 

@@ -13,11 +13,11 @@ static void test_api_http_wait__deferred_answer_is_sent(void)
     CU_ASSERT_TRUE(tally_raw_receive(fd, &in));
     CU_ASSERT_EQUAL(in.size, 0);
     CU_ASSERT_PTR_EQUAL(tally_http_user(f.waiting[0]), &f);
-    TALLY_ASSERT_TEXT(tally_http_path(f.waiting[0]), "/wait"); /* still there */
+    TALLY_ASSERT_TEXT(tally_http_path(f.waiting[0]), "/wait"); /* still valid */
     answer_text(&f, f.waiting[0], 200, "later");
     CU_ASSERT_TRUE(await_response(&f, fd, &in, true));
     TALLY_ASSERT_TEXT(body_of(&in), "later");
-    /* The connection serves on. */
+    /* The connection serves further requests. */
     in.size = 0;
     const char *next = "GET /now HTTP/1.1\r\nHost: h\r\n\r\n";
     CU_ASSERT_TRUE(send_all(&f, fd, next, strlen(next)));
@@ -45,7 +45,7 @@ static void test_api_http_wait__answers_may_come_in_any_order(void)
     for (size_t k = 0; k < N; k++) {
         size_t i = (k * 7 + 3) % N;
         struct tally_buffer in = {.size = 0};
-        /* The path goes with the request, so the text is copied. */
+        /* The path is freed with the request, so the text is copied. */
         struct tally_buffer body = {.size = 0};
         (void)tally_buffer_append_text(&body, tally_http_path(f.waiting[i]));
         struct tally_http_response response = {.status = 200, .body = &body};
@@ -150,7 +150,7 @@ static void test_api_http_wait__answer_to_a_peer_that_has_just_gone(void)
     CU_ASSERT_TRUE(f.n_abandoned == 0);
     answer_text(&f, f.waiting[0], 200, "too late"); /* before the server looks */
     await_connections(&f, 0);
-    CU_ASSERT_EQUAL(f.n_abandoned, 0); /* answered is answered */
+    CU_ASSERT_EQUAL(f.n_abandoned, 0); /* answered, so not abandoned */
     fixture_close(&f);
 }
 

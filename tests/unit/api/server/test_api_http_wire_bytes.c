@@ -110,7 +110,7 @@ static void test_api_http_wire_bytes__wire_bytes_of_every_status_are_exact(void)
         char request[96];
         int n =
             snprintf(request, sizeof request, "GET /status/%d HTTP/1.1\r\nHost: h\r\n\r\n", status);
-        if (status == 304) { /* has a Content-Length and no body: taken for a HEAD below */
+        if (status == 304) { /* a Content-Length but no body: read like HEAD below */
             struct tally_buffer in = {.size = 0};
             f.out_bytes = 0;
             int fd = connected(&f);
@@ -164,9 +164,10 @@ static void test_api_http_wire_bytes__wire_bytes_of_many_exchanges_add_up(void)
     fixture_close(&f);
 }
 
-/* A client that ends its side right after the request still gets its answer if that needs no
- * waiting, and the count holds. (MHD may miss the end of a connection that comes with the request,
- * because it reads by edge-triggered events; then the idle timeout closes it.) */
+/* A client that shuts down its side right after the request still receives its response if that is
+ * available at once, and the byte count is exact. (MHD may miss a shutdown that arrives with the
+ * request, because it reads by edge-triggered events; then the idle timeout closes the connection.)
+ */
 static void test_api_http_wire_bytes__half_closed_client_is_answered_at_once(void)
 {
     struct fixture f;

@@ -1,4 +1,4 @@
-/* TLS in one thread: the test turns the server, and the client is GnuTLS on a non-blocking socket.
+/* TLS in one thread: the test runs the server, and the client is GnuTLS on a non-blocking socket.
  * The test makes the certificates. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,7 +48,7 @@ static void write_file(const char *path, const gnutls_datum_t *text)
     CU_ASSERT_EQUAL(chmod(path, 0600), 0);
 }
 
-/* A certificate that signs itself, valid from now + from_s to now + until_s. */
+/* Makes a self-signed certificate, valid from now + from_s to now + until_s. */
 static void make_identity(const char *cert_path, const char *key_path, const char *name,
                           long from_s, long until_s)
 {
@@ -213,7 +213,7 @@ static void client_read_name(const struct client *client, char ret_name[64])
     gnutls_x509_crt_deinit(cert);
 }
 
-/* Waits for an answer; its status, 0 if the connection ended. */
+/* Waits for a response and returns its status; 0 if the connection ended. */
 static int client_receive(struct fixture *f, struct client *client)
 {
     struct tally_buffer in = {.size = 0};
@@ -300,7 +300,7 @@ static void test_api_http_tls__a_waiting_request_is_answered_or_abandoned(void)
     }
 }
 
-/* Old connections keep the certificate that they were shown; new ones get the new one. */
+/* Existing connections keep their certificate; new connections receive the new one. */
 static void test_api_http_tls__reload_loses_no_connection(void)
 {
     struct fixture f;
@@ -317,7 +317,7 @@ static void test_api_http_tls__reload_loses_no_connection(void)
     client_read_name(&old, name);
     TALLY_ASSERT_TEXT(name, "first");
     client_open(&f, &under_way);
-    (void)gnutls_handshake(under_way.session); /* its hello is out */
+    (void)gnutls_handshake(under_way.session); /* has sent its hello */
     for (int i = 0; i < 5; i++) {
         step(&f, 1);
     }
@@ -348,9 +348,9 @@ static void test_api_http_tls__a_bad_reload_changes_nothing(void)
     fixture_open(&f, 0);
     char pipe[sizeof f.files.cert];
     snprintf(pipe, sizeof pipe, "%s/pipe", f.files.folder);
-    CU_ASSERT_EQUAL_FATAL(mkfifo(pipe, 0600), 0); /* it never gets a writer */
+    CU_ASSERT_EQUAL_FATAL(mkfifo(pipe, 0600), 0); /* never has a writer */
     const char *const pairs[][2] = {
-        {f.files.other_cert, f.files.key},       /* do not belong together */
+        {f.files.other_cert, f.files.key},       /* do not match */
         {"/nonexistent", f.files.key},           /* missing */
         {f.files.other_cert, "/nonexistent"},    /* missing */
         {pipe, f.files.key},                     /* opening it would block */
@@ -416,7 +416,7 @@ static void test_api_http_tls__a_key_that_others_can_read_is_noticed(void)
     files_close(&files);
 }
 
-/* Without our code, MHD's loop would spin until such a handshake ends. */
+/* Without our own handling, MHD's loop would spin until such a handshake ends. */
 static void test_api_http_tls__unfinished_handshakes_cost_no_turns(void)
 {
     struct fixture f;
@@ -426,7 +426,7 @@ static void test_api_http_tls__unfinished_handshakes_cost_no_turns(void)
     int begun = tally_raw_connect(tally_http_server_port(f.server));
     CU_ASSERT_EQUAL(tally_raw_send(begun, "\x16\x03\x01\x02", 4), 4);
     client_open(&f, &client);
-    (void)gnutls_handshake(client.session); /* its hello, and then nothing */
+    (void)gnutls_handshake(client.session); /* sends its hello, and nothing after */
     struct tally_buffer in = {.size = 0};
     bool is_open = true;
     int n_turns = 0;

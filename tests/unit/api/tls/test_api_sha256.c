@@ -31,7 +31,7 @@ static void test_api_sha256__examples_of_the_standard(void)
     free(million);
 }
 
-/* Around the lengths at which the padding takes one block more; from sha256sum(1). */
+/* Lengths around those at which the padding takes one more block; digests from sha256sum(1). */
 static void test_api_sha256__padding(void)
 {
     char text[128];

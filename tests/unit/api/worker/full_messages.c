@@ -208,7 +208,7 @@ struct tally_updates full_updates(void)
     return message;
 }
 
-/* What `make` writes in several steps comes as one. */
+/* Appends what `make` wrote in several steps as one piece, then frees `whole`. */
 static enum tally_status append_whole(enum tally_status made, struct tally_buffer *whole,
                                       struct tally_buffer *out)
 {

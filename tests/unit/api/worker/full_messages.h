@@ -37,13 +37,13 @@ enum tally_status make_released_response(struct tally_buffer *out);
 
 enum tally_status make_update_response(struct tally_buffer *out);
 
-/* Without updates. */
+/* Every field except the updates. */
 struct tally_updates full_updates(void);
 
-/* full_updates() with full_update() and an empty one. */
+/* Encodes full_updates() with full_update() and an empty update. */
 enum tally_status make_updates(struct tally_buffer *out);
 
-/* One that is acknowledged, one that is refused, and `idle`. */
+/* Encodes an accepted result, a refused result, their sums, and an idle poll response. */
 enum tally_status make_updates_response(struct tally_buffer *out);
 
 enum tally_status make_leave_request(struct tally_buffer *out);

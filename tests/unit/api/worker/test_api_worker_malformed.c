@@ -1,4 +1,4 @@
-/* Messages between worker and coordinator that are damaged, too long, or of another version. */
+/* Messages between worker and coordinator that are damaged, too long, or have unknown fields. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,7 +68,7 @@ static void test_api_worker_malformed__random_bytes_decode_or_are_malformed(void
             state = state * 6364136223846793005u + 1442695040888963407u;
             bytes[k] = (uint8_t)(state >> 56);
         }
-        bytes[0] &= 0x7F; /* a known field more often */
+        bytes[0] &= 0x7F; /* makes a known field more likely */
         assert_ok_or_malformed(&MESSAGE_TYPES[(size_t)i % N_MESSAGE_TYPES], bytes,
                                1 + (size_t)i % sizeof bytes);
     }
@@ -100,7 +100,7 @@ static const struct bad_case BAD_CASES[] = {
     {JOIN, "", "invalid field tag", 1, {0x80}},
     {JOIN, "slots", "invalid wire_type", 2, {0x13, 1}},
     {JOIN, "", "invalid wire_type", 3, {0xFB, 0x07, 1}}, /* a group of an unknown field */
-    {JOIN, "", "end-of-stream", 3, {0xFA, 0x07, 9}},     /* an unknown field that is cut */
+    {JOIN, "", "end-of-stream", 3, {0xFA, 0x07, 9}},     /* a truncated unknown field */
     {JOIN_RESPONSE, "session", "wrong wire type", 2, {0x08, 1}},
     {JOIN_RESPONSE, "session", "end-of-stream", 5, {0x09, 1, 2, 3, 4}},
     {POLL, "cursors.iterate", "wrong wire type", 5, {0x1A, 3, 0x12, 1, 0}},
@@ -183,7 +183,8 @@ static void test_api_worker_malformed__text_limits(void)
     assert_text_limit(UPDATE, 9, TALLY_FAILURE_CAPACITY - 1);
 }
 
-/* Field `tag` of type `type` may come `most` times, each with `content`. */
+/* Checks that field `tag` of type `type`, with `content` each time, may occur at most `most` times.
+ */
 static void assert_count_limit(size_t type, uint8_t tag, const void *content, size_t n_content,
                                size_t most, const char *field)
 {
@@ -204,7 +205,7 @@ static void assert_count_limit(size_t type, uint8_t tag, const void *content, si
     tally_buffer_fini(&wire);
 }
 
-/* Wraps what is in `wire` into field `tag`, its length taking three bytes. */
+/* Wraps the content of `wire` in field `tag`, with a length of three bytes. */
 static void wrap_in_field(struct tally_buffer *wire, uint8_t tag)
 {
     struct tally_buffer wrapped = {.size = 0};
@@ -217,7 +218,7 @@ static void wrap_in_field(struct tally_buffer *wire, uint8_t tag)
     *wire = wrapped;
 }
 
-/* As assert_count_limit(), within the task of a PollTaskResponse. */
+/* Like assert_count_limit(), for a field of the task in a PollTaskResponse. */
 static void assert_task_count_limit(const uint8_t *element, size_t n_element, size_t most,
                                     const char *field)
 {
@@ -283,7 +284,7 @@ static void test_api_worker_malformed__failure_leaves_the_result_alone(void)
     CU_ASSERT_EQUAL(got.round, 5);
 }
 
-/* An update that polls, and the answer to both. */
+/* An update that also polls, and the response to both. */
 static void test_api_worker_malformed__poll_within_an_update(void)
 {
     const struct tally_poll_request poll = {.wait_ms = 5, .n_cursors = 1, .cursors = {{"job", 3}}};
@@ -322,7 +323,7 @@ static void test_api_worker_malformed__poll_within_an_update(void)
     tally_buffer_fini(&wire);
 }
 
-/* Sixteen are taken, the seventeenth is not; a name has 32 bytes at most. */
+/* An update holds at most 16 metrics, and a name has at most 32 bytes. */
 static void test_api_worker_malformed__metrics_have_limits(void)
 {
     struct tally_buffer wire = {.size = 0};

@@ -1,5 +1,4 @@
-/* Messages between worker and coordinator: what is encoded is decoded, and the bytes of the format.
- */
+/* Messages between worker and coordinator: round trips, and the exact bytes of the format. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -114,7 +113,7 @@ static void assert_same_task(const struct tally_task *got, const struct tally_ta
     }
 }
 
-/* The shared part follows the encoded one, in a response to a poll and in one to an update. */
+/* The shared part may follow the encoded message, in the responses to a poll and to an update. */
 static void test_api_worker_messages__shared_part_of_a_task_may_be_apart(void)
 {
     uint32_t clients[] = {5, 300};
@@ -165,7 +164,7 @@ static void test_api_worker_messages__largest_task_round_trip_borrows_bytes(void
     free(clients);
 }
 
-/* The part that is encoded once for all clients, and each client's own fields. */
+/* One shared part, encoded once for all clients, combined with the own fields of each task. */
 static void test_api_worker_messages__shared_task_round_trip(void)
 {
     uint32_t clients[] = {5, 300};
@@ -191,7 +190,7 @@ static void test_api_worker_messages__shared_task_round_trip(void)
     tally_buffer_fini(&wire);
 }
 
-/* Shifts are a task's own, like its clients: they are not in what tasks share. */
+/* Shifts belong to one task, like its clients: they are not in the part that tasks share. */
 static void test_api_worker_messages__shifts_round_trip(void)
 {
     static const uint8_t VECTOR[] = {1, 2, 3, 4, 5, 6, 7, 8};
@@ -271,7 +270,7 @@ static void test_api_worker_messages__update_round_trip(void)
     CU_ASSERT_EQUAL(got.payload_bits, 29);
     CU_ASSERT_EQUAL(got.clipped, 3);
     CU_ASSERT_TRUE(got.has_loss);
-    CU_ASSERT_TRUE(got.loss == 0 && signbit(got.loss)); /* the sign survives too */
+    CU_ASSERT_TRUE(got.loss == 0 && signbit(got.loss)); /* the sign is kept too */
     TALLY_ASSERT_TEXT(got.failure, sent.failure);
     TALLY_ASSERT_TEXT(got.refusal, sent.refusal);
     CU_ASSERT_TRUE(got.tried);
@@ -315,7 +314,7 @@ static void test_api_worker_messages__small_messages_round_trip(void)
     tally_buffer_fini(&wire);
 }
 
-/* A replica reads nothing else of a message that belongs to another one. */
+/* Of a message for another replica, a replica reads only the session. */
 static void test_api_worker_messages__session_of_any_message(void)
 {
     struct tally_buffer wire = {.size = 0};
@@ -333,7 +332,7 @@ static void test_api_worker_messages__session_of_any_message(void)
     tally_buffer_fini(&wire);
 }
 
-/* Any protobuf library writes these bytes: field numbers and wire types are frozen. */
+/* The bytes that any protobuf library writes: field numbers and wire types are frozen. */
 static void test_api_worker_messages__golden_bytes(void)
 {
     static const uint8_t update_bytes[] = {
@@ -377,7 +376,7 @@ static void test_api_worker_messages__golden_bytes(void)
     tally_buffer_fini(&wire);
 }
 
-/* A mark costs five bytes in an update, and six in a task. */
+/* The largest mark takes five bytes in an update and six in a task. */
 static void test_api_worker_messages__golden_marks(void)
 {
     static const uint8_t update_bytes[] = {0x68, 0xFF, 0xFF, 0xFF, 0x7F};
@@ -394,8 +393,8 @@ static void test_api_worker_messages__golden_marks(void)
     tally_buffer_fini(&wire);
 }
 
-/* Programs up to Tally 0.5.0 do not know the field. The numbers are frozen: all versions must
- * understand at least these bytes. */
+/* Versions up to Tally 0.5.0 do not have the field `format`. The field numbers are frozen: all
+ * versions must understand at least these bytes. */
 static void test_api_worker_messages__format_at_join(void)
 {
     static const uint8_t request_bytes[] = {0x0A, 1, 'w', 0x10, 3, 0x28, 2};
@@ -457,7 +456,7 @@ static void test_api_worker_messages__updates_round_trip(void)
     CU_ASSERT_TRUE(lies_within(update.payload, &wire));
     CU_ASSERT_EQUAL_FATAL(update.n_metrics, 2);
     TALLY_ASSERT_TEXT(update.metrics[1].name, "s");
-    TALLY_ASSERT_TEXT(update.failure, ""); /* does not travel */
+    TALLY_ASSERT_TEXT(update.failure, ""); /* not transmitted */
     CU_ASSERT_EQUAL(tally_updates_next(&got, &update, NULL), TALLY_OK);
     CU_ASSERT_TRUE(update.client == 0 && update.payload.size == 0 && !update.has_loss);
     CU_ASSERT_EQUAL(update.n_metrics, 0);
@@ -465,7 +464,7 @@ static void test_api_worker_messages__updates_round_trip(void)
     tally_buffer_fini(&wire);
 }
 
-/* The bytes that were written stay when the request is sent again in another session. */
+/* The encoded updates are reused when the request is sent again in another session. */
 static void test_api_worker_messages__updates_end_anew(void)
 {
     const struct tally_update update = full_update();

@@ -81,7 +81,7 @@ static void test_base_log__numbers_and_booleans(void)
     expect_json(tally_log_integer("n", -5), JSON_HEAD ",\"n\":-5}");
 }
 
-/* Every length around the limit: one line, valid, marked as cut exactly when it is. */
+/* Checks that a long value gives one valid line, marked as truncated exactly when it is. */
 static void check_long_value(enum tally_log_format format, const char *unit, size_t n_units)
 {
     static char text[16384];
@@ -123,7 +123,8 @@ static void test_base_log__long_values_are_cut_between_characters(void)
     }
 }
 
-/* The padding moves the cut through all parts of a pair. */
+/* Checks that only whole pairs are written. The padding shifts the limit through all parts of a
+ * pair. */
 static void check_dropped_pair(enum tally_log_format format, int n_padding, const char *mark)
 {
     char text[TALLY_LOG_LINE_CAPACITY], padding[64];
@@ -138,7 +139,7 @@ static void check_dropped_pair(enum tally_log_format format, int n_padding, cons
     text[n - 1] = '\0';
     const char *tail = text + n - 1 - strlen(mark);
     TALLY_ASSERT_TEXT(tail, mark);
-    CU_ASSERT_EQUAL(tail[-1], '7'); /* a whole pair stands before it */
+    CU_ASSERT_EQUAL(tail[-1], '7'); /* a whole pair comes before the mark */
 }
 
 static void test_base_log__a_pair_that_does_not_fit_is_left_out(void)

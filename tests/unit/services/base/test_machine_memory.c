@@ -8,7 +8,7 @@
 
 #include "tests/harness.h"
 
-/* Files below a folder of their own, as /sys/fs/cgroup has them. */
+/* Files in their own temporary folder, laid out as in /sys/fs/cgroup. */
 struct tree {
     char root[64];
     char *made[16]; /* paths to remove, last first; heap */
@@ -73,7 +73,7 @@ static void test_base_machine_memory__reads_a_limit(void)
     }
 }
 
-/* systemd: the service has no limit, its slice has one, and that above a larger one. */
+/* systemd: the service has no limit, its slice has one, and the parent slice has a larger one. */
 static void test_base_machine_memory__version_2_the_least_up_the_tree(void)
 {
     struct tree tree;
@@ -91,7 +91,7 @@ static void test_base_machine_memory__version_2_the_least_up_the_tree(void)
     tree_fini(&tree);
 }
 
-/* A container has its own cgroup at the root, by a namespace ("/") or without one. */
+/* A container sees its own cgroup at the root, with a cgroup namespace ("/") or without one. */
 static void test_base_machine_memory__version_2_in_a_container(void)
 {
     struct tree tree;
@@ -118,7 +118,7 @@ static void test_base_machine_memory__version_1(void)
     add_folder(&tree, "memory/docker/77");
     add_file(&tree, "memory/docker/77/memory.limit_in_bytes", "268435456\n");
     add_folder(&tree, "docker");
-    add_file(&tree, "docker/memory.max", "4096\n"); /* of no cgroup that we are in */
+    add_file(&tree, "docker/memory.max", "4096\n"); /* this process is not in that cgroup */
     CU_ASSERT_EQUAL(tally_cgroup_memory(MEMBERSHIP, tree.root), 268435456);
     CU_ASSERT_EQUAL(tally_cgroup_memory("4:hugetlb,memory:/docker/12\n", tree.root), 2147483648);
     CU_ASSERT_EQUAL(tally_cgroup_memory("4:memory_x:/docker/77\n", tree.root), INT64_MAX);

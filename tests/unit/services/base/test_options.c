@@ -32,7 +32,8 @@ static const struct tally_options_spec SPEC = {
 
 enum { MAX_WORDS = 16 };
 
-/* Splits at blanks; "" is no word. Keeps the words as long as the options. */
+/* Command lines are split at blanks, so no word is empty. The words exist as long as the
+ * options. */
 struct parsed {
     char words[512];
     char *argv[MAX_WORDS + 1];
@@ -61,7 +62,7 @@ static void parse(struct parsed *parsed, const char *command_line, char *const *
         tally_options_new(&SPEC, argc, parsed->argv, environment, &parsed->options, &parsed->err);
 }
 
-/* Parses `command_line` with a config file in the place of @. */
+/* Parses `--config PATH` followed by `command_line`; the file at PATH holds `content`. */
 static void parse_config(struct parsed *parsed, struct scratch_file *file, const char *content,
                          const char *command_line, char *const *environment)
 {
@@ -81,7 +82,7 @@ static void expect_refused(const char *command_line, char *const *environment, c
     tally_options_free(parsed.options);
 }
 
-/* `message` is what follows the path of the file. */
+/* The error is the path of the config file followed by `message`. */
 static void expect_config_refused(const char *content, const char *message)
 {
     struct parsed parsed;
@@ -151,7 +152,7 @@ static void test_base_options__lists_take_all_that_the_command_line_names(void)
     expect_parts("--part a", NULL, "a");
     expect_parts("--part a --json --part=b --part c:d", NULL, "a:b:c:d");
     expect_parts("", environment, "e:f");
-    expect_parts("--part a --part b", environment, "a:b"); /* sources do not mix */
+    expect_parts("--part a --part b", environment, "a:b"); /* sources are not combined */
     parse_config(&p, &file, "part = g:h\n", "", NULL);
     TALLY_ASSERT_TEXT(tally_options_text(p.options, "part"), "g:h");
     tally_options_free(p.options);
@@ -254,7 +255,7 @@ static void test_base_options__environment_knows_only_its_own(void)
     TALLY_ASSERT_TEXT(tally_options_text(p.options, "clients"), "1"); /* empty = unset */
     TALLY_ASSERT_TEXT(tally_options_text(p.options, "level"), "info");
     CU_ASSERT_FALSE(
-        tally_options_bool(p.options, "json")); /* for the command line and config files */
+        tally_options_bool(p.options, "json")); /* flags are not read from the environment */
     tally_options_free(p.options);
 }
 
@@ -268,7 +269,7 @@ static void test_base_options__config_grammar(void)
                  "  listen=a#b   # trailing\r\n"
                  "token-file = \" quoted # text \" # comment\n"
                  "json = yes\n"
-                 "\ttimeout = 5\n" /* of another command: ignored */
+                 "\ttimeout = 5\n" /* an option of another command: ignored */
                  "level =\n"
                  "clients = 4", /* no newline at the end */
                  "", NULL);

@@ -7,8 +7,9 @@
 
 #include "tests/harness.h"
 
-/* In a child, because the change is final: bit 0 no_new_privs, bit 1 dumpable, bit 2 a umask that
- * denies others access, bit 3 the umask from before. */
+/* Runs in a child, because the change is irreversible. Returns bit 0: no_new_privs; bit 1:
+ * dumpable; bit 2: the umask denies group and others all access; bit 3: the umask keeps its
+ * previous bits. */
 static int state_after(bool keeps_secrets)
 {
     int status = 0;

@@ -44,10 +44,10 @@ static void test_base_progress_bar__utf8_has_eighths_of_a_block(void)
 
 static void test_base_progress_bar__time_left_follows_the_pace_since_start(void)
 {
-    /* 30 points in 30 s, 40 to go */
+    /* 30 percentage points in 30 s, 40 to go */
     expect((struct tally_progress_bar){.fraction = 0.6, .start = 0.3, .elapsed_ms = 30000}, 39,
            false, " 60%  0:40 left");
-    /* no progress yet, or too early: time elapsed */
+    /* no progress yet, or too early: shows the elapsed time */
     expect((struct tally_progress_bar){.fraction = 0.3, .start = 0.3, .elapsed_ms = 30000}, 39,
            false, " 30%  0:30");
     expect((struct tally_progress_bar){.fraction = 0.9, .elapsed_ms = 999}, 39, false,
@@ -88,7 +88,7 @@ static void test_base_progress_bar__text_cannot_move_the_cursor(void)
            "  0%  0:00  a??[2Jb??");
 }
 
-/* A pipe that is said to be a terminal. */
+/* Returns a painter for a pipe that it treats as a terminal. */
 static struct tally_progress_painter new_painter(int fds[2])
 {
     CU_ASSERT_FATAL(pipe(fds) == 0);

@@ -32,7 +32,7 @@ static void test_base_signals__sigterm_sets_the_flag_and_wakes(void)
 static void test_base_signals__draining_keeps_the_flag(void)
 {
     TALLY_ASSERT_STATUS(tally_signals_install(NULL), TALLY_OK, NULL);
-    tally_signals_drain_fd(); /* nothing there: must not block */
+    tally_signals_drain_fd(); /* nothing to read: must not block */
     raise(SIGTERM);
     tally_signals_drain_fd();
     CU_ASSERT_FALSE(is_readable());
@@ -57,7 +57,7 @@ static void test_base_signals__sighup_asks_for_a_reload_and_not_to_stop(void)
     CU_ASSERT_FALSE(tally_signals_take_reload());
     raise(SIGHUP);
     raise(SIGTERM);
-    CU_ASSERT_TRUE(tally_signals_take_reload()); /* takes the wake-up, but not the stop */
+    CU_ASSERT_TRUE(tally_signals_take_reload()); /* clears the wake-up, but not the stop */
     CU_ASSERT_EQUAL(*tally_signals_stop(), SIGTERM);
     raise(SIGHUP);
     tally_signals_uninstall();
@@ -120,7 +120,7 @@ static void test_base_signals__second_sigint_exits_at_once(void)
     if (child == 0) {
         tally_signals_install(NULL);
         raise(SIGTERM);
-        raise(SIGINT); /* the first SIGINT, though the second signal */
+        raise(SIGINT); /* the first SIGINT, but the second signal */
         if (*tally_signals_stop() != SIGTERM) {
             _exit(1);
         }

@@ -60,11 +60,11 @@ static void test_base_text_table__columns_leave_whole_and_in_order(void)
 {
     static const char ALL[] = "ID    ROUND  REGRET  NAME\nab12     31   412.3  synthetic\n";
     expect_fit(0, ALL);
-    expect_fit(30, ALL); /* its width */
+    expect_fit(30, ALL); /* the table's full width */
     expect_fit(29, "ID    REGRET  NAME\nab12   412.3  synthetic\n");
     expect_fit(23, "ID    REGRET  NAME\nab12   412.3  synthetic\n");
     expect_fit(22, "ID    REGRET\nab12   412.3\n");
-    expect_fit(1, "ID    REGRET\nab12   412.3\n"); /* what is not named stays */
+    expect_fit(1, "ID    REGRET\nab12   412.3\n"); /* columns a and c are never dropped */
 }
 
 static void expect_wrapped(int columns, const char *cell, const char *expected)

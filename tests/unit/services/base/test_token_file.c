@@ -55,7 +55,7 @@ static void expect_token(int i, const char *text, const char *name, int64_t unti
     CU_ASSERT_EQUAL(seen.tokens[i].line, line);
 }
 
-/* The message is: the file, the line unless it is 0, and `problem`. */
+/* The error message consists of the file, the line unless it is 0, and `problem`. */
 static void expect_bytes_refused(const char *content, size_t n, int line, const char *problem)
 {
     struct tally_error err = TALLY_ERROR_INIT;
@@ -188,7 +188,7 @@ static void test_base_token_file__refuses_a_file_that_is_no_token_file(void)
     free(comments);
 }
 
-/* Whatever the file holds: an error or valid tokens, and no message repeats its content. */
+/* Any file content gives an error or valid tokens, and no message repeats the content. */
 static void test_base_token_file__junk_is_refused_without_being_shown(void)
 {
     static const char *const PIECES[] = {

@@ -25,7 +25,7 @@ static void test_base_utf8__reads_each_length(void)
 static void test_base_utf8__refuses_what_rfc_3629_forbids(void)
 {
     static const char *const WRONG[] = {
-        "\x80",             /* continuation alone */
+        "\x80",             /* lone continuation byte */
         "\xC1\x81",         /* overlong 'A' */
         "\xC3",             /* cut short */
         "\xE0\x9F\xBF",     /* overlong U+07FF */

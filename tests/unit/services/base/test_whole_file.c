@@ -11,7 +11,7 @@
 
 #include "tests/harness.h"
 
-/* A directory that lives as long as a test, and one path in it. */
+/* A temporary directory for one test, and one path in it. */
 struct scratch {
     char directory[64];
     char path[96];
@@ -70,8 +70,8 @@ static void test_base_whole_file__follows_symbolic_links(void)
     scratch_fini(&scratch);
 }
 
-/* Uses a pipe in the test's own folder, not a device: a defect in the code, run as root, would
- * replace /dev/null by a file. */
+/* Uses a pipe in the test's own folder, not a device, because a defect in the code could, when
+ * run as root, replace /dev/null with a file. */
 static void test_base_whole_file__what_is_no_regular_file_is_written_through(void)
 {
     struct scratch scratch;
@@ -90,7 +90,7 @@ static void test_base_whole_file__what_is_no_regular_file_is_written_through(voi
     scratch_fini(&scratch);
 }
 
-/* The limit on file sizes stands in for a full disk. */
+/* A limit on the file size simulates a full disk. */
 static void test_base_whole_file__a_write_that_breaks_off_keeps_the_old_file(void)
 {
     struct scratch scratch;

@@ -136,7 +136,7 @@ enum tally_status tally_http_stream_write(struct tally_http_stream *stream, cons
 size_t tally_http_stream_pending(const struct tally_http_stream *stream)
 {
     (void)stream;
-    return 0; /* its reader takes all at once */
+    return 0; /* the reader takes everything at once */
 }
 
 void tally_http_stream_end(struct tally_http_stream *stream)

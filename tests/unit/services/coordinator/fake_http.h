@@ -1,4 +1,4 @@
-/* fake_http: requests without a network. What is defined here stands before the HTTP server's. */
+/* fake_http: requests without a network. Its functions replace those of the HTTP server. */
 #ifndef TALLY_TESTS_UNIT_SERVICES_COORDINATOR_FAKE_HTTP_H
 #define TALLY_TESTS_UNIT_SERVICES_COORDINATOR_FAKE_HTTP_H
 
@@ -13,7 +13,7 @@ struct tally_http_stream {
 
 struct tally_http_request {
     const char *method, *path, *content_type;
-    const char *query_name, *query_value; /* of one parameter; NULL = none */
+    const char *query_name, *query_value; /* one parameter; NULL = none */
     struct tally_buffer body;
     void *user;
     int status; /* of the response; 0 = none yet */
@@ -23,7 +23,7 @@ struct tally_http_request {
 
 /* Frees what the request and its response hold. */
 void fake_request_fini(struct tally_http_request *request);
-/* The response as text, ended by a zero. */
+/* The response as text, NUL-terminated. */
 const char *fake_response_text(struct tally_http_request *request);
 
 #endif

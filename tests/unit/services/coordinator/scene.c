@@ -59,7 +59,7 @@ struct hosted_job *scene_add_job(struct scene *scene, int clients, enum tally_po
     spec.round_deadline_ms = policy == TALLY_POLICY_WAIT ? 0 : 1000000;
     TALLY_ASSERT_STATUS(create_job(scene->coordinator, &spec, NULL, 0, &job, &err), TALLY_OK, &err);
     CU_ASSERT_PTR_NOT_NULL_FATAL(job);
-    job->prepared = true; /* without waiting for the solver's thread */
+    job->prepared = true; /* do not wait for the solver's thread */
     scene_turn(scene);
     return job;
 }

@@ -19,21 +19,21 @@ struct scene {
 void scene_init(struct scene *scene);
 void scene_fini(struct scene *scene);
 
-/* A queued job that could start if it had the workers. Small, and it ends after many rounds. */
+/* Adds a small queued job that starts once it has enough workers and ends after many rounds. */
 struct hosted_job *scene_add_job(struct scene *scene, int clients, enum tally_policy policy,
                                  int quorum);
-/* One pass of the loop. Ticks are due once in 100 ms of the real clock, so no test may depend on
+/* Runs one pass of the loop. Ticks are due every 100 ms of the real clock, so no test may depend on
  * one. */
 void scene_turn(struct scene *scene);
 
-/* A request that has arrived. It holds its response, if there is one yet. */
+/* Sends a request. The returned request holds its response once there is one. */
 struct tally_http_request *scene_get(struct scene *scene, const char *path);
 struct tally_http_request *scene_post(struct scene *scene, const char *path);
-/* The worker's session. */
+/* Joins a worker and returns its session. */
 uint64_t scene_join(struct scene *scene, const char *name, uint32_t slots);
-/* A poll with this waiting time. */
+/* Sends a poll with this waiting time. */
 struct tally_http_request *scene_poll(struct scene *scene, uint64_t session, uint32_t wait_ms);
-/* The client's update for the job's open round, from its session. */
+/* Sends the client's update for the job's open round from this session. */
 struct tally_http_request *scene_update(struct scene *scene, uint64_t session,
                                         struct hosted_job *job, uint32_t client);
 void scene_leave(struct scene *scene, uint64_t session);

@@ -8,7 +8,7 @@
 #include "services/job/reasons.h"
 #include "services/job/spec.h"
 
-/* Of a room beside services/job. */
+/* The README of a module next to services/job. */
 #define README "README.md"
 
 static const char GENERATED[] =
@@ -39,9 +39,9 @@ void reference_write_reasons(struct tally_buffer *out)
     }
 }
 
-/* The job document. */
+/* ---- The job document ---- */
 
-/* Text in a cell of a table. */
+/* Writes text into a table cell. */
 static void write_cell(struct tally_buffer *out, const char *text)
 {
     for (; *text != '\0'; text++) {
@@ -81,8 +81,8 @@ static void write_limits(struct tally_buffer *out, const struct tally_field *fie
     }
 }
 
-/* The value that a document without the member has: that of the struct of defaults. Without a
- * struct it depends on other members. */
+/* Writes the value that applies if the document omits the member, from the struct of defaults. If
+ * there is no struct, the value depends on other members. */
 static void write_value(struct tally_buffer *out, const struct tally_field *field,
                         const void *defaults)
 {
@@ -99,7 +99,7 @@ static void write_value(struct tally_buffer *out, const struct tally_field *fiel
         const double value = (double)*(const int64_t *)member;
         if (value >= field->min) {
             tally_buffer_printf(out, "%.16g", value);
-        } else { /* none of the permitted values: it depends on other members */
+        } else { /* not permitted: the default depends on other members */
             tally_buffer_append_text(out, "see meaning");
         }
         return;
@@ -123,7 +123,7 @@ static void write_head(struct tally_buffer *out)
                                   "|---|---|---|---|---|---|\n");
 }
 
-/* A row. `beside` are the defaults where a member is "auto", NULL = the same. */
+/* Writes a row. `beside`: the defaults if a member is "auto"; NULL = the same defaults. */
 static void write_row(struct tally_buffer *out, const struct tally_field *field,
                       const void *defaults, const void *beside)
 {
@@ -158,7 +158,7 @@ static void write_rows(struct tally_buffer *out, const struct tally_field *field
     tally_buffer_append_text(out, "\n");
 }
 
-/* A table for one type of an object. */
+/* Writes the table for one type of an object. */
 static void write_table(struct tally_buffer *out, const char *title, const char *name,
                         const struct tally_field *fields, size_t n, const void *defaults)
 {

@@ -1,11 +1,11 @@
-/* Documents of jobs of CALM. */
+/* Documents of CALM jobs. */
 #include <math.h>
 #include <stdio.h>
 
 #include "services/document/document.h"
 #include "tests/harness.h"
 
-/* A document with this algorithm and these further members. */
+/* Parses a document with this algorithm and these additional members. */
 static enum tally_status parse(const char *algorithm, const char *more, struct tally_job_spec *spec,
                                struct tally_error *err)
 {

@@ -1,4 +1,4 @@
-/* The data of a job's document: what each type takes, what it means, and how it is written back. */
+/* The data in a job document: what each type accepts, what it means, and how it is written back. */
 #include <stdio.h>
 #include <string.h>
 
@@ -20,7 +20,7 @@ static enum tally_status parse_objective(const char *objective, const char *refe
     return tally_document_parse(text, strlen(text), spec, err);
 }
 
-/* `data` in an objective of the given type. */
+/* Parses `data` in an objective of the given type. */
 static enum tally_status parse_data(const char *type, const char *data, struct tally_job_spec *spec,
                                     struct tally_error *err)
 {
@@ -93,7 +93,7 @@ static void test_document_data__every_type_is_read(void)
     CU_ASSERT_EQUAL(tally_objective_spec_dim(&spec.objective), 8);
 }
 
-/* Complete when written, and the same when read again. */
+/* Written data are complete, and reading them again gives the same data. */
 static void test_document_data__is_written_as_it_was_read(void)
 {
     static const struct {
@@ -190,7 +190,7 @@ static void test_document_data__errors_name_the_field(void)
         {"softmax_regression", LIBSVM ", \"classes\": 1}", invalid, "objective.data.classes"},
         {"softmax_regression", LIBSVM ", \"classes\": 1000001}", range, "objective.data.classes"},
         {"softmax_regression", LIBSVM ", \"classes\": 100000}", invalid, "objective.data.features"},
-        /* Names that lead out of the folder. */
+        /* Names that lead outside the folder. */
         {"least_squares", "{\"type\": \"libsvm\", \"file\": \"../x\", \"features\": 3}", invalid,
          "objective.data.file"},
         {"least_squares", "{\"type\": \"libsvm\", \"file\": \"/etc/passwd\", \"features\": 3}",
@@ -235,7 +235,7 @@ static void test_document_data__errors_name_the_field(void)
     }
 }
 
-/* Without the data the coordinator cannot solve. */
+/* The coordinator cannot solve without the data. */
 static void test_document_data__local_data_have_no_solved_reference(void)
 {
     static const char own[] =

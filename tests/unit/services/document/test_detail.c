@@ -48,7 +48,7 @@ static void expect_json(struct tally_json *value, const char *expected)
     CU_ASSERT_PTR_NOT_NULL_FATAL(value);
     CU_ASSERT_EQUAL(tally_json_dump(value, 0, &out), TALLY_OK);
     CU_ASSERT_EQUAL(tally_buffer_append(&out, "", 1), TALLY_OK);
-    /* Spaces after punctuation do not matter. */
+    /* Ignore spaces. */
     char *to = (char *)out.data;
     for (const char *from = to; *from != '\0'; from++) {
         if (*from != ' ') {
@@ -91,7 +91,7 @@ static void test_document_detail__job_has_the_members_of_the_architecture(void)
         "\"wire_bytes\":{\"in\":5000,\"out\":6000}}}");
 }
 
-/* `planned` are the sums of the whole job and its epochs, of which the last one sends nothing. */
+/* `planned` holds the totals of the job and its epochs. The last epoch sends nothing. */
 static void test_document_detail__a_planned_job_says_what_it_expects(void)
 {
     const struct tally_planned planned = {
@@ -136,7 +136,7 @@ static struct tally_job_spec parsed(const char *document)
     "\"dim\":30,\"points\":20,\"frobenius_norm\":10,\"noise_std\":1}}}"
 #define KNOWN ",\"noise\":0.6,\"initial_variance\":0.2}"
 
-/* A text is a plan of jobs that are planned, and of no others. */
+/* A text is read as a plan only for jobs that are planned. */
 static void test_document_detail__only_a_planned_job_has_a_plan(void)
 {
     static const char TEXT[] = "1 14 0x1.4p+0 0x1.8p+0";
@@ -254,7 +254,7 @@ static void test_document_detail__curvature_comes_with_what_it_warns_of(void)
     CU_ASSERT_EQUAL(tally_json_get_real(object, "strong_convexity", -7), 0);
     expect_json(tally_json_copy(tally_json_get(object, "warnings")), "[\"toolarge\",\"toosmall\"]");
     tally_json_free(object);
-    facts.curvature = (struct tally_curvature){4, NAN}; /* a large quadratic */
+    facts.curvature = (struct tally_curvature){4, NAN}; /* as for a large quadratic */
     object = tally_json_object();
     CU_ASSERT_TRUE(tally_detail_add(object, &facts, &PROGRESS));
     CU_ASSERT_EQUAL(tally_json_get_real(object, "smoothness", -7), 4);
@@ -284,7 +284,7 @@ static void test_document_detail__estimates_are_those_there_are(void)
     }
 }
 
-/* Before a round has closed the engine's number stands for nothing. */
+/* Before the first round has closed, the engine's number has no meaning. */
 static void test_document_detail__a_loss_needs_a_round_that_has_one(void)
 {
     const struct tally_job_facts facts = {
@@ -305,7 +305,7 @@ static void test_document_detail__a_loss_needs_a_round_that_has_one(void)
     }
 }
 
-/* JSON has null for it, CSV nothing. */
+/* An unknown regret is null in JSON and empty in CSV. */
 static void test_document_detail__an_unknown_regret_is_null_and_empty(void)
 {
     const struct tally_job_facts facts = {
@@ -382,8 +382,8 @@ static void test_document_detail__checksum_has_sixteen_digits(void)
     TALLY_ASSERT_TEXT(text, "fedcba9876543210");
 }
 
-/* NEP 1: magic, version, header length, a header that ends in a newline where the data start, at a
- * multiple of 64. */
+/* NEP 1: magic, version, header length, and a header that ends in a newline. The data start right
+ * after it, at a multiple of 64. */
 static void test_document_detail__npy_follows_nep_1(void)
 {
     const double values[3] = {1, -2.5, 0};

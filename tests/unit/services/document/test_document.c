@@ -1,4 +1,4 @@
-/* Job documents: members, defaults, the ends of ranges, and documents written and read back. */
+/* Job documents: members, defaults, range limits, and documents written and read back. */
 #include "services/document/document.h"
 
 #include <math.h>
@@ -7,7 +7,7 @@
 #include "tests/harness.h"
 #include "tests/unit/services/document/documents.h"
 
-/* Also where both are NaN. */
+/* Whether a equals b; two NaNs are equal. */
 static bool same_real(double a, double b)
 {
     return a == b || (isnan(a) && isnan(b));
@@ -128,7 +128,7 @@ static void test_document_document__images_and_baselines_parse(void)
     CU_ASSERT_EQUAL(spec.objective.data.idx.points_per_class, 5000);
     CU_ASSERT_EQUAL(spec.minibatch, 25);
     CU_ASSERT_EQUAL(spec.evaluate_every, 7);
-    TALLY_ASSERT_TEXT(TALLY_ENCODINGS[spec.encoding]->name, "entropy"); /* where none is named */
+    TALLY_ASSERT_TEXT(TALLY_ENCODINGS[spec.encoding]->name, "entropy"); /* the default */
     CU_ASSERT_EQUAL(tally_job_spec_setting(&spec).dim, 7840);
     CU_ASSERT_EQUAL(tally_job_spec_setting(&spec).evaluate_every, 7);
     document_edit(DOCUMENT_IMAGES, ", \"server_step_size\": 10", "", text);
@@ -139,7 +139,7 @@ static void test_document_document__images_and_baselines_parse(void)
     CU_ASSERT_EQUAL(spec.objective.l2, 0.5);
 }
 
-/* What a quorum or a policy alone mean. */
+/* A quorum or a policy alone implies the other. */
 static void test_document_document__quorum_and_policy_complete_each_other(void)
 {
     static const struct {
@@ -167,7 +167,7 @@ static void test_document_document__quorum_and_policy_complete_each_other(void)
     }
 }
 
-/* Limits themselves are allowed. */
+/* The limits themselves are permitted. */
 static void test_document_document__ends_of_the_ranges_are_inside(void)
 {
     static const char *const edits[][2] = {
@@ -255,8 +255,8 @@ static void expect_same_spec(const struct tally_job_spec *a, const struct tally_
                    a->reference.value == b->reference.value);
 }
 
-/* The stored document means the same as the one that was sent, and is complete: writing it again
- * gives the same text. */
+/* Checks that the stored document means the same as the one that was sent and is complete: writing
+ * it again gives the same text. */
 static void expect_round_trip(const char *text)
 {
     struct tally_job_spec spec, again;
@@ -347,7 +347,7 @@ static void test_document_document__written_document_reads_back(void)
     expect_round_trip(text);
 }
 
-/* Workers of earlier releases refuse members that they do not know. */
+/* Default values are not written, because workers of earlier releases refuse unknown members. */
 static void test_document_document__constant_steps_and_rounds_are_not_written(void)
 {
     static const char *const schedules[][2] = {

@@ -1,4 +1,4 @@
-/* Job documents that are refused: the error names the field, the value and the limit. */
+/* Refused job documents: the error names the field, the value and the limit. */
 #include "services/document/document.h"
 
 #include <stdio.h>
@@ -14,7 +14,8 @@ struct refusal {
     const char *field;
 };
 
-/* The first fault is what tally_document_parse() says; the list is never empty, nor too long. */
+/* Checks that the list of faults is neither empty nor too long and that its first fault is the
+ * error of tally_document_parse(). */
 static void expect_faults(const char *text, const struct tally_error *first)
 {
     struct tally_json *faults = tally_document_faults(text, strlen(text));
@@ -33,7 +34,7 @@ static void expect_faults(const char *text, const struct tally_error *first)
     tally_json_free(faults);
 }
 
-/* One edit of a text each: what is refused, as what, and which field is named. */
+/* Each row is one edit of the text, the expected status, and the field that the error names. */
 static void expect_refusals(const char *text, const struct refusal *rows, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -224,8 +225,7 @@ static void test_document_errors__errors_of_images_name_the_field(void)
          "objective.data.points_per_class"},
         {"\"train-images-idx3-ubyte\"", "7", invalid, "objective.data.images"},
         {"train-images-idx3-ubyte", "a\\nb", invalid, "objective.data.images"},
-        /* What only several fields together tell: too few points, too many bytes, too large a dim.
-         */
+        /* Errors of several fields together: too few points, too many bytes, dim too large. */
         {"\"classes\": 10, \"points_per_class\": 5000", "\"classes\": 3, \"points_per_class\": 3",
          invalid, "objective.data.points_per_class"},
         {"\"points_per_class\": 5000", "\"points_per_class\": 136957", invalid,
@@ -244,7 +244,7 @@ static void test_document_errors__errors_of_images_name_the_field(void)
     expect_refusals(DOCUMENT_EXAMPLE, synthetic, sizeof synthetic / sizeof synthetic[0]);
 }
 
-/* Each type accepts only its own fields. */
+/* Each algorithm accepts only its own fields. */
 static void test_document_errors__algorithms_take_their_own_fields_alone(void)
 {
     static const char *const fields[] = {
@@ -259,7 +259,7 @@ static void test_document_errors__algorithms_take_their_own_fields_alone(void)
                                         "rrr---------oo", "rrro----------"};
     for (size_t a = 0; a < 5; a++) {
         for (size_t special = 0; special < N_FIELDS; special++) {
-            /* All the type's fields; the special one left out or added. */
+            /* All fields of the algorithm, with the special one omitted or added. */
             const bool is_known = known[a][special] != '-';
             char algorithm[1000], text[4000], field[100];
             int n = snprintf(algorithm, sizeof algorithm, "{\"type\": \"%s\"",
@@ -284,7 +284,7 @@ static void test_document_errors__algorithms_take_their_own_fields_alone(void)
     }
 }
 
-/* Whole documents that are not even objects with an algorithm. */
+/* Documents that are invalid JSON, not an object, or lack a required member. */
 static void test_document_errors__other_texts_are_refused(void)
 {
     static const struct {
@@ -346,7 +346,7 @@ static void test_document_errors__messages_name_value_and_limit(void)
     TALLY_ASSERT_TEXT(err.message, "quorum 11 is above clients 10");
 }
 
-/* An algorithm that needs every message: the error is about the member that the document has. */
+/* If an algorithm needs every message, the error names a member that the document contains. */
 static void test_document_errors__a_policy_is_not_refused_for_the_default_quorum(void)
 {
     static const struct {

@@ -1,5 +1,5 @@
-/* All that is wrong with a document at once: codes, suggestions, choices; and the preview of a
- * valid one. */
+/* The list of all faults of a document, with codes, suggestions and choices; and the preview of a
+ * valid document. */
 #include "services/document/faults.h"
 
 #include <stdio.h>
@@ -54,7 +54,7 @@ static void test_document_faults__all_are_listed_in_order(void)
         {"algorithm.sigma", "wrong_type", NULL},
         {"algorithm.gradient_bound", "out_of_range", NULL},
         {"objective.type", "not_allowed", "least_squares"},
-        {"objective.data", "missing", NULL}, /* of what was probably meant */
+        {"objective.data", "missing", NULL}, /* of the suggested type */
         {"domain", "wrong_type", NULL},
         {"reference.valu", "unknown_member", "value"},
     };
@@ -95,7 +95,7 @@ static void expect_optimizer_fault(const char *algorithm, const char *path, cons
     TALLY_ASSERT_TEXT(err.field, path);
 }
 
-/* Both ways of reading name the member and its limit. */
+/* The list of faults and the parser both name the member. */
 static void test_document_faults__server_optimizers_are_looked_into(void)
 {
 #define FEDAVG "\"type\": \"fedavg\", \"step_size\": 1, \"local_steps\": 2, \"server_optimizer\": "
@@ -190,11 +190,11 @@ static void test_document_preview__counts_a_baselines_bits(void)
 {
     struct tally_json *preview = preview_of(BASELINE("", "100"));
     const struct tally_json *bits = tally_json_get(preview, "expected_bits");
-    /* [1]'s Table I: 20 messages; the horizon cuts the last 50 queries, which send nothing. */
+    /* Table I of [1]: 20 messages. The horizon cuts off the last 50 queries, which send nothing. */
     CU_ASSERT_EQUAL(tally_json_get_integer(bits, "uplink_per_client", -1), 2440);
     CU_ASSERT_EQUAL(tally_json_get_integer(bits, "downlink", -1), 19200);
     const struct tally_json *document = tally_json_get(preview, "document");
-    CU_ASSERT_EQUAL(tally_json_get_integer(document, "quorum", -1), 10); /* a default */
+    CU_ASSERT_EQUAL(tally_json_get_integer(document, "quorum", -1), 10); /* the default */
     tally_json_free(preview);
 }
 

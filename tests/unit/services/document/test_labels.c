@@ -110,7 +110,7 @@ static void test_document_labels__filters_that_no_label_can_match_are_refused(vo
     }
 }
 
-/* The shortest document, with labels. */
+/* Writes the shortest document with labels. */
 static void with_labels(const char *labels, char ret_text[8000])
 {
     snprintf(ret_text, 8000, "{\"labels\": %s, %s", labels, DOCUMENT_SHORTEST + 1);
@@ -137,7 +137,7 @@ static void test_document_labels__are_read_and_written_back(void)
     tally_json_free(document);
 }
 
-/* n labels whose keys and values have the greatest length. */
+/* Writes n labels whose keys and values have the maximum length. */
 static void make_labels(int n, char ret_labels[4000])
 {
     size_t used = (size_t)snprintf(ret_labels, 4000, "{");

@@ -4,7 +4,7 @@
 #include "services/document/document.h"
 #include "tests/harness.h"
 
-/* A document with this objective, and whatever follows its members. */
+/* Parses a document with these members of the objective; `rest` follows the objective. */
 static enum tally_status parse(const char *objective, const char *rest, struct tally_job_spec *spec,
                                struct tally_error *err)
 {

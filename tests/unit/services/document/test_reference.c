@@ -1,5 +1,5 @@
-/* The generated documents of services/job are current. With TALLY_WRITE_REFERENCE=1 in the
- * environment the tests write them first. */
+/* Checks that the generated documents of services/job are current. If TALLY_WRITE_REFERENCE=1 is
+ * set in the environment, the tests write them first. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -106,7 +106,7 @@ static void test_document_reference__every_member_has_a_meaning(void)
     }
 }
 
-/* Whether `text` has the word with no letter or underscore beside it. */
+/* Whether `text` contains the word without an adjacent letter or underscore. */
 static bool has_word(const char *text, const char *word)
 {
     static const char LETTERS[] = "abcdefghijklmnopqrstuvwxyz_";

@@ -1,5 +1,5 @@
-/* stub_plugin: a plug-in in the test's own process that does what the test says and remembers what
- * it was asked. */
+/* stub_plugin: a plug-in in the test's own process that behaves as the test says and records its
+ * calls. */
 #ifndef TALLY_TESTS_UNIT_SERVICES_PLUGINS_STUB_PLUGIN_H
 #define TALLY_TESTS_UNIT_SERVICES_PLUGINS_STUB_PLUGIN_H
 
@@ -8,14 +8,15 @@
 
 enum { STUB_DIM = 3 };
 
-/* The answers. Without the changes below, gradient i is x[i] + i and f_m(x) is m + x[0]. */
+/* The results of the functions. By default, coordinate i of the gradient is x[i] + i, and f_m(x) is
+ * m + x[0]. */
 struct stub {
-    int code;                /* of all functions */
-    const char *why;         /* with a code that is not 0; NULL = it says nothing */
+    int code;                /* returned by all functions */
+    const char *why;         /* reason given if code is not 0; NULL = none */
     double change[STUB_DIM]; /* replaces a gradient's coordinate, if not 0 */
-    uint64_t left_out;       /* last coordinates that it silently leaves unwritten */
-    uint64_t dim;            /* coordinates that it claims to have written; 0 = its own */
-    double loss;             /* instead of its own, if not 0 */
+    uint64_t left_out;       /* number of last coordinates silently left unwritten */
+    uint64_t dim;            /* number of coordinates it claims to have written; 0 = STUB_DIM */
+    double loss;             /* replaces f_m(x), if not 0 */
     /* The calls it received. */
     int n_opened, n_closed, n_gradients;
     struct tally_plugin_problem problem;
@@ -25,12 +26,12 @@ struct stub {
 };
 extern struct stub stub;
 
-/* Its table; a test changes a copy. */
+/* The plug-in's table; a test changes a copy. */
 extern const struct tally_plugin STUB_PLUGIN;
 
-/* A problem for it. */
+/* A problem for the plug-in. */
 struct tally_plugin_problem stub_problem(void);
-/* A job for it: 2 clients, reference of type none, options "shallow". */
+/* A job for the plug-in: 2 clients, reference of type none, options "shallow". */
 struct tally_job_spec stub_job(void);
 
 #endif

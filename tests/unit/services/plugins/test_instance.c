@@ -18,7 +18,7 @@ static void test_plugins_instance__tables_are_checked(void)
 {
     struct tally_plugin plugin = STUB_PLUGIN;
     expect_unusable(&plugin, NULL);
-    plugin.size += 8; /* of a later version, which has more members */
+    plugin.size += 8; /* a later version with more members */
     expect_unusable(&plugin, NULL);
     plugin.loss = NULL;
     expect_unusable(&plugin, NULL);
@@ -42,7 +42,7 @@ static void test_plugins_instance__tables_are_checked(void)
              "tally_plugin)",
              first_size - 1, first_size);
     expect_unusable(&plugin, message);
-    plugin.abi = 9; /* nothing else may be looked at */
+    plugin.abi = 9; /* no other member may be read */
     plugin.name = (const char *)1;
     expect_unusable(&plugin,
                     "it is made for version 9 of the plug-in ABI, this is version 1; rebuild "
@@ -61,7 +61,8 @@ static int give_metrics(void *state, uint32_t client, uint32_t round, const doub
     return state == &stub ? stub.code : -1;
 }
 
-/* A plug-in of an older plugin.h ends before the function, whatever lies behind it. */
+/* The table of a plug-in built with an older plugin.h ends before the function; the memory after it
+ * is not read. */
 static void test_plugins_instance__metrics_are_optional(void)
 {
     struct tally_plugin plugin = STUB_PLUGIN;
@@ -140,8 +141,8 @@ static void test_plugins_instance__problem_and_query_arrive(void)
     for (int i = 0; i < 4; i++) {
         CU_ASSERT_EQUAL(stub.draws[i], tally_rng_below(&twin, 1000));
     }
-    CU_ASSERT_EQUAL(tally_rng_u32(&rng), tally_rng_u32(&twin)); /* the next query draws on */
-    CU_ASSERT_EQUAL(stub.query.below(&rng, 0), 0);              /* out of its range, and no crash */
+    CU_ASSERT_EQUAL(tally_rng_u32(&rng), tally_rng_u32(&twin)); /* the next query continues */
+    CU_ASSERT_EQUAL(stub.query.below(&rng, 0), 0);              /* out of range: no crash */
     tally_plugin_instance_free(instance);
     CU_ASSERT_EQUAL(stub.n_opened, 1);
     CU_ASSERT_EQUAL(stub.n_closed, 1);

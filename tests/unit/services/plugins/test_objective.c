@@ -82,7 +82,7 @@ static void test_plugins_objective__wrong_gradients_are_its_fault(void)
     struct tally_objective *objective = make(true, NULL);
     stub.change[2] = NAN;
     expect_failure(objective, IN_ROUND "coordinate 2 is NaN");
-    stub.change[1] = -INFINITY; /* the first one is named */
+    stub.change[1] = -INFINITY; /* the error names the first one */
     expect_failure(objective, IN_ROUND "coordinate 1 is -inf, beyond what float can hold");
     stub.change[0] = 4e38;
     expect_failure(objective, IN_ROUND "coordinate 0 is 4e+38, beyond what float can hold");
@@ -124,7 +124,7 @@ static void test_plugins_objective__wrong_losses_are_its_fault(void)
     tally_objective_free(objective);
 }
 
-/* Divergence comes from the steps: the plug-in is not called, and not blamed. */
+/* Divergence is caused by the steps, so the plug-in is neither called nor blamed. */
 static void test_plugins_objective__is_not_asked_at_a_point_that_is_none(void)
 {
     struct tally_objective *objective = make(true, NULL);
@@ -155,7 +155,7 @@ static void test_plugins_objective__without_a_loss_there_is_no_regret(void)
     tally_objective_free(objective);
 }
 
-/* A plug-in that replaces another objective uses that objective's functions for those that it
+/* A plug-in that replaces another objective uses that objective's functions in place of those it
  * lacks. */
 static void test_plugins_objective__losses_may_be_those_of_the_document(void)
 {
@@ -182,7 +182,7 @@ static void test_plugins_objective__losses_may_be_those_of_the_document(void)
                         &err);
     CU_ASSERT_EQUAL(got, expected);
     TALLY_ASSERT_STATUS(query(objective, X, g, &err), TALLY_OK, &err);
-    CU_ASSERT_TRUE(g[0] == 1 && g[1] == 3 && g[2] == 5); /* but gradients are the plug-in's */
+    CU_ASSERT_TRUE(g[0] == 1 && g[1] == 3 && g[2] == 5); /* the plug-in's gradient */
     tally_objective_free(objective);
     tally_objective_free(twin);
 }

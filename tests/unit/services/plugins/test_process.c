@@ -1,4 +1,4 @@
-/* Instances in a child process compared with the same in this process. moody.so fails on demand. */
+/* Compares instances in a child process with those in this process. moody.so fails on demand. */
 #include <dirent.h>
 #include <math.h>
 #include <signal.h>
@@ -78,7 +78,7 @@ static void test_plugins_process__a_child_gives_the_same_bytes(void)
     struct tally_error err;
     double expected[DIM], got[DIM];
     for (uint32_t round = 1; round <= 20; round++) {
-        for (int step = 0; step < 3; step++) { /* later ones draw on from where the first stopped */
+        for (int step = 0; step < 3; step++) { /* later steps continue the stream */
             const uint32_t start = step == 0 ? round : 0;
             TALLY_ASSERT_STATUS(query(mine, start, &my_rng, expected, &err), TALLY_OK, &err);
             TALLY_ASSERT_STATUS(query(childs, start, &childs_rng, got, &err), TALLY_OK, &err);
@@ -98,7 +98,8 @@ static void test_plugins_process__a_child_gives_the_same_bytes(void)
     CU_ASSERT_FALSE(has_children());
 }
 
-/* The end of a child is reported once and stays known; no process remains. */
+/* Checks that the end of a child is reported, that a later call fails with the same error, and that
+ * no process remains. */
 static void expect_end(const char *mood, const struct tally_plugin_limits *limits,
                        const char *beginning)
 {
@@ -137,7 +138,7 @@ static void test_plugins_process__the_end_of_a_child_is_a_failed_answer(void)
                IN_ROUND "no answer after 5000 ms; its process was killed");
 }
 
-/* A plug-in that only returns errors is kept. */
+/* The process of a plug-in that only returns errors is kept. */
 static void test_plugins_process__a_failed_answer_is_no_end(void)
 {
     struct tally_plugin_set set = {0};
@@ -204,7 +205,7 @@ static void test_plugins_process__what_cannot_be_loaded_says_why(void)
     limits.program = "/no/such/program";
     expect_not_isolated(TEST_PLUGINS "/moody.so", "", &limits,
                         TEST_PLUGINS "/moody.so: its process could not be started");
-    limits.program = "/bin/true"; /* something else altogether */
+    limits.program = "/bin/true"; /* an unrelated program */
     expect_not_isolated(TEST_PLUGINS "/moody.so", "", &limits,
                         TEST_PLUGINS "/moody.so: its process exited with status 0");
 }

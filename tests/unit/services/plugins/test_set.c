@@ -21,7 +21,7 @@ static void add(struct tally_plugin_set *set, const struct tally_plugin *plugin,
     TALLY_ASSERT_STATUS(tally_plugin_set_add(set, plugin, is_override, dim, &err), TALLY_OK, &err);
 }
 
-/* A job of the built-in least_squares that fits the stub's dim. */
+/* A job of the built-in least_squares with the stub's dim. */
 static struct tally_job_spec linear_job(void)
 {
     struct tally_job_spec spec = tally_job_spec_default();
@@ -107,17 +107,17 @@ static void test_plugins_set__an_override_serves_any_job_of_its_dim(void)
     stub = (struct stub){0};
     add(&set, &plugin, true, STUB_DIM);
     tally_objective_free(expect_opened(&set, &spec, 1));
-    spec.minibatch = 0; /* its gradients are over a number of points */
+    spec.minibatch = 0; /* the plug-in must be told a number of points */
     expect_refused(&set, &spec, "minibatch",
                    "plug-in mine does not say how many points a client has, so its jobs need a "
                    "minibatch of at least 1");
     spec.minibatch = 1;
     spec.objective.data.synthetic_linear.dim = STUB_DIM + 1;
     tally_objective_free(expect_opened(&set, &spec, 1));
-    spec = stub_job(); /* of a plug-in that is not here */
+    spec = stub_job(); /* names a plug-in that is not loaded */
     tally_objective_free(expect_opened(&set, &spec, 2));
     tally_plugin_set_fini(&set);
-    for (int other_first = 0; other_first < 2; other_first++) { /* a name goes first */
+    for (int other_first = 0; other_first < 2; other_first++) { /* a matching name has priority */
         add(&set, other_first ? &other : &plugin, !other_first, 0);
         add(&set, other_first ? &plugin : &other, other_first, 0);
         stub = (struct stub){.code = 1, .why = "asked"};
@@ -136,7 +136,7 @@ static void test_plugins_set__an_override_without_loss_leaves_it_to_the_job(void
     struct tally_objective *objective = expect_opened(&set, &spec, 1);
     CU_ASSERT_TRUE(tally_objective_has_loss(objective));
     tally_objective_free(objective);
-    /* A job whose data are not here, with a regret and without. */
+    /* A job whose data are missing here, with a regret and without. */
     spec.objective.data.type = TALLY_DATA_LIBSVM;
     strcpy(spec.objective.data.table.file, "none");
     spec.objective.data.table.features = STUB_DIM;

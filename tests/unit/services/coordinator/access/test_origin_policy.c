@@ -134,7 +134,7 @@ static void test_coordinator_origin_policy__names_for_the_list(void)
     CU_ASSERT_TRUE(is_host_name("tally-1.my_net.example."));
     CU_ASSERT_TRUE(is_host_name("1and1.example"));
     CU_ASSERT_FALSE(is_host_name(""));
-    CU_ASSERT_FALSE(is_host_name("8080")); /* of "tally:8080", as ':' separates names */
+    CU_ASSERT_FALSE(is_host_name("8080")); /* part of "tally:8080": ':' separates names */
     CU_ASSERT_FALSE(is_host_name("*.example"));
     CU_ASSERT_FALSE(is_host_name("http"
                                  "//tally"));

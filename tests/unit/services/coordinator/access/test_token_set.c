@@ -7,7 +7,7 @@
 
 enum { ADMIN = 1 << TOKEN_ADMIN, WORKER = 1 << TOKEN_WORKER, METRICS = 1 << TOKEN_METRICS };
 
-static struct tally_tokens tokens; /* of the test that runs */
+static struct tally_tokens tokens; /* used by the running test */
 
 static const struct known_token *add(enum token_role role, const char *text, const char *name,
                                      int64_t until_ms)
@@ -74,7 +74,7 @@ static void test_coordinator_token_set__until_ends_it(void)
     expect(WORKER, "worker-b-0123456789", 5000, TOKEN_EXPIRED);
     expect(ADMIN, "worker-b-0123456789", 4999, TOKEN_OTHER_ROLE);
     expect(ADMIN, "worker-b-0123456789", 5000, TOKEN_EXPIRED);
-    add(TOKEN_ADMIN, "worker-b-0123456789", "", 9000); /* expired as one, valid as the other */
+    add(TOKEN_ADMIN, "worker-b-0123456789", "", 9000); /* expired as worker, valid as admin */
     expect(ADMIN, "worker-b-0123456789", 5000, TOKEN_RIGHT);
     expect(WORKER, "worker-b-0123456789", 5000, TOKEN_OTHER_ROLE);
 }

@@ -6,7 +6,7 @@
 #include "tests/harness.h"
 #include "tests/unit/services/coordinator/jobs/job_in_store.h"
 
-/* The stored job equals the job in memory. */
+/* Checks that the stored job equals the job in memory. */
 static void expect_stored(struct job_in_store *host)
 {
     struct hosted_job *again = job_in_store_load(host);
@@ -19,7 +19,7 @@ static void expect_stored(struct job_in_store *host)
     hosted_job_free(again);
 }
 
-/* Every other round is rolled back once, whether the whole or a change was written. */
+/* Every other round is rolled back once, whether it wrote a full snapshot or a change. */
 static void test_coordinator_hosted_job__goes_on_from_what_is_stored_after_a_rollback(void)
 {
     struct job_in_store host;
@@ -58,7 +58,7 @@ static enum tally_status count_state_get(struct tally_store *store, int64_t job_
     return counted_ops->state_get(store, job_key, out, err);
 }
 
-/* A job of two clients with some rounds, which is cancelled; the store counts how often it reads a
+/* A job of two clients that was cancelled after some rounds. The store counts its reads of a
  * state. */
 struct end {
     struct job_in_store host;
@@ -110,7 +110,7 @@ static enum tally_status post(struct end *end, const struct tally_job_update *up
     return ended_receive(&end->ended, end->host.store, &end->row, update, &end->outcome, &err);
 }
 
-/* The response of the fully loaded job to the update. */
+/* Passes the update to the fully loaded job and returns its response. */
 static enum tally_status ask_job(struct end *end, const struct tally_job_update *update,
                                  struct tally_job_outcome *ret_outcome)
 {
@@ -155,7 +155,7 @@ static void test_coordinator_ended__what_cannot_be_a_repetition_reads_no_job(voi
     end_fini(&end);
 }
 
-/* It has no round, so nothing can be a repetition. */
+/* The job has no round, so no update can be a repetition. */
 static void test_coordinator_ended__a_job_cancelled_in_the_queue_is_not_read(void)
 {
     struct end end;
@@ -216,7 +216,7 @@ static void test_coordinator_ended__a_job_that_ended_in_a_round_is_read(void)
     end_fini(&end);
 }
 
-/* Another replica has led the job meanwhile: its counts stay. */
+/* Another replica led the job meanwhile: its counts are kept, except where ours are larger. */
 static void test_coordinator_hosted_job__counters_never_go_back_when_it_is_read_again(void)
 {
     struct job_in_store host;
@@ -230,7 +230,7 @@ static void test_coordinator_hosted_job__counters_never_go_back_when_it_is_read_
     row.wire_out_bytes = 1;
     TALLY_ASSERT_STATUS(ops->job_update(host.store, &row, &host.err), TALLY_OK, &host.err);
     TALLY_ASSERT_STATUS(ops->commit(host.store, &host.err), TALLY_OK, &host.err);
-    host.job->wire_out_bytes = 2; /* here and not stored yet */
+    host.job->wire_out_bytes = 2; /* counted here, not stored yet */
     TALLY_ASSERT_STATUS(hosted_job_reload(host.store, host.job, &host.err), TALLY_OK, &host.err);
     CU_ASSERT_EQUAL(host.job->recovery_bits, 640);
     CU_ASSERT_EQUAL(host.job->wire_in_bytes, 437);
@@ -238,7 +238,7 @@ static void test_coordinator_hosted_job__counters_never_go_back_when_it_is_read_
     job_in_store_fini(&host);
 }
 
-/* What a job was planned as is in its row, and a replica that does not know it keeps it there. */
+/* The plan of a job is in its row, and a replica that does not know the plan keeps it there. */
 static void test_coordinator_hosted_job__schedule_stays_stored(void)
 {
     static const char SCHEDULE[] = "1 7 0x1.2p+1 0x1.3p+1";

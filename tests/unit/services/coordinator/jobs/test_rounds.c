@@ -6,7 +6,7 @@
 #include "tests/harness.h"
 #include "tests/unit/services/coordinator/scene.h"
 
-/* Two workers with one client each; client 0 has sent its update. */
+/* Sets up two workers with one client each, of which client 0 has sent its update. */
 static struct hosted_job *half_a_round(struct scene *scene, enum tally_policy policy,
                                        uint64_t *ret_absent)
 {

@@ -4,7 +4,7 @@
 
 enum { WHOLE = 8000, MB = 1000 * 1000 };
 
-/* How many changes of n bytes may follow a full snapshot. */
+/* Returns how many changes of n bytes may follow a full snapshot. */
 static int count_taken(size_t whole_bytes, size_t n)
 {
     struct stored_state stored = {.whole_bytes = whole_bytes};
@@ -17,14 +17,14 @@ static int count_taken(size_t whole_bytes, size_t n)
 
 static void test_coordinator_stored_state__the_whole_is_due_sooner_or_later(void)
 {
-    CU_ASSERT_EQUAL(count_taken(0, 1), 0); /* its length is unknown */
+    CU_ASSERT_EQUAL(count_taken(0, 1), 0); /* the snapshot's length is unknown */
     CU_ASSERT_EQUAL(count_taken(WHOLE, WHOLE / 4 + 1), 0);
     CU_ASSERT_EQUAL(count_taken(WHOLE, WHOLE / 4), 8);
     CU_ASSERT_EQUAL(count_taken(WHOLE, WHOLE / 10), 20);
     CU_ASSERT_EQUAL(count_taken(WHOLE, 1), 64);
 }
 
-/* The longest state is that of 10^8 coordinates. */
+/* The longest state has 10^8 coordinates. */
 static void test_coordinator_stored_state__all_of_it_is_one_value_of_every_store(void)
 {
     CU_ASSERT_EQUAL(count_taken((size_t)800 * MB, (size_t)10 * MB), 10);

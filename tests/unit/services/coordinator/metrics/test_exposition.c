@@ -6,7 +6,7 @@
 
 static const double BOUNDS[] = {0.5, 1, 10};
 
-/* What was written since the buffer was empty; it is empty afterwards. */
+/* Checks what was written since the buffer was last empty, then empties it. */
 static void assert_written(struct exposition *exposition, const char *expected)
 {
     CU_ASSERT_EQUAL(exposition->status, TALLY_OK);
@@ -38,8 +38,8 @@ static void test_coordinator_exposition__labels_are_escaped(void)
         {"tab\t{}=,#'", "tab\t{}=,#'"},
         {"\xC3\xA9\xE2\x80\xA8\xF0\x9F\x98\x80", "\xC3\xA9\xE2\x80\xA8\xF0\x9F\x98\x80"},
         {"\xEF\xBF\xBD", "\xEF\xBF\xBD"},         /* U+FFFD itself */
-        {"\xFF", "\xEF\xBF\xBD"},                 /* no such byte */
-        {"a\xC3", "a\xEF\xBF\xBD"},               /* cut */
+        {"\xFF", "\xEF\xBF\xBD"},                 /* never valid */
+        {"a\xC3", "a\xEF\xBF\xBD"},               /* truncated */
         {"\xC0\xAF", "\xEF\xBF\xBD\xEF\xBF\xBD"}, /* overlong */
         {"\xC3\"", "\xEF\xBF\xBD\\\""},           /* must not swallow the quote */
     };
@@ -108,7 +108,7 @@ static void test_coordinator_exposition__what_does_not_fit_is_an_error(void)
     exposition_unsigned(&exposition, "much_too_long_for_it", NULL, 1);
     CU_ASSERT_EQUAL(exposition.status, TALLY_TOO_LARGE);
     const size_t size = out.size;
-    exposition_unsigned(&exposition, "x", NULL, 1); /* would fit, but the text has a hole */
+    exposition_unsigned(&exposition, "x", NULL, 1); /* would fit, but a sample is missing */
     CU_ASSERT_EQUAL(exposition.status, TALLY_TOO_LARGE);
     CU_ASSERT_EQUAL(out.size, size);
     tally_buffer_fini(&out);

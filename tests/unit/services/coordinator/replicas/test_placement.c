@@ -4,7 +4,7 @@
 
 enum { N = 4 };
 
-/* Four replicas that are alive, have nothing and want nothing; we are number 2. */
+/* Four live replicas that have no slots and want none; this replica is number 2. */
 static struct tally_replica replicas[N];
 static struct placement placement;
 
@@ -41,7 +41,7 @@ static void test_coordinator_placement__the_oldest_job_that_can_be_filled_is_the
     set_slots(4, 4, 0);
     set_want(1, 20, 10);
     set_want(3, 10, 11);
-    CU_ASSERT_EQUAL(number_of(placement_neediest(&placement, 0)), 1); /* the other 3 lack one */
+    CU_ASSERT_EQUAL(number_of(placement_neediest(&placement, 0)), 1); /* replica 3 lacks one slot */
     CU_ASSERT_EQUAL(number_of(placement_neediest(&placement, 1)), 3);
     replicas[3].is_alive = false;
     CU_ASSERT_EQUAL(number_of(placement_neediest(&placement, 0)), 0);
@@ -53,7 +53,7 @@ static void test_coordinator_placement__the_oldest_job_that_can_be_filled_is_the
 static void test_coordinator_placement__own_slots_fill_no_own_want(void)
 {
     reset();
-    set_slots(1, 100, 100); /* its job does not like them */
+    set_slots(1, 100, 100); /* its job cannot use them */
     set_want(1, 5, 1);
     CU_ASSERT_EQUAL(number_of(placement_neediest(&placement, 0)), 0);
 }
@@ -67,7 +67,7 @@ static void test_coordinator_placement__a_worker_joins_where_it_completes_a_job(
     CU_ASSERT_EQUAL(number_of(placement_home(&placement, 5)), 3);
     set_slots(4, 1, 0);
     CU_ASSERT_EQUAL(number_of(placement_home(&placement, 4)), 3);
-    placement.self = 3; /* it is lacking here */
+    placement.self = 3; /* this replica itself lacks them */
     CU_ASSERT_EQUAL(number_of(placement_home(&placement, 5)), 0);
 }
 
@@ -80,7 +80,7 @@ static void test_coordinator_placement__younger_jobs_wait_for_an_older_one_elsew
     CU_ASSERT_TRUE(placement_holds_back(&placement, 60));
     CU_ASSERT_FALSE(placement_holds_back(&placement, 40));
     placement.self = 4;
-    CU_ASSERT_FALSE(placement_holds_back(&placement, 60)); /* our own list knows the order */
+    CU_ASSERT_FALSE(placement_holds_back(&placement, 60)); /* the local list has the order */
 }
 
 static void test_coordinator_placement__a_queued_job_goes_where_most_slots_are_free(void)
@@ -102,12 +102,12 @@ static void test_coordinator_placement__no_job_overtakes_an_older_one(void)
 {
     reset();
     set_slots(1, 8, 8);
-    set_want(1, 5, 1000); /* no replica can fill it, but it has a claim on those slots */
+    set_want(1, 5, 1000); /* no replica can fill it, but it comes first for those slots */
     CU_ASSERT_EQUAL(number_of(placement_taker(&placement, 6, 8)), 0);
     CU_ASSERT_EQUAL(number_of(placement_taker(&placement, 4, 8)), 1);
     reset();
     set_slots(1, 8, 8);
-    set_want(3, 5, 8); /* which those slots fill */
+    set_want(3, 5, 8); /* those slots would fill it */
     CU_ASSERT_EQUAL(number_of(placement_taker(&placement, 6, 8)), 0);
     CU_ASSERT_EQUAL(number_of(placement_taker(&placement, 4, 8)), 1);
 }
@@ -126,11 +126,11 @@ static void test_coordinator_placement__replicas_share_what_is_lacking(void)
     CU_ASSERT_EQUAL(given, 8);
     placement.self = 2;
     CU_ASSERT_EQUAL(placement_share(&placement, 0, false), 4);
-    CU_ASSERT_EQUAL(placement_share(&placement, 0, true), 5); /* all that it has: 5 < 8 */
+    CU_ASSERT_EQUAL(placement_share(&placement, 0, true), 5); /* all its slots: 5 < 8 */
     CU_ASSERT_EQUAL(placement_share(&placement, 10, false), 4);
-    CU_ASSERT_EQUAL(placement_share(&placement, 8, false), 0); /* an older job here lacks them */
+    CU_ASSERT_EQUAL(placement_share(&placement, 8, false), 0); /* an older local job lacks them */
     placement.self = 3;
-    CU_ASSERT_EQUAL(placement_share(&placement, 0, false), 0); /* 1 and 2 have enough */
+    CU_ASSERT_EQUAL(placement_share(&placement, 0, false), 0); /* replicas 1 and 2 have enough */
     CU_ASSERT_EQUAL(placement_share(&placement, 0, true), 5);
     placement.self = 4;
     CU_ASSERT_EQUAL(placement_share(&placement, 0, true), 0);
@@ -163,7 +163,7 @@ static void test_coordinator_placement__workers_are_picked_without_much_to_spare
     check_pick(0, "----");
     check_pick(-1, "----");
     check_pick(1, "--x-");
-    check_pick(2, "x-x-"); /* 1 fits, then the smallest that fills the rest */
+    check_pick(2, "x-x-"); /* first 1, then the smallest that fills the rest */
     check_pick(4, "x-x-");
     check_pick(6, "--xx");
     check_pick(8, "-x--");

@@ -9,12 +9,12 @@
 #include "tests/unit/services/coordinator/jobs/job_in_store.h"
 
 enum {
-    LEASE_MS = 60,        /* of the coordinator, which beats six times in it */
-    LONG_MS = 1000 * 1000 /* for the others: by the database's clock all leases are over */
+    LEASE_MS = 60,        /* of "b", which sends six heartbeats per lease */
+    LONG_MS = 1000 * 1000 /* long enough to end all leases by the database's clock */
 };
 
-/* A replica "a", which is nothing but its store, leads a job; "b" is a coordinator. The database
- * has a clock of its own, so a lease of "b" runs out only when a test says so. */
+/* Replica "a" consists only of its store and leads a job; replica "b" is a coordinator. The test
+ * sets the database's clock, so a lease of "b" expires there only when a test says so. */
 struct pair {
     struct tally_memory_database *database;
     int64_t now_ms;
@@ -129,7 +129,7 @@ static void start_b(struct pair *pair)
     n_refused = 0;
 }
 
-/* Turns "b" until it leads the job, at most n_tries times. */
+/* Runs "b" until it holds the job's lease and has tried at least n_tries times to load the job. */
 static bool turn_until_led(struct pair *pair, int n_tries)
 {
     const int64_t key = pair->a.job->row.key;
@@ -162,13 +162,13 @@ static void pair_fini(struct pair *pair)
     tally_memory_database_free(pair->database);
 }
 
-/* The stored job after "b" has loaded it. */
+/* Returns the job's stored row after "b" has loaded the job. */
 static struct tally_store_job load_by_b(struct pair *pair)
 {
     struct tally_store_job row = {.progress.round = -1};
     is_away = false;
     CU_ASSERT_TRUE(turn_until_led(pair, n_refused));
-    for (int i = 0; i < 20; i++) { /* two leases: the jobs that were taken are loaded */
+    for (int i = 0; i < 20; i++) { /* two leases: "b" loads the job it took */
         tally_coordinator_turn(pair->b);
         usleep(LEASE_MS * 1000 / 10);
     }
@@ -177,8 +177,8 @@ static struct tally_store_job load_by_b(struct pair *pair)
     return row;
 }
 
-/* "b" takes the job, cannot load it, and dies for the others; "a" leads the job for some rounds and
- * gives it up again. The row that "b" was given first is of the past then. */
+/* "b" takes the job, cannot load it, and its lease expires. "a" then leads the job for some rounds
+ * and gives it up again, so the row that "b" read first is stale. */
 static void test_coordinator_replicas__a_job_is_loaded_by_its_present_row(void)
 {
     struct pair pair;
@@ -190,7 +190,7 @@ static void test_coordinator_replicas__a_job_is_loaded_by_its_present_row(void)
 
     pair.now_ms += LONG_MS;
     struct tally_store *again = join_as_a(&pair);
-    pair.now_ms += LEASE_MS / 3; /* without renewals the database's clock stands still */
+    pair.now_ms += LEASE_MS / 3; /* only the test advances the database's clock */
     struct tally_error err = TALLY_ERROR_INIT;
     for (int i = 0; i < 10 && n_taken == 0; i++) {
         const struct tally_replica self = {.id = "a", .address = "http://127.0.0.1:1"};
@@ -213,7 +213,7 @@ static void test_coordinator_replicas__a_job_is_loaded_by_its_present_row(void)
     pair_fini(&pair);
 }
 
-/* Turns "b" until it serves its jobs, or stops serving them. */
+/* Runs "b" until it serves its jobs, or stops serving them. */
 static bool turn_until(struct pair *pair, bool serves)
 {
     for (int i = 0; i < 10000; i++) {
@@ -226,7 +226,7 @@ static bool turn_until(struct pair *pair, bool serves)
     return false;
 }
 
-/* From the end of the lease on, another replica may lead our jobs. */
+/* When the lease has ended, another replica may lead our jobs. */
 static void test_coordinator_replicas__steps_down_without_heartbeats(void)
 {
     struct pair pair;
@@ -237,8 +237,8 @@ static void test_coordinator_replicas__steps_down_without_heartbeats(void)
     CU_ASSERT_FALSE(may_serve(&view, view.serves_until_ms));
     is_cut_off = true;
     CU_ASSERT_TRUE(turn_until(&pair, false));
-    tally_coordinator_turn(pair.b);                           /* it notices */
-    CU_ASSERT_TRUE(replicas_counts(pair.b)->step_downs >= 1); /* more on a machine that stalls */
+    tally_coordinator_turn(pair.b);                           /* "b" notices */
+    CU_ASSERT_TRUE(replicas_counts(pair.b)->step_downs >= 1); /* more on a slow machine */
     is_cut_off = false;
     CU_ASSERT_TRUE(turn_until(&pair, true));
     pair_fini(&pair);

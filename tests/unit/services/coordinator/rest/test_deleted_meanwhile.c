@@ -4,8 +4,8 @@
 #include "tests/harness.h"
 #include "tests/unit/services/coordinator/scene.h"
 
-/* Between two reads of one request another replica may delete the job: its row was still found, its
- * document is not. */
+/* Another replica may delete a job between two reads of one request: the row was found, but its
+ * document no longer exists. */
 static int64_t deleted_key;
 static const struct tally_store_ops *real_ops;
 

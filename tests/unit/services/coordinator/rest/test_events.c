@@ -6,7 +6,7 @@
 #include "tests/harness.h"
 #include "tests/unit/services/coordinator/scene.h"
 
-/* The events look at their job ten times a second; nothing here waits for that. */
+/* Event streams check their job ten times per second. This makes them check it at once. */
 static void look_now(struct scene *scene)
 {
     scene->coordinator->events->is_hungry = true;
@@ -60,7 +60,7 @@ static void test_coordinator_events__end_with_the_job(void)
     scene_fini(&scene);
 }
 
-/* A stream shows what is stored, once, in order. */
+/* A stream sends each stored round once, in order. */
 static void test_coordinator_events__each_round_once(void)
 {
     struct scene scene;

@@ -1,4 +1,4 @@
-/* Orders of the list of jobs, their cursors, and pages in them. */
+/* Orders of the list of jobs, their cursors, and pages in these orders. */
 #include "services/coordinator/rest/listing/sorted_page.h"
 
 #include <math.h>
@@ -32,7 +32,7 @@ static struct job_order order_of(const char *text)
     return order;
 }
 
-/* Whether a stands before b. */
+/* Whether a comes before b. */
 static bool precedes(const char *sort, const struct tally_store_job *a,
                      const struct tally_store_job *b)
 {
@@ -165,7 +165,8 @@ static void insert(struct tally_store *store, int n, int n_values)
     TALLY_ASSERT_STATUS(store->ops->commit(store, NULL), TALLY_OK, NULL);
 }
 
-/* Walks through the pages; every place is behind the one before. Returns how many there are. */
+/* Walks through all pages, checks that each place comes after the previous one, and returns the
+ * number of places. */
 static int walk(struct tally_store *store, const struct job_filter *filter,
                 const struct job_order *order, int64_t limit)
 {

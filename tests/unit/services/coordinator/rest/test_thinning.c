@@ -6,7 +6,7 @@
 #include "services/coordinator/rest/thinning/thinning.h"
 #include "tests/harness.h"
 
-/* A repeatable course without a pattern: norm and loss are hashes of the round. */
+/* Repeatable values without a pattern: norm and loss are hashes of the round. */
 static double hash_of(int64_t round, uint64_t salt)
 {
     uint64_t x = ((uint64_t)round + salt) * UINT64_C(0x9e3779b97f4a7c15);
@@ -49,7 +49,7 @@ static void fill(struct series *series, int64_t n)
     }
 }
 
-/* Each row is that of its round, with exact totals. */
+/* Checks that each row matches its round and has exact totals. */
 static void assert_rows_true(const struct series_row *rows, size_t n)
 {
     size_t n_wrong = 0;
@@ -84,7 +84,7 @@ static bool has_round(const struct series_row *rows, size_t n, int64_t round)
     return false;
 }
 
-/* Whether, of rounds first..last, the four extremes are among the rows. */
+/* Whether the rows include the four extremes of rounds first..last. */
 static bool has_extremes(const struct series_row *rows, size_t n, int64_t first, int64_t last)
 {
     int64_t at[4] = {first, first, first, first};
@@ -127,7 +127,8 @@ static void test_coordinator_thinning__many_rounds_are_bounded(void)
         for (size_t j = 0; j < sizeof points / sizeof points[0]; j++) {
             const size_t n = series_thin(&series, points[j], ROWS);
             CU_ASSERT_TRUE_FATAL(n >= 2 && n <= points[j]);
-            /* It uses the permitted number of rows, up to the steps of the width. */
+            /* Thinning uses most of the permitted rows; how many depends on the steps of the
+             * width. */
             CU_ASSERT_TRUE((int64_t)n == lengths[i] || n >= points[j] / 5);
             CU_ASSERT_EQUAL(ROWS[0].round, 1);
             CU_ASSERT_EQUAL(ROWS[n - 1].round, lengths[i]);
@@ -138,8 +139,8 @@ static void test_coordinator_thinning__many_rounds_are_bounded(void)
     }
 }
 
-/* The same rows as if all rounds had been kept and thinned at once: each bucket has its extremes,
- * also where the list was thinned several times on the way. */
+/* The result is as if all rounds had been kept and thinned at once: each bucket keeps its extremes,
+ * even if the list was thinned several times in between. */
 static void test_coordinator_thinning__every_bucket_keeps_its_extremes(void)
 {
     static const int64_t n_rounds = 100003;
@@ -157,7 +158,7 @@ static void test_coordinator_thinning__every_bucket_keeps_its_extremes(void)
         n_bad += !has_extremes(ROWS, n, first, last);
     }
     CU_ASSERT_EQUAL(n_bad, 0);
-    /* And of the narrow buckets of the list itself. */
+    /* The narrow buckets of the list itself keep their extremes too. */
     n_bad = 0;
     for (int64_t first = 1; first <= 6000; first += series.width) {
         n_bad += !has_extremes(series.rows, series.n_rows, first, first + series.width - 1);
@@ -179,7 +180,7 @@ static void test_coordinator_thinning__a_single_spike_survives(void)
         const size_t n = series_thin(&series, SERIES_MIN_POINTS, ROWS);
         CU_ASSERT_TRUE(n <= SERIES_MIN_POINTS);
         CU_ASSERT_TRUE(has_round(ROWS, n, spike));
-        CU_ASSERT_TRUE(has_round(ROWS, n, spike + 1)); /* numbers among none */
+        CU_ASSERT_TRUE(has_round(ROWS, n, spike + 1)); /* the only rounds with a loss */
         CU_ASSERT_TRUE(has_round(ROWS, n, spike + 2));
         series_fini(&series);
     }
@@ -200,7 +201,7 @@ static void test_coordinator_thinning__rounds_must_ascend(void)
     CU_ASSERT_EQUAL(series_thin(&series, 10, ROWS), 5);
     assert_rows_true(ROWS, 5);
     series_fini(&series);
-    /* The largest number does not overflow. */
+    /* The largest round numbers do not overflow. */
     struct tally_round_record record = record_of(1);
     for (int i = 0; i < 20; i++) {
         record.round = i < 10 ? i + 1 : INT64_MAX - 20 + i;
@@ -244,7 +245,7 @@ static void test_coordinator_thinning__totals_of_progress_are_those_of_the_round
     series_fini(&series);
 }
 
-/* Metric "b" comes from round 1 on, in each fifth round; "a" from round 100 on, in all. */
+/* Metric "b" occurs in every fifth round from round 1 on; "a" in every round from round 100 on. */
 static void add_with_metrics(struct series *series, int64_t round)
 {
     struct tally_round_record record = record_of(round);

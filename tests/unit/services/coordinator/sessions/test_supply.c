@@ -9,7 +9,7 @@
 
 enum { N_JOBS = 6, N_TOKENS = 3, CLIENTS = 12, N_NAMES = 40, N_STEPS = 6000, MAX_SLOTS_HERE = 5 };
 
-/* Sessions and jobs without a coordinator: there is no engine. */
+/* Sessions and jobs without a coordinator or an engine. */
 struct scene {
     struct session_table table;
     struct hosted_job *jobs[N_JOBS];
@@ -76,14 +76,14 @@ static void join(struct scene *scene, const char *name, struct hosted_job *bound
     TALLY_ASSERT_STATUS(session_new(&scene->table, &who, &session, &err), TALLY_OK, &err);
 }
 
-/* Whether the counts equal those of a walk over all sessions. */
+/* ---- Counts, compared with those of plain loops over all sessions ---- */
 
 static bool is_counted(const struct hosted_job *job)
 {
     return job->row.horizon % 2 == 0;
 }
 
-/* By the job's id, as the request named it. */
+/* Whether the session may serve the job, compared by the job's id as the request named it. */
 static bool serves(const struct session *session, const struct hosted_job *job)
 {
     const bool may =
@@ -120,7 +120,7 @@ static int64_t count_coming(const struct scene *scene, const struct hosted_job *
     return n - supply_n_refused_assigned(job, is_counted);
 }
 
-/* Whether the sessions with free slots come in the order of the list of all. */
+/* Whether the sessions with free slots are in the same order as in the list of all sessions. */
 static bool same_order(const struct scene *scene, const struct hosted_job *job)
 {
     uint64_t before = UINT64_MAX;
@@ -154,7 +154,7 @@ static int64_t count_of_token(const struct scene *scene, const struct token_iden
     return n;
 }
 
-/* The whole list, by its numbers. */
+/* Checks that a search by number finds the whole list in order. */
 static void expect_all_in_order(const struct scene *scene)
 {
     uint64_t before = UINT64_MAX;
@@ -165,7 +165,8 @@ static void expect_all_in_order(const struct scene *scene)
     CU_ASSERT_PTR_NULL(session_before(&scene->table, before));
 }
 
-/* The job's list has the slots that are not vacant, and each knows its place. */
+/* Checks that the job's list contains the slots that are not vacant, each with its correct
+ * place. */
 static void expect_assigned(const struct hosted_job *job)
 {
     int64_t n_listed = 0, n_vacant = 0;
@@ -205,7 +206,7 @@ static void expect_equal_counts(const struct scene *scene)
     }
 }
 
-/* One random event. */
+/* ---- Random events ---- */
 
 static void come_or_go(struct scene *scene)
 {
@@ -234,7 +235,7 @@ static void assign(struct scene *scene, struct hosted_job *job)
     }
 }
 
-/* A vacant client gets the slot of another. */
+/* Gives the slot of one client to a vacant client. */
 static void replace(struct scene *scene, struct hosted_job *job)
 {
     const uint32_t from = draw(scene, CLIENTS), to = draw(scene, CLIENTS);
@@ -247,7 +248,8 @@ static void replace(struct scene *scene, struct hosted_job *job)
     }
 }
 
-/* Also by a session that is pinned to another job, as a returning worker's may be. */
+/* A random session refuses the job. The session may be pinned to another job, as that of a
+ * returning worker may be. */
 static void refuse(struct scene *scene, struct hosted_job *job)
 {
     const struct tally_update update = {.refusal = "no"};
@@ -341,11 +343,11 @@ static int depth_of(const struct ordered_node *root, uint64_t number)
     return depth;
 }
 
-/* Sessions join in the order of their numbers, the worst case of a tree that is not balanced, and
- * under names that are much alike. */
+/* Sessions join in the order of their numbers, which is the worst case for an unbalanced tree, and
+ * with very similar names. */
 static void test_coordinator_supply__joins_keep_tree_and_buckets_flat(void)
 {
-    enum { N = 20000, MAX_DEPTH = 60 }; /* 2 ln N is 20; a depth of 60 has odds below 10^-9 */
+    enum { N = 20000, MAX_DEPTH = 60 }; /* 2 ln N is 20; P(depth > 60) < 10^-9 */
     struct scene scene;
     char name[16];
     scene_init(&scene, 1);
@@ -368,7 +370,8 @@ static void test_coordinator_supply__joins_keep_tree_and_buckets_flat(void)
     scene_fini(&scene);
 }
 
-/* Names that share a bucket in one table do not in another. */
+/* Each table hashes names with its own key, so a collision in one table tells nothing about
+ * another. */
 static void test_coordinator_supply__the_hash_of_a_name_has_a_secret_key(void)
 {
     struct scene a, b;

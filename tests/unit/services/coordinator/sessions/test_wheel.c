@@ -10,7 +10,7 @@
 enum { N_NODES = 50, N_STEPS = 20000, MAX_WAIT_MS = 120000, TIMEOUT_MS = 15000 };
 
 struct timed {
-    struct wheel_node node; /* the first member */
+    struct wheel_node node; /* must be the first member */
     int64_t due_ms;
     bool is_set;
 };
@@ -21,7 +21,7 @@ static uint32_t draw(uint64_t *random, uint32_t n)
     return (uint32_t)(*random >> 33) % n;
 }
 
-/* Whether what is taken at now_ms includes all that is due; what is not is set again. */
+/* Whether the nodes taken at now_ms include all that are due. Nodes not yet due are set again. */
 static bool takes_all_due(struct wheel *wheel, struct timed *timed, int64_t now_ms)
 {
     struct wheel_node *node = wheel_take(wheel, now_ms);
@@ -43,8 +43,8 @@ static bool takes_all_due(struct wheel *wheel, struct timed *timed, int64_t now_
     return true;
 }
 
-/* Time advances by ticks of any length; nodes are set, reset and removed, also beyond the wheel's
- * reach and in the past. */
+/* Time advances by ticks of any length. Nodes are set, reset and removed, including beyond the
+ * wheel's range and in the past. */
 static void test_coordinator_wheel__nothing_is_late(void)
 {
     struct wheel wheel = {0};
@@ -99,7 +99,7 @@ static void expect_due(struct session_table *table, int64_t now_ms, const char *
 }
 
 /* A worker that sent something after its timer was set is not silent. A silent one stays due until
- * it is handled. The newest come first, as in the list of all. */
+ * it is handled. The newest come first, as in the list of all sessions. */
 static void test_coordinator_wheel__the_silent_are_due_newest_first(void)
 {
     enum { NOW_MS = 500000 };

@@ -15,10 +15,10 @@ static void test_coordinator_traffic__own_bytes_and_a_share_of_the_rest(void)
     traffic_share(clients, parts, 2, TRAFFIC_IN, 300);
     CU_ASSERT_EQUAL(clients[4].wire_bytes[TRAFFIC_IN], 140);
     CU_ASSERT_EQUAL(clients[9].wire_bytes[TRAFFIC_IN], 160);
-    traffic_share(clients, parts, 2, TRAFFIC_OUT, 7); /* of the response they own nothing */
+    traffic_share(clients, parts, 2, TRAFFIC_OUT, 7); /* no own bytes in the response */
     CU_ASSERT_EQUAL(clients[4].wire_bytes[TRAFFIC_OUT], 4);
     CU_ASSERT_EQUAL(clients[9].wire_bytes[TRAFFIC_OUT], 3);
-    traffic_share(clients, parts, 2, TRAFFIC_IN, 0); /* this exchange had no request of its own */
+    traffic_share(clients, parts, 2, TRAFFIC_IN, 0); /* an exchange without its own request */
     traffic_share(clients, parts, 0, TRAFFIC_IN, 55);
     CU_ASSERT_EQUAL(clients[4].wire_bytes[TRAFFIC_IN] + clients[9].wire_bytes[TRAFFIC_IN], 300);
     CU_ASSERT_EQUAL(clients[0].wire_bytes[TRAFFIC_IN], 0);
@@ -57,7 +57,7 @@ static void test_coordinator_traffic__repeated_updates_count_once(void)
     CU_ASSERT_EQUAL(clients[0].updates, 0);
 }
 
-enum { CLIENTS = 10000 }; /* three blocks, of which the second is empty */
+enum { CLIENTS = 10000 }; /* three blocks; the second is empty */
 
 static void expect_put(struct job_in_store *host, const struct client_traffic *clients)
 {
@@ -83,7 +83,7 @@ static void test_coordinator_traffic__is_stored_whole(void)
     clients[8192] = (struct client_traffic){.updates = 7};
     clients[CLIENTS - 1] = (struct client_traffic){.payload_bits = 9};
     expect_put(&host, clients);
-    clients[0].updates++; /* replaces what is stored */
+    clients[0].updates++; /* replaces the stored block */
     expect_put(&host, clients);
     job_in_store_fini(&host);
 }
@@ -117,7 +117,7 @@ static void test_coordinator_traffic__damaged_blocks_are_told(void)
     TALLY_ASSERT_TEXT(err.message, "stored traffic of client 1 of 1");
 }
 
-/* ---- The job's traffic, and the store's ---- */
+/* ---- The traffic of a job in memory and in the store ---- */
 
 static void count(struct job_in_store *host, uint64_t in, uint64_t out)
 {
@@ -161,7 +161,7 @@ static void test_coordinator_traffic__comes_back_with_the_job(void)
     struct hosted_job *again = job_in_store_load(&host);
     expect_traffic(again, 1, 100, 10);
 
-    /* A commit that fails takes nothing from what has been counted, and it is stored again. */
+    /* A failed commit does not reduce the counts, and they are to be stored again. */
     count(&host, 5, 1);
     put(&host);
     host.store->ops->rollback(host.store);
@@ -169,8 +169,7 @@ static void test_coordinator_traffic__comes_back_with_the_job(void)
     expect_traffic(host.job, 2, 105, 11);
     CU_ASSERT_TRUE(host.job->traffic_has_moved);
 
-    /* Another coordinator has led the job meanwhile and counted more: what it stored is the truth.
-     */
+    /* Another coordinator led the job meanwhile and counted more: its stored counts apply. */
     struct job_in_store other = host;
     other.job = again;
     count(&other, 50, 50);
@@ -180,7 +179,7 @@ static void test_coordinator_traffic__comes_back_with_the_job(void)
     expect_traffic(host.job, 2, 150, 60);
     CU_ASSERT_FALSE(host.job->traffic_has_moved);
     count(&other, 1, 1);
-    hosted_job_drop_slots(again); /* as when a start was not stored */
+    hosted_job_drop_slots(again); /* as if a start was not stored */
     CU_ASSERT_FALSE(again->traffic_has_moved);
     hosted_job_free(again);
     job_in_store_fini(&host);

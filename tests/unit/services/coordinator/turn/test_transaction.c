@@ -2,7 +2,7 @@
 
 #include "tests/harness.h"
 
-/* A store whose calls fail as the test demands. */
+/* A store whose calls fail when the test says so. */
 struct failing_store {
     struct tally_store base;
     struct tally_store_ops ops;
@@ -68,7 +68,7 @@ static void test_coordinator_transaction__updates_alone_are_deferrable(void)
     CU_ASSERT_EQUAL(transaction_begin_write(transaction, NULL), TALLY_OK);
     CU_ASSERT_EQUAL(transaction->state, TRANSACTION_REQUIRED);
     CU_ASSERT_EQUAL(transaction_begin_update(transaction, NULL), TALLY_OK);
-    CU_ASSERT_EQUAL(transaction->state, TRANSACTION_REQUIRED); /* it stays so */
+    CU_ASSERT_EQUAL(transaction->state, TRANSACTION_REQUIRED); /* unchanged */
     CU_ASSERT_EQUAL(store.n_begun, 1);
     transaction_free(transaction);
 }
@@ -94,7 +94,7 @@ static void test_coordinator_transaction__commit_counts_what_is_stored(void)
     transaction_free(transaction);
 }
 
-/* After a failed begin the step tries no other: it would wait for the lock again. */
+/* After a failed begin, the step does not try again, because that would wait for the lock again. */
 static void test_coordinator_transaction__begin_is_tried_once_in_a_step(void)
 {
     struct transaction *transaction = open_transaction();
@@ -128,7 +128,7 @@ static void test_coordinator_transaction__a_failed_write_is_rolled_back(void)
     transaction_free(transaction);
 }
 
-/* Another replica leads the job: the store is sound, and the caller must try again. */
+/* If another replica leads the job, the store is not at fault, and the caller must try again. */
 static void test_coordinator_transaction__a_fenced_write_does_not_blame_the_store(void)
 {
     struct transaction *transaction = open_transaction();

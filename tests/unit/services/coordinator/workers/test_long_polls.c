@@ -8,7 +8,7 @@
 
 enum { LONG_MS = 25000 }; /* longer than any test */
 
-/* The kind of the poll's response, which must have arrived. */
+/* Returns the kind of the poll's response, which must have arrived. */
 static enum tally_poll_kind kind_of(struct tally_http_request *poll)
 {
     static struct tally_poll_response response; /* large */
@@ -47,7 +47,8 @@ static void test_coordinator_long_polls__without_a_wait_it_is_idle_at_once(void)
     scene_fini(&scene);
 }
 
-/* The worker has abandoned the first poll. Both need a response, or its connection stays open. */
+/* The worker has abandoned the first poll. It still needs a response, or its connection stays
+ * open. */
 static void test_coordinator_long_polls__a_new_poll_ends_the_old_one(void)
 {
     struct scene scene;

@@ -2,7 +2,7 @@
 
 #include "tests/harness.h"
 
-/* A job of 8 clients that could start if it had the slots. */
+/* A job of 8 clients that could start if it had enough slots. */
 static struct match_job job_with(int64_t n_free, int64_t n_coming)
 {
     return (struct match_job){.is_prepared = true,
@@ -36,7 +36,7 @@ static void test_coordinator_matching__memory_follows_the_rule_of_slots(void)
     CU_ASSERT_EQUAL(match_queued(&job), MATCH_PASS);
 }
 
-/* A job whose f(x*) is being solved blocks no other; a job that lacks the memory for it may. */
+/* A job whose f(x*) is being solved blocks no other job; one that lacks the memory to solve may. */
 static void test_coordinator_matching__only_candidates_are_looked_at(void)
 {
     struct match_job job = job_with(8, 8);
@@ -45,7 +45,7 @@ static void test_coordinator_matching__only_candidates_are_looked_at(void)
     CU_ASSERT_FALSE(match_is_candidate(&job));
     job.is_unsolved = true;
     CU_ASSERT_FALSE(
-        match_is_candidate(&job)); /* it has the memory, so solving begins without a match */
+        match_is_candidate(&job)); /* has the memory, so solving begins without a match */
     job.has_memory = false;
     CU_ASSERT_TRUE(match_is_candidate(&job));
     CU_ASSERT_EQUAL(match_queued(&job), MATCH_WAIT);
@@ -60,8 +60,8 @@ static void test_coordinator_matching__an_unprepared_job_never_starts(void)
     CU_ASSERT_NOT_EQUAL(match_queued(&job), MATCH_START);
 }
 
-/* With 5 free here and 3 free elsewhere it can start at once; with 2 elsewhere it asks for what it
- * will lack when the slots of jobs that progress have come. */
+/* With 5 slots free here and 3 elsewhere, the job can start at once. With 2 elsewhere, it asks for
+ * what it will lack once the progressing jobs have released their slots. */
 static void test_coordinator_matching__lacking_slots(void)
 {
     const struct match_job job = job_with(5, 6), at_ease = job_with(5, 9);

@@ -10,7 +10,7 @@
 
 enum { LATER_MS = 10 * WAITING_AFTER_MS };
 
-/* What the job waits for if its round has been open for a long time. */
+/* Returns what the job waits for if its round has been open for a long time. */
 static struct tally_waiting look(struct scene *scene, const struct hosted_job *job)
 {
     struct tally_waiting waiting;
