@@ -9,11 +9,11 @@ enum { TALLY_ADVICE_MOST = 2, TALLY_ADVICE_CAPACITY = 256 };
 
 struct tally_advice {
     int n;
-    char texts[TALLY_ADVICE_MOST][TALLY_ADVICE_CAPACITY]; /* sentences for people */
+    char texts[TALLY_ADVICE_MOST][TALLY_ADVICE_CAPACITY]; /* human-readable sentences */
 };
 
-/* Warns, where the curvature of f is known, of a step size beyond what f allows, and of `ceal` on
- * an f that is not known to be strongly convex. */
+/* If the curvature of f is known, warns of a step size above the limit for f, and of `ceal` with an
+ * f that is not known to be strongly convex. */
 struct tally_advice tally_advise(const struct tally_job_spec *spec,
                                  const struct tally_curvature *curvature);
 

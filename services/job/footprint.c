@@ -35,8 +35,8 @@ static int64_t own_bytes(const struct tally_job_spec *spec)
     return algorithm->memory.bytes == NULL ? 0 : (int64_t)algorithm->memory.bytes(&setting);
 }
 
-/* What an algorithm with a memory needs beyond the others: the memory, its copy in the saved state,
- * and a wide scratch vector. */
+/* The additional bytes of an algorithm with a memory: the memory, its copy in the saved state, and
+ * a wide scratch vector. */
 static int64_t memory_bytes(const struct tally_job_spec *spec)
 {
     const int64_t n = own_bytes(spec);

@@ -12,13 +12,13 @@
  *     clients                 352 M    in the engine, their slots, and in the state
  *     the rest             128 KiB     spec, document, row
  *
- * so 52 d + 352 M + 192 KiB, with the 64 KiB of broadcasts. The memory of an algorithm that has one
- * (algorithm.h) counts twice, with its copy in the state, and 8 d for a vector of scratch. With a
- * cohort of C < M clients the state has the receipts of 16 rounds, and 320 M + 552 C stands in
- * place of 352 M. Vectors that an algorithm does not use count too, so that the estimate is an
- * upper bound. Excluded are updates that wait for a commit (services/coordinator/turn/pending.c, 40
- * MiB) and unfinished request bodies and responses
- * (--max-held-bytes), which are limited for the whole process, and the data of an in-memory store.
+ * so 52 d + 352 M + 192 KiB, with the 64 KiB of broadcasts. With weights a sum has two words: 60 d,
+ * not 52 d. If the algorithm has a memory (algorithm.h), it counts twice, because the state has a
+ * copy, and a scratch vector adds 8 d. With a cohort of C < M clients the state has the receipts of
+ * 16 rounds, and 320 M + 552 C replaces 352 M. Vectors that an algorithm does not use count too, so
+ * the estimate is an upper bound. It excludes what is limited for the whole process: updates that
+ * wait for a commit (services/coordinator/turn/pending.c, 40 MiB), and unfinished request bodies
+ * and responses (--max-held-bytes). It also excludes the data of an in-memory store.
  *
  * Solving f(x*) takes the data, N points of n numbers, and some vectors:
  *
@@ -45,7 +45,7 @@ int64_t tally_footprint_started(const struct tally_job_spec *spec);
 /* Bytes of its saved state. */
 int64_t tally_footprint_state(const struct tally_job_spec *spec);
 
-/* Bytes while f(x*) is solved; 0 if it is given or not asked for. */
+/* Bytes for solving f(x*); 0 if it is given or not needed. */
 int64_t tally_footprint_solving(const struct tally_job_spec *spec);
 
 /* Path of the document's member that most of these bytes depend on. */

@@ -1,7 +1,7 @@
 /* job: the engine of one job, a pure state machine. No sockets, clock, files or threads.
  *
  * The host feeds it events (start, receive, pause, ...), each of which returns at once, and reads
- * from it what to do: hand out tasks, send broadcasts, persist records, finish. Coordinator,
+ * from it what to do next: hand out tasks, send broadcasts, persist records, finish. Coordinator,
  * simulator and fault tests are three hosts of the same engine; the same job and seed give the same
  * bits in all three. engine/engine.h shows one round, step by step.
  *
@@ -14,20 +14,21 @@
  * order of arrival does not matter. Losses are kept per client and averaged in client order when
  * the round closes.
  *
- * A round is open to its cohort (engine/cohort.h): by default all M clients, otherwise some that
- * are drawn from the seed. An update of any other client is refused. Clients that are not drawn
- * cost nothing: regret and bits count those that take part.
+ * A round is open to its cohort (engine/cohort.h): by default all M clients, otherwise a subset
+ * drawn from the seed. An update of any other client is refused. Clients that are not drawn cost
+ * nothing: regret and bits count only those that take part.
  *
- * A round closes when all clients of its cohort have answered, with over-selection when the wanted
- * number of them has, or earlier under the policy of the spec: at its deadline, and under `drop`
- * also when all present clients have answered. The average is then over the answers that arrived,
- * and the record lists the missing clients. Only the host knows which clients are absent and when a
- * deadline has passed; it reports them as events. They are not saved: after a restore all clients
- * are present and the time of the open round starts again.
+ * A round closes when all clients of its cohort have answered or, with over-selection, as soon as
+ * the required number has. Policies `drop` and `fail` can close it earlier, once the quorum has
+ * answered: at its deadline, and under `drop` also when all present clients have answered. The
+ * average is then over the answers that arrived, and the record lists the missing clients. Only the
+ * host knows which clients are absent and when a deadline has passed; it reports them as events.
+ * These events are not saved: after a restore all clients are present, and the time limit of the
+ * open round starts again.
  *
  * A job with parameters to be estimated ("auto") begins with an opening round of stage 0. Its
- * clients send reports instead of gradients, which are combined in client order when it closes; the
- * estimates are part of the progress from then on.
+ * clients send reports instead of gradients. These are combined in client order when the round
+ * closes, and the estimates are part of the progress from then on.
  *
  * A store that loses its last commits in a power cut takes the job back to an earlier round. The
  * lost rounds close again, perhaps with other clients missing, so the number of a round does not
@@ -38,8 +39,9 @@
  * accepts updates without a loss, from clients that have only gradients; f at that point is then
  * NaN.
  *
- * Invariants, checked at every move: 0 <= time_step <= horizon; received <= cohort; a message is
- * counted once per (round, client); ledger = sum of the records; x_checksum is that of x. */
+ * Invariants, of which job_check_invariants() asserts the ranges: 0 <= time_step <= horizon;
+ * received <= cohort; a message is counted once per (round, client); ledger = sum of the records;
+ * x_checksum is the checksum of x. */
 #ifndef TALLY_SERVICES_JOB_JOB_H
 #define TALLY_SERVICES_JOB_JOB_H
 
@@ -55,48 +57,49 @@
 
 struct tally_job;
 
-/* A new job in status queued; the spec is copied and must be valid. Its size does not depend on dim
- * or clients before it starts: the initial point is made for its checksum and dropped.
+/* Creates a job in status queued. The spec is copied and must be valid. Until the job starts, its
+ * size does not depend on dim or clients: the initial point is computed for its checksum and freed.
  * Errors: NO_MEMORY. */
 enum tally_status tally_job_new(const struct tally_job_spec *spec, struct tally_job **ret_job,
                                 struct tally_error *err);
 void tally_job_free(struct tally_job *job);
 
 /* Appends the state bytes. A host stores them with status and progress, which are plain data, and
- * the updates of the open round one by one; after a restore it has these received again. Errors:
- * FAILED_PRECONDITION (it has not started), NO_MEMORY. */
+ * the updates of the open round one by one. After a restore it passes these updates to
+ * tally_job_receive() again. Errors: FAILED_PRECONDITION (the job has not started), NO_MEMORY. */
 enum tally_status tally_job_save_state(const struct tally_job *job, struct tally_buffer *out);
-/* Appends what leads from the state bytes of an earlier round, whose iterate was `since`, to those
- * of now: the broadcasts instead of the point, which is far shorter where the point is long.
- * Errors: FAILED_PRECONDITION (these broadcasts are no longer kept, or the algorithm has a memory),
- * NO_MEMORY. */
+/* Appends the change from the state of an earlier round, whose iterate was `since`, to the current
+ * state. It contains the broadcasts instead of the point, which makes it far shorter if the point
+ * is long. Errors: FAILED_PRECONDITION (the broadcasts are no longer kept, or the algorithm has a
+ * memory), NO_MEMORY. */
 enum tally_status tally_job_save_change(const struct tally_job *job, int64_t since,
                                         struct tally_buffer *out, struct tally_error *err);
-/* How many bytes tally_job_save_change() appends; SIZE_MAX if it fails. */
+/* The number of bytes that tally_job_save_change() appends; SIZE_MAX if it fails. */
 size_t tally_job_change_bytes(const struct tally_job *job, int64_t since);
-/* A job as it was when saved. `state` is a state followed by the changes since. n = 0: no round has
- * closed, and only f(x*) is taken from progress. Errors: DATA_LOSS (the bytes are damaged or do not
- * fit the spec or progress), NO_MEMORY. */
+/* Restores a saved job. `state` is a saved state followed by the later changes. n = 0: no round has
+ * closed; only f(x*) is taken from progress, and for a queued job also x_checksum. Errors:
+ * DATA_LOSS (the bytes are damaged or do not fit the spec or progress), NO_MEMORY. */
 enum tally_status tally_job_restore(const struct tally_job_spec *spec, enum tally_job_status status,
                                     const struct tally_progress *progress, const uint8_t *state,
                                     size_t n, struct tally_job **ret_job, struct tally_error *err);
 
 /* Events. */
 
-/* f(x*) is known and the clients are there: makes the vectors and opens the first round. f_star is
- * ignored with reference none. `schedule` is what the job was planned as (local.h); "" = it was
- * not, and the algorithm follows its own. The engine never plans: that takes time. Errors, after
- * which the job is still queued: FAILED_PRECONDITION, NO_MEMORY. */
+/* Called when f(x*) is known and the clients are present: allocates the vectors and opens the first
+ * round. f_star is ignored with reference none. `schedule` is the result of tally_local_schedule();
+ * "" = nothing was planned, and the algorithm follows its own schedule. The engine never plans,
+ * because planning may take seconds. Errors, after which the job is still queued:
+ * FAILED_PRECONDITION, NO_MEMORY. */
 enum tally_status tally_job_start(struct tally_job *job, double f_star, const char *schedule,
                                   struct tally_error *err);
-/* Errors: FAILED_PRECONDITION, naming the present status. */
+/* Errors: FAILED_PRECONDITION, with a message that names the current status. */
 enum tally_status tally_job_pause(struct tally_job *job, struct tally_error *err);
-/* The time of the open round starts again. Errors: those of tally_job_pause(). */
+/* The time limit of the open round starts again. Errors: those of tally_job_pause(). */
 enum tally_status tally_job_resume(struct tally_job *job, struct tally_error *err);
 /* Errors: those of tally_job_pause(). */
 enum tally_status tally_job_cancel(struct tally_job *job, struct tally_error *err);
-/* The job cannot continue, for a reason outside the engine: what TALLY_REASON_WRITE wrote. Errors:
- * those of tally_job_pause(). */
+/* The job cannot continue, for a cause outside the engine. `reason` is written by
+ * TALLY_REASON_WRITE. Errors: those of tally_job_pause(). */
 enum tally_status tally_job_fail(struct tally_job *job, const char *reason,
                                  struct tally_error *err);
 
@@ -118,7 +121,7 @@ struct tally_job_update {
 /* What an event led to. */
 struct tally_job_outcome {
     struct tally_bits bits; /* of the message; also for a duplicate */
-    bool duplicate;         /* had been received already: nothing changed, nothing to persist */
+    bool duplicate;         /* received before: nothing changed, nothing to persist */
     int n_records;          /* rounds that closed: 0, 1, or 2 when the horizon cut the next one */
     struct tally_round_record records[2];
 };
@@ -132,8 +135,8 @@ struct tally_job_outcome {
 enum tally_status tally_job_receive(struct tally_job *job, const struct tally_job_update *update,
                                     struct tally_job_outcome *ret_outcome, struct tally_error *err);
 
-/* What a job keeps of a client's last message, to recognize a duplicate: with cohorts below M, for
- * 16 rounds. */
+/* What a job keeps of a client's last message to recognize a duplicate. With cohorts below M it is
+ * kept for 16 rounds. */
 struct tally_receipt {
     int64_t round; /* 0 = the client has sent none, or none is kept */
     uint64_t digest, formula_bits, payload_bits;
@@ -144,22 +147,23 @@ struct tally_receipt tally_job_receipt(const struct tally_job *job, uint32_t cli
 
 /* The last closed round in which a client reported metrics; 0 = none. */
 int64_t tally_job_metrics_round(const struct tally_job *job);
-/* The clients that took part in it, ascending; borrowed until the next call of the engine. */
+/* The cohort of that round, ascending, with clients that did not answer; none if there is no such
+ * round. Borrowed until the next call of the engine. */
 const uint32_t *tally_job_metrics_clients(const struct tally_job *job, uint32_t *ret_n);
-/* What the client reported in that round, ascending by name. Returns how many. Precondition: client
- * < M. */
+/* The metrics that the client reported in that round, ascending by name. Returns their number.
+ * Precondition: client < M. */
 size_t tally_job_client_metrics(const struct tally_job *job, uint32_t client,
                                 struct tally_metric ret_metrics[TALLY_METRICS_MOST]);
-/* Gives a restored job back what a client reported in that round. A host stores it beside the state
- * if it wants to have it after a restart. Errors: MALFORMED (not what a client may report, or no
- * closed round of this job), NO_MEMORY. */
+/* Restores the metrics that a client reported in that round. A host that needs them after a restart
+ * stores them beside the state. Errors: MALFORMED (not what a client may report, or no closed round
+ * of this job), NO_MEMORY. */
 enum tally_status tally_job_restore_metrics(struct tally_job *job, int64_t round, uint32_t client,
                                             const struct tally_metric *metrics, size_t n,
                                             struct tally_error *err);
 
-/* The shift of a client in the open round, float[dim] (algorithms/shift.h); NULL if the
- * job keeps none. *ret_round: the round of the last message in it, 0 = none. Borrowed until the job
- * changes. */
+/* The shift of a client in the open round, float[dim] (algorithms/shift.h); NULL if the job keeps
+ * none. *ret_round: the round of the last message that it includes, 0 = none. Borrowed until the
+ * job changes. */
 const float *tally_job_shift(const struct tally_job *job, uint32_t client, int64_t *ret_round);
 /* OK if the update is the same message again; the outcome is then that of tally_job_receive().
  * Precondition: the update is of the receipt's client and round. Errors: ALREADY_EXISTS (a
@@ -169,7 +173,7 @@ enum tally_status tally_receipt_compare(const struct tally_receipt *receipt,
                                         struct tally_job_outcome *ret_outcome,
                                         struct tally_error *err);
 
-/* Checks that what was computed for `round` and `mark` is for the open round. A mark of 0 matches
+/* Checks that an update computed for `round` and `mark` is for the open round. A mark of 0 matches
  * every point. Errors: FAILED_PRECONDITION. */
 enum tally_status tally_job_check_round(const struct tally_job *job, int64_t round, uint32_t mark,
                                         struct tally_error *err);
@@ -180,20 +184,20 @@ enum tally_status tally_job_check_round(const struct tally_job *job, int64_t rou
  * outcome are set. Errors: FAILED_PRECONDITION (not running). */
 enum tally_status tally_job_overdue(struct tally_job *job, struct tally_job_outcome *ret_outcome,
                                     struct tally_error *err);
-/* No worker serves the client, or its worker is silent; or the client is present again. Under
- * `drop` this may close the round; only the records of the outcome are set. No effect on a job that
- * has ended. Preconditions: client < M, and the job has started. */
+/* Sets whether a client is absent: no worker serves it, or its worker is silent. Under `drop` this
+ * may close the round; only the records of the outcome are set. No effect on a job that has ended.
+ * Preconditions: client < M, and the job has started. */
 void tally_job_set_absent(struct tally_job *job, uint32_t client, bool absent,
                           struct tally_job_outcome *ret_outcome);
 
 /* Reading the state. */
 
 enum tally_job_status tally_job_status(const struct tally_job *job);
-/* Why it failed, as reasons.h stores it; "" otherwise. */
+/* Why the job failed, in the stored form of reasons.h; "" if it has not failed. */
 const char *tally_job_reason(const struct tally_job *job);
 const struct tally_job_spec *tally_job_get_spec(const struct tally_job *job);
 const struct tally_progress *tally_job_progress(const struct tally_job *job);
-/* The current point, double[dim]; borrowed until the next event. NULL: it has not started. */
+/* The current point, double[dim]; borrowed until the next event. NULL: the job has not started. */
 const double *tally_job_point(const struct tally_job *job, size_t *ret_dim);
 
 /* The point that a job starts from, double[dim]; free() frees it. Errors: NO_MEMORY. */
@@ -204,7 +208,7 @@ enum tally_status tally_job_make_initial_point(const struct tally_job_spec *spec
 struct tally_job_round {
     int64_t round;
     int64_t iterate;
-    struct tally_round_plan plan; /* cut: no gradient message, only what evaluate asks */
+    struct tally_round_plan plan; /* if cut: no gradient message, only the loss if `evaluate` */
     bool evaluate;                /* clients report a loss, see algorithm.h */
     uint32_t mark;                /* of the point and the plan, in [1, 2^28) */
     int64_t received;             /* clients that have answered */
@@ -213,16 +217,18 @@ struct tally_job_round {
 const struct tally_job_round *tally_job_open_round(const struct tally_job *job);
 /* The clients of the open round, ascending; none if no round is open. Borrowed until it closes. */
 const uint32_t *tally_job_cohort(const struct tally_job *job, uint32_t *ret_n);
-/* Puts clients into the order in which they are asked to compute in a round: ascending, or with
- * over-selection, where the first answers count, in the order of numbers that are drawn for each
- * client and round. Every order of a cohort has the same probability. Errors: NO_MEMORY. */
+/* Sorts clients into the order in which they are asked to compute in the open round. With
+ * over-selection, where the first answers count, this is the order of random numbers drawn for each
+ * client and round, so that every order of a cohort has the same probability. Otherwise the order
+ * stays as given. Errors: NO_MEMORY. */
 enum tally_status tally_job_order(const struct tally_job *job, uint32_t *clients, size_t n,
                                   struct tally_error *err);
-/* Whether the client is one of them. Precondition: client < M. */
+/* Whether the client is in the cohort of the open round. Precondition: client < M. */
 bool tally_job_is_drawn(const struct tally_job *job, uint32_t client);
 bool tally_job_has_received(const struct tally_job *job, uint32_t client);
 bool tally_job_is_absent(const struct tally_job *job, uint32_t client);
-/* The drawn clients that have not answered the open round, as tally_round_record.missing. */
+/* Lists the drawn clients that have not answered the open round, as in
+ * tally_round_record.missing. */
 void tally_job_list_missing(const struct tally_job *job, char ret_text[TALLY_MISSING_CAPACITY]);
 /* Whether the open round waits for the client's answer. Under `drop` it does not wait for absent
  * clients, unless no other client is awaited and the quorum is not reached. */
@@ -230,7 +236,7 @@ bool tally_job_awaits(const struct tally_job *job, uint32_t client);
 void tally_job_list_awaited(const struct tally_job *job, char ret_text[TALLY_MISSING_CAPACITY]);
 
 /* The broadcast that led to point `iterate`, or NULL if it is no longer kept (engine/broadcasts.h):
- * the point itself is then shorter. */
+ * a client that lacks it then needs the point itself. */
 const struct tally_message *tally_job_broadcast(const struct tally_job *job, int64_t iterate);
 
 #endif

@@ -1,4 +1,4 @@
-/* lifecycle: which status a job goes to on which event, as one table. */
+/* lifecycle: the transitions of a job's status, as one table. */
 #ifndef TALLY_SERVICES_JOB_LIFECYCLE_H
 #define TALLY_SERVICES_JOB_LIFECYCLE_H
 
@@ -15,7 +15,8 @@ enum tally_job_event {
     TALLY_N_JOB_EVENTS
 };
 
-/* Moves *status. Errors: FAILED_PRECONDITION (names the status and the event); then it stays. */
+/* Applies the event to *status. Errors, after which *status is unchanged: FAILED_PRECONDITION, with
+ * a message that names the status and the event. */
 enum tally_status tally_job_move(enum tally_job_status *status, enum tally_job_event event,
                                  struct tally_error *err);
 

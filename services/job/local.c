@@ -80,7 +80,7 @@ static void show_message(const struct tally_local_observer *observer, const stru
     }
 }
 
-/* Whether the round that led to this outcome goes on. */
+/* Whether the round is still open after this outcome. */
 static bool is_open(const struct tally_job *job, const struct tally_job_outcome *outcome)
 {
     return outcome->n_records == 0 && tally_job_status(job) == TALLY_JOB_RUNNING;
@@ -107,7 +107,7 @@ static enum tally_status make_order(const struct tally_job *job, uint32_t **ret_
 }
 
 /* Runs one round: its cohort's clients compute and send until it closes. *ret_client is the last
- * that computed. */
+ * client that computed. */
 static enum tally_status run_round(struct tally_job *job, struct tally_model_copy *copy,
                                    const struct tally_local_observer *observer,
                                    struct tally_job_outcome *ret_outcome, uint32_t *ret_client,
@@ -142,7 +142,7 @@ static enum tally_status run_round(struct tally_job *job, struct tally_model_cop
     return status;
 }
 
-/* Shows what a round led to; false if the host wants no more. */
+/* Shows the outcome of a round to the observer. Returns false if the observer stops the run. */
 static bool show_outcome(const struct tally_local_observer *observer, const struct tally_job *job,
                          const struct tally_job_outcome *outcome)
 {
@@ -160,7 +160,8 @@ static bool show_outcome(const struct tally_local_observer *observer, const stru
     return true;
 }
 
-/* As in the service when a worker reports that a client cannot compute its update. */
+/* Fails the job as the service does when a worker reports that a client cannot compute its
+ * update. */
 static void fail_client(struct tally_job *job, uint32_t client, struct tally_error *err)
 {
     const struct tally_job_round *round = tally_job_open_round(job);

@@ -4,7 +4,7 @@
 
 #include "services/job/job.h"
 
-/* Called after every closed round; returning false stops the run (CANCELLED). */
+/* Called after every closed round. Returning false stops the run (CANCELLED). */
 typedef bool tally_local_round_fn(void *context, const struct tally_job *job,
                                   const struct tally_round_record *record);
 
@@ -21,7 +21,7 @@ struct tally_local_observer {
 struct tally_local_preparation {
     double f_star;
     struct tally_curvature curvature;       /* unknown unless f(x*) is solved for */
-    char schedule[TALLY_SCHEDULE_CAPACITY]; /* as tally_local_schedule() */
+    char schedule[TALLY_SCHEDULE_CAPACITY]; /* of tally_local_schedule() */
 };
 /* Stops once *stop is set; `stop` may be NULL. `objective` is used only to solve for f(x*) and may
  * otherwise be NULL. Errors: those of tally_objective_minimum(). */
@@ -36,19 +36,19 @@ enum tally_status tally_local_prepare(const struct tally_job_spec *spec,
 void tally_local_schedule(const struct tally_job_spec *spec,
                           char ret_schedule[TALLY_SCHEDULE_CAPACITY]);
 
-/* f(x*) as the spec's reference says; NaN if it is `none`. Otherwise as tally_local_prepare(). */
+/* Computes f(x*) alone, as tally_local_prepare() does; NaN with reference `none`. */
 enum tally_status tally_local_reference(const struct tally_job_spec *spec,
                                         const struct tally_objective *objective, double *ret_f_star,
                                         struct tally_error *err);
 
-/* Runs a valid spec to its end, on its objective (borrowed) and f(x*). On success *ret_job is
- * completed or failed, and the caller frees it; divergence fails the job and is not an error here.
- * Errors: NO_MEMORY, CANCELLED, FAILED_PRECONDITION (the objective cannot answer). */
+/* Runs the job of a valid spec to its end, with its objective (borrowed) and f(x*). On success
+ * *ret_job is completed or failed, and the caller frees it; divergence fails the job and is not an
+ * error here. Errors: NO_MEMORY, CANCELLED, FAILED_PRECONDITION (the objective cannot answer). */
 enum tally_status tally_local_run_on(const struct tally_job_spec *spec,
                                      const struct tally_objective *objective, double f_star,
                                      const struct tally_local_observer *observer,
                                      struct tally_job **ret_job, struct tally_error *err);
-/* The same for a job that has been prepared, so that nothing is planned again. */
+/* The same for a prepared job: nothing is planned again. */
 enum tally_status tally_local_run_prepared(const struct tally_job_spec *spec,
                                            const struct tally_objective *objective,
                                            const struct tally_local_preparation *preparation,

@@ -115,7 +115,8 @@ enum tally_status tally_model_copy_load(struct tally_model_copy *copy, int64_t i
     return TALLY_OK;
 }
 
-/* The client's shift; a new one has no messages. */
+/* Gets the client's shift, creating one without messages if there is none. *ret_shift is NULL if
+ * the job keeps no shifts. */
 static enum tally_status shift_of(struct tally_model_copy *copy, uint32_t client,
                                   struct tally_shift **ret_shift, struct tally_error *err)
 {

@@ -23,7 +23,7 @@ void tally_model_copy_free(struct tally_model_copy *copy);
 int64_t tally_model_copy_iterate(const struct tally_model_copy *copy);
 uint64_t tally_model_copy_checksum(const struct tally_model_copy *copy);
 
-/* Moves the point by the broadcast that leads to `iterate`. Errors, after which the point is
+/* Applies the broadcast that leads to `iterate` to the point. Errors, after which the point is
  * unchanged: FAILED_PRECONDITION (not the next broadcast), MALFORMED. */
 enum tally_status tally_model_copy_apply(struct tally_model_copy *copy, int64_t iterate,
                                          const struct tally_message_view *broadcast,
@@ -33,10 +33,10 @@ enum tally_status tally_model_copy_apply(struct tally_model_copy *copy, int64_t 
 enum tally_status tally_model_copy_load(struct tally_model_copy *copy, int64_t iterate,
                                         const uint8_t *snapshot, size_t n, struct tally_error *err);
 
-/* For a job that keeps shifts (algorithm.h): sets the client's shift to the one after the message
- * of `round`, the last that counted; 0 = none. `vector`, unless n is 0: that shift, dim
- * little-endian float32. Errors: MALFORMED, DATA_LOSS (n is 0, and the copy does not have the
- * shift), NO_MEMORY. */
+/* For a job that keeps shifts (algorithm.h): sets the client's shift to its value after the
+ * client's message of `round`, the last one that was counted; 0 = none. `vector` is that value, dim
+ * little-endian float32; with n = 0 the copy uses the value that it has kept. Errors: MALFORMED,
+ * DATA_LOSS (n = 0, and the copy has not kept it), NO_MEMORY. */
 enum tally_status tally_model_copy_set_shift(struct tally_model_copy *copy, uint32_t client,
                                              int64_t round, const uint8_t *vector, size_t n,
                                              struct tally_error *err);

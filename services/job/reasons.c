@@ -73,7 +73,7 @@ void tally_reason_write(char ret_stored[TALLY_REASON_CAPACITY], enum tally_reaso
     ret_stored[tally_utf8_valid_prefix(ret_stored, strlen(ret_stored))] = '\0';
 }
 
-/* The text behind "code: ", or NULL if `stored` does not begin with it. */
+/* The text after "code: ", or NULL if `stored` does not begin with it. */
 static const char *text_after(const char *code, const char *stored)
 {
     const size_t n = strlen(code);

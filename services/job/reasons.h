@@ -1,9 +1,9 @@
 /* reasons: why a job ended. One table lists every reason: its code, the status that it explains,
- * the format of its text, the source file that sets it, its meaning, and what helps.
+ * the format of its text, the source file that sets it, its meaning, and a remedy.
  *
- * Code and text are stored together as "code: text". A row that an earlier release stored (0.11.0
- * and before) has a text without a code: its detail has the text, and null as `reason_code`. A
- * completed or cancelled job has no text, and its status gives the code.
+ * Code and text are stored together as "code: text". A row stored by release 0.11.0 or earlier has
+ * a text without a code: its detail shows the text, and null as `reason_code`. A completed or
+ * cancelled job has no text, and its status gives the code.
  *
  * REASONS.md beside this file is generated from the table. */
 #ifndef TALLY_SERVICES_JOB_REASONS_H
@@ -45,20 +45,20 @@ struct tally_reason_info {
     const char *code;
     enum tally_job_status status;
     const char *format;
-    const char *file; /* that sets it */
+    const char *file; /* the source file that sets it */
     const char *meaning, *remedy;
 };
 extern const struct tally_reason_info TALLY_REASON_INFO[TALLY_N_REASONS];
 
-/* Writes "code: text" of the reason `name`, a suffix of the enum, cut at a character's end. The
- * other arguments are those of its format. */
+/* Writes "code: text" of the reason `name`, a suffix of the enum, truncated at a character
+ * boundary. The other arguments are those of its format. */
 #define TALLY_REASON_WRITE(ret_stored, name, ...)                                                  \
     tally_reason_write(ret_stored, TALLY_REASON_##name, TALLY_REASON_FORMAT_##name, __VA_ARGS__)
 void tally_reason_write(char ret_stored[TALLY_REASON_CAPACITY], enum tally_reason reason,
                         const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* Splits what is stored of a job. *ret_text borrows from `stored`, "" = no text. Returns the code,
- * NULL if the job has none: it has not ended, or failed under an earlier release. */
+/* Splits the stored reason of a job. *ret_text borrows from `stored`, "" = no text. Returns the
+ * code, NULL if the job has none: it has not ended, or failed under an earlier release. */
 const char *tally_reason_read(enum tally_job_status status, const char *stored,
                               const char **ret_text);
 

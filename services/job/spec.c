@@ -80,7 +80,7 @@ const struct tally_field TALLY_JOB_FIELDS[] = {
      .kind = TALLY_FIELD_INTEGER,
      .offset = JOB(seed),
      .min = 0,
-     .max = 9007199254740991, /* 2^53 - 1: what every JSON reader keeps exact */
+     .max = 9007199254740991, /* 2^53 - 1: exact in every JSON reader */
      .doc = "seed of all random numbers of the job"},
     {.name = "encoding",
      .kind = TALLY_FIELD_CHOICE,
@@ -379,7 +379,7 @@ static enum tally_status check_reference(const struct tally_job_spec *spec, stru
                             "have " TALLY_DATA_CLIENT_MARK);
 }
 
-/* An opening round sends its bits whatever the budget. */
+/* An opening round sends its reports regardless of the budget, which must therefore allow them. */
 static enum tally_status check_budget(const struct tally_job_spec *spec, struct tally_error *err)
 {
     const struct tally_budget *budget = &spec->budget;
@@ -424,8 +424,8 @@ static enum tally_status check_calm(const struct tally_job_spec *spec, struct ta
     return is_calm && status == TALLY_OK ? check_budget(spec, err) : status;
 }
 
-/* Whether every stage that the horizon allows has a quantizer grid. Stages grow one by one, so 64
- * of them see every grid that a job with a sane c can reach. */
+/* Whether every stage that the horizon allows has a quantizer grid. Stages increase by one, so
+ * checking 64 of them covers every grid that a job with a reasonable c can reach. */
 static enum tally_status check_stages(const struct tally_job_spec *spec, struct tally_error *err)
 {
     const struct tally_algorithm *algorithm = tally_job_spec_algorithm(spec);

@@ -1,4 +1,4 @@
-/* spec: a job as plain data, the meaning of a job document.
+/* spec: a job as plain data, parsed from a job document.
  *
  * services/document reads it from JSON with the field tables here. */
 #ifndef TALLY_SERVICES_JOB_SPEC_H
@@ -41,15 +41,15 @@ enum tally_policy {
 
 struct tally_job_spec {
     char name[129];
-    char labels[TALLY_LABELS_CAPACITY]; /* as services/base/text/labels.h has it */
+    char labels[TALLY_LABELS_CAPACITY]; /* in the form of services/base/text/labels.h */
     int algorithm;                      /* index into TALLY_ALGORITHMS */
     union tally_algorithm_params params;
     struct tally_objective_spec objective;
     int64_t clients;        /* M */
-    double cohort;          /* clients of a round: a number, below 1 a share of M; 0 = all */
+    double cohort;          /* clients per round: a number, or below 1 a share of M; 0 = all */
     double over_selection;  /* extra clients that a round draws, as a share of the cohort */
     int64_t horizon;        /* T, gradient queries per client */
-    int64_t minibatch;      /* data points per query; 0: all of the client */
+    int64_t minibatch;      /* data points per query; 0 = all of the client's */
     int64_t evaluate_every; /* local steps between two evaluations of the loss */
     int64_t seed;
     int64_t run;  /* replication; 0 in the service */
@@ -59,7 +59,7 @@ struct tally_job_spec {
     struct tally_domain domain;
     struct tally_reference reference;
     int policy;                /* enum tally_policy */
-    int64_t quorum;            /* answers that a round needs at least; 0 = all */
+    int64_t quorum;            /* the least number of answers per round; 0 = all */
     int64_t round_deadline_ms; /* when the policy applies; 0 = never */
     int64_t job_deadline_ms;   /* from submission; a job that lasts longer fails; 0 = never */
 };
@@ -101,19 +101,19 @@ enum tally_status tally_job_spec_check(const struct tally_job_spec *spec, size_t
 
 const struct tally_algorithm *tally_job_spec_algorithm(const struct tally_job_spec *spec);
 
-/* How many answers close a round at once, in [1, clients]: for a cohort that is a share, the
- * nearest number, and at least one. */
+/* The number of answers that close a round at once, in [1, clients]. A cohort given as a share is
+ * rounded to the nearest number, at least one. */
 uint32_t tally_job_spec_answers(const struct tally_job_spec *spec);
-/* How many clients are drawn for a round, in [answers, clients]: with over-selection more than
- * `answers`. */
+/* The number of clients drawn for a round, in [answers, clients]; above `answers` with
+ * over-selection. */
 uint32_t tally_job_spec_cohort(const struct tally_job_spec *spec);
-/* How many clients must have a worker before the job can go on: those of a round, as they may take
- * turns, or all if each has data of its own worker. */
+/* The number of clients that must have a worker before the job can progress: one cohort, because
+ * the clients can be served in turn, or all clients if the data of each is local to its worker. */
 int64_t tally_job_spec_slots(const struct tally_job_spec *spec);
 
-/* Whether the loss of a round is the weighted mean of what its clients reported. It is unless these
- * losses are f itself, over all points, at the clients' own iterates: regret counts each query
- * alike. */
+/* Whether the loss of a round is the weighted mean of the losses that its clients reported. With
+ * weighting `points` it is, unless each client reports f itself, over all points, at its own
+ * iterate: regret counts all queries equally. */
 bool tally_job_spec_weighs_losses(const struct tally_job_spec *spec);
 
 /* The part of the spec that algorithms see; borrows from spec. */

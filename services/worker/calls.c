@@ -8,7 +8,7 @@ void call_buffers_fini(struct call_buffers *buffers)
     tally_buffer_fini(&buffers->response);
 }
 
-/* Sends a request, whose encoding has left status `encoded`. */
+/* Sends a request. `encoded` is the status of its encoding. */
 static enum tally_status send_request(struct tally_http_client *client,
                                       struct call_buffers *buffers, const char *method,
                                       enum tally_status encoded, struct tally_bytes request,
@@ -29,7 +29,7 @@ static enum tally_status send_request(struct tally_http_client *client,
     return status;
 }
 
-/* Sends what buffers->request holds, and empties it. */
+/* Sends the content of buffers->request, and empties it. */
 static enum tally_status perform(struct tally_http_client *client, struct call_buffers *buffers,
                                  const char *method, enum tally_status encoded, long timeout_ms,
                                  struct tally_error *err)

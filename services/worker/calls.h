@@ -10,13 +10,13 @@
 struct call_buffers {
     struct tally_buffer request;
     struct tally_buffer response;
-    long limit_ms; /* of the next calls, whatever their own timeouts are; 0 = none */
+    long limit_ms; /* the longest that the next calls may take; 0 = no such limit */
 };
 void call_buffers_fini(struct call_buffers *buffers);
 
-/* `wait_ms` is that of the poll in an update, or 0. `next` in its response borrows like a poll's
- * response. Errors: those of tally_connect_call(), and MALFORMED for a response that cannot be
- * read. */
+/* In call_update(), `wait_ms` is that of the poll that the update carries, or 0, and `next` in the
+ * response borrows as a poll response does. Errors: those of tally_connect_call(), and MALFORMED
+ * for a response that cannot be read. */
 enum tally_status call_join(struct tally_http_client *client, struct call_buffers *buffers,
                             const struct tally_join_request *message,
                             struct tally_join_response *ret, struct tally_error *err);
@@ -26,9 +26,9 @@ enum tally_status call_poll(struct tally_http_client *client, struct call_buffer
 enum tally_status call_update(struct tally_http_client *client, struct call_buffers *buffers,
                               const struct tally_update *message, uint32_t wait_ms,
                               struct tally_update_response *ret, struct tally_error *err);
-/* `updates` holds what tally_updates_add() has written, and does so again afterwards;
- * whole->n_updates is their number. Errors: also MALFORMED if the number of results is neither 0
- * nor that number. */
+/* `updates` holds the whole->n_updates updates that tally_updates_add() has written, and is
+ * unchanged afterwards. Errors: as above, and MALFORMED if the number of results is neither 0 nor
+ * whole->n_updates. */
 enum tally_status call_updates(struct tally_http_client *client, struct call_buffers *buffers,
                                const struct tally_updates *whole, struct tally_buffer *updates,
                                uint32_t wait_ms, struct tally_updates_response *ret,

@@ -9,8 +9,8 @@
 #include "services/base/time.h"
 #include "services/base/tokens/token_file.h"
 
-/* Pauses between tries: short enough that a restarted coordinator is found within a second, long
- * enough that thousands of workers do not hammer it. */
+/* Pauses between attempts: short enough that a restarted coordinator is found within a second, long
+ * enough that thousands of workers do not overload it. */
 enum { MIN_PAUSE_MS = 50, MAX_PAUSE_MS = 1000, TRAVEL_MS = 1000 };
 
 bool contact_is_stopping(const struct worker *worker)
@@ -18,7 +18,7 @@ bool contact_is_stopping(const struct worker *worker)
     return __atomic_load_n(worker->config->stop.flag, __ATOMIC_RELAXED) != 0;
 }
 
-/* Waits before the next try: twice as long as the last time, less a random part. */
+/* Waits before the next attempt: twice as long as the last time, less a random part. */
 void contact_pause(struct worker *worker, const struct tally_error *why)
 {
     if (worker->pause_ms == 0 && why != NULL) {
@@ -49,7 +49,7 @@ void contact_reached(struct worker *worker)
     patience_reached(&worker->patience);
 }
 
-/* No call takes longer than the patience lasts, and a response needs time to travel. */
+/* No call takes longer than the patience lasts, plus the time for the response to arrive. */
 void contact_limit_calls(struct worker *worker)
 {
     const int64_t left_ms = patience_left_ms(&worker->patience);
@@ -61,7 +61,7 @@ enum tally_status contact_check_patience(const struct worker *worker, struct tal
     return patience_check(&worker->patience, worker->config->coordinator_url, err);
 }
 
-/* Whether trying again may help. */
+/* Whether a retry may help. */
 bool contact_is_passing(enum tally_status status)
 {
     return tally_status_info(status)->retryable || status == TALLY_INTERNAL;
@@ -88,14 +88,14 @@ void contact_add_wire_bytes(struct worker *worker)
     worker->totals.wire_in_bytes += in;
 }
 
-/* Where there are several coordinators, one that says nothing for longer than it may hold a poll is
- * not waited for. */
+/* With several coordinators, a call fails if its coordinator is silent for twice as long as it may
+ * hold a poll. */
 static void limit_silence(const struct worker *worker)
 {
     tally_http_client_set_silence(worker->client, 2L * worker->max_wait_ms);
 }
 
-/* A poll: how long it may wait, and what the worker holds; it is of the caller's session. */
+/* Fills in how long a poll may wait and what the worker holds. The caller sets the session. */
 void contact_begin_poll(const struct worker *worker, struct tally_poll_request *ret_request)
 {
     const uint32_t own_ms = worker->config->wait_ms, max_ms = worker->max_wait_ms;
@@ -113,8 +113,8 @@ void contact_begin_poll(const struct worker *worker, struct tally_poll_request *
     }
 }
 
-/* A token that is refused may have been replaced in its file. True if there is a different one
- * now. */
+/* Reads a refused token from its file again, where it may have been replaced. Returns true if the
+ * worker has a different token now. */
 bool contact_renew_token(struct worker *worker)
 {
     char token[TALLY_TOKEN_CAPACITY];
@@ -169,7 +169,8 @@ static enum tally_status join_once(struct worker *worker, struct tally_error *er
         call_join(worker->client, &worker->buffers, &request, &response, err);
     free(request.held);
     if (status == TALLY_OK) {
-        worker->session = response.session; /* to be given back if this is the end */
+        worker->session = response.session; /* contact_leave() returns it if the check below
+                                             * fails */
         worker->max_wait_ms = response.max_wait_ms;
         worker->max_batch_bytes = response.max_batch_bytes;
         limit_silence(worker);
@@ -183,7 +184,7 @@ static enum tally_status join_once(struct worker *worker, struct tally_error *er
     return status;
 }
 
-/* Joins, trying again as long as that may help. CANCELLED when asked to stop. */
+/* Joins, and retries as long as that may help. CANCELLED when asked to stop. */
 enum tally_status contact_join(struct worker *worker, struct tally_error *err)
 {
     while (!contact_is_stopping(worker)) {
@@ -208,7 +209,7 @@ enum tally_status contact_join(struct worker *worker, struct tally_error *err)
     return tally_fail(err, TALLY_CANCELLED, NULL, "asked to stop");
 }
 
-/* Gives the slots back, on a connection that a stop does not cancel. */
+/* Returns the slots, on a connection that a stop does not cancel. */
 void contact_leave(const struct worker *worker)
 {
     struct tally_http_client_config config = contact_client_config(worker);

@@ -68,7 +68,7 @@ static void put_client(struct job_copy *copy, size_t index, uint32_t client)
     copy->places[client] = (uint32_t)index + 1;
 }
 
-/* Puts a client that is in the list at `index`, and the one that is there in its place. */
+/* Swaps a client of the list with the one at `index`. */
 static void swap_to(struct job_copy *copy, size_t index, uint32_t client)
 {
     if (index < copy->n_clients) { /* not so for a task with a client twice */
@@ -77,7 +77,7 @@ static void swap_to(struct job_copy *copy, size_t index, uint32_t client)
     }
 }
 
-/* The i-th client of a task. */
+/* Records the i-th client of a task. */
 static enum tally_status remember_client(struct job_copy *copy, size_t i, uint32_t client,
                                          struct tally_error *err)
 {
@@ -122,7 +122,7 @@ static enum tally_status apply_broadcasts(struct job_copy *copy, const struct ta
     return status;
 }
 
-/* Brings the shifts of the task's clients to where the task wants them. */
+/* Sets the shifts of the task's clients to those of the task. */
 static enum tally_status follow_shifts(struct job_copy *copy, const struct tally_task *task,
                                        struct tally_error *err)
 {

@@ -17,13 +17,13 @@ struct job_copy {
     struct tally_model_copy *model;
     uint32_t *clients; /* served in this session or an earlier one, those of the last task first */
     size_t n_clients, capacity;
-    uint32_t *places; /* [clients of the job]: 1 + its index in the list; 0 = it is not there */
+    uint32_t *places; /* [clients of the job]: 1 + its index in the list; 0 = not listed */
     struct job_copy *next;
 };
 
-/* Makes data and initial point from the document; `plugins`, which outlives it, may be NULL. The
- * reading of data ends once *stop is not 0; NULL = never. Errors: those of tally_document_parse()
- * and tally_plugin_set_objective(), NO_MEMORY. */
+/* Creates data and initial point from the document. `plugins` must outlive the copy and may be
+ * NULL. Reading data stops once *stop is not 0; NULL = never. Errors: those of
+ * tally_document_parse() and tally_plugin_set_objective(), NO_MEMORY. */
 enum tally_status job_copy_new(const char *id, const struct tally_bytes *document,
                                const char *data_dir, const struct tally_plugin_set *plugins,
                                const volatile sig_atomic_t *stop, struct job_copy **ret_copy,
@@ -34,7 +34,8 @@ void job_copy_free(struct job_copy *copy);
 struct job_copy *job_copy_find(struct job_copy *jobs, const char *id);
 
 /* Updates the point to the one that the task names, and remembers the task's clients. Errors:
- * MALFORMED, DATA_LOSS (the point's checksum is not the coordinator's), NO_MEMORY. */
+ * MALFORMED, FAILED_PRECONDITION (a broadcast is missing), DATA_LOSS (the point's iterate or
+ * checksum is not the coordinator's, or a shift is not here), NO_MEMORY. */
 enum tally_status job_copy_follow(struct job_copy *copy, const struct tally_task *task,
                                   struct tally_error *err);
 

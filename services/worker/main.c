@@ -1,4 +1,4 @@
-/* tally-worker: options, then work. */
+/* tally-worker: reads the options and runs the worker. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -141,11 +141,12 @@ static enum tally_status read_settings(const struct tally_options *options,
     return err->status;
 }
 
-/* Once signals are caught: a plug-in that takes long to load can be interrupted. */
+/* To be called once signals are caught, so that a plug-in that takes long to load can be
+ * interrupted. */
 static enum tally_status load_plugins(const struct tally_options *options,
                                       struct settings *settings, struct tally_error *err)
 {
-    /* The parent may have ignored it, and then the end of a plug-in would not be reported. */
+    /* If the parent ignored SIGCHLD, the end of a plug-in would not be reported. */
     signal(SIGCHLD, SIG_DFL);
     settings->limits.cancel_fd = tally_signals_fd();
     settings->config.plugins = &settings->plugins;

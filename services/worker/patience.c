@@ -28,7 +28,7 @@ void patience_missed(struct patience *patience)
 }
 
 /* Takes the timer that runs out first: the coordinator may have been away since before the last
- * task ended. */
+ * update was computed. */
 static int64_t since_ms(const struct patience *patience)
 {
     const int64_t idle_ms = patience->idle_since_ms, away_ms = patience->away_since_ms;

@@ -1,8 +1,8 @@
 /* patience: how long a worker continues without a coordinator, or without work.
  *
- * Two timers run. One is reset by every response of the coordinator, the other by every task that
- * ends; a long task therefore does not count as idle time. When either timer reaches the limit, the
- * worker gives up. Without a limit neither timer is read. */
+ * Two timers run. One is reset by every response of the coordinator, the other by every update that
+ * is computed, so a long computation does not count as idle time. When either timer reaches the
+ * limit, the worker gives up. Without a limit neither timer is read. */
 #ifndef TALLY_SERVICES_WORKER_PATIENCE_H
 #define TALLY_SERVICES_WORKER_PATIENCE_H
 
@@ -13,12 +13,12 @@
 
 struct patience {
     int64_t limit_ms;      /* 0 = endless */
-    int64_t idle_since_ms; /* monotonic; the start, or the end of the last task */
-    int64_t away_since_ms; /* monotonic; first call without a response; 0 = there was one since */
+    int64_t idle_since_ms; /* monotonic; the start, or the last computed update */
+    int64_t away_since_ms; /* monotonic; the first failed call since the last response; 0 = none */
 };
 
 void patience_init(struct patience *patience, int64_t limit_ms);
-/* A task has ended. */
+/* An update has been computed, or its client has failed. */
 void patience_worked(struct patience *patience);
 /* The coordinator has responded. */
 void patience_reached(struct patience *patience);

@@ -9,13 +9,13 @@
 #include "services/base/time.h"
 #include "services/worker/contact.h"
 
-/* Many times what an exchange costs: a worker that computes for POST_AFTER_MS would gain nothing by
- * holding its updates back. The time counts from the start of the first computation, because an
+/* Many times the cost of an exchange: a worker that computes for POST_AFTER_MS would gain nothing
+ * by holding its updates back. The time counts from the start of the first computation, because an
  * update that is held waits for the next one, which takes about as long. */
 enum { POST_AFTER_MS = 100 };
 
-/* Upper bounds of what is written besides payloads. Numbers take up to 10 bytes (uint64) or 5
- * (uint32), tags 1. */
+/* Upper bounds of the bytes besides payloads. Numbers take up to 10 bytes (uint64) or 5 (uint32),
+ * tags 1. */
 enum {
     UPDATE_BYTES = 48, /* client, payload_bits, clipped, loss; tags and lengths */
     METRIC_BYTES = 48, /* a name of up to 32 bytes, a double; tags and lengths */
@@ -25,8 +25,8 @@ enum {
 
 /* ---- Retries ---- */
 
-/* Decides what follows a call that has failed. OK: the call is made again, unless *ret_is_refused
- * is set. *joined_again: the session was renewed for this call. */
+/* Decides what to do after a failed call. OK: the call is made again, unless *ret_is_refused is
+ * set. *joined_again: the session was renewed for this call. */
 static enum tally_status after_failure(struct worker *worker, const struct tally_error *why,
                                        bool *joined_again, bool *ret_is_refused,
                                        struct tally_error *err)
@@ -53,7 +53,7 @@ static enum tally_status after_failure(struct worker *worker, const struct tally
     return contact_check_patience(worker, err);
 }
 
-/* With over-selection every round has updates that come too late. */
+/* With over-selection every round refuses late updates, which are therefore logged as DEBUG. */
 static enum tally_log_level level_of_refusal(const struct worker *worker, const char *job_id,
                                              enum tally_status refusal)
 {
@@ -66,8 +66,8 @@ static enum tally_log_level level_of_refusal(const struct worker *worker, const 
                : TALLY_LOG_INFO;
 }
 
-/* Metrics are telemetry: an update that may be refused for them is posted once more without them.
- * Returns whether it is. */
+/* Metrics are telemetry: an update that may have been refused because of them is posted once more
+ * without them. Returns whether it is to be posted again. */
 static bool after_refusal(struct worker *worker, struct tally_update *update,
                           const struct tally_error *why)
 {
@@ -78,13 +78,13 @@ static bool after_refusal(struct worker *worker, struct tally_update *update,
               tally_log_integer("round", update->round),
               tally_log_integer("client", update->client), tally_log_problem(why));
     if (is_wrong && !goes_again) {
-        contact_pause(worker, NULL); /* the same would come out again: do not spin */
+        contact_pause(worker, NULL); /* a retry would give the same update: do not spin */
     }
     update->n_metrics = 0;
     return goes_again;
 }
 
-/* An update has been acknowledged, with what the coordinator has counted. */
+/* Counts an acknowledged update, and compares its bits with those that the coordinator counted. */
 static enum tally_status count(struct worker *worker, const struct tally_bits *own,
                                uint64_t formula_bits, uint64_t payload_bits,
                                struct tally_error *err)
@@ -98,8 +98,8 @@ static enum tally_status count(struct worker *worker, const struct tally_bits *o
     return TALLY_OK;
 }
 
-/* A post after which the worker has nothing left but to poll does both in one call. `job_id`: the
- * job that the poll need not name because the post does; NULL = none. */
+/* Encodes the poll that a post carries if the worker would only poll after it. `job_id`: the job
+ * that the poll need not name because the post does; NULL = none. */
 static enum tally_status encode_poll(struct worker *worker, const char *job_id,
                                      struct tally_bytes *ret_poll, struct tally_error *err)
 {
@@ -197,7 +197,7 @@ static struct tally_updates held_updates(const struct worker *worker)
     return held;
 }
 
-/* Posts each update of a batch that the coordinator does not take as one. */
+/* Posts the updates one by one, for a batch that the coordinator does not accept as a whole. */
 static enum tally_status post_each(struct worker *worker, struct tally_error *err)
 {
     struct tally_updates held = held_updates(worker);
@@ -212,7 +212,7 @@ static enum tally_status post_each(struct worker *worker, struct tally_error *er
     return status;
 }
 
-/* What a result says of its update: acknowledged, refused, or to be posted again, by itself. */
+/* Handles the result of one update: it is acknowledged, refused, or to be posted again, alone. */
 static enum tally_status take_result(struct worker *worker, struct tally_update *update,
                                      const struct tally_bits *bits,
                                      const struct tally_update_result *result,
@@ -256,7 +256,7 @@ static enum tally_status take_results(struct worker *worker,
 }
 
 /* The response is put aside while its results are read, because some updates may be posted again. A
- * response with `next` has no refused update, so nothing is called before `next` is read. */
+ * response with `next` has no refused update, so no call is made before `next` is read. */
 static enum tally_status take_response(struct worker *worker,
                                        struct tally_updates_response *response,
                                        struct tally_error *err)
@@ -269,13 +269,13 @@ static enum tally_status take_response(struct worker *worker,
     enum tally_status status = take_results(worker, response, err);
     if (worker->buffers.response.capacity == 0) {
         worker->buffers.response = body;
-    } else { /* what has been called since has the last word */
+    } else { /* a later call has left its own response */
         tally_buffer_fini(&body);
     }
     return status;
 }
 
-/* The most that a request takes besides its updates. */
+/* The most bytes that a request takes besides its updates. */
 static size_t whole_bytes(const struct worker *worker)
 {
     size_t n_cursors = 0;
@@ -286,7 +286,7 @@ static size_t whole_bytes(const struct worker *worker)
     return WHOLE_BYTES + n_cursors * CURSOR_BYTES;
 }
 
-/* Whether n bytes of updates are a batch. */
+/* Whether n bytes of updates fit into a batch. */
 static bool fits(const struct worker *worker, size_t n)
 {
     return whole_bytes(worker) + n <= worker->max_batch_bytes;
@@ -297,7 +297,7 @@ static enum tally_status post_together(struct worker *worker, struct tally_error
     struct batch *batch = &worker->batch;
     bool joined_again = false, is_refused = false;
     enum tally_status status = TALLY_OK;
-    /* A session may be replaced by one with a coordinator that takes less, or knows no batches. */
+    /* A new session may be with a coordinator that takes smaller batches, or none. */
     while (status == TALLY_OK && !is_refused && fits(worker, batch->encoded.size)) {
         struct tally_error why = TALLY_ERROR_INIT;
         struct tally_updates_response response;

@@ -9,7 +9,7 @@
 #include "services/worker/posting.h"
 #include "services/worker/worker_state.h"
 
-/* Points that come out wrong in a row before the job is given up: one may be a damaged message. */
+/* Wrong points in a row that the worker tolerates: one may be due to a damaged message. */
 enum { MAX_LOST_POINTS = 3 };
 
 /* Jobs. */
@@ -26,8 +26,8 @@ static void forget_job(struct worker *worker, const char *id)
     }
 }
 
-/* Says why a client has no update: the client cannot go on, or this worker cannot serve the job.
- * The held updates of its other clients are posted first. */
+/* Reports why a client has no update: the client cannot continue, or this worker cannot serve the
+ * job. The held updates of its other clients are posted first. */
 static enum tally_status tell_failure(struct worker *worker, const struct tally_task *task,
                                       uint32_t client, bool is_last, bool *ret_refused,
                                       const struct tally_error *why, struct tally_error *err)
@@ -36,10 +36,10 @@ static enum tally_status tell_failure(struct worker *worker, const struct tally_
     if (status != TALLY_OK) {
         return status;
     }
-    if (contact_is_passing(why->status)) { /* no memory: this machine's trouble, not the job's */
+    if (contact_is_passing(why->status)) { /* no memory: this machine's problem, not the job's */
         return tally_fail(err, why->status, why->field, "%s", why->message);
     }
-    if (why->status == TALLY_FAILED_PRECONDITION) { /* a plug-in's trouble, not the job's */
+    if (why->status == TALLY_FAILED_PRECONDITION) { /* the plug-in's problem, not the job's */
         *ret_refused = true;
         return posting_refuse(worker, task, client, true, why, err);
     }
@@ -117,7 +117,8 @@ static enum tally_status open_job(struct worker *worker, const struct tally_task
     return TALLY_OK;
 }
 
-/* A point that does not fit is thrown away: the next poll shows no cursor and fetches it again. */
+/* Discards a point that does not match. The next poll has no cursor of the job, and fetches the
+ * point again. */
 static enum tally_status lose_point(struct worker *worker, const struct tally_task *task,
                                     const struct tally_error *why, struct tally_error *err)
 {
@@ -137,7 +138,7 @@ static enum tally_status do_task(struct worker *worker, const struct tally_task 
     struct tally_error why = TALLY_ERROR_INIT;
     enum tally_status status = open_job(worker, task, &job, &why);
     if (status != TALLY_OK &&
-        contact_is_stopping(worker)) { /* a plug-in that was interrupted, say */
+        contact_is_stopping(worker)) { /* for example, an interrupted plug-in */
         return tally_fail(err, TALLY_CANCELLED, NULL, "asked to stop");
     }
     if (status != TALLY_OK && !contact_is_passing(status) && task->n_clients > 0) {
@@ -167,7 +168,7 @@ static enum tally_status do_task(struct worker *worker, const struct tally_task 
     return status;
 }
 
-/* The response to a poll: the one that the last update brought, or that of a call. */
+/* The response to a poll: the one in the last update's response, or that of a new call. */
 static enum tally_status next_response(struct worker *worker, struct tally_poll_response *response,
                                        struct tally_error *err)
 {
@@ -181,7 +182,7 @@ static enum tally_status next_response(struct worker *worker, struct tally_poll_
     return call_poll(worker->client, &worker->buffers, &request, response, err);
 }
 
-/* One poll and what follows. Sets *ret_idle if there is nothing to do and nothing coming. */
+/* Polls once and handles the response. Sets *ret_idle if there is no task and no job is pending. */
 static enum tally_status poll_once(struct worker *worker, bool *ret_idle, struct tally_error *err)
 {
     struct tally_poll_response *response = &worker->response;
@@ -228,7 +229,7 @@ static enum tally_status work(struct worker *worker, struct tally_error *err)
         }
         if (status == TALLY_NOT_FOUND && worker->session != 0) {
             worker->session = 0;         /* forgotten: join again */
-            contact_pause(worker, NULL); /* another worker of this name may do the same */
+            contact_pause(worker, NULL); /* another worker of this name may be doing the same */
         } else if (status == TALLY_CANCELLED) {
             break;
         } else if (status == TALLY_UNAUTHENTICATED && contact_renew_token(worker)) {

@@ -1,7 +1,7 @@
 /* worker: joins a coordinator, polls for tasks, computes its clients' messages and posts them.
  *
- * It survives the coordinator: lost connections are tried again with growing pauses, a lost session
- * is joined again, and a message whose fate is unknown is posted again with the same bytes. */
+ * It survives the coordinator: it retries lost connections with growing pauses, joins again after a
+ * lost session, and repeats a message whose outcome is unknown with the same bytes. */
 #ifndef TALLY_SERVICES_WORKER_WORKER_H
 #define TALLY_SERVICES_WORKER_WORKER_H
 
@@ -13,8 +13,8 @@
 #include "codec/base/ledger.h"
 #include "services/plugins/plugin_set.h"
 
-/* How a worker is asked to stop, and how it sleeps until then. A worker is a guest in its process
- * and does not handle its signals. */
+/* How a worker is asked to stop, and how it sleeps until then. A worker does not handle the signals
+ * of its process. */
 struct worker_stop {
     const volatile sig_atomic_t *flag; /* not 0: stop; checked often, from the worker's thread */
     bool (*wait)(void *context, int timeout_ms); /* sleeps; true, at once, when asked to stop */
@@ -25,8 +25,8 @@ struct worker_config {
     const char *coordinator_url;
     const char *token; /* bearer token; NULL = none */
     const char
-        *token_file;    /* where the token is from, read again when it is refused; NULL = none */
-    const char *tls_ca; /* authorities to trust, a file; NULL = the system's */
+        *token_file;    /* the token's file, read again when the token is refused; NULL = none */
+    const char *tls_ca; /* file of trusted authorities; NULL = the system's */
     const char *name;
     uint32_t slots;
     const char *job_id;                     /* NULL = any */
@@ -47,9 +47,9 @@ struct worker_totals {
 
 /* Works until it is asked to stop, then finishes what it is posting and leaves; or until there is
  * nothing to do, with exit_when_idle. Errors: those that a retry cannot fix: INVALID_ARGUMENT,
- * UNAUTHENTICATED, PERMISSION_DENIED, NOT_FOUND (the pinned job), NO_MEMORY; and DEADLINE once
- * give_up_after_ms have passed. Several workers may run in one process, each in a thread of its
- * own. */
+ * UNAUTHENTICATED, PERMISSION_DENIED, NOT_FOUND (the pinned job), DATA_LOSS (wrong points, or bits
+ * that the coordinator counts differently), NO_MEMORY; and DEADLINE once give_up_after_ms have
+ * passed. Several workers may run in one process, each in a thread of its own. */
 enum tally_status worker_run(const struct worker_config *config, struct worker_totals *ret_totals,
                              struct tally_error *err);
 

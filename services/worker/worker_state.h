@@ -1,4 +1,4 @@
-/* worker_state: what the parts of a worker share; contact.h, posting.h and worker.c work on it. */
+/* worker_state: the state that the parts of a worker share: contact.h, posting.h and worker.c. */
 #ifndef TALLY_SERVICES_WORKER_WORKER_STATE_H
 #define TALLY_SERVICES_WORKER_WORKER_STATE_H
 
@@ -13,7 +13,7 @@
  * reused from round to round. */
 struct batch {
     struct tally_buffer encoded; /* by tally_updates_add() */
-    struct tally_updates whole;  /* what they have in common */
+    struct tally_updates whole;  /* their common part */
     struct tally_bits *bits;     /* of each */
     size_t n, capacity;
     int64_t since_ms; /* monotonic; when the computation of the first one began */

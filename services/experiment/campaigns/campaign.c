@@ -84,7 +84,7 @@ static bool has_search(const struct tally_campaign_config *config,
            tally_preset_is_for(preset, config->problem.kind);
 }
 
-/* The presets to search for; NULL: only counts them. */
+/* Lists the presets to search for. With NULL it only counts them. */
 static size_t list_searches(const struct tally_campaign_config *config,
                             const struct tally_preset **ret_presets)
 {
@@ -100,7 +100,8 @@ static size_t list_searches(const struct tally_campaign_config *config,
     return n;
 }
 
-/* Rows without runs, algorithm by algorithm; the step sizes of tuned ones come later. */
+/* Lists the rows without runs, algorithm by algorithm. The step sizes of tuned rows are set
+ * later. */
 static size_t list_rows(const struct tally_campaign_config *config,
                         struct tally_campaign_row *ret_rows)
 {
@@ -167,7 +168,7 @@ static enum tally_status run_searches(struct tally_campaign *campaign, struct ta
     }
     campaign->n_searches = n;
     for (size_t i = 0, s = 0; i < campaign->n_rows; i++) {
-        if (campaign->rows[i].tuned) { /* rows and searches have one order */
+        if (campaign->rows[i].tuned) { /* rows and searches are in the same order */
             campaign->rows[i].step_size =
                 campaign->searches[s].trials[campaign->searches[s].best].step_size;
             s++;

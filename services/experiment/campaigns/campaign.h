@@ -1,12 +1,12 @@
 /* campaign: one experiment of [1] from end to end, the rows of Table I.
  *
  * Every preset is run at its own step size, and every preset that has a grid also at the grid's
- * best ("tuned"), over the same seeds:
+ * best step size ("tuned"), over the same seeds:
  *
  *     presets  -->  searches (search.h)  -->  rows: preset x {own, tuned}  -->  runs[row][seed]
  *
- * Runs are jobs of the engine, in process; a pool of threads does them in any order, and each
- * writes to its own place, so that results do not depend on the number of threads. The runs of one
+ * Runs are jobs of the engine, in process. A pool of threads executes them in any order, and each
+ * writes only to its own place, so results do not depend on the number of threads. The runs of one
  * seed share its data and the minimum f(x*). */
 #ifndef TALLY_SERVICES_EXPERIMENT_CAMPAIGNS_CAMPAIGN_H
 #define TALLY_SERVICES_EXPERIMENT_CAMPAIGNS_CAMPAIGN_H
@@ -18,7 +18,8 @@ struct tally_campaign_config {
     struct tally_runner_config runner;
     struct tally_problem problem;
     bool with_grid;
-    /* Names of presets to run, separated by commas; NULL = all. "tuned" is what the grid finds. */
+    /* Names of presets to run, separated by commas; NULL = all. "tuned" = at the grid's best step
+     * size. */
     const char *only;
 };
 
@@ -28,7 +29,7 @@ struct tally_campaign_row {
     double step_size;
     bool tuned;             /* the step size is the grid's best */
     struct tally_run *runs; /* [n_seeds], heap */
-    double planned_regret;  /* see forecast.h; NaN: not CALM, or not known beforehand */
+    double planned_regret;  /* see forecast.h; NaN: not CALM, or not predictable */
 };
 
 struct tally_campaign {
@@ -37,7 +38,7 @@ struct tally_campaign {
     size_t n_rows;
     struct tally_search *searches;
     size_t n_searches;
-    size_t n_search_seeds; /* the first of the campaign's seeds */
+    size_t n_search_seeds; /* searches use the first of the campaign's seeds */
 };
 
 /* "tuned", or the preset's name. */

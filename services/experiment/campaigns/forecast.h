@@ -1,7 +1,7 @@
 /* forecast: what the recursion of CALM (calm/calm_model.h) predicts for a job before it runs.
  *
- * The schedule is the one that the job starts with. While the job runs, its grids get coarser or
- * finer so that the budget is used; the prediction leaves that out. */
+ * The prediction is for the schedule that the job starts with. While the job runs, its grids become
+ * coarser or finer to use up the budget, which the prediction ignores. */
 #ifndef TALLY_SERVICES_EXPERIMENT_CAMPAIGNS_FORECAST_H
 #define TALLY_SERVICES_EXPERIMENT_CAMPAIGNS_FORECAST_H
 
@@ -11,8 +11,8 @@
  * without a budget or with constants to estimate. */
 double tally_forecast_regret(const struct tally_job_spec *spec);
 
-/* The limit lines of a CALM job that has a budget both ways and knows its constants;
- * calm/calm_plan.h has them. */
+/* The limit lines of a CALM job that has a budget both ways and knows its constants; see
+ * calm/calm_plan.h. */
 struct tally_forecast_limits {
     double shared_regret; /* if clients shared every query at no cost */
     double ideal_regret;  /* if the budget's bits were coded at the rates of information theory */

@@ -11,11 +11,11 @@
 static const double RADII[] = {1, 2, 3};
 enum { N_RADII = sizeof RADII / sizeof RADII[0] };
 
-/* Local steps of the baselines; rounds of T / K. */
+/* Local steps K of the baselines, which then have T / K rounds. */
 static const int64_t LOCAL_STEPS[] = {10, 20, 50, 100, 200, 400, 1000};
 enum { N_LOCAL_STEPS = sizeof LOCAL_STEPS / sizeof LOCAL_STEPS[0] };
 
-/* Values of one constant of CEAL; the table is their product. */
+/* Values of one constant of CEAL. The table is the product of the values of all constants. */
 enum { MAX_VALUES = 6 };
 struct values {
     size_t n;
@@ -25,7 +25,8 @@ struct ceal_table {
     struct values sample_scale, first_stage, gamma0, phi0, gradient_bound, step_size;
 };
 
-/* Around what a search by hand found: bits fall from left to right in c, gamma0 and phi0. */
+/* Values around those that a manual search found. In c, gamma0 and phi0 the bits decrease from left
+ * to right. */
 static const struct ceal_table CEAL_TABLES[] = {
     [TALLY_PROBLEM_LOUD] = {.sample_scale = {6, {0.05, 0.075, 0.1, 0.15, 0.2, 0.3}},
                             .first_stage = {2, {3, 4}},
@@ -41,9 +42,9 @@ static const struct ceal_table CEAL_TABLES[] = {
                              .step_size = {3, {1.5, 2, 2.5}}},
 };
 
-/* Constants that a search (CMA-ES over all of them, seeds 1-60, start radius 1) ended at, each run
- * for least regret within other bits: 1, 1.1, 1.2 and 1.3 times those of Table I, and twice.
- * Without noise to speak of, a start further away is the same problem on a larger scale. */
+/* Constants found by searches (CMA-ES over all of them, seeds 1-60, start radius 1) for the least
+ * regret within a number of bits: 1, 1.1, 1.2, 1.3 and 2 times that of Table I. As the noise is
+ * negligible, a start further away is the same problem on a larger scale. */
 #define FOUND(noise, c, j0, up, down, bound, step, failure)                                        \
     {                                                                                              \
         .sigma = noise, .sample_scale = c, .first_stage = j0, .gamma0 = up, .phi0 = down,          \
@@ -58,10 +59,11 @@ static const struct tally_ceal_params QUIET_FOUND[] = {
 };
 enum { N_QUIET_FOUND = sizeof QUIET_FOUND / sizeof QUIET_FOUND[0] };
 
-/* A baseline's step sizes; wider than TALLY_PRESETS' because K changes the best one. */
+/* A baseline's step sizes: one range for every K, in coarser steps than those of TALLY_PRESETS,
+ * because K changes the best one. */
 static const struct tally_step_range SEARCH_RANGE = {1.5, -6, 3};
 
-/* Schedules: from 68 rounds with messages (2 + 0.1 t) down to 4 (15 + 3 t). The decay of the steps
+/* Schedules: from 50 rounds with messages (2 + 0.1 t) down to 4 (15 + 3 t). The decay of the steps
  * is relative to the preset `scheduled`. */
 static const int64_t FIRST_ROUNDS[] = {2, 5, 15};
 static const double GROWTHS[] = {0.1, 0.3, 1, 3}, DECAYS[] = {0.4, 1, 2.5};
@@ -72,14 +74,14 @@ enum {
 };
 static const struct tally_step_range SCHEDULED_RANGE = {1.5, -4, 2};
 
-/* Baselines that [1] does not have, each with a constant of its own, and server optimizers with
- * beta1: at every K and with the step sizes of SEARCH_RANGE around those of `like`. tau and beta2
- * stay at their defaults: tau matters only relative to the clients' step size. */
+/* Baselines that [1] does not have, each over a constant of its own, and server optimizers also
+ * over beta1. They run at every K, with the step sizes of SEARCH_RANGE around that of `like`. tau
+ * and beta2 keep their defaults: tau matters only relative to the clients' step size. */
 static const struct extra {
     const struct tally_algorithm *algorithm, *like;
     int server;             /* enum tally_server_optimizer_type; TALLY_SERVER_SGD: none */
     int compressor;         /* enum tally_compressor, of ef21 */
-    struct values constant; /* mu, levels, k; S, of the server */
+    struct values constant; /* mu, levels or k; or S, of the server */
 } EXTRAS[] = {
     {&TALLY_FEDPROX, &TALLY_FEDAVG, .constant = {3, {0.01, 0.1, 1}}},
     {&TALLY_FEDAVG, &TALLY_FEDAVG, TALLY_FEDAVGM, .constant = {4, {1, 3, 10, 30}}},
@@ -93,7 +95,7 @@ static const struct extra {
 static const double BETA1[] = {0, 0.3, 0.6, 0.9};
 enum { N_EXTRAS = sizeof EXTRAS / sizeof EXTRAS[0], N_BETA1 = sizeof BETA1 / sizeof BETA1[0] };
 
-/* Presets that are made on the spot, for one problem. */
+/* Presets generated for one problem. */
 struct maker {
     struct tally_preset *presets; /* heap */
     size_t n, capacity;
@@ -115,7 +117,7 @@ static void add_preset(struct maker *maker, const struct tally_preset *preset)
     maker->presets[maker->n++] = *preset;
 }
 
-/* What the frontier varies. */
+/* The preset `paper`, whose parameters the frontier varies. */
 static struct tally_preset start_of(const struct tally_algorithm *algorithm,
                                     enum tally_problem_kind kind)
 {
@@ -316,7 +318,7 @@ static enum tally_status take_points(struct tally_frontier *frontier,
     return TALLY_OK;
 }
 
-/* Runs all presets at their step sizes and keeps what came out. */
+/* Runs all presets at their step sizes and adds the points that did not diverge. */
 static enum tally_status run_presets(struct tally_frontier *frontier, struct tally_runner *runner,
                                      const struct tally_problem *problem, const struct maker *maker,
                                      const double *step_sizes, struct tally_error *err)
@@ -348,7 +350,7 @@ static enum tally_status run_presets(struct tally_frontier *frontier, struct tal
     return status;
 }
 
-/* The best step size of each preset, by the grid if it has one. */
+/* The step size of each preset: the best of its grid if `with_search`, otherwise its own. */
 static enum tally_status find_step_sizes(struct tally_runner *runner,
                                          const struct tally_problem *problem,
                                          const struct maker *maker, bool with_search,
@@ -381,7 +383,7 @@ static enum tally_status find_step_sizes(struct tally_runner *runner,
     return status;
 }
 
-/* All points of one problem that `maker` describes. */
+/* Adds the points of all presets of `maker` on one problem. */
 static enum tally_status run_maker(struct tally_frontier *frontier, struct tally_runner *runner,
                                    const struct tally_problem *problem, const struct maker *maker,
                                    bool with_search, struct tally_error *err)
@@ -414,7 +416,7 @@ static double cost_of(const struct tally_problem *problem, const struct maker *m
     return cost;
 }
 
-/* One reading of the data: all radii, on the same data. */
+/* Runs one reading of the data: all radii, on the same data. */
 static enum tally_status run_reading(struct tally_frontier *frontier,
                                      const struct tally_runner_config *config,
                                      struct tally_error *err)

@@ -4,7 +4,7 @@
 #include "services/base/text/text.h"
 #include "services/experiment/campaigns/report.h"
 
-/* Constants of one kind are empty in the lines of the others. */
+/* Constants of one algorithm are empty in the lines of the others. */
 static void put_params(const struct tally_frontier_point *point, struct tally_text *text)
 {
     const struct tally_ceal_params *ceal = &point->params.ceal;
@@ -43,7 +43,7 @@ static void put_schedule(const struct tally_frontier_point *point, struct tally_
     }
 }
 
-/* What the baselines vary that [1] does not have. */
+/* Writes the constants of the baselines that [1] does not have. */
 static void put_constants(const struct tally_frontier_point *point, struct tally_text *text)
 {
     const struct tally_baseline_params *baseline = &point->params.baseline;

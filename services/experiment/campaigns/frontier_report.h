@@ -1,5 +1,5 @@
 /* frontier_report: the points of the frontier as CSV and as JSON. tests/bench/frontier.py makes the
- * table and the picture from them. */
+ * table and the plot from them. */
 #ifndef TALLY_SERVICES_EXPERIMENT_CAMPAIGNS_FRONTIER_REPORT_H
 #define TALLY_SERVICES_EXPERIMENT_CAMPAIGNS_FRONTIER_REPORT_H
 

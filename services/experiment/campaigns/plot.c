@@ -43,7 +43,8 @@ static bool has_presets(const struct tally_algorithm *algorithm)
     return algorithm == &TALLY_CEAL || algorithm == &TALLY_CALM;
 }
 
-/* Shows CEAL's presets with a fixed step size, or, without one, all except the tuned rows. */
+/* Shows CEAL's presets with a fixed step size or, if there are none, all rows except the tuned
+ * ones. */
 static bool shows_ceal(const struct tally_campaign *campaign, const struct tally_campaign_row *row)
 {
     bool any_fixed = false;
@@ -77,7 +78,8 @@ bool tally_plot_shows(const struct tally_campaign *campaign, size_t row)
     return true;
 }
 
-/* How a row is drawn. Presets of CEAL and of CALM share a name and need looks of their own. */
+/* How a row is drawn. A preset of CEAL and one of CALM may share a name and need different
+ * looks. */
 struct look {
     const char *colour;
     int dashes, filled, hollow; /* gnuplot's numbers */
@@ -161,7 +163,7 @@ static void put_title(const struct tally_campaign *campaign, struct tally_text *
 /* One element of a plot command, for one row. */
 typedef void put_row_fn(const struct tally_campaign *campaign, size_t row, struct tally_text *text);
 
-/* The elements of all rows that are shown; *lead goes before the next one. */
+/* Writes the elements of all rows that are shown. *lead is written before the next one. */
 static void put_rows(const struct tally_campaign *campaign, put_row_fn *put, const char **lead,
                      struct tally_text *text)
 {
@@ -219,7 +221,7 @@ static void put_filled(const struct tally_campaign *campaign, size_t row, struct
     put_titled(campaign, row, text);
 }
 
-/* Draws the plot on one kind of terminal: first what lies below, then what lies above. */
+/* Draws the plot on one kind of terminal: first the lower layer, then the upper one. */
 static void put_plot(const struct tally_campaign *campaign, const char *terminal, put_row_fn *below,
                      put_row_fn *above, struct tally_text *text)
 {

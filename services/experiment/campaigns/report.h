@@ -1,4 +1,4 @@
-/* report: what a campaign found, as JSON and as CSV. */
+/* report: the results of a campaign, as JSON and as CSV. */
 #ifndef TALLY_SERVICES_EXPERIMENT_CAMPAIGNS_REPORT_H
 #define TALLY_SERVICES_EXPERIMENT_CAMPAIGNS_REPORT_H
 
@@ -13,14 +13,14 @@
  * of runs that diverged, and for a regret that is not planned. NULL when memory ran out. */
 struct tally_json *tally_report_json(const struct tally_campaign *campaign);
 
-/* Returns `json` if it is whole; else frees it and returns NULL. */
+/* Returns `json` if it is complete. Otherwise frees it and returns NULL. */
 struct tally_json *tally_report_checked(struct tally_json *json, bool is_whole);
-/* Parts that the frontier's JSON has too. NULL when memory ran out. */
+/* Parts that the frontier's JSON shares. NULL when memory ran out. */
 struct tally_json *tally_report_seeds(int64_t first, size_t n);
 struct tally_json *tally_report_bits(const struct tally_run_bits *bits);
 struct tally_json *tally_report_regret(const struct tally_summary *regret);
 
-/* The same rows, with a header line; and the grids. Errors: NO_MEMORY. */
+/* The same rows as CSV with a header line, and the grids. Errors: NO_MEMORY. */
 enum tally_status tally_report_rows_csv(const struct tally_campaign *campaign,
                                         struct tally_buffer *out);
 enum tally_status tally_report_grids_csv(const struct tally_campaign *campaign,

@@ -5,7 +5,7 @@
 #include <string.h>
 
 enum {
-    N_WIDENINGS = 6, /* times that a grid may grow */
+    N_WIDENINGS = 6, /* times that a grid may be widened */
     WIDENING = 3     /* step sizes each time */
 };
 
@@ -56,7 +56,7 @@ static size_t add_items(const struct stretch *stretch, const struct tally_proble
     return n;
 }
 
-/* Puts the new trials below or above those that are there. */
+/* Inserts the new trials below or above the existing ones. */
 static enum tally_status take_trials(const struct stretch *stretch, size_t n_seeds,
                                      struct tally_error *err)
 {
@@ -115,7 +115,8 @@ static enum tally_status run_stretches(struct tally_runner *runner,
     return status;
 }
 
-/* The stretches that searches at an edge want next; marks them as widened. */
+/* The next stretches of the searches whose best trial is at an edge. Marks these searches as
+ * widened. */
 static size_t widen(struct tally_search *searches, size_t n, struct stretch *ret_stretches)
 {
     size_t n_stretches = 0;

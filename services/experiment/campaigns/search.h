@@ -2,9 +2,9 @@
  *
  *     step = step size of [1] * factor^k,  k = first .. last
  *
- * so that [1]'s own is always among them. If the best one is at an edge of the grid, the grid grows
- * there until it is not, and the report says so: an optimum that was cut off would make the
- * algorithm look worse than it is, and CEAL better.
+ * so that the step size of [1] is always included. If the best one is at an edge of the grid, the
+ * grid is widened there, at most six times, until it is not, and the report says so. An optimum
+ * outside the grid would make the algorithm look worse than it is, and CEAL better.
  *
  *     regret   inf  90  60  70  95          best inside: done
  *     k         -2  -1   0   1   2
@@ -13,8 +13,8 @@
  *     k         -2  -1   0   1   2
  *
  * A step size at which a run diverges has infinite regret, so that the search moves away from it.
- * All searches of a campaign share a batch of runs per stretch: with n searches, g step sizes and s
- * seeds, n * g * s jobs keep the threads busy to the end. */
+ * All searches of a campaign share one batch of runs per widening: with n searches, g step sizes
+ * and s seeds, n * g * s jobs keep the threads busy to the end. */
 #ifndef TALLY_SERVICES_EXPERIMENT_CAMPAIGNS_SEARCH_H
 #define TALLY_SERVICES_EXPERIMENT_CAMPAIGNS_SEARCH_H
 
@@ -35,18 +35,18 @@ struct tally_search {
     size_t n_trials;
     size_t best; /* index of the least mean regret; the smallest step size among equals */
     bool widened_low, widened_high;
-    enum tally_grid_edge edge; /* where the best still is after all widening */
+    enum tally_grid_edge edge; /* the edge where the best one still is after all widening */
 };
 
 /* The step size of a preset at exponent k. */
 double tally_search_step_size(const struct tally_preset *preset, int exponent);
 
-/* Index of the least mean regret; and at which edge it is. n >= 1 */
+/* The index of the least mean regret, and the edge that it is at. Precondition: n >= 1. */
 size_t tally_search_best(const struct tally_trial *trials, size_t n,
                          enum tally_grid_edge *ret_edge);
 
-/* Searches for n presets at once over the first n_seeds seeds of the runner. ret_searches[n] are
- * the caller's to fini. Errors: those of tally_runner_run(). */
+/* Searches for n presets at once over the first n_seeds seeds of the runner. The caller must fini
+ * ret_searches[n]. Errors: those of tally_runner_run(). */
 enum tally_status tally_search_run(struct tally_runner *runner, const struct tally_problem *problem,
                                    const struct tally_preset *const *presets, size_t n,
                                    size_t n_seeds, struct tally_search *ret_searches,

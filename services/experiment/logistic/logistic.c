@@ -11,14 +11,14 @@
 #include "services/job/local.h"
 
 enum { CLIENTS = 20, FIRST_STEP = -4 };
-static const double SAMPLE_GROWTH = 1.02; /* of the rounds whose gap is measured */
-static const double LEAST_GAP = 1e-13;    /* below it the gap is rounding */
+static const double SAMPLE_GROWTH = 1.02; /* from one measured round to the next */
+static const double LEAST_GAP = 1e-13;    /* a smaller gap is rounding error */
 static const char FETCH[] = "deploy/fetch-logistic gets the data";
 
 const double TALLY_LOGISTIC_GAPS[TALLY_LOGISTIC_LEVELS] = {1e-1, 1e-2, 1e-4, 1e-6};
 
-/* The largest first, so that no thread is left with it in the end. `minibatch`: data points of a
- * stochastic gradient, of which `queries` are averaged for a message. `k`: for EF21, about a
+/* The largest set is first, so that no thread starts it last. `minibatch`: data points per
+ * stochastic gradient. `queries`: stochastic gradients per message. `k`: for EF21, about a
  * twentieth of the dimension. */
 struct problem {
     const char *name, *objective;
@@ -47,7 +47,7 @@ static const struct problem PROBLEMS[] = {
 };
 enum { N_PROBLEMS = sizeof PROBLEMS / sizeof PROBLEMS[0] };
 
-/* `members`: of the algorithm, besides step_size and those that follow. */
+/* `members`: JSON members of the algorithm, besides step_size and those of the fields below. */
 struct method {
     const char *name, *members;
     long long local_steps; /* with exact gradients; 0: it has no such member */
@@ -93,7 +93,7 @@ static enum tally_status job_of(const struct problem *problem, const struct meth
     if (method->has_k) {
         snprintf(k, sizeof k, ", \"k\": %lld", problem->k);
     }
-    /* The loss along a client's own steps is not used: only that at the end of each round. */
+    /* Only the loss at the end of each round is used, none along a client's own steps. */
     const int n = snprintf(
         text, sizeof text,
         "{\"name\": \"logistic-%s-%s-%s\", \"clients\": %d, \"horizon\": %lld, \"minibatch\": "
@@ -124,10 +124,11 @@ struct material {
 struct experiment {
     const struct tally_logistic_config *config;
     struct tally_logistic *logistic;
-    struct material materials[N_PROBLEMS]; /* by set of the logistic */
+    struct material materials[N_PROBLEMS]; /* in the order of logistic->sets */
 };
 
-/* f(x), from local losses: those of images are more exact than the sum over all of them. */
+/* f(x) as the mean of the local losses, which for images are more exact than one sum over all
+ * points. */
 static enum tally_status loss_at(const struct tally_objective *objective, const double *x,
                                  double *ret_loss, struct tally_error *err)
 {
@@ -141,7 +142,7 @@ static enum tally_status loss_at(const struct tally_objective *objective, const 
     return status;
 }
 
-/* Data, minimum, curvature: piece `index` is a set. */
+/* Prepares set `index`: data, minimum, curvature. */
 static enum tally_status prepare(void *context, size_t index, const atomic_bool *stop,
                                  struct tally_error *err)
 {
@@ -181,7 +182,7 @@ struct recorder {
     const atomic_bool *stop;
     struct tally_logistic_curve *curve;
     size_t capacity;
-    double next; /* round whose gap is measured */
+    double next; /* the next round whose gap is measured */
     enum tally_status status;
 };
 
@@ -226,7 +227,7 @@ static bool on_round(void *context, const struct tally_job *job,
     return recorder->status == TALLY_OK && !atomic_load(recorder->stop);
 }
 
-/* Piece `index` is a step size of a row. */
+/* Runs piece `index`: one step size of one row. */
 static enum tally_status run_curve(void *context, size_t index, const atomic_bool *stop,
                                    struct tally_error *err)
 {
@@ -253,7 +254,7 @@ static enum tally_status run_curve(void *context, size_t index, const atomic_boo
                : status;
 }
 
-/* The first point of the curve with such a gap; NULL: there is none. */
+/* The first point of the curve whose gap is at most `gap`; NULL if there is none. */
 static const struct tally_logistic_point *reach(const struct tally_logistic_curve *curve,
                                                 double gap)
 {

@@ -7,8 +7,8 @@
  *     steps      2^j / beta, j = -4 .. 6, where beta is the smoothness of f
  *
  * A row is a set, a kind of gradient and a method, run once at each step size. Gaps are relative to
- * that of the start, f(0) - f(x*), and measured at the server's point. Bits are decodable ones: of
- * one client's messages up, of each broadcast once and control bits down. */
+ * the initial gap, f(0) - f(x*), and measured at the server's point. Bits are those of decodable
+ * messages: up, the mean of the clients; down, each broadcast once, and control bits. */
 #ifndef TALLY_SERVICES_EXPERIMENT_LOGISTIC_LOGISTIC_H
 #define TALLY_SERVICES_EXPERIMENT_LOGISTIC_LOGISTIC_H
 
@@ -21,7 +21,7 @@
 
 enum { TALLY_LOGISTIC_STEPS = 11, TALLY_LOGISTIC_LEVELS = 4 };
 
-/* Relative gaps whose price is reported: 1e-1, 1e-2, 1e-4, 1e-6. */
+/* The relative gaps whose price is reported: 1e-1, 1e-2, 1e-4, 1e-6. */
 extern const double TALLY_LOGISTIC_GAPS[TALLY_LOGISTIC_LEVELS];
 
 struct tally_logistic_config {
@@ -29,12 +29,12 @@ struct tally_logistic_config {
     const char *only; /* names of sets, separated by commas; NULL = all */
     int64_t seed;
     unsigned threads;
-    /* Told ten times a second how much is done; false asks to stop. */
+    /* Called ten times a second with the share of work done. Returning false asks to stop. */
     bool (*watch)(void *context, double fraction, const char *what);
     void *context;
 };
 
-/* After some round. */
+/* The state after a round. */
 struct tally_logistic_point {
     int64_t round;
     double uplink, downlink; /* bits so far */
@@ -44,13 +44,13 @@ struct tally_logistic_point {
 /* One run. It ends early if the job diverges. */
 struct tally_logistic_curve {
     double step_size;
-    struct tally_logistic_point *points; /* heap; those of about 200 rounds, the last among them */
+    struct tally_logistic_point *points; /* heap; of at most 272 rounds, including the last */
     size_t n_points;
 };
 
-/* The fewest bits up with which a gap was reached. */
+/* The fewest uplink bits with which a gap was reached. */
 struct tally_logistic_price {
-    const struct tally_logistic_curve *curve; /* NULL: at no step size */
+    const struct tally_logistic_curve *curve; /* NULL: not reached at any step size */
     double uplink, downlink;
 };
 
@@ -59,8 +59,8 @@ struct tally_logistic_row {
     bool is_exact;
     struct tally_logistic_curve curves[TALLY_LOGISTIC_STEPS]; /* by step size */
     struct tally_logistic_price prices[TALLY_LOGISTIC_LEVELS];
-    /* The step size with the lowest price of the smallest gap that the method reached, or else with
-     * the smallest gap in the end. */
+    /* The curve with the lowest price of the smallest gap that the method reached. If it reached
+     * none, the curve with the smallest final gap. */
     const struct tally_logistic_curve *best;
 };
 
@@ -80,8 +80,8 @@ struct tally_logistic {
     size_t n_rows;
 };
 
-/* Errors: INVALID_ARGUMENT (no such set; data files, with a word on where to get them), NO_MEMORY,
- * CANCELLED. */
+/* Errors: INVALID_ARGUMENT (no such set; data files, with a message that says how to get them),
+ * NO_MEMORY, CANCELLED. */
 enum tally_status tally_logistic_run(const struct tally_logistic_config *config,
                                      struct tally_logistic *ret_logistic, struct tally_error *err);
 void tally_logistic_fini(struct tally_logistic *logistic);
@@ -91,7 +91,8 @@ enum tally_status tally_logistic_job(const struct tally_logistic *logistic, size
                                      double step_size, struct tally_job_spec *ret_spec,
                                      struct tally_error *err);
 
-/* Whether the best step size is the least or the largest, so that one beyond may do better. */
+/* Whether the best step size is the smallest or the largest that was run, so that one beyond may be
+ * better. */
 bool tally_logistic_is_at_edge(const struct tally_logistic_row *row);
 
 #endif

@@ -12,7 +12,7 @@ static const char *gradients_of(const struct tally_logistic_row *row)
     return row->is_exact ? "exact" : "stochastic";
 }
 
-/* NaN if it diverged at once. */
+/* NaN if the best run diverged before its first point. */
 static double final_gap(const struct tally_logistic_row *row)
 {
     const struct tally_logistic_curve *best = row->best;

@@ -1,5 +1,5 @@
-/* logistic_report: the results of tally_logistic_run(), for people and programs. Errors of all
- * functions: NO_MEMORY. */
+/* logistic_report: the results of tally_logistic_run() as a table, JSON, CSV and a gnuplot script.
+ * Errors of all functions: NO_MEMORY. */
 #ifndef TALLY_SERVICES_EXPERIMENT_LOGISTIC_LOGISTIC_REPORT_H
 #define TALLY_SERVICES_EXPERIMENT_LOGISTIC_LOGISTIC_REPORT_H
 
@@ -13,13 +13,14 @@ enum tally_status tally_logistic_table(const struct tally_logistic *logistic,
 
 /* {"experiment", "seed", "clients", "sets": [{"name", "dim", "smoothness", "strong_convexity",
  *  "start_gap"}], "rows": [{"set", "gradients", "algorithm", "step_size", "at_edge", "final_gap",
- *  "prices": [{"gap", "step_size", "uplink_bits", "downlink_bits"}]}]}: step_size and what follows
- * it are those of the best curve; prices of gaps that were not reached are missing. NULL when
- * memory ran out. */
+ *  "prices": [{"gap", "step_size", "uplink_bits", "downlink_bits"}]}]}: the row's step_size,
+ * at_edge and final_gap are those of the best curve; prices of gaps that were not reached are
+ * missing. NULL when memory ran out. */
 struct tally_json *tally_logistic_json(const struct tally_logistic *logistic);
 
 /* The best curve of every row: set, gradients, algorithm, step_size, round, uplink_bits,
- * downlink_bits, gap; a blank line between two curves, which separates them for gnuplot. */
+ * downlink_bits, gap; two blank lines between two curves, which separate them for gnuplot's
+ * `index`. */
 enum tally_status tally_logistic_curves_csv(const struct tally_logistic *logistic,
                                             struct tally_buffer *out);
 

@@ -57,7 +57,7 @@ static void *work(void *argument)
     return NULL;
 }
 
-/* Until all threads have ended. */
+/* Calls the pool's `watch` until all threads have ended. */
 static void watch(const struct tally_pool *pool, struct crew *crew)
 {
     pthread_mutex_lock(&crew->mutex);

@@ -11,8 +11,8 @@ enum {
     MNIST = 1 << TALLY_PROBLEM_MNIST
 };
 
-/* Wide enough that every optimum lies inside for every radius in [1, 3]; a search that ends at an
- * edge goes on past it (search.h). MNIST is coarser because a run takes seconds. */
+/* Wide enough to contain every optimum for every radius in [1, 3]. A search that ends at an edge
+ * continues past it (search.h). The MNIST grid is coarser because a run takes seconds. */
 #define FINE(from, to)                                                                             \
     {                                                                                              \
         1.25, from, to                                                                             \
@@ -21,10 +21,10 @@ enum {
     {                                                                                              \
         1.5, from, to                                                                              \
     }
-/* Step sizes of least regret: of the grids above, over seeds 1-60 of the synthetic problems and
- * 101-102 of MNIST. [1]'s own are the best ones where the problem has little noise; on the loud
- * problem local steps of that size amplify the noise, and the regret of FedAvg is nine times its
- * least. */
+/* Step sizes of least regret on the grids above, over seeds 1-60 of the synthetic problems and
+ * 101-102 of MNIST. Those of [1] are the best where the problem has little noise. On the loud
+ * problem, local steps of that size amplify the noise, and the regret of FedAvg is nine times its
+ * minimum. */
 #define SYNTHETIC_BEST(loud, quiet)                                                                \
     {                                                                                              \
         loud, quiet, 0                                                                             \
@@ -114,10 +114,10 @@ enum {
         }                                                                                          \
     }
 
-/* The constants of MNIST, per coordinate, as measured: the gradients' variance and the clients' own
- * optima (0.005, and some reserve) around the optimum, and its distance from 0. The spread of the
- * curvature is larger than that of f, so that the plan allows for f's smaller curvature at the
- * start. */
+/* The constants of MNIST, per coordinate, as measured: the variance of the gradients at the
+ * optimum, the spread of the clients' own optima around it (0.005, plus a reserve), and its
+ * distance from 0. The spread of the curvature is larger than that of f, so that the plan allows
+ * for f's smaller curvature at the start. */
 #define CALM_MNIST(preset, budget_up, budget_down)                                                 \
     {                                                                                              \
         .name = preset, .problems = MNIST, .algorithm = &TALLY_CALM,                               \
@@ -133,7 +133,7 @@ enum {
         }                                                                                          \
     }
 
-/* What a document with nothing but a step size becomes. */
+/* The parameters of a document that gives only a step size. */
 #define CALM_AUTO(problem, step, paper_up, paper_down)                                             \
     {                                                                                              \
         .name = "auto", .problems = problem, .algorithm = &TALLY_CALM,                             \
@@ -175,8 +175,8 @@ const struct tally_preset TALLY_PRESETS[] = {
     BASELINE(MNIST,     TALLY_FEDPAQ,        0.01,  50,  5,  1,  COARSE(-2, 2),    MNIST_BEST(0.01),                0.63e6,  5.02e6),
     BASELINE(MNIST,     TALLY_FEDCOM,        0.0005, 50, 5,  10, COARSE(-2, 2),    MNIST_BEST(0.0005),              0.63e6,  5.02e6),
 
-    /* `paper`: the step size of [1] with round constants. The others were searched for on seeds 1-60 of
-     * the synthetic problems; their bits leave room for the spread of a 10-run mean. */
+    /* `paper`: the step size of [1] with round constants. The others were searched for on seeds
+     * 1-60 of the synthetic problems, and their bits leave room for the spread of a 10-run mean. */
     /*   preset        problem sigma    delta   c       j0 gamma0 phi0  L      eta   grid           Table I */
     CEAL("paper",      LOUD,  SIGMA_LOUD,  0.1, 0.2,    3, 2,    2,    1,     2,    FINE(-4, 4),   263.3, 288.6),
     CEAL("paper_bits", LOUD,  4.09,     0.228,  0.142,  6, 2.19, 2.73, 3.52,  2.43, FIXED,         263.3, 288.6),
@@ -187,8 +187,8 @@ const struct tally_preset TALLY_PRESETS[] = {
     CEAL("paper",      MNIST, SIGMA_MNIST, 0.1, 0.2,    3, 2,    1,    1,     0.3,  COARSE(-2, 2), 0.11e6, 0.26e6),
     CEAL("paper_bits", MNIST, SIGMA_MNIST, 0.1, 0.2,    3, 4,    4,    1,     0.3,  FIXED,         0.11e6, 0.26e6),
 
-    /* Budgets: the mean of the bits really sent, over seeds 1-60, stays within the limits of presets.h
-     * by about the standard deviation of a 10-run mean. */
+    /* Budgets: the mean of the bits actually sent, over seeds 1-60, stays below the limits of
+     * presets.h by about the standard deviation of a 10-run mean. */
     /*   preset        problem s^2      V        budget up, down */
     CALM("half_bits",  LOUD,   1,       V_LOUD,  151, 150),
     CALM("paper_bits", LOUD,   1,       V_LOUD,  294, 292),
@@ -223,7 +223,7 @@ const struct tally_preset *tally_preset_get(enum tally_problem_kind kind,
     return NULL;
 }
 
-/* Every algorithm's parameters have a field of that name. */
+/* Every algorithm has a field `step_size`. */
 static size_t step_size_offset(const struct tally_algorithm *algorithm)
 {
     size_t i = 0;
@@ -250,7 +250,7 @@ static int index_of(const struct tally_algorithm *algorithm)
     return i;
 }
 
-/* Words joined by hyphens; the usual reading goes without saying. */
+/* Joins the words by hyphens. The usual reading, `loud`, is omitted. */
 static void name_job(const struct tally_preset *preset, const struct tally_problem *problem,
                      const char *ending, char *ret_name, size_t capacity)
 {

@@ -46,7 +46,7 @@ static void make_mnist(struct tally_job_spec *spec)
     struct tally_idx_data *data = &spec->objective.data.idx;
     spec->horizon = 1000;
     spec->minibatch = 25;
-    spec->evaluate_every = 10; /* f costs 50,000 images; test_baseline bounds what is lost */
+    spec->evaluate_every = 10; /* f sums over 50,000 images; test_baseline bounds the error */
     spec->objective.type = TALLY_SOFTMAX_REGRESSION;
     spec->objective.l2 = 0.5;
     spec->objective.data.type = TALLY_DATA_IDX;
@@ -61,7 +61,7 @@ static void make_mnist(struct tally_job_spec *spec)
 struct tally_job_spec tally_problem_job(const struct tally_problem *problem)
 {
     struct tally_job_spec spec = tally_job_spec_default();
-    spec.encoding = TALLY_ENCODING_INDEX_UNARY; /* the paper's; formula bits are those of any */
+    spec.encoding = TALLY_ENCODING_INDEX_UNARY; /* as in [1]; formula bits are the same for any */
     spec.clients = 10;
     spec.quorum = 10;
     if (problem->kind == TALLY_PROBLEM_MNIST) {

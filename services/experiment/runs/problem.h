@@ -16,14 +16,14 @@ enum tally_problem_kind { TALLY_PROBLEM_LOUD, TALLY_PROBLEM_QUIET, TALLY_PROBLEM
 
 struct tally_problem {
     enum tally_problem_kind kind;
-    double radius; /* |x^(1)| of the synthetic ones, which start at a random point of that norm */
+    double radius; /* |x^(1)| of a synthetic problem, which starts at a random point of that norm */
 };
 
 /* "synthetic", "mnist" */
 const char *tally_problem_experiment(const struct tally_problem *problem);
-/* "loud", "quiet"; NULL where there is only one reading */
+/* "loud", "quiet"; NULL if there is only one reading */
 const char *tally_problem_reading(const struct tally_problem *problem);
-/* Where [1]'s experiment starts as we read it: 2 loud, 1 quiet, 0 mnist. */
+/* The start radius of [1]'s experiment as we read it: 2 loud, 1 quiet, 0 mnist. */
 double tally_problem_usual_radius(enum tally_problem_kind kind);
 
 /* The job, except its name, algorithm and seed. */

@@ -54,10 +54,10 @@ static void on_message(void *context, const struct tally_job *job, bool is_uplin
     double bits;
     (void)job;
     if (is_uplink && message->payload_bits == 0) {
-        run->uplink.control++; /* it declines: no message, one bit that says so */
+        run->uplink.control++; /* it declines: no message, one control bit */
         return;
     }
-    /* The engine has taken the message, so it decodes. */
+    /* The engine has accepted the message, so decoding succeeds. */
     if (tally_message_entropy(recorder->spec, is_uplink, message, recorder->levels, &bits, NULL) ==
         TALLY_OK) {
         *(is_uplink ? &run->uplink.entropy_payload : &run->downlink.entropy_payload) += bits;
@@ -148,7 +148,8 @@ double tally_run_cost(const struct tally_job_spec *spec)
     const double steps = (double)(spec->clients * spec->horizon);
     const double dim = (double)tally_objective_spec_dim(&spec->objective);
     const bool moves = tally_job_spec_algorithm(spec)->moves_locally;
-    /* Where clients stay together f is evaluated once per iterate, of which there are dozens. */
+    /* If clients do not move locally, f is evaluated once per iterate, of which there are
+     * dozens. */
     const double evaluations = moves ? steps / (double)spec->evaluate_every : 50;
     return 1e-9 * (4 * dim * (double)spec->minibatch * steps + evaluations * evaluation_cost(spec));
 }

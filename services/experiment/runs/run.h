@@ -1,4 +1,4 @@
-/* run: one job in this process, on data that are there already, and what it cost. */
+/* run: one job in this process, on data that exist already, and its cost. */
 #ifndef TALLY_SERVICES_EXPERIMENT_RUNS_RUN_H
 #define TALLY_SERVICES_EXPERIMENT_RUNS_RUN_H
 
@@ -10,8 +10,8 @@
 /* Bits of a whole job: per client up, each broadcast once down. */
 struct tally_run_bits {
     double formula, payload;
-    double entropy_payload; /* an estimate, see entropy.h; the payload of what is coded already */
-    double control;         /* besides messages: up, of a client that declines; down, all others */
+    double entropy_payload; /* an estimate (entropy.h); for messages without one, the payload */
+    double control;         /* besides messages: up, of clients that decline; down, all others */
 };
 
 /* The end of a round. */
@@ -36,10 +36,11 @@ enum tally_status tally_run_job(const struct tally_job_spec *spec,
                                 const atomic_bool *stop, struct tally_run *ret_run,
                                 struct tally_error *err);
 
-/* R at a time step, linear between the ends of rounds: exact where clients stay together. */
+/* R at a time step, interpolated linearly between the ends of rounds. This is exact if clients do
+ * not move locally. */
 double tally_run_regret_at(const struct tally_run *run, double time_step);
 
-/* How long a run takes compared to others, roughly: 10^9 operations of its arithmetic. */
+/* The approximate cost of a run, to compare runs: its arithmetic operations / 10^9. */
 double tally_run_cost(const struct tally_job_spec *spec);
 
 #endif

@@ -7,8 +7,8 @@
 
 #include "services/experiment/runs/pool.h"
 
-/* Solving f(x*) compared to tally_run_cost(), as measured: on MNIST it takes 0.6 of a run of
- * FedAvg, which is 790 there; a run on synthetic data is 0.04 or less. */
+/* The cost of solving f(x*) on the scale of tally_run_cost(), as measured. On MNIST it is 0.6 of a
+ * run of FedAvg, whose cost is 790. On synthetic data a run costs 0.04 or less. */
 static const double SOLVE_COST[] = {
     [TALLY_PROBLEM_LOUD] = 0.01, [TALLY_PROBLEM_QUIET] = 0.01, [TALLY_PROBLEM_MNIST] = 480};
 
@@ -221,7 +221,7 @@ enum tally_status tally_runner_run(struct tally_runner *runner, struct tally_run
     runner->items = items;
     enum tally_status status = run_pool(runner, n, run_item, what, err);
     for (size_t i = 0; i < runner->config.n_seeds; i++) {
-        runner->seeds[i].runs_left = 0; /* of items that were never begun */
+        runner->seeds[i].runs_left = 0; /* of items that were never started */
     }
     return status;
 }

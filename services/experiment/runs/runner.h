@@ -1,7 +1,7 @@
 /* runner: many runs over the same seeds, in parallel.
  *
- * Every seed has its own data. They are made when the first run needs them, shared read-only by all
- * runs of that seed and dropped with the last one; f(x*) is solved once per seed. A run is one
+ * Every seed has its own data. They are created when the first run needs them, shared read-only by
+ * all runs of that seed, and freed after the last one. f(x*) is solved once per seed. A run is one
  * independent piece of work, so results do not depend on the number of threads. */
 #ifndef TALLY_SERVICES_EXPERIMENT_RUNS_RUNNER_H
 #define TALLY_SERVICES_EXPERIMENT_RUNS_RUNNER_H
@@ -17,7 +17,8 @@ struct tally_runner_config {
     size_t n_seeds;
     const char *data_dir;
     unsigned threads;
-    /* Told ten times a second how much of all planned work is done; false asks to stop. */
+    /* Called ten times a second with the share of all planned work that is done. Returning false
+     * asks to stop. */
     bool (*watch)(void *context, double fraction, const char *what);
     void *context;
 };
@@ -25,8 +26,9 @@ struct tally_runner_config {
 struct tally_runner;
 
 /* Solves f(x*) of every seed. The config is copied, data_dir borrowed. Errors: INVALID_ARGUMENT
- * (data files, with a word on where to get them), NO_MEMORY, CANCELLED. `planned_cost` of runs to
- * come makes the fraction right from the start; more may be planned later. */
+ * (data files, with a message that says how to get them), NO_MEMORY, CANCELLED. `planned_cost` is
+ * the cost of the runs to come, so that `watch` is given the right fraction from the start.
+ * tally_runner_plan() adds to it later. */
 enum tally_status tally_runner_new(const struct tally_runner_config *config, double planned_cost,
                                    struct tally_runner **ret_runner, struct tally_error *err);
 void tally_runner_free(struct tally_runner *runner);
@@ -38,14 +40,14 @@ struct tally_runner_item {
     const struct tally_problem *problem; /* of the runner's kind */
     double step_size;
     size_t seed;             /* 0 .. n_seeds - 1 */
-    struct tally_run *place; /* where the result goes; the caller's to fini */
+    struct tally_run *place; /* receives the result, which the caller must fini */
 };
 
 /* What an item adds to the planned cost. */
 double tally_runner_cost(const struct tally_runner_item *item);
 
 /* Runs all items, sorted by seed first so that few data sets are in memory at a time. On failure
- * the places hold results or are as they were. `what` is shown to people. Errors: NO_MEMORY,
+ * each place has a result or is unchanged. `what` is passed to `watch`. Errors: NO_MEMORY,
  * CANCELLED, those of a spec that is not valid. */
 enum tally_status tally_runner_run(struct tally_runner *runner, struct tally_runner_item *items,
                                    size_t n, const char *what, struct tally_error *err);

@@ -4,8 +4,8 @@
 
 static const int64_t MAX_SEED = 9007199254740991; /* as in a job document */
 
-/* Reads digits at *at and moves past them; false without a digit. Values past the limit stay past
- * it. */
+/* Reads the digits at *at and advances past them. Returns false if there are none. A value above
+ * MAX_SEED stays above it. */
 static bool read_number(const char **at, int64_t *ret_value)
 {
     const char *start = *at;

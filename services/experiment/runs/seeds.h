@@ -1,4 +1,4 @@
-/* seeds: a range of seeds as people write it: "101-110", or "7" for one. */
+/* seeds: parses a range of seeds: "101-110", or "7" for one seed. */
 #ifndef TALLY_SERVICES_EXPERIMENT_RUNS_SEEDS_H
 #define TALLY_SERVICES_EXPERIMENT_RUNS_SEEDS_H
 
@@ -9,7 +9,7 @@
 
 enum { TALLY_MAX_SEEDS = 10000 };
 
-/* Errors: INVALID_ARGUMENT (no such text), OUT_OF_RANGE (a seed above 2^53 - 1, the end before the
+/* Errors: INVALID_ARGUMENT (not a range), OUT_OF_RANGE (a seed above 2^53 - 1, the end before the
  * start, more than TALLY_MAX_SEEDS). */
 enum tally_status tally_seeds_parse(const char *text, int64_t *ret_first, size_t *ret_n,
                                     struct tally_error *err);

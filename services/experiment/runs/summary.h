@@ -9,7 +9,7 @@
 
 struct tally_summary {
     double mean;
-    double std; /* of the sample, n - 1 below the root; 0 for one value, NaN if one is infinite */
+    double std; /* of the sample, with divisor n - 1; 0 for one value, NaN if one is infinite */
 };
 
 struct tally_summary tally_summary_of(const double *values, size_t n);
@@ -27,7 +27,7 @@ struct tally_mean_bits {
 struct tally_mean_bits tally_summary_of_bits(const struct tally_run *runs, size_t n);
 
 /* The bits that an algorithm is judged by: formula bits, as [1] counts. For CALM, which [1] does
- * not have, the bits really sent: payload and control. */
+ * not have, the bits actually sent: payload and control. */
 struct tally_bit_pair {
     double uplink, downlink;
 };

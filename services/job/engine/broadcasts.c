@@ -27,7 +27,7 @@ const struct tally_message *job_broadcasts_get(const struct job_broadcasts *broa
     return is_kept ? &broadcasts->ring[iterate % JOB_BROADCASTS_MOST] : NULL;
 }
 
-/* Drops the oldest ones if all of them are longer than the limit. */
+/* Drops the oldest broadcasts as long as all together are longer than the limit. */
 static void drop_long(struct job_broadcasts *broadcasts, size_t dim, struct tally_message *spare)
 {
     const uint64_t point_bits = 64 * (uint64_t)dim;

@@ -1,8 +1,8 @@
 /* broadcasts: the newest broadcasts of a job, for clients that are a few rounds behind.
  *
- * A ring: the broadcast that led to iterate k is at slot k % 16. It keeps the last 16 at most, and
- * of those as many as fit into the size of the point or 64 KiB, whichever is more: for a client
- * that needs more than that, the point itself is shorter. The newest is always kept. */
+ * A ring: the broadcast that led to iterate k is at slot k % 16. The ring has the last 16 at most,
+ * and of those only as many as fit into the size of the point or 64 KiB, whichever is more, because
+ * more of them would be longer than the point itself. The newest is always kept. */
 #ifndef TALLY_SERVICES_JOB_ENGINE_BROADCASTS_H
 #define TALLY_SERVICES_JOB_ENGINE_BROADCASTS_H
 
@@ -24,7 +24,7 @@ const struct tally_message *job_broadcasts_get(const struct job_broadcasts *broa
                                                int64_t iterate);
 
 /* Takes *message, which led to iterate newest + 1 of a point of `dim` coordinates, and leaves in it
- * a message that is no longer kept, whose buffer can be used again. */
+ * a message that is no longer kept, whose buffer can be reused. */
 void job_broadcasts_add(struct job_broadcasts *broadcasts, size_t dim,
                         struct tally_message *message);
 

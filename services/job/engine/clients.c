@@ -101,7 +101,8 @@ bool job_clients_lacks(const struct job_clients *clients, uint32_t client, int64
            !job_clients_has_answered(clients, client, round);
 }
 
-/* Appends " first" or " first-last" if " ..." then still fits; else " ..." and returns false. */
+/* Appends " first" or " first-last" if " ..." still fits after it. Otherwise appends " ..." and
+ * returns false. */
 static bool append_range(char *text, size_t *at, uint32_t first, uint32_t last)
 {
     static const char more[] = " ...";

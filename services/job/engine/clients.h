@@ -1,4 +1,4 @@
-/* clients: what the engine keeps of every client of a job: the last message that it accepted, to
+/* clients: what the engine keeps for every client of a job: the last message that it accepted, to
  * recognize a duplicate, and whether the open round waits for the client.
  *
  * The open round concerns only its cohort (cohort.h): a client that is not drawn for it costs no
@@ -36,7 +36,7 @@ enum tally_status job_clients_init(struct job_clients *clients, const struct tal
                                    struct tally_error *err);
 void job_clients_fini(struct job_clients *clients);
 
-/* A round opens: its cohort is drawn, and no client has answered. */
+/* Opens a round: draws its cohort, of which no client has answered. */
 void job_clients_open_round(struct job_clients *clients, int64_t round);
 /* The cohort of any round; borrowed until the next recall, save or load. */
 const struct tally_cohort *job_clients_recall(const struct job_clients *clients, int64_t round);
@@ -54,24 +54,24 @@ void job_clients_set_absent(struct job_clients *clients, uint32_t client, bool a
  * as long as others are awaited. */
 bool job_clients_lacks(const struct job_clients *clients, uint32_t client, int64_t round,
                        bool skip_absent);
-/* Lists those clients as tally_round_record.missing: "3 7-9", with " ..." where it is cut. */
+/* Lists those clients as in tally_round_record.missing: "3 7-9", ending in " ..." if truncated. */
 void job_clients_list(const struct job_clients *clients, int64_t round, bool skip_absent,
                       char ret_text[TALLY_MISSING_CAPACITY]);
 
-/* For a job with cohorts below M, the receipts of the last 16 closed rounds are kept: an older
+/* For a job with cohorts below M, the receipts of the last 16 closed rounds are kept. An older
  * message that is sent again is refused like any message of a closed round. */
 enum { JOB_RECEIPT_ROUNDS = 16 };
 bool job_clients_has_cohorts(const struct job_clients *clients);
 
-/* The receipts as they are saved: round, digest, formula and payload bits, 8 bytes each,
- * little-endian. They are those of all clients; with cohorts below M, for each of the n_rounds
- * rounds that end with `round`, those of its cohort, with zeros where a client's last message is of
- * a different round. */
+/* A saved receipt has round, digest, formula and payload bits, 8 bytes each, little-endian. The
+ * receipts of all clients are saved. With cohorts below M these are instead the receipts of the
+ * cohort of each of the n_rounds rounds that end with `round`, with zeros where a client's last
+ * message is of a different round. */
 enum { JOB_RECEIPT_BYTES = 32 };
 size_t job_clients_saved_bytes(const struct job_clients *clients, int64_t n_rounds);
 void job_clients_save(const struct job_clients *clients, int64_t round, int64_t n_rounds,
                       struct tally_buffer *out);
-/* Reads that many bytes. */
+/* Reads job_clients_saved_bytes() bytes. */
 void job_clients_load(struct job_clients *clients, int64_t round, int64_t n_rounds,
                       const uint8_t *bytes);
 /* Forgets the answers to rounds after `round`. */

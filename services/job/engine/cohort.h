@@ -1,9 +1,9 @@
 /* cohort: the clients that take part in a round: `n` of a job's M, drawn without replacement.
  *
- * The draw is a function of (seed, run, round) alone, from a stream of its own, so coordinator,
- * simulator and tests know it at no cost in bits, a restart draws it again, and neither faults nor
- * the order of arrival can change it. Every subset of n clients has the same probability, in every
- * round independently of the others (codec/numeric/subset.h).
+ * The draw is a function of (seed, run, round) alone and uses a separate random stream.
+ * Coordinator, simulator and tests therefore know it at no cost in bits, and a restart repeats it.
+ * Neither faults nor the order of arrival can change it. Every subset of n clients has the same
+ * probability, in every round independently of the others (codec/numeric/subset.h).
  *
  * Time O(n log n), for the order; memory O(n). With n = M all clients take part and nothing is
  * drawn. */
@@ -25,16 +25,16 @@ struct tally_cohort {
     uint32_t *taken;  /* [tally_subset_room(n)]; NULL if n = M */
 };
 
-/* Nothing is drawn yet; with n = M `drawn` has all clients from now on. Errors: NO_MEMORY. */
+/* Draws nothing yet; with n = M `drawn` has all clients from now on. Errors: NO_MEMORY. */
 enum tally_status tally_cohort_init(struct tally_cohort *cohort, struct tally_rng_key key,
                                     uint32_t clients, uint32_t n, struct tally_error *err);
 void tally_cohort_fini(struct tally_cohort *cohort);
 
-/* Fills `drawn` with the clients of the round, unless it has them. */
+/* Fills `drawn` with the clients of the round, unless it has them already. */
 void tally_cohort_draw(struct tally_cohort *cohort, uint32_t round);
 
-/* Puts clients into an order that is drawn for the round from a second stream: each client has a
- * number of its own, so the order of some does not depend on the others. Errors: NO_MEMORY. */
+/* Sorts clients by random numbers, which a second stream gives for each client and round. The order
+ * of some clients therefore does not depend on the others. Errors: NO_MEMORY. */
 enum tally_status tally_cohort_shuffle(struct tally_rng_key key, uint32_t round, uint32_t *clients,
                                        size_t n, struct tally_error *err);
 

@@ -41,18 +41,18 @@
 
 struct tally_job {
     struct tally_job_spec spec;
-    union tally_algorithm_params params; /* of the spec, with what was estimated */
+    union tally_algorithm_params params; /* of the spec, with the estimates */
     struct tally_setting setting;
     const struct tally_algorithm *algorithm;
     enum tally_job_status status;
     char reason[TALLY_REASON_CAPACITY];
     struct tally_progress progress;
     double *x;                   /* double[dim]; NULL, like all vectors, until it starts */
-    struct tally_checksum saved; /* of what is saved, up to and with x */
+    struct tally_checksum saved; /* of the saved state, up to and including x */
 
     struct tally_job_round open;
     int64_t *sums; /* int64[dim] or [dim][2], of the open round (algorithms/weights.h) */
-    struct tally_weights weights; /* of its answers, also where they are no messages */
+    struct tally_weights weights; /* of its answers, including those without a message */
     void *memory;                 /* the algorithm's; NULL where it has none */
     struct tally_bits received_bits;
     uint64_t telemetry_bits;
@@ -69,13 +69,14 @@ struct tally_job {
 enum tally_status job_make_queued(const struct tally_job_spec *spec, struct tally_job **ret_job,
                                   struct tally_error *err);
 size_t job_sums_bytes(const struct tally_job *job);
-/* Makes what only a started job needs; the point is the initial one. */
+/* Allocates what only a started job needs, and sets the point to the initial one. */
 enum tally_status job_make_vectors(struct tally_job *job, struct tally_error *err);
-/* Fills the algorithm's memory, if it has one; `schedule` as algorithm.h has it. */
+/* Fills the algorithm's memory, if it has one. For `schedule` see algorithm.h. */
 void job_begin_memory(struct tally_job *job, int64_t opening_samples, const char *schedule);
 /* Length of `memory`. */
 size_t job_memory_bytes(const struct tally_job *job);
-/* Whether it has its vectors. False if it was cancelled, or failed, before it could start. */
+/* Whether the job has its vectors. False if it was cancelled or failed before it could start, until
+ * a restore makes the vectors. */
 bool job_has_started(const struct tally_job *job);
 bool job_is_open(const struct tally_job *job); /* running or paused */
 bool job_has_regret(const struct tally_job *job);
@@ -85,17 +86,16 @@ void job_check_invariants(const struct tally_job *job);
 
 /* round.c */
 
-/* Opens the round after the closed ones, or ends the job. */
+/* Opens the next round, or ends the job. */
 void job_open_round(struct tally_job *job, struct tally_job_outcome *outcome);
-/* Closes the round if it has all that it waits for. */
+/* Closes the round if it has all the answers that it waits for. */
 void job_close_if_complete(struct tally_job *job, struct tally_job_outcome *outcome);
-/* Whether the open round is the opening round of unknown parameters. */
+/* Whether the open round is the opening round, which estimates unknown parameters. */
 bool job_is_opening(const struct tally_job *job);
 
 /* saving.c */
 
-/* Computes both checksums of a point that has changed. Returns the checksum of the point by
- * itself. */
+/* Computes `saved` and the point's own checksum after the point has changed. Returns the latter. */
 uint64_t job_sum_point(struct tally_job *job);
 
 #endif

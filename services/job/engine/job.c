@@ -1,4 +1,4 @@
-/* job: making, starting and ending a job, and looking at it. */
+/* job: creating, starting and ending a job, and reading its state. */
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
@@ -67,7 +67,7 @@ void tally_job_free(struct tally_job *job)
 }
 
 /* Uninitialised memory for a vector that every update or round reads; free() frees it. Long vectors
- * ask for huge pages: adding up an update then takes a sixth less time. */
+ * use huge pages if possible: adding an update to the sums then takes a sixth less time. */
 static void *vector_new(size_t n)
 {
     enum { HUGE_PAGE_BYTES = 2 << 20, LONG_BYTES = 2 * HUGE_PAGE_BYTES };
@@ -139,7 +139,7 @@ enum tally_status job_make_queued(const struct tally_job_spec *spec, struct tall
     return TALLY_OK;
 }
 
-/* Makes the initial point for as long as its checksum takes. */
+/* Computes the checksum of the initial point, which is freed afterwards. */
 static enum tally_status sum_initial_point(struct tally_job *job, struct tally_error *err)
 {
     enum tally_status status = tally_job_make_initial_point(&job->spec, &job->x, err);
@@ -227,7 +227,7 @@ enum tally_status tally_job_fail(struct tally_job *job, const char *reason, stru
     return status;
 }
 
-/* Looking at it. */
+/* Reading the state. */
 
 enum tally_job_status tally_job_status(const struct tally_job *job)
 {

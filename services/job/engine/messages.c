@@ -8,8 +8,8 @@
 static const uint64_t LOSS_BITS = 64;    /* a float64 */
 static const uint64_t CLIPPED_BITS = 32; /* a uint32 */
 
-/* Excludes the metrics: a worker that computes a lost update again takes a different number of
- * seconds. */
+/* Excludes the metrics, which may include times: these differ if a worker computes a lost update
+ * again. */
 static uint64_t digest_of(const struct tally_job_update *update)
 {
     struct {
@@ -129,7 +129,7 @@ enum tally_status tally_job_check_round(const struct tally_job *job, int64_t rou
     return TALLY_OK;
 }
 
-/* OK if the update is one that the open round lacks; a duplicate fills the outcome. */
+/* OK if the open round lacks the update, or if it is a duplicate, which fills the outcome. */
 static enum tally_status admit(const struct tally_job *job, const struct tally_job_update *update,
                                uint64_t digest, struct tally_job_outcome *outcome,
                                struct tally_error *err)
@@ -183,7 +183,7 @@ static enum tally_status check_telemetry(struct tally_job *job,
                              err);
 }
 
-/* What the algorithm keeps of the client; NULL: nothing. */
+/* The shift that the algorithm keeps for the client; NULL if none. */
 static struct tally_shift *shift_of(const struct tally_job *job, uint32_t client)
 {
     return job->memory != NULL && job->algorithm->memory.shift != NULL
@@ -202,8 +202,8 @@ const float *tally_job_shift(const struct tally_job *job, uint32_t client, int64
     return vector;
 }
 
-/* Checks a message of a round that the horizon cuts: it has nothing besides its weight, which was
- * taken off before. */
+/* Checks a message of a round that the horizon cuts: it must be empty except for its weight, which
+ * has been removed before. */
 static enum tally_status check_cut(const struct tally_message_view *view, uint32_t clipped,
                                    struct tally_error *err)
 {

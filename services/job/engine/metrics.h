@@ -2,9 +2,9 @@
  *
  * Values are kept per client and combined in client order when the round closes, so the mean does
  * not depend on the order of arrival. Names are kept in the order in which they arrive and sorted
- * in the summary. The values of the last closed round that has any stay, for queries about single
- * clients. The memory, twice double[cohort][TALLY_METRICS_MOST], is made for the first update that
- * has a metric: most jobs have none. */
+ * in the summary. The values of the last closed round that has any are kept for queries about
+ * single clients. The memory, twice double[cohort][TALLY_METRICS_MOST], is allocated for the first
+ * update that has a metric, because most jobs have none. */
 #ifndef TALLY_SERVICES_JOB_ENGINE_METRICS_H
 #define TALLY_SERVICES_JOB_ENGINE_METRICS_H
 
@@ -15,18 +15,18 @@
 struct job_metric_values {
     char names[TALLY_METRICS_MOST][TALLY_METRIC_NAME_CAPACITY];
     int n_names;
-    double *values; /* [cohort][TALLY_METRICS_MOST]; NaN = not reported; NULL = none ever */
+    double *values; /* [cohort][TALLY_METRICS_MOST]; NaN = not reported; NULL = none so far */
 };
 
 struct job_metrics {
     struct job_metric_values open;   /* of the open round */
     struct job_metric_values closed; /* of the last closed round that has any */
     int64_t closed_round;            /* 0 = there is none */
-    uint32_t clients;                /* of a round: each has its place in the cohort */
+    uint32_t clients;                /* of a round: each has a place in the cohort */
 };
 
 void job_metrics_fini(struct job_metrics *metrics);
-/* Forgets what was reported: a round opens. */
+/* Clears the values of the open round. */
 void job_metrics_clear(struct job_metrics *metrics);
 /* Checks n metrics of one client, and makes room for them. Changes nothing visible. Errors:
  * MALFORMED (the field is "metrics"), NO_MEMORY. */
@@ -36,7 +36,7 @@ enum tally_status job_metrics_check(struct job_metrics *metrics, uint32_t cohort
 /* Keeps metrics that passed the check, of the client at that place in the cohort. */
 void job_metrics_take(struct job_metrics *metrics, uint32_t client_place,
                       const struct tally_metric *reported, size_t n);
-/* The round closes: writes its summary (record.h), and keeps the values if there are any. */
+/* Closes the round: writes its summary (record.h), and keeps the values if there are any. */
 void job_metrics_close(struct job_metrics *metrics, int64_t round,
                        char ret_text[TALLY_METRICS_CAPACITY]);
 /* Restores the metrics that a client reported in `round`, the last closed round that has any.
@@ -44,10 +44,10 @@ void job_metrics_close(struct job_metrics *metrics, int64_t round,
 enum tally_status job_metrics_restore(struct job_metrics *metrics, uint32_t cohort, int64_t round,
                                       uint32_t client_place, const struct tally_metric *reported,
                                       size_t n, struct tally_error *err);
-/* What the client reported in closed_round, ascending by name. Returns how many. */
+/* The metrics that the client reported in closed_round, ascending by name. Returns their number. */
 size_t job_metrics_of_client(const struct job_metrics *metrics, uint32_t client_place,
                              struct tally_metric ret_metrics[TALLY_METRICS_MOST]);
-/* The bits that n metrics count as: 64 for a value, 8 for a byte of its name. */
+/* The number of bits that n metrics count as: 64 per value, 8 per byte of its name. */
 uint64_t job_metrics_bits(const struct tally_metric *reported, size_t n);
 
 #endif

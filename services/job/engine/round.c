@@ -40,7 +40,8 @@ static void add_record(struct tally_job *job, struct tally_round_record *record,
 
 /* Opening. */
 
-/* Round (k, j) would pass T: what is left of the horizon counts in the regret, nothing is sent. */
+/* Round (k, j) would exceed T: the rest of the horizon counts in the regret, and nothing is
+ * sent. */
 static void cut_at_horizon(struct tally_job *job, struct tally_job_outcome *outcome)
 {
     struct tally_progress *progress = &job->progress;
@@ -60,7 +61,7 @@ static void cut_at_horizon(struct tally_job *job, struct tally_job_outcome *outc
 }
 
 /* A digest of all that a client's update depends on besides spec, client and round. Below 2^28, so
- * that it travels as a varint of four bytes; never 0. */
+ * that it takes at most four bytes as a varint; never 0. */
 static uint32_t mark_of(const struct tally_job *job)
 {
     enum { N_MARKS = (1 << 28) - 1 };
@@ -120,7 +121,7 @@ void job_open_round(struct tally_job *job, struct tally_job_outcome *outcome)
 
 /* Closing. */
 
-/* The answer of the i-th client of the cohort, in client order; NULL: it has not answered. */
+/* The answer of the i-th client of the cohort, in client order; NULL if it has not answered. */
 static const struct job_client *answer_of(const struct tally_job *job, uint32_t i)
 {
     const uint32_t client = job->clients.cohort.drawn[i];
@@ -216,8 +217,8 @@ static enum tally_status take_broadcast(struct tally_job *job, struct tally_roun
     return TALLY_OK;
 }
 
-/* Tells an algorithm that keeps accounts what each client has sent. A client that declined said so
- * in one bit. */
+/* Tells an algorithm that keeps accounts how much each client has sent. Returns the control bits of
+ * the clients that declined to send: one bit each. */
 static uint64_t spend(struct tally_job *job)
 {
     const bool keeps_accounts = job->memory != NULL && job->algorithm->memory.spend != NULL;

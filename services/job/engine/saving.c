@@ -1,9 +1,9 @@
 /* saving: a job's state as bytes, and back.
  *
- * A state is a snapshot, and behind it any number of changes, each of which leads from the round of
- * what is before it to a later one. Where the point is long a change is far shorter than a
- * snapshot: it has the broadcasts instead of the point. The machine's byte order, which is
- * little-endian:
+ * A state is a snapshot followed by any number of changes. Each change leads from the round of the
+ * snapshot or change before it to a later round. If the point is long, a change is far shorter than
+ * a snapshot, because it has the broadcasts instead of the point. The byte order is that of the
+ * machine, little-endian:
  *
  *     snapshot   u32 version, dim, clients, 0
  *                f64 x[dim]
@@ -19,10 +19,11 @@
  *
  * A job whose algorithm has a memory is saved as snapshots only.
  *
- * Version 2 is that of jobs with cohorts (cohort.h), whose state must not grow with the clients:
- * "per client" means, for each of the last 16 closed rounds, or in a change for each of its rounds,
- * each client of the cohort in order (clients.h). Their algorithms send a broadcast in every round
- * except a last one that is cut, so iterate k is that of k - 1 closed rounds.
+ * Version 2 is for jobs with cohorts (cohort.h), whose state must not grow with the number of
+ * clients. There "per client" means each client of the cohort, in order, for each of the last 16
+ * closed rounds or, in a change, for each of its rounds (clients.h). The algorithms of these jobs
+ * send a broadcast in every round, except in a last round that is cut, so iterate k is reached
+ * after k - 1 closed rounds.
  *
  * The checksum of a snapshot is that of header and point, which job_sum_point() computes whenever
  * the point changes (with the point's own checksum, in one pass), continued over the rest. */
@@ -67,19 +68,20 @@ static struct snapshot_header snapshot_header(const struct tally_job *job)
     return (struct snapshot_header){version_of(job), (uint32_t)job->setting.dim, job->clients.n, 0};
 }
 
-/* Rounds whose receipts a snapshot after `round` has. */
+/* The number of rounds whose receipts a snapshot after `round` has. */
 static int64_t receipt_rounds(int64_t round)
 {
     return round < JOB_RECEIPT_ROUNDS ? round : JOB_RECEIPT_ROUNDS;
 }
 
-/* Rounds of a change from iterate `since` to `round`; any number if these are damaged. */
+/* The number of rounds in a change from iterate `since` to `round`; arbitrary if these are
+ * damaged. */
 static int64_t changed_rounds(int64_t since, int64_t round)
 {
     return (int64_t)((uint64_t)round - (uint64_t)since + 1);
 }
 
-/* Bytes of a snapshot after `round`, behind the point, without the checksum. */
+/* Bytes that follow the point in a snapshot after `round`, without the checksum. */
 static size_t rest_bytes(const struct tally_job *job, int64_t round)
 {
     return (has_cohorts(job) ? sizeof round : 0) +
@@ -176,8 +178,8 @@ static enum tally_status fail_change(struct tally_error *err, const char *what)
     return tally_fail(err, TALLY_DATA_LOSS, NULL, "a stored change of the state %s", what);
 }
 
-/* Moves the point by one stored broadcast, at *at, which is advanced; `end` is behind what may be
- * read. */
+/* Applies the stored broadcast at *at to the point and advances *at. `end` is one past the last
+ * readable byte. */
 static enum tally_status load_broadcast(struct tally_job *job, const uint8_t **at,
                                         const uint8_t *end, struct tally_error *err)
 {
@@ -205,8 +207,8 @@ static enum tally_status load_broadcast(struct tally_job *job, const uint8_t **a
     return status == TALLY_OK ? status : fail_change(err, why.message);
 }
 
-/* Applies the change at *at, which is advanced. `last`: the header of the change before it, with a
- * round of 0 if there is none; then that of this change. */
+/* Applies the change at *at and advances *at. *last is the header of the previous change, with
+ * round 0 if there is none; on success it becomes the header of this change. */
 static enum tally_status load_change(struct tally_job *job, const uint8_t **at, const uint8_t *end,
                                      struct change_header *last, struct tally_error *err)
 {
@@ -268,8 +270,8 @@ static enum tally_status load_changes(struct tally_job *job, const uint8_t *at, 
     return status;
 }
 
-/* The round after which a snapshot of n bytes was made, 0 where it does not say; -1 if it is cut
- * short. */
+/* The round after which a snapshot of n bytes was made; 0 in version 1, which does not store it; -1
+ * if the snapshot is cut short. */
 static int64_t round_of_snapshot(const struct tally_job *job, const uint8_t *state, size_t n)
 {
     const size_t at = sizeof(struct snapshot_header) + job->setting.dim * sizeof *job->x;
@@ -319,7 +321,7 @@ static enum tally_status load_state(struct tally_job *job, const uint8_t *state,
     return load_changes(job, state + whole, n - whole, err);
 }
 
-/* Takes over the estimates of a stored progress, if its opening round has closed; false if they
+/* Adopts the estimates of a stored progress, if its opening round has closed. Returns false if they
  * cannot be of this job. */
 static bool adopt_estimates(struct tally_job *job, const struct tally_progress *progress)
 {
@@ -389,7 +391,7 @@ enum tally_status tally_job_restore(const struct tally_job_spec *spec, enum tall
         tally_job_free(job);
         return result;
     }
-    if (job_is_open(job)) { /* the host sends its updates again, one by one */
+    if (job_is_open(job)) { /* the host passes in its updates again, one by one */
         job_clients_forget_after(&job->clients, job->progress.round);
         job_open_round(job, NULL);
     }

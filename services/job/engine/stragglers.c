@@ -1,4 +1,4 @@
-/* stragglers: clients that do not answer, and what the policy of the job makes of it. */
+/* stragglers: clients that do not answer, and how the job's policy treats them. */
 #include "services/job/engine/engine.h"
 
 void tally_job_set_absent(struct tally_job *job, uint32_t client, bool absent,
