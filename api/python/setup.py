@@ -1,4 +1,4 @@
-"""Builds the wheel. CMake's target `wheel` first adds VERSION, and libtally.so.1 beside the modules."""
+"""Builds the wheel. CMake's target `wheel` first adds VERSION, and copies libtally.so.1 beside the modules."""
 
 from setuptools import Distribution, setup
 from wheel.bdist_wheel import bdist_wheel
@@ -10,7 +10,7 @@ class WithLibrary(Distribution):  # type: ignore[misc]
 
 
 class AnyPython(bdist_wheel):  # type: ignore[misc]
-    """The library depends on the platform, and on no version of Python."""
+    """The library depends on the platform but not on the version of Python."""
 
     def get_tag(self) -> tuple[str, str, str]:
         return "py3", "none", super().get_tag()[2]

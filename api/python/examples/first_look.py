@@ -1,7 +1,7 @@
 """A first look at Tally in cells (# %%), for an editor, a notebook, or `python3 first_look.py`.
 
-Runs one job with a gradient in Python on a coordinator of its own. The programs of Tally are on PATH, or TALLY_BIN
-is their folder.
+Runs one job with a gradient in Python on a coordinator of its own. The programs of Tally must be on PATH or in the
+folder TALLY_BIN.
 """
 
 # %% A problem: four clients, each with its own 50 points of a linear model with three parameters.
@@ -18,7 +18,7 @@ labels = points @ truth + 0.1 * random.normal(size=(4, 50))
 
 
 def gradient(x: NDArray[np.float64], query: tally.Query) -> NDArray[Any]:
-    at = query.draws(50)  # which points: by the job's random numbers, so that the result can be repeated
+    at = query.draws(50)  # drawn with the job's random numbers, so that the result is reproducible
     a, b = points[query.client][at], labels[query.client][at]
     slope: NDArray[np.float64] = 2 * (a @ x - b) @ a / query.samples
     return slope

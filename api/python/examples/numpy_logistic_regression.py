@@ -1,9 +1,9 @@
-"""Logistic regression with NumPy, on points that only this process has.
+"""Logistic regression with NumPy, on data that only this process has.
 
     tally-coordinator &
     python3 numpy_logistic_regression.py [URL]
 
-Submits a job, runs its four clients, and prints how often the model is right. The clients measure gradient bound and
+Submits a job, runs its four clients, and prints the accuracy of the model. The clients measure gradient bound and
 sigma, so only a step size is left to choose.
 """
 
@@ -28,7 +28,7 @@ Y: NDArray[Any] = np.where(X @ _truth + _random.normal(size=(CLIENTS, POINTS)) >
 
 
 def gradient(x: NDArray[np.float64], query: tally.Query) -> NDArray[Any]:
-    """Mean over as many random points of one client as the round asks for."""
+    """Returns the mean gradient over as many random points of one client as the round requires."""
     at = query.draws(POINTS)
     points, labels = X[query.client][at], Y[query.client][at]
     weights = -labels / (1 + np.exp(labels * (points @ x)))

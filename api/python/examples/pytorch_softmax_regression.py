@@ -3,8 +3,8 @@
     tally-coordinator &
     python3 pytorch_softmax_regression.py [URL]
 
-The parameters of the model are Tally's x, one after the other; a query is one backward pass over random points of
-a client. Quantizing, encoding and the server's step are Tally's.
+The concatenated parameters of the model are Tally's x, and a query is one backward pass over random points of a
+client. Tally does the quantization, the encoding and the server's step.
 """
 
 from __future__ import annotations

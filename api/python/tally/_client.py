@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from ._library import Error, coordinator_url, version
 
 _FIRST_PAUSE_S, _LAST_PAUSE_S = 0.25, 5.0  # between attempts to reach the coordinator
-_POLL_S = 0.2  # between two looks at a job
-_PAGE = 1000  # elements of a list's page
+_POLL_S = 0.2  # between two requests for the state of a job
+_PAGE = 1000  # elements per page of a list
 _PASSING = (429, 502, 503, 504)
 
 
@@ -41,7 +41,7 @@ class Event:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A token is not sent to any other host."""
+    """Refuses redirections, so that no token is sent to another host."""
 
     def redirect_request(self, *arguments: Any, **named: Any) -> None:
         return None
@@ -57,7 +57,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _read_token(path: str | os.PathLike[str]) -> str:
-    """The first token of a file that has not expired: lines TOKEN [name=NAME] [until=TIME]."""
+    """Returns the first unexpired token of a file with lines TOKEN [name=NAME] [until=TIME]."""
     now = datetime.now(timezone.utc)
     for line in Path(path).read_text(encoding="utf-8").splitlines():
         words = line.split()
@@ -149,8 +149,8 @@ class Client:
         return str(self._json("/v1/jobs", json.dumps(job, allow_nan=False).encode(), headers)["id"])
 
     def show(self, job_id: str) -> dict[str, Any]:
-        """The detail of a job: document, status, progress and bit counters. Once the job has ended,
-        `reason_code` says why (services/job/REASONS.md), and `reason` says it as text."""
+        """Returns the detail of a job: document, status, progress and bit counters. Once the job has ended,
+        `reason_code` gives the reason (services/job/REASONS.md), and `reason` describes it as text."""
         return self._json(_job_path(job_id))
 
     def model(self, job_id: str) -> NDArray[np.float64]:
@@ -175,12 +175,12 @@ class Client:
         """The details of the jobs, newest first unless `sort` says otherwise.
 
         status: only jobs of this status ("queued", "running", "paused", "completed", "failed" or "cancelled").
-        name: only jobs of exactly this name.
-        label: only jobs with this label, "key=value", or "key" for any value. Several labels, which a job must all
-            have, are a list of such texts, or a mapping of keys to values, where None stands for any value.
+        name: only jobs with exactly this name.
+        label: only jobs with this label: "key=value", or "key" for any value. For several labels, all of which a job
+            must have, pass a list of such strings or a mapping of keys to values, where None stands for any value.
         sort: the order: "created", "id", "name", "algorithm", "status", "time_step", "progress", "round", "regret",
-            "loss", "uplink_bits", "uplink_bits_per_client" or "downlink_bits"; with "-" in front descending.
-        limit: at most so many; None = all.
+            "loss", "uplink_bits", "uplink_bits_per_client" or "downlink_bits"; descending with a leading "-".
+        limit: the maximum number of jobs; None = all.
         """
         query = [("label", text) for text in _labels_of(label)]
         others = (("status", status), ("name", name), ("sort", sort))
@@ -188,13 +188,13 @@ class Client:
         return self._pages("/v1/jobs", "jobs", limit, query)
 
     def workers(self, *, limit: int | None = None) -> list[dict[str, Any]]:
-        """The workers that have joined, newest first: name, slots, state and the clients that each runs."""
+        """Returns the workers that have joined, newest first: name, slots, state and clients of each."""
         return self._pages("/v1/workers", "workers", limit, [])
 
     def _pages(
         self, path: str, member: str, limit: int | None, query: list[tuple[str, str]]
     ) -> list[dict[str, Any]]:
-        """A list that comes in pages, whole or up to `limit` elements."""
+        """Returns a list that is served in pages: all of it, or its first `limit` elements."""
         if limit is not None and limit < 0:
             raise ValueError("limit is negative")
         found: list[dict[str, Any]] = []
@@ -208,22 +208,23 @@ class Client:
         return found
 
     def cancel(self, job_id: str) -> dict[str, Any]:
-        """Ends a job for good and returns its detail. Raises Error if it has ended already."""
+        """Ends a job for good and returns its detail. Raises Error if it has already ended."""
         return self._change(job_id, "cancel")
 
     def pause(self, job_id: str) -> dict[str, Any]:
-        """Keeps a job from going on until resume() and returns its detail."""
+        """Stops a job until resume() is called, and returns its detail."""
         return self._change(job_id, "pause")
 
     def resume(self, job_id: str) -> dict[str, Any]:
-        """Lets a paused job go on and returns its detail."""
+        """Resumes a paused job and returns its detail."""
         return self._change(job_id, "resume")
 
     def delete(self, job_id: str, *, force: bool = False) -> None:
         """Deletes a job that has ended, with its model and its rounds. This cannot be undone.
 
-        force: also a job that has not ended, which is cancelled first. Without it, such a job is an Error with the
-            code "failed_precondition". A job that is not there (any more) is an Error with the code "not_found".
+        force: also delete a job that has not ended; it is cancelled first. Without `force`, such a job raises an
+            Error with the code "failed_precondition". A job that does not exist, or no longer exists, raises an Error
+            with the code "not_found".
         """
         path = _job_path(job_id, "?force=1" if force else "")
         try:
@@ -236,9 +237,10 @@ class Client:
         return self._json(_job_path(job_id, f"/{verb}"), b"")
 
     def wait(self, job_id: str, *, wait_s: float | None = None) -> dict[str, Any]:
-        """Waits until a job has ended and returns its final detail, whose `status` says how it ended.
+        """Waits until a job has ended and returns its final detail, whose `status` shows how it ended.
 
-        Waits while the coordinator is unreachable. Raises TimeoutError after `wait_s` seconds; the job goes on.
+        Keeps waiting while the coordinator is unreachable. Raises TimeoutError after `wait_s` seconds; the job
+        continues.
         """
         until = None if wait_s is None else time.monotonic() + wait_s
         while True:
@@ -256,11 +258,11 @@ class Client:
             time.sleep(min(_POLL_S, left_s))
 
     def rounds(self, job_id: str) -> NDArray[np.void]:
-        """The closed rounds of a job as a structured array of shape (rounds,).
+        """Returns the closed rounds of a job as a structured array of shape (rounds,).
 
         The fields are the columns of rounds.csv (api/README.md): integers as int64, `passed` and `cut` as bool,
-        `missing` as text, all others as float64, where nan means unknown. So `rounds["t"]` against
-        `rounds["regret"]` is the curve of the regret. to_pandas() makes a DataFrame of it.
+        `missing` as text, and all others as float64, where nan means unknown. For example, `rounds["regret"]` over
+        `rounds["t"]` is the regret curve. to_pandas() converts the array to a DataFrame.
         """
         path = _job_path(job_id, "/rounds.csv")
         try:
@@ -275,16 +277,16 @@ class Client:
         return table
 
     def client_metrics(self, job_id: str) -> dict[int, dict[str, float]]:
-        """What each client reported in the last closed round that has metrics, `{client: {name: value}}`.
+        """Returns what each client reported in the last closed round that has metrics: `{client: {name: value}}`.
 
-        Clients that reported nothing are absent. rounds() has mean, minimum and maximum of every round.
+        Clients that reported nothing are absent. rounds() gives mean, minimum and maximum of every round.
         """
         found: dict[int, dict[str, float]] = {}
         first: int | None = 0
         round_ = None
         while first is not None:
             answer = self._json(_job_path(job_id, f"/metrics?first={first}&limit={_PAGE}"))
-            if first > 0 and answer["round"] != round_:  # another one has closed: again, from the start
+            if first > 0 and answer["round"] != round_:  # another round has closed: start again
                 found, first = {}, 0
                 continue
             round_ = answer["round"]
@@ -293,7 +295,8 @@ class Client:
         return found
 
     def client_traffic(self, job_id: str) -> list[dict[str, Any]]:
-        """The traffic of each client: `client`, `updates`, `payload_bits` and `wire_bytes`, as the coordinator sees it.
+        """Returns the traffic of each client, as the coordinator counts it: `client`, `updates`, `payload_bits` and
+        `wire_bytes`.
 
         Clients without traffic are absent.
         """
@@ -308,18 +311,19 @@ class Client:
     def watch(self, job_id: str, *, after: int | None = None) -> Iterator[Event]:
         """Yields the events of a job until it has ended; the last event is its final detail.
 
-        after: the last round that the caller has; the rounds after it come first. Without it, only new events.
-        Waits while the coordinator is unreachable.
+        after: the last round that the caller already has; the rounds after it are yielded first. Without `after`,
+            only new events are yielded.
+        Keeps waiting while the coordinator is unreachable.
         """
         path = _job_path(job_id, "/events")
         last = after
         pause_s = _FIRST_PAUSE_S
-        has_ended = False  # the last event said so
+        has_ended = False  # as the last event says
         while True:
             headers = {"Accept": "text/event-stream"} | ({} if last is None else {"Last-Event-ID": str(last)})
             try:
                 with self._open(path, None, headers) as stream:
-                    if stream.status == 204:  # it has ended, and there is no new event
+                    if stream.status == 204:  # the job has ended, and there is no new event
                         if not has_ended:
                             yield Event("job", self.show(job_id))
                         return
@@ -328,15 +332,15 @@ class Client:
                         if event_id is not None:
                             last = event_id
                         elif last is None and event.kind == "job":
-                            last = event.data["round"]  # "now", for connections to come
+                            last = event.data["round"]  # "now", for later connections
                         yield event
                         has_ended = event.kind == "job" and _has_ended(event.data)
-                    if has_ended:  # or the connection ended before the last rounds: 204 tells
+                    if has_ended:  # the connection may have ended before the last rounds: ask until 204
                         continue
             except Error as error:
                 if error.code != "unavailable" and error.status not in _PASSING:
                     raise
-            except (OSError, http.client.HTTPException, ValueError):  # broken in the middle
+            except (OSError, http.client.HTTPException, ValueError):  # the connection broke in the middle of an event
                 pass
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, _LAST_PAUSE_S)
@@ -347,7 +351,7 @@ _FLAGS = ("passed", "cut")
 
 
 def _column(name: str, cells: list[str]) -> NDArray[Any]:
-    """The cells of a column of rounds.csv in their type; an empty number is nan."""
+    """Converts the cells of a column of rounds.csv to its type; an empty number becomes nan."""
     if name in _INTEGERS or name.endswith(("_bits", "_messages", "_clipped")):
         return np.array(cells, dtype=np.int64)
     if name in _FLAGS:
@@ -358,8 +362,8 @@ def _column(name: str, cells: list[str]) -> NDArray[Any]:
 
 
 def to_pandas(rounds: NDArray[np.void]) -> Any:
-    """What rounds() returned, as a pandas.DataFrame with the round as its index. Raises ImportError without pandas."""
-    pandas = importlib.import_module("pandas")  # not needed for anything else
+    """Converts what rounds() returned to a pandas.DataFrame indexed by round. Raises ImportError without pandas."""
+    pandas = importlib.import_module("pandas")  # needed only here
     return pandas.DataFrame({name: rounds[name] for name in rounds.dtype.names or ()}).set_index("round")
 
 
@@ -370,7 +374,7 @@ def _job_path(job_id: str, rest: str = "") -> str:
 
 
 def _labels_of(label: str | Mapping[str, str | None] | Iterable[str]) -> list[str]:
-    """The values of the query parameter `label`."""
+    """Returns the values of the query parameter `label`."""
     if isinstance(label, str):
         return [label]
     if isinstance(label, Mapping):
@@ -383,7 +387,7 @@ def _has_ended(detail: Mapping[str, Any]) -> bool:
 
 
 def _read_events(stream: Any) -> Iterator[tuple[Event, int | None]]:
-    """Server-sent events, each with its id."""
+    """Yields server-sent events, each with its id."""
     fields: dict[str, str] = {}
     for raw in stream:
         line = raw.decode("utf-8").rstrip("\r\n")
@@ -403,12 +407,12 @@ def submit(job: Mapping[str, Any], *, idempotency_key: str | None = None, **wher
 
 
 def show(job_id: str, **where: Any) -> dict[str, Any]:
-    """The detail of a job. Other arguments: those of Client."""
+    """Returns the detail of a job. Other arguments: those of Client."""
     return Client(**where).show(job_id)
 
 
 def model(job_id: str, **where: Any) -> NDArray[np.float64]:
-    """The current point of a job, of shape (dim,). Other arguments: those of Client."""
+    """Returns the current point of a job, of shape (dim,). Other arguments: those of Client."""
     return Client(**where).model(job_id)
 
 
@@ -426,13 +430,13 @@ def jobs(
     limit: int | None = None,
     **where: Any,
 ) -> list[dict[str, Any]]:
-    """The details of the jobs, newest first. The first arguments are those of Client.jobs(), the others those of
-    Client."""
+    """Returns the details of the jobs, newest first. The first arguments are those of Client.jobs(), the others those
+    of Client."""
     return Client(**where).jobs(status=status, name=name, label=label, sort=sort, limit=limit)
 
 
 def workers(*, limit: int | None = None, **where: Any) -> list[dict[str, Any]]:
-    """The workers that have joined, newest first. Other arguments: those of Client."""
+    """Returns the workers that have joined, newest first. Other arguments: those of Client."""
     return Client(**where).workers(limit=limit)
 
 
@@ -442,27 +446,28 @@ def cancel(job_id: str, **where: Any) -> dict[str, Any]:
 
 
 def delete(job_id: str, *, force: bool = False, **where: Any) -> None:
-    """Deletes a job that has ended; with `force` also one that has not. Other arguments: those of Client."""
+    """Deletes a job that has ended; with `force`, also one that has not. Other arguments: those of Client."""
     Client(**where).delete(job_id, force=force)
 
 
 def wait(job_id: str, *, wait_s: float | None = None, **where: Any) -> dict[str, Any]:
     """Waits until a job has ended, at most `wait_s` seconds, and returns its final detail. Other arguments: those of
-    Client, whose `timeout_s` is about a coordinator that sends nothing."""
+    Client, whose `timeout_s` limits how long the coordinator may send nothing."""
     return Client(**where).wait(job_id, wait_s=wait_s)
 
 
 def client_metrics(job_id: str, **where: Any) -> dict[int, dict[str, float]]:
-    """What each client reported in the last closed round that has metrics, `{client: {name: value}}`. Other
+    """Returns what each client reported in the last closed round that has metrics: `{client: {name: value}}`. Other
     arguments: those of Client."""
     return Client(**where).client_metrics(job_id)
 
 
 def client_traffic(job_id: str, **where: Any) -> list[dict[str, Any]]:
-    """The traffic of each client, a dictionary for each. Other arguments: those of Client."""
+    """Returns the traffic of each client as a list of dictionaries. Other arguments: those of Client."""
     return Client(**where).client_traffic(job_id)
 
 
 def rounds(job_id: str, **where: Any) -> NDArray[np.void]:
-    """The closed rounds of a job as a structured array of shape (rounds,). Other arguments: those of Client."""
+    """Returns the closed rounds of a job as a structured array of shape (rounds,). Other arguments: those of
+    Client."""
     return Client(**where).rounds(job_id)

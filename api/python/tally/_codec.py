@@ -26,7 +26,7 @@ coded by itself, because its messages mean nothing without the job's seed, clien
 
 @dataclass(frozen=True)
 class Message:
-    """An encoded vector, with everything that is needed to decode it."""
+    """An encoded vector, with all that is needed to decode it."""
 
     data: bytes
     """The bit string; the last byte is padded with zero bits."""
@@ -46,7 +46,7 @@ class Message:
 
 
 def grid(radius: float, eps: float, dim: int) -> tuple[int, float]:
-    """Intervals and step of the paper's quantizer, for vectors of length up to radius and an error of at most eps."""
+    """Returns intervals and step of the paper's quantizer, for vectors of norm at most `radius` and errors up to `eps`."""
     step, intervals = ctypes.c_double(), ctypes.c_uint32()
     call("tally_grid_for", radius, eps, dim, ctypes.byref(step), ctypes.byref(intervals))
     return intervals.value, step.value
@@ -100,7 +100,7 @@ def encode(
         levels = _levels(array)
         call("tally_encode_levels", text(encoding), intervals, step, _pointer(levels, ctypes.c_int32), array.size, ret)
     else:
-        with np.errstate(over="ignore"):  # the library refuses what float32 cannot hold
+        with np.errstate(over="ignore"):  # the library refuses values that float32 cannot represent
             floats = np.ascontiguousarray(array, dtype=np.float32)
         at = _pointer(floats, ctypes.c_float)
         if encoding == "float32":
@@ -119,7 +119,7 @@ def encode(
 
 
 def decode(message: Message, *, values: bool = False) -> NDArray[Any]:
-    """The levels of a message as int32, or its values as float64; shape (dim,). "float32" has only values.
+    """Returns the levels of a message as int32, or its values as float64; shape (dim,). "float32" has only values.
 
     Raises Error with the code "malformed" if the bytes are not a valid message.
     """

@@ -1,4 +1,4 @@
-"""The points of a job, split over its clients in the same way as in its workers."""
+"""The points of a job, split over its clients in the same way as in the workers."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from . import _library as c
 class JobData:
     """The data that a job document describes, drawn at random or read from the files below data_dir.
 
-    Use it for gradients of your own on the same points: shard(query.client) has the order of the built-in
-    objectives, so query.below(len(y)) draws the same points as they do.
+    Use it to compute gradients of your own on the same points. shard(query.client) is in the order of the built-in
+    objectives, so query.below(len(y)) draws the same points.
     """
 
     def __init__(self, job: Mapping[str, Any], data_dir: str | os.PathLike[str] = "data") -> None:
@@ -27,7 +27,7 @@ class JobData:
         self.clients = int(c.library.tally_job_data_clients(self._data))
 
     def shard(self, client: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """X, of shape (points, features) and without the 1 of "bias", and the labels, of shape (points,)."""
+        """Returns X, of shape (points, features) and without the 1 of "bias", and the labels, of shape (points,)."""
         if not 0 <= client < self.clients:
             raise IndexError(f"client {client} outside [0, {self.clients - 1}]")
         points = ctypes.POINTER(c.Points)()

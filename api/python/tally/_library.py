@@ -130,7 +130,7 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
 
 
 def _load() -> ctypes.CDLL:
-    """Loads TALLY_LIBRARY, else the copy beside this file (in a wheel), else the library of the system."""
+    """Loads TALLY_LIBRARY; if it is not set, the copy beside this file (in a wheel), or else the system's library."""
     beside = Path(__file__).with_name(SONAME)
     path = os.environ.get("TALLY_LIBRARY") or (str(beside) if beside.exists() else SONAME)
     library = ctypes.CDLL(path)
@@ -158,13 +158,13 @@ def error_of(code: int, failure: Failure) -> Error:
 
 
 def coordinator_url(url: str | None) -> str:
-    """The given URL, else TALLY_COORDINATOR, else this machine, as in the programs. http:// may be left out."""
+    """Returns the given URL, else TALLY_COORDINATOR, else that of this machine. http:// may be omitted."""
     url = url or os.environ.get("TALLY_COORDINATOR") or "127.0.0.1:8080"
     return url if "://" in url else f"http://{url}"
 
 
 def text(value: str | os.PathLike[str] | None) -> bytes | None:
-    """Encodes a string for C. Raises ValueError for a NUL, where C would end it."""
+    """Encodes a string for C. Raises ValueError for a NUL, which would end the string in C."""
     if value is None:
         return None
     encoded = os.fsencode(value)
@@ -174,5 +174,5 @@ def text(value: str | os.PathLike[str] | None) -> bytes | None:
 
 
 def version() -> str:
-    """The version of libtally."""
+    """Returns the version of libtally."""
     return str(library.tally_version().decode())

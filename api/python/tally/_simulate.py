@@ -1,4 +1,4 @@
-"""Whole jobs in one call, without a coordinator of one's own."""
+"""Whole jobs in one call, without a coordinator to start."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from ._client import Client, _has_ended
 from ._worker import Gradient, Loss, Metrics, Worker
 
 _START_S = 60.0
-_LOOK_S = 0.2  # between two looks at the job
+_LOOK_S = 0.2  # between two requests for the state of the job
 
 
 def _program(name: str) -> str:
-    """A program of Tally: in the folder TALLY_BIN, or on the PATH."""
+    """Returns the path of a program of Tally: in the folder TALLY_BIN, or on the PATH."""
     folder = os.environ.get("TALLY_BIN")
     found = shutil.which(name, path=folder) if folder else shutil.which(name)
     if found is None:
@@ -40,7 +40,7 @@ def _run_built_in(job: Mapping[str, Any], data_dir: str | os.PathLike[str]) -> d
 
 
 def _port_of(coordinator: subprocess.Popen[bytes], log: Path) -> int:
-    """The port that a coordinator has taken, as soon as it says so."""
+    """Waits until the coordinator logs its port, and returns it."""
     until = time.monotonic() + _START_S
     while True:
         said = log.read_text(errors="replace")
@@ -55,8 +55,8 @@ def _port_of(coordinator: subprocess.Popen[bytes], log: Path) -> int:
 def _run_clients(
     client: Client, job_id: str, gradient: Gradient, loss: Optional[Loss], metrics: Optional[Metrics], **options: Any
 ) -> None:
-    """Runs a worker until its job has ended. What a function raises ends it and is raised again: no other worker will
-    come that could go on."""
+    """Runs a worker until its job has ended. If one of its functions raises, the worker ends and the exception is
+    raised again, because no other worker could continue the job."""
     raised: list[Exception] = []
     has_run = threading.Event()
 
@@ -71,7 +71,7 @@ def _run_clients(
 
         return call
 
-    def look_for_the_end() -> None:  # a worker that has refused the job does not notice how it ends
+    def look_for_the_end() -> None:  # a worker that has refused the job is not told when the job ends
         while not has_run.wait(_LOOK_S):
             if _has_ended(client.show(job_id)):
                 worker.stop()
@@ -101,16 +101,18 @@ def simulate(
     """Runs a job from beginning to end on this machine and returns its final detail.
 
     job       a job document (services/job/DOCUMENT.md)
-    gradient  f(x, query) -> (dim,), where x is float64 of shape (dim,), as for run_worker(): the job's objective must
-              be of type "plugin" with the name "python". It runs on a coordinator of its own, which keeps its state in memory, listens on loopback
-              and ends with the job; all clients run in this process. Without a gradient, `tally simulate` runs the job.
+    gradient  f(x, query) -> (dim,), where x is float64 of shape (dim,), as for run_worker(). The job's objective must
+              be of type "plugin" with the name "python". The job runs on a coordinator of its own, which keeps its
+              state in memory, listens on loopback and ends with the job; all clients run in this process. Without a
+              gradient, `tally simulate` runs the job.
     loss      f(x, client) -> f_m(x), for the regret
     metrics   f(x, client) -> {"accuracy": 0.9, ...}, as for run_worker()
-    data_dir  folder of the files that the document names
+    data_dir  folder with the files that the document names
 
-    The engine is that of the service, so the result is that of the same job on any coordinator, bit for bit. Needs
-    the programs of Tally on PATH or in the folder TALLY_BIN. Raises Error, with code and field, if the document is
-    wrong, and what the functions raise; a job that fails returns with its `status`, `reason_code` and `reason`.
+    The engine is that of the service, so the result equals that of the same job on any coordinator, bit for bit.
+    Requires the programs of Tally on PATH or in the folder TALLY_BIN. Raises Error, with code and field, if the
+    document is invalid, and whatever the functions raise. If the job fails, its detail is returned with `status`,
+    `reason_code` and `reason`.
     """
     if gradient is None:
         if loss is not None or metrics is not None:

@@ -23,7 +23,7 @@ _LEVELS = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR)
 
 @dataclass(frozen=True)
 class Problem:
-    """The job of a query."""
+    """The job that a query belongs to."""
 
     dim: int
     clients: int
@@ -40,18 +40,18 @@ class Query:
     def __init__(self, problem: Problem, query: Any) -> None:
         self.problem = problem
         self.client = int(query.client)
-        """Number of the client, 0 to M - 1."""
+        """The client, 0 to M - 1."""
         self.round = int(query.round)
-        """Number of the round, from 1."""
+        """The round, from 1."""
         self.samples = int(query.samples)
-        """Number of data points that the gradient is the mean over."""
+        """The number of data points to average the gradient over."""
         self._below: Callable[[Any, int], int] | None = query.below
         self._stream = query.stream
 
     def below(self, n: int) -> int:
-        """The next of the job's own random numbers, the same on every machine: uniform in [0, n).
+        """Returns the next of the job's own random numbers: uniform in [0, n), and the same on every machine.
 
-        A job whose gradients use no other source of randomness repeats bit for bit.
+        A job whose gradients use no other source of randomness is reproducible bit for bit.
         """
         if self._below is None:
             raise RuntimeError("the query has been answered and has no more random numbers")
@@ -60,8 +60,8 @@ class Query:
         return self._below(self._stream, n)
 
     def draws(self, n: int) -> NDArray[np.int64]:
-        """`samples` random numbers at once, of shape (samples,): the indices, of n data points, at which to take the
-        gradient."""
+        """Returns `samples` random numbers at once, of shape (samples,): the indices, among n data points, of those
+        whose gradient to compute."""
         return np.array([self.below(n) for _ in range(self.samples)], dtype=np.int64)
 
 
@@ -81,21 +81,21 @@ class Totals:
 Gradient = Callable[[NDArray[np.float64], Query], ArrayLike]
 """f(x, query): a stochastic gradient of f_m at x, where m is query.client; both of shape (dim,)."""
 Loss = Callable[[NDArray[np.float64], int], float]
-"""f(x, client): f_m(x), where x has the shape (dim,)."""
+"""f(x, client): f_m(x), where m is the client and x has the shape (dim,)."""
 
 
 Metrics = Callable[[NDArray[np.float64], int], Mapping[str, float]]
-"""f(x, client): what client m reports of a round that began at x, which has the shape (dim,)."""
+"""f(x, client): the metrics of the client in a round that began at x, which has the shape (dim,)."""
 
 _current = threading.local()
 
 
 def report(name: str, value: float) -> None:
-    """Reports a number of the present round, such as an accuracy or seconds of computing.
+    """Reports a metric of the current round, such as an accuracy or the seconds spent computing.
 
-    Call it in the gradient: of a number that is reported again in the same round the last value counts. A round has
-    at most 16 names, of the form [a-z][a-z0-9_]{0,31}; values are finite. The job shows mean, minimum and maximum
-    over its clients; they change nothing that it computes.
+    Call it from the gradient. If a metric is reported again in the same round, the last value counts. A round has at
+    most 16 metrics, with names of the form [a-z][a-z0-9_]{0,31} and finite values. The job shows mean, minimum and
+    maximum over its clients. Metrics do not affect what the job computes.
     """
     reports = getattr(_current, "reports", None)
     if reports is None:
@@ -111,7 +111,7 @@ def report(name: str, value: float) -> None:
 
 
 def _reason(error: BaseException) -> str:
-    """One line: the exception, and where it was raised."""
+    """Describes an exception in one line, with the place where it was raised."""
     text = " ".join("".join(traceback.format_exception_only(type(error), error)).split())
     frames = traceback.extract_tb(error.__traceback__)
     if not frames:
@@ -120,7 +120,7 @@ def _reason(error: BaseException) -> str:
 
 
 class _Plugin:
-    """The table of plugin.h with Python functions. An exception becomes the reason for which the client fails."""
+    """The table of plugin.h with Python functions. An exception becomes the reason why the client fails."""
 
     def __init__(self, name: str, gradient: Gradient, loss: Loss | None, metrics: Metrics | None) -> None:
         self.gradient_of = gradient
@@ -206,7 +206,7 @@ class _Plugin:
 
 
 class Worker:
-    """A worker that runs once, and that other threads can stop. Arguments: see run_worker()."""
+    """A worker that can run once and that other threads can stop. Arguments: see run_worker()."""
 
     def __init__(
         self,
@@ -234,7 +234,7 @@ class Worker:
         if not 0 <= clients < 2**32 or not 0 <= wait_ms < 2**32 or not 0 <= dim < 2**63:
             raise ValueError("clients, wait_ms and dim are not negative")
         self._plugin = _Plugin(plugin, gradient, loss, metrics) if gradient is not None else None
-        self._log = c.LOG(self._say)  # lives as long as this object, like everything that the configuration borrows
+        self._log = c.LOG(self._say)  # kept as long as this object, like everything that the configuration borrows
         self._config = config = c.WorkerConfig()
         c.library.tally_worker_config_init(ctypes.byref(config), ctypes.sizeof(config))
         config.coordinator = c.text(c.coordinator_url(url))
@@ -262,11 +262,11 @@ class Worker:
         log.log(_LEVELS[min(max(level, 0), 3)], "%s", line.decode("utf-8", "replace"))
 
     def stop(self) -> None:
-        """Asks the worker to finish its updates and to leave. Safe in any thread and in signal handlers."""
+        """Asks the worker to finish its updates and leave. Safe in any thread and in signal handlers."""
         c.library.tally_worker_stop(self._worker)
 
     def run(self) -> Totals:
-        """Runs until stop(), Ctrl-C in the main thread or, with exit_when_idle, until no job is left.
+        """Runs until stop() is called, Ctrl-C is typed (main thread only) or, with exit_when_idle, no job is left.
 
         The gradient is called in a separate thread, one call at a time.
         """
@@ -282,7 +282,7 @@ class Worker:
             self._is_running = False
             done.set()
 
-        # Python runs its signal handlers between instructions of the main thread, which therefore waits here.
+        # Python runs signal handlers between instructions of the main thread, so the main thread waits here.
         thread = threading.Thread(target=work, name="tally-worker", daemon=True)
         self._is_running = True
         try:
@@ -290,8 +290,8 @@ class Worker:
             done.wait()
         except BaseException as interruption:
             self.stop()
-            while not done.wait(1.0):  # a second Ctrl-C ends this loop, too
-                if thread.ident is None:  # the first came before the thread did
+            while not done.wait(1.0):  # a second Ctrl-C also ends this loop
+                if thread.ident is None:  # Ctrl-C came before the thread started
                     codes.append(0)
                     break
             if not isinstance(interruption, KeyboardInterrupt):
@@ -309,26 +309,26 @@ def run_worker(url: str | None = None, gradient: Optional[Gradient] = None, dim:
     """Runs clients of a coordinator's jobs and returns the worker's counters.
 
     url       such as "https://tally.example:8080"; default TALLY_COORDINATOR, or http://127.0.0.1:8080
-    gradient  f(x, query) -> (dim,), where x is float64 of shape (dim,): serves jobs whose objective is
-              {"type": "plugin", "name": "python", "dim": dim}. An exception becomes the reason for which the client fails. Without a gradient, the
-              worker serves the objectives of tally-worker.
+    gradient  f(x, query) -> (dim,), where x is float64 of shape (dim,). The worker then serves jobs whose objective is
+              {"type": "plugin", "name": "python", "dim": dim}. An exception becomes the reason why the client fails.
+              Without a gradient, the worker serves the objectives of tally-worker.
     dim       dimension of the jobs to serve; 0 = any
     loss      f(x, client) -> f_m(x), for the regret; without it the job's reference must be of type "none"
     metrics   f(x, client) -> {"accuracy": 0.9, ...}, reported once per client and round; tally.report() does the
               same from within the gradient
     plugin    the name in documents, in place of "python": 1 to 64 of a-z 0-9 - _
-    override  serve the jobs of other objectives as well, if they have this dim
-    name      unique at the coordinator; a worker that returns under its name gets its clients back. Default
+    override  serve jobs with other objectives as well, if they have this dim
+    name      unique at the coordinator; a worker that returns under the same name gets its clients back. Default
               HOST-PID-NUMBER
     clients   number of clients to run at once; default 1
     job       serve only this job
     token, token_file   bearer token of the workers, or a file that contains it; default TALLY_TOKEN
     tls_ca    PEM file of the only certificates to trust for https://; default those of the system
-    data_dir  folder of the files that job documents name; default "data"
+    data_dir  folder with the files that job documents name; default "data"
     wait_ms   how long a poll may wait for a task; default 10000
     exit_when_idle      return when the coordinator has no job left
 
-    Ctrl-C ends it in the same way as tally-worker: the worker leaves, and its clients go to other workers. Log
+    Ctrl-C ends it as it ends tally-worker: the worker leaves, and its clients are reassigned to other workers. Log
     lines go to logging.getLogger("tally").
     """
     return Worker(url, gradient, dim, **options).run()
