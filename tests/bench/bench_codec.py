@@ -3,8 +3,8 @@
 
     tests/bench/bench_codec.py          TALLY_BIN: folder of the programs
 
-Fails if a ratio is below what codec/DESIGN.md promises of a processor with AVX-512. Others may be
-slower than that: there the ratios are shown, and nothing fails.
+Fails if a ratio is below what codec/DESIGN.md promises for a processor with AVX-512. On other processors, which may
+be slower, it only prints the ratios.
 """
 
 import json
@@ -29,7 +29,7 @@ def main():
     failed = False
     for group, key, least, text in PROMISES:
         value = ratios[group][key]
-        if value is None:  # built without libzstd-dev
+        if value is None:  # the program was built without libzstd-dev
             print(f"{text}: not measured")
             continue
         failed |= value < least

@@ -3,9 +3,9 @@
 
     tests/bench/bench_coordinator.py [--seconds S] [--runs R]       TALLY_BIN: folder of the programs
 
-All are ratios of medians in one run of `tally bench coordinator`, or limits on memory, but for the last: with
-1,000 jobs queued and 50 running REST answers within 50 ms, and no job is forgotten. A machine that is busy with
-other things, or has fewer than two processors, says nothing. Fails if a limit is missed.
+Nearly all limits are on ratios of medians in one run of `tally bench coordinator`, or on memory. The last one is
+that REST responds within 50 ms with 1,000 queued and 50 running jobs, and that no job is forgotten. Results from a
+machine that is busy with other work, or has fewer than two processors, mean nothing. Fails if a limit is missed.
 """
 
 import argparse
@@ -38,8 +38,8 @@ def verdict(text, value, limit, at_least=False):
 
 
 def bench(arguments, *options, turns=1):
-    """Rows by (dim, store, idle). In so many times as many turns, each that much shorter: for a machine whose speed
-    drifts, where a job that is short has nothing else to it."""
+    """Returns the rows by (dim, store, idle). With `turns` there are that many times more runs, each shorter by the same
+    factor, so that drifts of the machine's speed cancel. Only for figures that do not depend on a run's length."""
     words = [BIN / "tally", "bench", "coordinator", "--json", "--runs", str(turns * arguments.runs),
              "--seconds", str(arguments.seconds / turns), *map(str, options)]
     rows = json.loads(subprocess.run(words, check=True, stdout=subprocess.PIPE).stdout)
@@ -86,7 +86,7 @@ JOB = {"name": "many", "clients": 1, "seed": 1, "encoding": "unary", "evaluate_e
 
 
 class Rest:
-    """One connection, which is kept: to open one takes longer than most answers."""
+    """One connection, which stays open, because opening one takes longer than most responses."""
 
     def __init__(self, port):
         self.url = f"http://127.0.0.1:{port}"
@@ -110,7 +110,7 @@ class Rest:
         return self.call(f"/v1/jobs/{job}")
 
     def durations(self):
-        """The histogram of /metrics over the calls of REST: {upper bound in s: requests up to it}."""
+        """Returns the histogram of REST calls from /metrics: {upper bound in s: requests up to it}."""
         found = {}
         for bound, n in re.findall(r'tally_http_request_duration_seconds_bucket{method="GET",route="/v1/[^"]*",le="(.*?)"} (\d+)',
                                    self.text("/metrics")):
@@ -120,7 +120,7 @@ class Rest:
 
 @contextlib.contextmanager
 def running(processor, *words, log):
-    """A program that is told to end, and is waited for, at the end."""
+    """Context manager for a program: terminates it at the end and waits for it."""
     with open(log, "ab") as output:
         process = subprocess.Popen([str(word) for word in words], stdout=output, stderr=output,
                                    preexec_fn=lambda: os.sched_setaffinity(0, {processor}))
@@ -154,13 +154,13 @@ def quantile(values, share):
 
 
 def bound_of(before, after, share):
-    """The bound of a histogram that so many of what came between are below."""
+    """Returns the histogram bound below which this share of the requests between two scrapes lies."""
     n = {bound: after[bound] - before.get(bound, 0) for bound in sorted(after)}
     return next(bound for bound, below in n.items() if below >= share * max(n.values()))
 
 
 def watch_jobs(rest, running_jobs, seconds):
-    """Rounds that each has made, the seconds that each call of REST took, and the server's p99 of them at most."""
+    """Returns the rounds that each job closed, the seconds of each REST call, and an upper bound of the server's p99."""
     took = []
     before, durations = progress_of(rest, running_jobs), rest.durations()
     until = time.monotonic() + seconds

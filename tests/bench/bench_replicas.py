@@ -3,10 +3,9 @@
 
     tests/bench/bench_replicas.py [--runs N] [--scale N]        TALLY_BIN: folder of the programs
 
-The jobs are tiny, so that what is measured is coordinators and store. All share one machine, with the
-workers too: more coordinators have no more processors. --scale makes the jobs longer. Runs are
-interleaved; shown are all of them, and the median. Fails if a result is not that of the simulation, or
-if a replica lost a job to another.
+The jobs are tiny, so the coordinators and the store dominate. Everything, the workers included, shares one machine,
+so more coordinators do not have more processors. --scale makes the jobs longer. Runs are interleaved. The output
+shows all runs and the median. Fails if a result differs from the simulation's, or if a replica lost a job to another.
 """
 
 import argparse
@@ -30,7 +29,7 @@ KINDS = (  # name, whether on PostgreSQL, coordinators, options
 
 
 def run_one(kind, number, cluster, folder, jobs):
-    """The outcome of one kind, and whether all of it was right."""
+    """Returns the outcome of one kind, and whether all results were right."""
     name, is_postgres, n_coordinators, options = kind
     place = Path(folder) / f"{number}-{name.replace(' ', '-')}"
     store = cluster.new_database().uri if is_postgres else f"sqlite:{place}.db"

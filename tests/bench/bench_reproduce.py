@@ -1,18 +1,17 @@
 #!/usr/bin/python3
-"""How long `tally reproduce` takes, as a ratio to the matrix products that it cannot do without.
+"""How long `tally reproduce` takes, as a ratio to the matrix products that it cannot avoid.
 
     tests/bench/bench_reproduce.py [--data-dir DIR] [--runs R]       TALLY_BIN: folder of the programs
 
-Processor time is compared, not wall time, so that other load on the machine matters little. The
-products are done by the same OpenBLAS on one thread, in the shapes that the objective uses:
-evaluating f along the clients' iterates (float32, blocks of 256 images, 6 points at once), and
-stochastic gradients (float64, 25 images). What is left is named: starting the program; the data and
-f(x*), once per seed; and the rest. Of MNIST's rest that is turning pixels into floats, exponentials
-and drawing samples. Of synthetic's it is products of 30 numbers, too short to run at the speed of a
-large one, and drawing samples.
+The comparison is of processor time, not wall time, so other load on the machine matters little. The products are
+computed by the same OpenBLAS on one thread, in the shapes that the objective uses: evaluating f along the clients'
+iterates (float32, blocks of 256 images, 6 points at once), and stochastic gradients (float64, 25 images). The output
+lists the other costs: starting the program; the data and f(x*), once per seed; and the remainder. For MNIST the
+remainder is converting pixels to floats, exponentials and drawing samples. For synthetic it is drawing samples and
+products of 30 numbers, which are too short to reach the speed of large products.
 
-Fails if the whole needs more than its limit on two processors: 10 s for synthetic, 600 s for MNIST,
-both for 10 runs; fewer runs are scaled up.
+Fails if an experiment takes longer than its limit on two processors: 10 s for synthetic, 600 s for MNIST, both for
+10 runs; times of fewer runs are scaled up.
 """
 
 import argparse
@@ -48,7 +47,7 @@ def blas():
 
 
 def seconds_per_product(library, kind, trans_a, m, n, k):
-    """Processor seconds of one C = A B, m x k times k x n, after a warm-up."""
+    """Returns the processor seconds of one C = A B, m x k times k x n, after a warm-up."""
     number, scalar = {"s": (ctypes.c_float, ctypes.c_float),
                       "d": (ctypes.c_double, ctypes.c_double)}[kind]
     a, b, c = ((number * (rows * columns))(*([1.0] * (rows * columns)))
@@ -68,7 +67,7 @@ def seconds_per_product(library, kind, trans_a, m, n, k):
 
 
 def mnist_products_s(library):
-    """Of one run of all five algorithms."""
+    """Returns the processor seconds of the products in one run of all five algorithms."""
     size = MNIST
     blocks = size["images"] / 256
     evaluation = blocks * seconds_per_product(
@@ -89,7 +88,7 @@ def synthetic_products_s(library):
 
 
 def processor_s(words):
-    """Processor seconds and wall seconds of a command."""
+    """Returns processor seconds and wall seconds of a command."""
     def used():
         usage = resource.getrusage(resource.RUSAGE_CHILDREN)
         return usage.ru_utime + usage.ru_stime
@@ -100,12 +99,12 @@ def processor_s(words):
 
 
 def start_s():
-    """Of a program that does nothing, the median of several."""
+    """Returns the median processor seconds of a program that does nothing."""
     return sorted(processor_s([TALLY, "--version"])[0] for _ in range(9))[4]
 
 
 def prepare_s(name, data_dir, start):
-    """Processor seconds for the data and f(x*) of one seed: a job of one step but for its start."""
+    """Returns the processor seconds for data and f(x*) of one seed: a job of one step, less the start of the program."""
     job = json.loads((JOBS / f"{name}.json").read_text())
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "job.json"

@@ -5,10 +5,11 @@
 
 TALLY_BIN: folder of the programs.
 
-Measures every number of clients and dimension with `tally bench coordinator`, one point after the other, in about
-a quarter of an hour. DIR (build/scaling by default) gets scaling.json after every point, and at the end tables
-(scaling.md) and the picture (scaling.svg, by gnuplot). --draw measures nothing and draws what DIR has. --update
-puts tables and picture where DESIGN.md shows them. A point that cannot be measured is shown with the reason.
+Measures every combination of clients and dimension with `tally bench coordinator`, one after the other, in about a
+quarter of an hour. It writes scaling.json to DIR (default build/scaling) after every point, and finally the tables
+(scaling.md) and the picture (scaling.svg, drawn by gnuplot). --draw skips the measurement and draws what is in DIR.
+--update copies tables and picture to where DESIGN.md shows them. A point that cannot be measured is shown with the
+reason.
 """
 
 import argparse
@@ -31,9 +32,9 @@ DIMS = (30, 1000, 7840, 10 ** 5, 10 ** 6)
 STORES = ("sqlite", "memory")
 HANG_S = 900  # of one point
 
-# Memory is that of two jobs of so few rounds, so that what a job stores for every round counts alike everywhere.
+# Memory is measured with two jobs of so few rounds, so that the stored rounds count alike at every point.
 FEW_ROUNDS = 2
-# Rounds of gigabytes: here these two jobs, the first of which warms up, are all.
+# Where a round has gigabytes, only these two jobs run; the first is the warm-up.
 LARGE = 10 ** 9
 
 OVERHEAD_CLIENTS, OVERHEAD_DIMS = 64, (30, 7840)
@@ -42,7 +43,7 @@ OVERHEAD_CLIENTS, OVERHEAD_DIMS = 64, (30, 7840)
 # Measuring.
 
 def bench(clients, dim, *options):
-    """Rows of one point; RuntimeError with the reason if there are none."""
+    """Returns the rows of one point. Raises RuntimeError with the reason if there are none."""
     words = [BIN / "tally", "bench", "coordinator", "--json", "--clients", clients, "--dim", dim,
              "--store", ",".join(STORES), *options]
     try:
@@ -96,7 +97,7 @@ def measure(arguments):
 # Tables.
 
 def values(report, store, key):
-    """{(clients, dim): value}, where there is one."""
+    """Returns {(clients, dim): value} for the points that have a value."""
     return {(point["clients"], point["dim"]): row[key]
             for point in report["points"] for row in point["rows"] if row["store"] == store}
 
@@ -111,7 +112,7 @@ def table(heads, rows):
 
 
 def memory_rows(report, store):
-    """RSS at every number of clients, what one more client takes, and one message of it."""
+    """Returns the RSS at every number of clients, the memory per additional client, and the size of a message."""
     rss = values(report, store, "job_rss_mb")
     payload = values(report, store, "payload_bytes_per_update")
     for dim in DIMS:
@@ -182,7 +183,7 @@ set format y "%.0s%c"
 set key bottom left
 """
 
-# Straight and parallel lines: what a client takes does not depend on d.
+# The lines are straight and parallel: the memory per client does not depend on d.
 MEMORY = """unset logscale
 set format xy "%g"
 set key top right maxrows 6

@@ -4,10 +4,10 @@
     tests/bench/bench_sessions.py [--few N] [--many N] [--queued N]
         TALLY_BIN: folder of the programs, TALLY_PYTHON_PROTO: that of the Python messages
 
-One coordinator, one run. Beside the sessions are queued jobs that are too large for all of them, and a job
-that runs. Shown is the coordinator's processor time for a call, as the kernel counts it, first with the few
-and then with the many: ratios do not depend on the machine's speed. Shown besides are the memory that a
-session takes, and a page of GET /v1/workers. Fails if a ratio is above 2.
+One coordinator serves one run. Besides the sessions there are queued jobs that are too large for all sessions
+together, and a running job. The output shows the coordinator's processor time per call, as the kernel counts it,
+first with few and then with many sessions; the ratios do not depend on the machine's speed. It also shows the memory
+per session and the time of a page of GET /v1/workers. Fails if a ratio is above 2.
 """
 
 import argparse
@@ -28,8 +28,8 @@ from common import FORMAT, job_document, messages  # noqa: E402
 
 BIN = Path(os.environ.get("TALLY_BIN", "build/release/bin")).resolve()
 MOST = 2.0
-N_CALLS, N_BATCHES = 500, 5  # of each kind; the median batch counts
-LARGE = 100000  # clients of a queued job: more than there are slots
+N_CALLS, N_BATCHES = 500, 5  # batches of each kind of call; the median counts
+LARGE = 100000  # clients of a queued job, more than the number of slots
 HANG_S = 120
 
 
@@ -77,7 +77,7 @@ class Coordinator:
         return answer.FromString(self.request("POST", path, message.SerializeToString(), "application/proto"))
 
     def cpu_us(self):
-        """Of all threads. The coordinator sleeps when it has answered, and its time is whole then."""
+        """Returns the processor time of all threads. It is complete, because the coordinator sleeps after a response."""
         tasks = Path(f"/proc/{self.process.pid}/task").iterdir()
         return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1000
 
@@ -97,7 +97,7 @@ class Coordinator:
 
 
 class Player:
-    """Plays the one client of the running job: an update brings the next task."""
+    """Serves the only client of the running job: the response to an update contains the next task."""
 
     def __init__(self, coordinator):
         self.coordinator = coordinator
@@ -122,13 +122,13 @@ class Player:
 
 
 def measure(coordinator, player, idle):
-    """Microseconds of processor time for one call of each kind."""
+    """Returns the microseconds of processor time of one call of each kind."""
     kinds = {"Join": [], "Leave": [], "PollTask": [], "PostUpdate": []}
 
     def batch(kind, one):
         before = coordinator.cpu_us()
         results = [one(i) for i in range(N_CALLS)]
-        time.sleep(0.02)  # the last answer is out before its turn is over
+        time.sleep(0.02)  # the last response is sent before its turn is over
         kinds[kind].append((coordinator.cpu_us() - before) / N_CALLS)
         return results
 

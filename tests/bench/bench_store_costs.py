@@ -3,13 +3,13 @@
 
     tests/bench/bench_store_costs.py [--runs N]        TALLY_BIN: folder of the programs
 
-Runs one job with few clients and one with many on the same store and splits what they cost into a
-part per update and a part per round, which has the state of all clients and the point in it:
+Runs one job with few clients and one with many on the same store, and splits their cost into a part per update and a
+part per round. The latter includes the state of all clients and the point:
 
     cost of a round with M clients = (M - 1) * update + round      (the last update closes the round)
 
-Counts (rows, bytes, fsyncs, round trips) hardly vary; times are those of this machine, and the median
-of several runs, with the lowest and the highest. Needs PostgreSQL (tests/postgres).
+Counts (rows, bytes, fsyncs, round trips) hardly vary. Times are those of this machine: the median of several runs,
+with the lowest and the highest. Requires PostgreSQL (tests/postgres).
 """
 
 import argparse
@@ -36,8 +36,8 @@ N_POLLS = 1000
 
 
 class CountingProxy:
-    """Forwards TCP to PostgreSQL and counts bytes and round trips: how often the client speaks after it
-    has been answered."""
+    """Forwards TCP to PostgreSQL and counts bytes and round trips, that is, how often the client sends after a
+    response."""
 
     def __init__(self, port):
         self.target = port
@@ -75,7 +75,7 @@ class CountingProxy:
 
 
 def processor_s(pid):
-    """Of a process, its live children and those it has waited for."""
+    """Returns the processor time of a process, its live children and those that it has waited for."""
     def stat(number):
         return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()
 
@@ -91,7 +91,7 @@ def processor_s(pid):
 
 
 def document(dim, clients, rounds, seed):
-    """CEAL on data that need few samples: levels up, levels down in nearly every round."""
+    """CEAL on data that need few samples, so that nearly every round has levels up and down."""
     return job_document(
         "synthetic-ceal", clients=clients, quorum=clients, seed=seed, horizon=rounds,
         objective__data__dim=dim, objective__data__points=2 * clients, objective__data__frobenius_norm=1,
@@ -101,7 +101,7 @@ def document(dim, clients, rounds, seed):
 
 
 class PostgresSide:
-    """Counters of a PostgreSQL server; what was before a run is subtracted."""
+    """Counters of a PostgreSQL server, relative to those before a run."""
 
     def __init__(self, cluster):
         self.cluster = cluster
@@ -126,7 +126,7 @@ class PostgresSide:
 
 
 class SqliteSide:
-    """Bytes that the coordinator has dirtied, all of them the store's but for its log."""
+    """A SQLite store. The bytes that the coordinator has written to disk are those of the store and of its log."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -147,7 +147,7 @@ def io_bytes(pid):
 
 
 def run_once(side, dim, clients, rounds, seed, counted):
-    """What one job cost from its first round to its end: {what: amount}."""
+    """Returns the cost of one job from its first round to its end: {what: amount}."""
     with tempfile.TemporaryDirectory() as folder:
         coordinator = Coordinator(folder, store=side.store(counted))
         worker = Worker(folder, coordinator.url, "w", clients=clients)
@@ -182,7 +182,7 @@ def look(side, coordinator):
 
 
 def split(few, many):
-    """(per update, per round) of what rounds with FEW and MANY clients cost."""
+    """Returns (per update, per round) from the costs of rounds with FEW and MANY clients."""
     update = (many - few) / (MANY - FEW)
     return update, few - (FEW - 1) * update
 
@@ -191,7 +191,7 @@ def measure(name, side, dim, rounds, runs):
     print(f"{name}, {dim} coordinates, {rounds} rounds: per update, and per round beside its updates")
     splits = {}
     for run in range(runs):
-        counted = run == 0 and isinstance(side, PostgresSide)  # the proxy itself takes time
+        counted = run == 0 and isinstance(side, PostgresSide)  # the proxy itself costs time
         few, many = (run_once(side, dim, clients, rounds, run + 1, counted) for clients in (FEW, MANY))
         for what in few:
             is_count = what in ("round trips", "bytes to the database", "bytes from the database")
@@ -205,7 +205,7 @@ def measure(name, side, dim, rounds, runs):
 
 
 def measure_polls():
-    """Memory of a worker that waits, and of its connection."""
+    """Returns the memory of a waiting worker and of its connection."""
     with tempfile.TemporaryDirectory() as folder:
         coordinator = Coordinator(folder, store="memory:", options=("--session-timeout-ms", 600000))
         client = Client(coordinator.port)

@@ -1,18 +1,17 @@
 #!/usr/bin/python3
-"""The table and the picture of the frontier: how little regret how many bits buy.
+"""The table and the picture of the frontier: the least regret as a function of the bits.
 
     tally reproduce synthetic --frontier --out DIR       computes frontier.csv and frontier.json
     tests/bench/frontier.py DIR                          prints the table; draws frontier.svg and .png
 
-The table has, for each problem, the least regret of every algorithm at any price, and that of CEAL and
-CALM within the paper's bits and within 650 each way. Bits are formula bits, as the paper counts; of
-CALM those really sent, payload and control; of FedPAQ with a schedule the entropy of what it sends, an
-estimate. A schedule is steps that decay and rounds that grow. The picture has a panel for each problem:
-CEAL's points, the front of every algorithm, a dotted line at the bits of Table I, and CALM's limits,
-which are computed and not measured: a grey line for the regret of the same bits at the rates of
-information theory, and a flat one for the regret if every query were shared at no cost. The script that
-draws it stays in DIR as frontier.gnuplot, with points.csv and limits.csv; without gnuplot there is no
-picture.
+For each problem, the table gives the least regret of every algorithm at any number of bits, and that of CEAL and CALM
+within the paper's bits and within 650 each way. Bits are formula bits, as in the paper. For CALM they are the bits
+actually sent, payload and control; for FedPAQ with a schedule, the estimated entropy of what it sends. A schedule
+means steps that decay and rounds that grow. The picture has a panel for each problem with CEAL's points, the front of
+every algorithm, a dotted line at the bits of Table I, and CALM's limits. The limits are computed, not measured: a grey
+line for the regret of the same bits at the rates of information theory, and a flat one for the regret if every query
+were shared at no cost. The script that draws the picture stays in DIR as frontier.gnuplot, with points.csv and
+limits.csv. Without gnuplot there is no picture.
 """
 
 import argparse
@@ -25,12 +24,12 @@ import sys
 
 READINGS, RADII = ("loud", "quiet"), (1, 2, 3)
 PAPER = 263.3, 288.6  # bits of CEAL in Table I, up per client and down
-# Colours of Okabe and Ito, which can be told apart without red and green.
+# Okabe and Ito's colours, which readers who cannot tell red from green can distinguish.
 ALGORITHMS = {"minibatch_sgd": ("Minibatch-SGD", "#0072b2"), "fedavg": ("FedAvg", "#e69f00"),
               "fedpaq": ("FedPAQ", "#009e73"), "fedcom": ("FedCOM", "#cc79a7"), "ceal": ("CEAL", "#d55e00"),
               "calm": ("CALM", "#000000"), "fedavg scheduled": ("FedAvg, scheduled", "#56b4e9"),
               "fedpaq scheduled": ("FedPAQ, scheduled, entropy-coded", "#7f7f00")}
-# Those that the paper does not have: thinner lines.
+# Algorithms that the paper does not have, with thinner lines.
 NEWER = {"fedprox": ("FedProx", "#999999"), "fedavgm": ("FedAvgM", "#8b0000"), "fedadam": ("FedAdam", "#6a3d9a"),
          "fedyogi": ("FedYogi", "#c77cff"), "scaffold": ("SCAFFOLD", "#a6761d"), "diana": ("DIANA", "#1b9e9e"),
          "ef21": ("EF21, Top-k", "#66a61e"), "ef21_rand_k": ("EF21, Rand-k", "#e7298a")}
@@ -39,14 +38,14 @@ ANY = math.inf, math.inf
 ENTRIES = [*((name, within, limits) for name in ("calm", "ceal")
              for within, limits in (("263.3 / 288.6", PAPER), ("650 / 650", (650, 650)))),
            *((name, "any", ANY) for name in ("calm", "ceal", *(name for name in ALGORITHMS if name[0] != "c")))]
-# Constants that only some of the baselines have, by column of frontier.csv.
+# Constants that only some baselines have, by column of frontier.csv.
 OWN = {"server_step_size": "S", "beta1": "beta1", "mu": "mu", "levels": "s", "k": "k"}
 HEADS = "reading", "radius", "algorithm", "within bits", "regret", "+- std", "up", "down", "with"
-LEFT = {0, 2, 3, 8}  # columns that are aligned to the left
+LEFT = {0, 2, 3, 8}  # left-aligned columns
 
 
 def read_points(path):
-    """The rows of frontier.csv, with numbers where there are numbers."""
+    """Returns the rows of frontier.csv, with numeric cells as numbers."""
     texts = {"reading", "algorithm"}
     with open(path, newline="") as file:
         points = [{key: value if key in texts or not value else float(value) for key, value in row.items()}
@@ -59,7 +58,7 @@ def read_points(path):
 
 
 def best(points, reading, radius, algorithm, limits):
-    """The point of least regret within the bits, or None."""
+    """Returns the point of least regret within the bits, or None."""
     fitting = [point for point in points
                if (point["reading"], point["radius"], point["algorithm"]) == (reading, radius, algorithm)
                and point["uplink_bits"] <= limits[0] and point["downlink_bits"] <= limits[1]]
@@ -98,7 +97,7 @@ def table(points):
 
 
 def points_csv(points):
-    """What is drawn, by bits: a point is on the front if no cheaper one of its algorithm has less regret."""
+    """The points to draw, by bits. A point is on the front if no cheaper one of its algorithm has less regret."""
     lines, least = ["reading,radius,algorithm,bits,regret,on_front"], {}
     for point in sorted(points, key=lambda point: (point["uplink_bits"] + point["downlink_bits"], point["regret_mean"])):
         family = point["reading"], f"{point['radius']:g}", point["algorithm"]
@@ -109,7 +108,7 @@ def points_csv(points):
     return "\n".join(lines) + "\n"
 
 
-# A line of points.csv that is filtered out is NaN, which the script declares missing, so that a front is
+# A line of points.csv that is filtered out becomes NaN, which the script declares missing, so that a front is
 # one line.
 def series(reading, radius, algorithm, only_front, style):
     front = " && $6 == 1" if only_front else ""

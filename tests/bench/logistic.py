@@ -3,8 +3,8 @@
 
     tests/bench/logistic.py DIR [--grid] [--runs 20]      TALLY_BIN: folder of the programs
 
-Writes the data files and job documents into DIR and prints regret and bits of one client up, of the
-broadcasts down, and control. --grid runs the baselines too, over step sizes by factors of two: Minibatch
+Writes the data files and job documents to DIR and prints the regret and the bits: of one client up, of the
+broadcasts down, and control. --grid also runs the baselines, over step sizes by factors of two: Minibatch
 SGD and FedAvg, with 20 and 100 queries between two rounds. All jobs have seed 11, l2 0.01, 4 clients,
 minibatches of 16 points and a horizon of 4000.
 
@@ -39,7 +39,7 @@ def write_csv(path, points, labels):
 
 
 def spectrum(dim, largest):
-    """i^-a with the mean 1, and a such that the first is at most `largest`, or 0.45 dim."""
+    """Returns i^-a scaled to mean 1, with a such that the first is at most `largest`, or 0.45 dim."""
     low, high = 0.0, 6.0
     for _ in range(60):
         exponent = (low + high) / 2
@@ -70,7 +70,7 @@ def digits():
 
 
 def make_data(folder):
-    """The `data` of each problem's document."""
+    """Returns the `data` of each problem's document."""
     shutil.copyfile(HEART, folder / "heart_scale")
     write_csv(folder / "synthetic.csv", *synthetic())
     write_csv(folder / "digits.csv", *digits())
@@ -80,7 +80,7 @@ def make_data(folder):
 
 
 def run(folder, name, data, algorithm, runs):
-    """The details of that many runs; None if one diverges."""
+    """Returns the details of this many runs; None if one diverges."""
     document = {"name": name, "clients": 4, "horizon": 4000, "minibatch": 16, "evaluate_every": 10, "seed": 11,
                 "initial_point": {"type": "zeros"}, "algorithm": algorithm,
                 "objective": {"type": "logistic_regression", "l2": 0.01, "data": data}}

@@ -13,8 +13,8 @@ Every job runs on a coordinator, with one worker that runs all ten clients; its 
 coordinator holds at the end. Losses are means over seeds, of the training images and of the test images. Bits
 are those of one client up and of the broadcasts down; control bits count in both.
 
-Rows are CALM, which knows nothing but its step size, and FedAvg and FedPAQ with 50 queries between two rounds, each
-at several step sizes. Ratios compare with the best FedAvg.
+The rows are CALM, which is given only a step size, and FedAvg and FedPAQ with 50 queries between two rounds, each at
+several step sizes. Ratios are to the best FedAvg.
 """
 
 import argparse
@@ -77,7 +77,7 @@ def first_weights(seed):
 
 
 def forward(weights, points):
-    """Values of the hidden units, and the logarithms of the probabilities."""
+    """Returns the values of the hidden units and the logarithms of the probabilities."""
     into, into_bias, out, out_bias = split(weights)
     hidden = numpy.maximum(points @ into + into_bias, 0)
     logits = hidden @ out + out_bias
@@ -128,7 +128,7 @@ class Coordinator:
 
 
 def run(coordinator, algorithm, seed, train, test):
-    """One job: its losses and bits; None if it diverges."""
+    """Runs one job and returns its losses and bits; None if it diverges."""
     points, labels = (part.reshape(CLIENTS, -1, *part.shape[1:]) for part in train)
     start = first_weights(seed)
 
@@ -161,7 +161,7 @@ def words_of(algorithm):
 
 
 def summary(algorithm, runs):
-    """The means of a row, and its spread over seeds."""
+    """Returns the means of a row and their spread over seeds."""
     means = {name: statistics.mean(each[name] for each in runs)
              for name in ("up", "down", "control", "train_loss", "test_loss", "accuracy")}
     spread = statistics.stdev(each["test_loss"] for each in runs) if len(runs) > 1 else 0.0
@@ -175,7 +175,7 @@ def print_row(row):
 
 
 def print_ratios(rows):
-    """Against FedAvg at its best step size."""
+    """Prints the ratios to FedAvg at its best step size."""
     baselines = [row for row in rows if row["method"].startswith("fedavg")]
     if not baselines:
         return

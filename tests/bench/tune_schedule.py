@@ -5,13 +5,12 @@
                                  TALLY_BIN: folder of the programs
 
 Minimises the mean regret of `tally reproduce synthetic` over step_size, step_decay, local_steps and
-local_steps_growth, on the grids below, among the schedules with at most so many rounds with messages.
-FedPAQ has the paper's three levels, so within 20 rounds no preset sends more bits than Table I has.
-From START on it tries the neighbours of the best point along every axis
-and along the two diagonals of step_size and step_decay, and of local_steps and local_steps_growth,
-until none is better: first on ten of the seeds, then on all of them. It prints the neighbours of the
-result, and says whether a value is at the edge of its grid. Growth and decay 0 and one local step are
-limits of the document, not of the grid.
+local_steps_growth, on the grids below, among the schedules with at most --rounds rounds with messages. FedPAQ has the
+paper's three levels, so within 20 rounds no preset sends more bits than Table I allows. The search begins at START and
+tries the neighbours of the best point along every axis and along the two diagonals of step_size and step_decay, and of
+local_steps and local_steps_growth, until none is better: first on ten of the seeds, then on all of them. It prints the
+neighbours of the result, and which values are at the edge of their grid. Growth 0, decay 0 and one local step do not
+count as edges, because they are limits of the document.
 """
 
 import argparse
@@ -35,7 +34,7 @@ DIAGONALS = ("step_size", "step_decay"), ("local_steps", "local_steps_growth")
 
 
 def messages(local_steps, growth):
-    """Rounds that the horizon does not cut."""
+    """Returns the number of rounds that the horizon does not cut."""
     done = count = 0
     while (done := done + local_steps + math.floor(growth * done)) <= HORIZON:
         count += 1
@@ -62,7 +61,7 @@ class Tuner:
         return {key: GRID[key][i] for key, i in zip(self.axes, point)}
 
     def regret(self, point):
-        """Mean over the seeds; infinite where a run diverges or there are too many rounds."""
+        """Returns the mean over the seeds; infinity if a run diverges or there are too many rounds."""
         values = self.values(point)
         if messages(values["local_steps"], values["local_steps_growth"]) > self.rounds:
             return math.inf

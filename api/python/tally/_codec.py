@@ -46,7 +46,7 @@ class Message:
 
 
 def grid(radius: float, eps: float, dim: int) -> tuple[int, float]:
-    """Returns intervals and step of the paper's quantizer, for vectors of norm at most `radius` and errors up to `eps`."""
+    """The intervals and step of the paper's quantizer, for vectors of norm up to `radius` and errors up to `eps`."""
     step, intervals = ctypes.c_double(), ctypes.c_uint32()
     call("tally_grid_for", radius, eps, dim, ctypes.byref(step), ctypes.byref(intervals))
     return intervals.value, step.value
