@@ -40,7 +40,7 @@ enum tally_status tally_float32_decode(const uint8_t *data, size_t n_bytes, uint
 {
     if (n_bytes != tally_float32_bound(dim) || payload_bits != 32 * (uint64_t)dim) {
         return tally_fail(err, TALLY_MALFORMED, "payload",
-                          "%zu bytes and %llu bits for %zu float32 values", n_bytes,
+                          "%zu bytes with %llu bits; expected %zu float32 values", n_bytes,
                           (unsigned long long)payload_bits, dim);
     }
     for (size_t i = 0; i < dim; i++) {

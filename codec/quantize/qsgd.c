@@ -115,7 +115,7 @@ enum tally_status tally_qsgd_decode(const uint8_t *data, size_t n_bytes, uint64_
     const uint64_t wanted = tally_qsgd_bits(s, dim);
     if (payload_bits != wanted || !tally_bits_are_framed(data, n_bytes, payload_bits)) {
         return tally_fail(err, TALLY_MALFORMED, "payload",
-                          "%zu bytes and %llu bits for %llu bits with zero padding", n_bytes,
+                          "%zu bytes with %llu bits; expected %llu bits with zero padding", n_bytes,
                           (unsigned long long)payload_bits, (unsigned long long)wanted);
     }
     struct tally_bit_reader reader;

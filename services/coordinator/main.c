@@ -46,7 +46,8 @@ static const struct tally_option OPTIONS[] = {
      "TALLY_ADMIN_TOKEN",
      "Access"},
     {"worker-token-file", "FILE", NULL,
-     "bearer tokens of the workers, in the same form; or one in TALLY_WORKER_TOKEN", "Access"},
+     "bearer tokens of the workers, as in --admin-token-file; or one in TALLY_WORKER_TOKEN",
+     "Access"},
     {"metrics-token-file", "FILE", NULL,
      "bearer tokens for /metrics only; those of the REST interface open it too; or one in "
      "TALLY_METRICS_TOKEN",
@@ -400,8 +401,8 @@ static enum tally_status serve(const struct tally_options *options, struct setti
         status = tally_http_server_step(server, wait_ms, wake_fd, err);
         wait_ms = tally_coordinator_turn(coordinator);
         if (tally_signals_take_reload()) {
-            /* An invalid file changes nothing. Reloading happens between two steps: by then an
-             * admitted request has opened its poll or stream, which a revoked token must end. */
+            /* An invalid file changes nothing. Between two steps, every admitted request has opened
+             * its poll or stream, so revoking its token can end them. */
             reload_tokens(options, settings, coordinator);
             reload_certificate(settings, server);
             wait_ms = 0;

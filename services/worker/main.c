@@ -25,8 +25,9 @@ static const struct tally_option OPTIONS[] = {
     {"data-dir", "DIR", "data", "folder of the data files that job documents name", NULL},
     {"token-file", "FILE", NULL, "file with the workers' bearer token; or set TALLY_TOKEN", NULL},
     {"tls-ca", "FILE", NULL,
-     "certificates to trust for an https:// coordinator, in PEM form, and no others (default: the "
-     "system's)",
+     "PEM file of the only certificates to trust for an https:// coordinator (default: those of "
+     "the "
+     "system)",
      NULL},
     {"wait-ms", "N", "10000", "how long a poll for work may wait", NULL},
     {"exit-when-idle", NULL, NULL,

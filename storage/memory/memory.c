@@ -250,7 +250,7 @@ static enum tally_status memory_request_get(struct tally_store *store, int64_t j
     const char *key = view.job->idempotency_key;
     enum tally_status status = key != NULL ? tally_buffer_append_text(out, key) : TALLY_OK;
     if (status != TALLY_OK) {
-        return tally_fail(err, status, NULL, "cannot take an idempotency key");
+        return tally_fail(err, status, NULL, "cannot copy the idempotency key");
     }
     *ret_has_key = key != NULL;
     *ret_request_digest = view.job->request_digest;

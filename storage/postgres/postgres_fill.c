@@ -14,7 +14,7 @@ enum tally_status tally_pg_require_whole(struct tally_postgres *pg, struct tally
     if (status == TALLY_OK && n_marks > 0) {
         status = tally_fail(err, TALLY_FAILED_PRECONDITION, NULL,
                             "database \"%s\" holds only a part of another store: run tally migrate "
-                            "again, which replaces it",
+                            "again to replace it",
                             pg->label);
     }
     return status;

@@ -143,7 +143,7 @@ static enum tally_status append(struct tally_postgres *pg, struct tally_pg_call 
     struct tally_pg_transaction *transaction = &pg->transaction;
     enum tally_status status = require_transaction(pg, err);
     if (status == TALLY_OK && call->status != TALLY_OK) {
-        status = tally_fail(err, call->status, NULL, "cannot keep a write of a transaction");
+        status = tally_fail(err, call->status, NULL, "cannot buffer a write of the transaction");
         transaction->is_broken = true;
     }
     struct tally_pg_write *writes =

@@ -23,7 +23,7 @@ static int on_steps(void *progress)
 
 static enum tally_status fail_cancelled(const struct tally_sqlite *sqlite, struct tally_error *err)
 {
-    return tally_fail(err, TALLY_CANCELLED, NULL, "database \"%s\": stopped before the end",
+    return tally_fail(err, TALLY_CANCELLED, NULL, "database \"%s\": the check was stopped",
                       sqlite->path);
 }
 

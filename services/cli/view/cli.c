@@ -17,7 +17,7 @@ const struct tally_option TALLY_CLI_COORDINATOR_OPTIONS[] = {
     {"coordinator", "URL", "http://127.0.0.1:8080", "where the coordinator listens", "Coordinator"},
     {"token-file", "FILE", NULL, "file with the admin token; or set TALLY_TOKEN", "Coordinator"},
     {"tls-ca", "FILE", NULL,
-     "certificates to trust for https:// URLs, in PEM form, and no others (default: the system's)",
+     "PEM file of the only certificates to trust for https:// URLs (default: those of the system)",
      "Coordinator"},
     {0},
 };

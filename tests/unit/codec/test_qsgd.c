@@ -304,8 +304,10 @@ static void test_codec_qsgd__other_lengths_are_malformed(void)
     for (size_t i = 0; i < sizeof lies / sizeof lies[0]; i++) {
         expect_malformed(zeros, 7, lies[i], 3, 7, NULL);
     }
-    expect_malformed(zeros, 7, bits, 4, 7, "7 bytes and 53 bits for 60 bits with zero padding");
-    expect_malformed(zeros, 7, bits, 3, 8, "7 bytes and 53 bits for 56 bits with zero padding");
+    expect_malformed(zeros, 7, bits, 4, 7,
+                     "7 bytes with 53 bits; expected 60 bits with zero padding");
+    expect_malformed(zeros, 7, bits, 3, 8,
+                     "7 bytes with 53 bits; expected 56 bits with zero padding");
     expect_malformed(zeros, 7, bits, 3, 6, NULL);
 }
 
@@ -344,7 +346,8 @@ static void test_codec_qsgd__every_kind_of_nonsense_is_malformed(void)
         expect_malformed(bad, 6, bits, 5, 4, rows[i].message);
     }
     const uint8_t padded[7] = {0, 0, 0, 0, 0, 0, 0x20}; /* 53 bits: bit 53 is padding */
-    expect_malformed(padded, 7, 53, 3, 7, "7 bytes and 53 bits for 53 bits with zero padding");
+    expect_malformed(padded, 7, 53, 3, 7,
+                     "7 bytes with 53 bits; expected 53 bits with zero padding");
 }
 
 /* A message with one flipped bit is refused, or is the only encoding of other content. */

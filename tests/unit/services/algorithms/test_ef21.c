@@ -1,4 +1,4 @@
-/* EF21: the compressed difference, and the estimates that both sides keep. */
+/* EF21: the compressed differences, and the estimates that both sides keep. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,7 +51,7 @@ static struct tally_shift *server_shift(struct ef21_world *world, uint32_t clien
     return TALLY_EF21.memory.shift(&world->base.setting, world->memory, client);
 }
 
-/* The client's message of a round, in world->base.answer. */
+/* Computes the client's message of a round into world->base.answer. */
 static void step(struct ef21_world *world, uint32_t client, uint32_t round)
 {
     struct baseline_world *base = &world->base;
@@ -91,7 +91,7 @@ static void receive_ok(struct ef21_world *world, uint32_t client, uint32_t round
     CU_ASSERT_EQUAL(bits.messages, 1);
 }
 
-/* Moves the point, and checks it against the mean of the server's shifts. */
+/* Moves the point and checks it against the mean of the server's shifts. */
 static void decide(struct ef21_world *world, uint32_t round, int64_t received)
 {
     struct baseline_world *base = &world->base;
@@ -143,7 +143,8 @@ static void test_algorithms_ef21__fields(void)
     CU_ASSERT_FALSE(TALLY_EF21.takes_cohorts);
 }
 
-/* Client and server move the same estimate by the same message, and the point follows the mean. */
+/* Client and server update the same estimate with the same message, and the point follows the
+ * mean. */
 static void test_algorithms_ef21__both_sides_keep_the_same_estimates(void)
 {
     for (int compressor = TOP_K; compressor <= RAND_K; compressor++) {
@@ -189,7 +190,8 @@ static void test_algorithms_ef21__bits_are_those_of_the_formula(void)
     ef21_fini(&world);
 }
 
-/* With k = d nothing is left out: the estimates are the gradients, which the point follows. */
+/* With k = d nothing is left out: the estimates are the gradients, and the point follows their
+ * mean. */
 static void test_algorithms_ef21__all_coordinates_are_minibatch_sgd(void)
 {
     for (int compressor = TOP_K; compressor <= RAND_K; compressor++) {
@@ -212,7 +214,7 @@ static void test_algorithms_ef21__all_coordinates_are_minibatch_sgd(void)
     }
 }
 
-/* A client that does not come keeps its estimate on both sides, and counts with it. */
+/* The estimate of a missing client is unchanged on both sides, and still counts. */
 static void test_algorithms_ef21__who_does_not_come_counts_as_before(void)
 {
     struct ef21_world world;
@@ -239,7 +241,7 @@ static void test_algorithms_ef21__who_does_not_come_counts_as_before(void)
     ef21_fini(&world);
 }
 
-/* A message that comes twice, as after a crash, counts once. */
+/* A message that arrives twice, as after a crash, counts once. */
 static void test_algorithms_ef21__a_message_again_changes_nothing(void)
 {
     struct ef21_world world;
@@ -286,7 +288,7 @@ static void test_algorithms_ef21__refused_messages_move_nothing(void)
         world.base.answer.message.bits.payload_bits = 32;
         expect_refused(&world, TALLY_MALFORMED,
                        compressor == TOP_K ? "ends in the 2 values, after 32 bits"
-                                           : "4 bytes and 32 bits for 2 float32 values");
+                                           : "4 bytes with 32 bits; expected 2 float32 values");
         ef21_fini(&world);
     }
 }
