@@ -82,9 +82,9 @@ struct tally_store_leases {
                                                         const struct tally_store_job *job,
                                                         struct tally_error *err),
                               void *context, struct tally_error *err);
-    /* Hands over a job that this replica leads to another replica, whose next take() returns it.
-     * Runs in its own transaction. Errors: FAILED_PRECONDITION (this replica does not lead the job
-     * any more). */
+    /* Hands over the lease of a job to another replica, whose next take() returns the job. Runs in
+     * its own transaction. Errors: FAILED_PRECONDITION (this replica no longer leads the
+     * job). */
     enum tally_status (*give)(struct tally_store *store, int64_t job_key, int64_t replica_number,
                               struct tally_error *err);
     /* Whether this process leads the job, as far as it knows without asking. */

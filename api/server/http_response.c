@@ -8,7 +8,8 @@
 #include "api/connections/http_wide.h"
 #include "api/server/http_wait.h"
 
-/* Headers that MHD and this file write; a second one would spoil the message and the count. */
+/* Whether MHD or this file writes the header. A duplicate would make the response malformed and
+ * its count of bytes wrong. */
 static bool is_automatic_header(const char *name)
 {
     static const char *const names[] = {"Connection", "Content-Length", "Date",

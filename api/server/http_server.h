@@ -132,7 +132,7 @@ struct tally_http_response {
     struct tally_buffer *body;               /* taken: empty afterwards; NULL = empty */
     struct tally_shared_bytes *tail;         /* sent after body, which is not empty; held until it
                                               * is sent. NULL = none */
-    const char *static_body;                 /* in place of body; lives as long as the server */
+    const char *static_body;                 /* replaces body; must outlive the server */
     size_t n_static_body;
     bool is_brief; /* without a Date header, which workers do not need */
 };

@@ -78,7 +78,7 @@ size_t http_request_header_bytes(const struct tally_http_request *request);
 void http_stream_closed(struct tally_http_stream *stream);
 /* NULL is allowed. */
 void http_stream_free(struct tally_http_stream *stream);
-/* Frees the requests and buffers that are kept. */
+/* Frees the requests and buffers that are kept for reuse. */
 void http_requests_clear(struct tally_http_server *server);
 
 #endif

@@ -21,7 +21,8 @@ static bool write_in_place(put_fn *put, const void *message, struct tally_buffer
     return true;
 }
 
-/* Usually there is enough room, and the length need not be known in advance. */
+/* Encodes straight into `out`, which usually has enough room. Only otherwise does it compute the
+ * length first. */
 static enum tally_status encode_but(put_fn *put, const void *message, size_t n_apart,
                                     struct tally_buffer *out)
 {

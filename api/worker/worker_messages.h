@@ -2,9 +2,9 @@
  * their protobuf encoding.
  *
  * Decoding copies nothing large: byte fields and repeated fields of a decoded struct borrow from
- * the body that was decoded or from the struct's own fixed arrays, and live as long as both.
- * Unknown fields are skipped; anything malformed, too long or too many is MALFORMED and names the
- * field. */
+ * the body that was decoded or from the struct's own fixed arrays, and are valid only as long as
+ * both. Unknown fields are skipped. A field that is malformed or too long, or occurs too often,
+ * gives MALFORMED and is named. */
 #ifndef TALLY_API_WORKER_WORKER_MESSAGES_H
 #define TALLY_API_WORKER_WORKER_MESSAGES_H
 
@@ -151,7 +151,7 @@ struct tally_update {
     struct tally_bytes poll; /* an encoded tally_poll_request, decoded on its own */
     struct tally_metric metrics[TALLY_METRICS_MOST];
     size_t n_metrics;
-    size_t own_bytes; /* of its message, if it was decoded as one of several */
+    size_t own_bytes; /* encoded size of this update alone, if its message had several */
 };
 
 struct tally_update_response {

@@ -1,5 +1,5 @@
-/* list: an intrusive list. The members carry the links, so that joining and leaving a list
- * allocates nothing, cannot fail and takes constant time. The only list of the source tree: use it
+/* list: an intrusive list. The members carry the links, so joining or leaving a list allocates
+ * nothing, cannot fail and takes constant time. This is the only list in the source tree: use it
  * instead of hand-written `previous` and `next` pointers.
  *
  *     struct tally_list in the owner, struct tally_list_node in each member:

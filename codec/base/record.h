@@ -100,7 +100,7 @@ struct tally_estimates {
  * / 2 (alpha in [1]). NaN = unknown. */
 struct tally_curvature {
     double smoothness;       /* an upper estimate, a few percent too large at worst */
-    double strong_convexity; /* a lower bound; 0 where f has none */
+    double strong_convexity; /* a lower bound; 0 if f is not strongly convex */
 };
 
 /* Where a job stands: the sum of its records, and the point that is queried next. */

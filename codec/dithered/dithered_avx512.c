@@ -45,8 +45,8 @@ static inline __m256i round_eight(__m256 y, __m256i dithers, __m512d inverse_ste
     return _mm512_cvtpd_epi32(level);
 }
 
-/* The same for sixteen coordinates in float32, which is off by less than 2^-16 as long as no level
- * is above MOST_SINGLE. */
+/* The same for sixteen coordinates in float32. The result is off by less than 2^-16 if no level is
+ * above MOST_SINGLE. */
 static const float MOST_SINGLE = 31;
 static inline __m512i round_sixteen(__m512 y, __m512i dithers, __m512 inverse_step, __m512 top,
                                     __mmask16 *ret_doubtful)

@@ -56,8 +56,9 @@ struct tally_dithered_kernel {
      * rounded up to a multiple of 64. */
     void (*dithers)(const struct tally_rng *rng, uint32_t group, size_t n, int32_t *dithers);
 
-    /* Rounds y[n] to levels[n] and adds those beyond the top to *clipped. Returns n, or the first
-     * coordinate that is not finite; levels and *clipped are unspecified then. */
+    /* Rounds y[n] to levels[n] and adds the number of levels beyond the top to *clipped. Returns n,
+     * or the index of the first coordinate that is not finite; levels and *clipped are unspecified
+     * then. */
     size_t (*quantize)(const struct tally_grid *grid, const float *y, const int32_t *dithers,
                        size_t n, int32_t *levels, uint64_t *clipped);
 

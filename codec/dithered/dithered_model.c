@@ -13,10 +13,10 @@ enum {
     FRACTION_BITS = 12, /* between two entries */
     SATURATED = 1 << 29,
     WEIGHT_BITS = 24,
-    FIXED_WEIGHT = 42 << 16, /* 7/8 of the weights at first, */
-    STATE_WEIGHT = 1 << 16,  /* and each of the six others */
-    DRIFT_BITS = 6,          /* of a weight, 2^-6 moves to each neighbour */
-    JUMP_BITS = 8,           /* and 2^-8 is shared by all states */
+    FIXED_WEIGHT = 42 << 16, /* initial weight of the fixed state, 7/8 of the total */
+    STATE_WEIGHT = 1 << 16,  /* initial weight of each of the six other states */
+    DRIFT_BITS = 6,          /* 2^-6 of a weight moves to each neighbour */
+    JUMP_BITS = 8,           /* 2^-8 of a weight is shared by all states */
 };
 
 /* 2^24 times the probability that a standard normal variable is above k / 16, rounded to the

@@ -28,7 +28,7 @@
 enum { TALLY_ARITH_BITS = 16 }; /* the widest division: 2^16 shares */
 
 struct tally_arith_encoder {
-    struct tally_bit_writer *writer; /* the caller's; the string begins at its next bit */
+    struct tally_bit_writer *writer; /* the caller's; the code begins at its next bit */
     uint64_t low, range;             /* in 2^-63 of the window */
     uint64_t ones; /* words of 32 ones after `word`, which a carry would turn to zeros */
     uint32_t word; /* the last word before them; a carry may still add 1 */

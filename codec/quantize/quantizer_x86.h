@@ -1,14 +1,14 @@
 /* quantizer_x86: what the vector forms of tally_quantize() have in common. The file that includes
  * it defines struct tally_quantize_constants and one function for a group of 64.
  *
- * Random words: sixteen Philox blocks differ only in their first counter word, so that half of
- * rounds 1 and 2 is the same for all of them and is done once per message, here:
+ * Random words: sixteen Philox blocks differ only in their first counter word, so half of rounds 1
+ * and 2 is the same for all of them and is computed once per message, here:
  *
  *     round 1   p0 = m0 * c0 differs;   p1 = m1 * c2 is common, and so are the new c0 and c1
  *     round 2   p1 = m1 * c2 differs;   p0 = m0 * c0 is common, and so is the new c3
  *
- * Blocks live in 64-bit lanes, of which the multiplier reads the low halves only. The high halves
- * do not matter and are cut off at the end. */
+ * Blocks are in 64-bit lanes. The multiplier reads only the low halves; the high halves do not
+ * matter and are cut off at the end. */
 #ifndef TALLY_CODEC_QUANTIZE_QUANTIZER_X86_H
 #define TALLY_CODEC_QUANTIZE_QUANTIZER_X86_H
 

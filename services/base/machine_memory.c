@@ -59,7 +59,8 @@ static bool has_controller(const char *list, size_t n, const char *name)
     return false;
 }
 
-/* A line "HIERARCHY:CONTROLLERS:PATH"; version 2 has no controllers. */
+/* The limit for a line "HIERARCHY:CONTROLLERS:PATH" of /proc/self/cgroup. In version 2 of cgroups
+ * CONTROLLERS is empty. */
 static int64_t limit_of_line(const char *line, size_t n, const char *root)
 {
     const char *list = memchr(line, ':', n);

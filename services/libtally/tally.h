@@ -224,8 +224,8 @@ struct tally_worker_totals {
     uint64_t wire_out_bytes, wire_in_bytes;                 /* of HTTP exchanges */
 };
 
-/* Checks the configuration, without connecting. Errors: INVALID_ARGUMENT, OUT_OF_RANGE (`field`
- * says of what), NO_MEMORY, UNAVAILABLE (no file descriptor left). */
+/* Checks the configuration, without connecting. Errors: INVALID_ARGUMENT and OUT_OF_RANGE (`field`
+ * names the option), NO_MEMORY, UNAVAILABLE (out of file descriptors). */
 TALLY_API enum tally_code tally_worker_new(const struct tally_worker_config *config,
                                            struct tally_worker **ret_worker,
                                            struct tally_failure *failure);

@@ -54,8 +54,8 @@ enum tally_status tally_store_owner(const char *uri, int64_t *ret_process, struc
 /* The path of the file that holds the store. Borrowed from `uri`. Errors: INVALID_ARGUMENT. */
 enum tally_status tally_store_path(const char *uri, const char **ret_path, struct tally_error *err);
 
-/* For migrate.c. The backend of a URI and the location in it, which is borrowed from `uri`; NULL =
- * there is none. */
+/* For migrate.c. Returns the backend of a URI, or NULL if there is none. *ret_location points into
+ * `uri`. */
 const struct tally_store_backend *tally_store_backend_of(const char *uri,
                                                          const char **ret_location);
 

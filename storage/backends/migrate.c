@@ -208,7 +208,8 @@ static enum tally_status see_job(void *context, const struct tally_store_job *jo
     return TALLY_OK;
 }
 
-/* The target has jobs: those of the source, after a completed migration, or others. */
+/* For a target that already has jobs: succeeds if they are those of the source, because an earlier
+ * migration completed, and fails otherwise. */
 static enum tally_status compare(struct tally_store *to, const struct tally_store_digest *source,
                                  const struct tally_store_progress *progress,
                                  struct tally_migrate_report *report, struct tally_error *err)

@@ -303,7 +303,7 @@ extern const struct tally_store_leases TALLY_PG_LEASES;
 /* After a reconnection: gets new tokens for the held leases. */
 enum tally_status tally_pg_renew_tokens(struct tally_postgres *pg, struct tally_error *err);
 
-/* Filling by tally migrate (postgres_fill.c). */
+/* Filling the database, for tally migrate (postgres_fill.c). */
 
 /* Errors: FAILED_PRECONDITION if an older program filled only a part of it. */
 enum tally_status tally_pg_require_whole(struct tally_postgres *pg, struct tally_error *err);

@@ -93,8 +93,8 @@ static const char *const VERSION_1[] = {
     NULL,
 };
 
-/* Every heartbeat looks for live jobs, however many have ended. The index does not make updates of
- * a running job more expensive, because its status stays the same. */
+/* Every heartbeat looks up the live jobs. The index keeps this cheap however many jobs have ended.
+ * It does not make updates of a running job more expensive, because its status stays the same. */
 static const char *const VERSION_2[] = {
     "CREATE INDEX jobs_live ON jobs (job_key)"
     " WHERE status NOT IN ('', 'completed', 'failed', 'cancelled')",

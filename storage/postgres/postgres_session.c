@@ -130,9 +130,9 @@ static int find_host_keyword(const char *keyword)
     return i;
 }
 
-/* Makes the next attempt begin with the host after the one that this attempt began with: libpq
- * itself continues only if it cannot connect, not if it is connected to a host that does not
- * answer. If there is no memory, the next attempt begins as the conninfo says. */
+/* Makes the next attempt begin with the host after the one that this attempt began with. libpq
+ * itself moves on only if it cannot connect, not if it is connected to a host that does not answer.
+ * If memory runs out, the next attempt uses the order of the conninfo. */
 static void begin_with_next_host(struct tally_postgres *pg)
 {
     bool has_all = true;

@@ -50,7 +50,7 @@ bool fuzz_message_read(const uint8_t *data, size_t size, struct fuzz_message *re
     return true;
 }
 
-/* How one instruction set understands a message. */
+/* The result of decoding a message on one instruction set. */
 struct reading {
     enum tally_status status;
     int32_t *levels; /* heap */
@@ -125,7 +125,7 @@ static void check_encode(const struct tally_encoding *encoding, const struct fuz
     free(data);
 }
 
-/* Whether another instruction set, that of the limit, understands the message in the same way. */
+/* Checks that decoding under the current instruction set limit gives the same result. */
 static void check_decode(const struct tally_encoding *encoding, const struct fuzz_message *message,
                          const struct reading *expected)
 {

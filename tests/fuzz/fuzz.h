@@ -1,6 +1,6 @@
-/* fuzz: what the fuzz targets share. A target is one file with LLVMFuzzerTestOneInput(), linked
- * with clang's libFuzzer (preset `fuzz`) or, everywhere else, with replay.c, which gives it the
- * files of its seeds. */
+/* fuzz: shared by the fuzz targets. A target is one file with LLVMFuzzerTestOneInput(), linked with
+ * clang's libFuzzer (preset `fuzz`) or, in every other build, with replay.c, which passes it the
+ * seed files. */
 #ifndef TALLY_TESTS_FUZZ_FUZZ_H
 #define TALLY_TESTS_FUZZ_FUZZ_H
 
@@ -13,7 +13,8 @@
 #include "codec/encoding.h"
 #include "codec/numeric/cpu.h"
 
-/* Of a property that must hold for every input; ends the process, which is a finding. */
+/* Checks a property that must hold for every input. A failure aborts the process, which is a
+ * finding. */
 #define FUZZ_CHECK(condition)                                                                      \
     do {                                                                                           \
         if (!(condition)) {                                                                        \
@@ -25,21 +26,22 @@
 /* The name is libFuzzer's. NOLINTNEXTLINE(readability-identifier-naming) */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* A heap block of exactly n elements, so that the address sanitizer sees its borders. */
+/* A heap block of exactly n elements, so that the address sanitizer detects accesses beyond its
+ * bounds. */
 void *fuzz_allocate(size_t n, size_t n_bytes);
 
-/* Whether this input is drawn: one of n is, by its checksum. So slow inputs stay rare; libFuzzer
- * prefers inputs with high counters and would otherwise spend most of the time on them. */
+/* Whether this input is drawn: one in n is, by its checksum. Slow inputs thus stay rare. libFuzzer
+ * prefers inputs with high counters, and would otherwise spend most of its time on them. */
 bool fuzz_draws(const uint8_t *data, size_t size, unsigned n);
 
-/* A message of levels and all that its receiver knows, as the targets of the encodings read it:
+/* A message of levels and what its receiver knows, as read by the targets of the encodings:
  *
- *     byte 0, 1   dim - 1: byte 0; where byte 1 > 239, also 32 (byte 1 - 239); where it is 255,
- *                 also 4096 if fuzz_draws(64): small ones most of the time, as most of what can go
- *                 wrong does so in them, and some beyond the window of the encoding `entropy`
+ *     byte 0, 1   dim - 1: byte 0; if byte 1 > 239, plus 32 (byte 1 - 239); if it is 255, plus
+ *                 4096 if fuzz_draws(64). Most are small, because most errors occur in small
+ *                 messages; some exceed the window of the encoding `entropy`.
  *     byte 2      p = 2^(1 + byte 2 mod 22); fuzz_cpu(byte 2 div 22); `twice` from 132 on
- *     byte 3      payload_bits = 8 bytes - byte 3 mod 8; with bit 3, a claim that is wrong in the
- *                 bit of weight 16^(byte 3 / 16)
+ *     byte 3      payload_bits = 8 bytes - byte 3 mod 8; with bit 3, a wrong length: the bit
+ *                 of weight 16^(byte 3 / 16) is flipped
  *     the rest    the payload
  */
 enum { FUZZ_MESSAGE_HEAD = 4 };
@@ -53,16 +55,17 @@ struct fuzz_message {
     size_t n_payload;
 };
 
-/* One of the instruction sets, as an input chooses it: all of them for every input would take an
- * execution's time for what the next one does anyway. 0 is the best that there is. */
+/* The instruction set that an input chooses. Testing all of them on every input would cost an
+ * execution's time, and other inputs test the rest anyway. 0 is the best available. */
 enum tally_cpu fuzz_cpu(unsigned choice);
 
-/* False if there are fewer bytes than a head. */
+/* Returns false if there are fewer bytes than a head. */
 bool fuzz_message_read(const uint8_t *data, size_t size, struct fuzz_message *ret_message);
 
-/* What must hold of any message: decode() and accumulate() of the message's instruction set agree,
- * and, if `twice`, decode() of plain C with them; what is refused is MALFORMED, for a reason, and
- * leaves the sums alone; what is accepted encodes to the same bytes and bits again. */
+/* Checks what must hold for any message. decode() and accumulate() agree on the message's
+ * instruction set and, if `twice`, with decode() in plain C. A refused message is MALFORMED, has a
+ * reason, and leaves the sums unchanged. An accepted one encodes to the same bytes and bits
+ * again. */
 void fuzz_check_message(const struct tally_encoding *encoding, const struct fuzz_message *message);
 
 #endif

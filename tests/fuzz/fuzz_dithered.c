@@ -1,7 +1,8 @@
-/* Messages of `dithered`, of whatever scale and stream the last three bytes say.
+/* Messages of `dithered`. The last five bytes choose the scale and the stream.
  *
- *     the front   as fuzz.h says; `twice`: a message that comes from the decoded values must be
- * this one again the end     scale mod 385, two bytes; the round of the stream, one byte */
+ *     the front   as in fuzz.h; `twice` selects the long form
+ *     the end     scale mod 385, two bytes; run and direction, client, round of the stream, one
+ *                 byte each */
 #include <string.h>
 
 #include "codec/dithered/dithered.h"
@@ -16,7 +17,8 @@ static bool same_stats(const struct tally_level_stats *a, const struct tally_lev
            a->nonzeros == b->nonzeros;
 }
 
-/* What the values encode to. Their float32 are near enough: |q| <= 2^20. */
+/* Checks that the values encode to the same message. Rounding them to float32 does no harm, since
+ * |q| <= 2^20. */
 static void check_again(const struct fuzz_message *message, const struct tally_rng *rng,
                         const int64_t *values, const struct tally_level_stats *stats)
 {

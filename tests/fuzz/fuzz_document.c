@@ -1,5 +1,5 @@
-/* JSON job documents. What is accepted is written out with its defaults, and that is a document of
- * the same job. */
+/* JSON job documents. An accepted document is written with its defaults, and the result is a
+ * document of the same job. */
 #include <string.h>
 
 #include "services/document/document.h"

@@ -1,5 +1,5 @@
-/* Messages of the encoding `entropy` in the form of its long ones, of as few coordinates as the
- * head says; if fuzz_draws(1024), of 40000 more: several blocks of full length. */
+/* Messages of `entropy` in its long form, with as few coordinates as the head says. If
+ * fuzz_draws(1024), they have 40000 more: several blocks of full length. */
 #include "tests/entropy_long_form.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -1,10 +1,10 @@
-/* Levels through an encoding and back; or their message, damaged, to its decoder: nearly right, as
- * what comes out of a decoder's own input hardly ever is.
+/* Encodes levels and decodes them again, or damages their message before decoding it. Such messages
+ * are nearly valid, which random bytes hardly ever are.
  *
  *     byte 0     |level| <= 2^(byte 0 mod 22); bit 7: levels are bytes, else 3 bytes each
  *     byte 1     mod 4: unary, entropy, entropy in its long form, entropy; div 4 mod 4: fuzz_cpu();
- *                div 16: what is done to the message, see damage()
- *     byte 2     where it is done, in 1/256 of the message
+ *                div 16: the damage to the message, see damage()
+ *     byte 2     the place of the damage, in 1/256 of the message
  *     the rest   levels, little-endian, modulo the range */
 #include <string.h>
 
@@ -13,7 +13,7 @@
 
 enum {
     HEAD = 3,
-    MOST_UNARY = 20000, /* of sum |level|: more bits would take the time of many other messages */
+    MOST_UNARY = 20000, /* of sum |level|: longer messages would cost too much time */
 };
 
 static int32_t level_of(const uint8_t *bytes, size_t n_bytes, int32_t top)
@@ -25,7 +25,7 @@ static int32_t level_of(const uint8_t *bytes, size_t n_bytes, int32_t top)
     return value >= -top && value <= top ? value : value % (top + 1);
 }
 
-/* The message of the levels, on the heap, in a block of exactly its bytes. */
+/* Encodes the levels; the message is in a heap block of exactly its size. */
 static uint8_t *encode(const struct tally_encoding *encoding, const int32_t *levels,
                        enum tally_cpu cpu, struct fuzz_message *message)
 {
@@ -44,8 +44,8 @@ static uint8_t *encode(const struct tally_encoding *encoding, const int32_t *lev
     return exact;
 }
 
-/* The same message from plain C and from the message's instruction set, and the levels out of it.
- */
+/* Checks that plain C and the message's instruction set give the same message, and that it decodes
+ * to the levels. */
 static void check_round_trip(const struct tally_encoding *encoding, const int32_t *levels,
                              struct fuzz_message *message)
 {
@@ -73,8 +73,8 @@ static void check_round_trip(const struct tally_encoding *encoding, const int32_
     free(plain);
 }
 
-/* Makes another message out of one, which stays framed: kind 8 to 11, a flipped bit; 12, 13, a few
- * bits or bytes shorter; 14, 15, longer, of zeros or with ones. */
+/* Changes a message into another one that is still framed. Kinds 8 to 11 flip a bit; 12 and 13 cut
+ * off 1 or 16 bits; 14 and 15 append 1 or 32 bits, of zeros or ones. */
 static uint8_t *damage(struct fuzz_message *message, const uint8_t *payload, unsigned kind,
                        unsigned where)
 {

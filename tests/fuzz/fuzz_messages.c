@@ -1,5 +1,5 @@
-/* Protobuf bodies of the worker protocol: byte 0 says which message, the rest is the body. What is
- * accepted and written again reads back and is written to the same bytes. */
+/* Protobuf bodies of the worker protocol: byte 0 selects the message, the rest is the body. An
+ * accepted body is written again; the result is accepted too, and written to the same bytes. */
 #include <string.h>
 
 #include "api/worker/worker_messages.h"
@@ -10,7 +10,7 @@ static void no_fini(void *message)
     (void)message;
 }
 
-/* Decodes, and encodes what was decoded; whether it was accepted. */
+/* Decodes a message and encodes it again. Returns whether it was accepted. */
 #define DEFINE_REWRITE(name, fini)                                                                 \
     static bool rewrite_##name(const uint8_t *bytes, size_t n, struct tally_buffer *out)           \
     {                                                                                              \
@@ -30,7 +30,7 @@ DEFINE_REWRITE(poll_request, no_fini)
 DEFINE_REWRITE(poll_response, tally_poll_response_fini)
 DEFINE_REWRITE(update, no_fini)
 
-/* The answer to a poll within is read on its own; one that cannot be is left out. */
+/* The response to a poll inside is decoded separately, and omitted if it is malformed. */
 static bool rewrite_update_response(const uint8_t *bytes, size_t n, struct tally_buffer *out)
 {
     struct tally_update_response message;
@@ -56,7 +56,7 @@ static bool rewrite_leave_request(const uint8_t *bytes, size_t n, struct tally_b
     return true;
 }
 
-/* Every update is read; one that cannot be is left out. */
+/* Every update is decoded; malformed ones are omitted. */
 static bool rewrite_updates(const uint8_t *bytes, size_t n, struct tally_buffer *out)
 {
     struct tally_updates message;

@@ -1,5 +1,5 @@
-/* .npy files. What is accepted lies within the bytes and, written again, reads as the same vector.
- */
+/* .npy files. An accepted vector lies within the bytes, and is the same after being written and
+ * read again. */
 #include <string.h>
 
 #include "services/objectives/data/loaders/npy.h"

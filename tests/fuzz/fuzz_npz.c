@@ -14,7 +14,7 @@ static void remove_folder(void)
     rmdir(FOLDER);
 }
 
-/* Writes the file; the folder is made once. */
+/* Writes the file. The first call makes the folder. */
 static void write_file(const uint8_t *data, size_t size)
 {
     static char room[sizeof FOLDER + 10];

@@ -1,9 +1,10 @@
-/* A vector quantized and encoded in one pass, on an instruction set, as plain C does it in two.
+/* Checks that quantizing and encoding a vector in one pass, on an instruction set, gives the same
+ * message as two passes in plain C.
  *
  *     byte 0     mod 22: p = 2^(1 + it), up to 2^8 for unary, whose messages would be large;
  *                div 22: fuzz_cpu(); div 66 mod 2: unary, entropy
  *     byte 1, 2  step = (1 + byte 2 / 256) 2^(byte 1 mod 198 - 99)
- *     byte 2     random numbers, too
+ *     byte 2     also selects the random numbers
  *     the rest   float32, little-endian */
 #include <math.h>
 #include <string.h>
@@ -11,7 +12,7 @@
 #include "codec/numeric/cpu.h"
 #include "tests/fuzz/fuzz.h"
 
-/* Levels, by tally_quantize() on an instruction set. */
+/* The result of tally_quantize() on one instruction set. */
 struct result {
     enum tally_status status;
     int32_t *levels; /* heap */
@@ -28,8 +29,8 @@ static struct result quantize(const struct tally_vector *vector, enum tally_cpu 
     return result;
 }
 
-/* Whether the levels of plain C are what the coordinates may be rounded to: the level below or the
- * one above, but for the float32 that their ratio is computed in; the outermost for all beyond. */
+/* Checks that plain C rounds each coordinate to the level below or above, up to the float32
+ * precision of the ratio, and clips those beyond the range to the outermost level. */
 static void check_rounding(const struct tally_vector *vector, const struct result *plain)
 {
     const double top = vector->grid->intervals / 2;
@@ -54,7 +55,7 @@ static void check_rounding(const struct tally_vector *vector, const struct resul
     FUZZ_CHECK(!finite || plain->clipped == clipped);
 }
 
-/* Whether encoding the levels of plain C, with plain C, gives the payload. */
+/* Checks that encoding the levels of plain C, in plain C, gives the payload. */
 static void check_payload(const struct tally_encoding *encoding, const struct tally_vector *vector,
                           const int32_t *levels, const struct tally_buffer *payload,
                           const struct tally_level_stats *found)

@@ -1,4 +1,4 @@
-/* Changes behind the stored state of a job, as a damaged or hostile database holds them.
+/* Changes after the stored state of a job, as a damaged or hostile database might hold them.
  *
  *     byte 0      algorithm and encoding; fuzz_cpu() of the rest
  *     byte 1      dim - 1, mod 128; from 128 on, the bytes get the checksum of one change
@@ -6,8 +6,8 @@
  *     byte 3, 4   round and iterate of the progress
  *     the rest    the changes
  *
- * They are taken, or refused as DATA_LOSS with a reason; without any, the state is that which was
- * saved. */
+ * They are accepted, or refused as DATA_LOSS with a reason. Without changes the saved state is
+ * accepted. */
 #include <string.h>
 
 #include "codec/numeric/checksum.h"
@@ -26,7 +26,7 @@ static struct tally_job_spec spec_of(const uint8_t *data)
         spec.algorithm++;
     }
     spec.params = tally_job_spec_algorithm(&spec)->defaults();
-    if (data[0] % N_KINDS != 2) { /* nothing to be estimated */
+    if (data[0] % N_KINDS != 2) { /* leaves nothing to estimate */
         spec.params.ceal.sigma = 1;
         spec.params.ceal.gradient_bound = 1;
     }
@@ -47,7 +47,7 @@ static enum tally_status restore(const struct tally_job_spec *spec,
                                  const struct tally_progress *progress,
                                  const struct tally_buffer *state)
 {
-    uint8_t *exact = fuzz_allocate(state->size, 1); /* the sanitizer sees a read behind it */
+    uint8_t *exact = fuzz_allocate(state->size, 1); /* exact: the sanitizer detects overreads */
     memcpy(exact, state->data, state->size);
     struct tally_job *job = NULL;
     struct tally_error err = TALLY_ERROR_INIT;

@@ -1,5 +1,5 @@
-/* replay: runs a fuzz target on every file that is named or lies in a named folder. It stands in
- * for libFuzzer, so that every compiler and every build checks the seeds. */
+/* replay: runs a fuzz target on every given file and on every file in a given folder. It replaces
+ * libFuzzer, so that every compiler and every build checks the seeds. */
 #include <dirent.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -15,7 +15,7 @@ static bool replay_file(const char *path)
         return false;
     }
     const size_t size = (size_t)info.st_size;
-    uint8_t *data = fuzz_allocate(size, 1); /* exactly: the sanitizer sees a read behind it */
+    uint8_t *data = fuzz_allocate(size, 1); /* exact size: the sanitizer detects reads beyond it */
     const bool is_whole = fread(data, 1, size, file) == size;
     fclose(file);
     if (is_whole) {
@@ -27,7 +27,7 @@ static bool replay_file(const char *path)
     return is_whole;
 }
 
-/* Returns how many files there were, or -1. */
+/* Returns the number of files, or -1 on failure. */
 static long replay_folder(const char *path)
 {
     DIR *folder = opendir(path);
@@ -62,5 +62,5 @@ int main(int argc, char **argv)
         n += more;
     }
     printf("%ld inputs\n", n);
-    return n > 0 ? 0 : 1; /* without seeds nothing is checked */
+    return n > 0 ? 0 : 1; /* no seeds: nothing was checked */
 }

@@ -1,7 +1,7 @@
 /* tally-dithered-messages N SEED [long]: prints N random messages of `dithered`, each as a golden
- * file on one line (README.md), for the second decoder; of all scales, with levels that suit the
- * scale or do not, alike or in runs of several widths, and clipped ones. `long`: in the form of
- * long messages, at fewer coordinates. */
+ * file on one line (README.md), for the second decoder. They have all scales. Levels may or may not
+ * suit the scale, have one width or runs of several widths, and may be clipped. With `long`,
+ * messages have the form of long ones although they have fewer coordinates. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 
 enum { MOST_DIM = 300 };
 
-/* A number whose logarithm is uniform. */
+/* A random number whose logarithm is uniform. */
 static double octave(struct tally_rng *rng, double low, double high)
 {
     return exp2(low + (high - low) * tally_rng_uniform(rng));

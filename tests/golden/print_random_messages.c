@@ -1,6 +1,6 @@
 /* tally-random-messages N SEED: prints N random messages of every encoding, each as a golden file
- * on one line (README.md), for the second decoder. Those in the form of long messages at fewer
- * coordinates have a member "form": "long". */
+ * on one line (README.md), for the second decoder. Messages in the long form with fewer coordinates
+ * than usual have a member "form": "long". */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 static const char *const NAMES[N_RANDOM_KINDS] = {"unary",   "entropy", "entropy",
                                                   "float32", "qsgd",    "top_k"};
 
-/* As JSON: a number with a point or an exponent, and -0.0 as that. */
+/* Prints a JSON number with a point or an exponent, and keeps the sign of -0.0. */
 static void print_real(double value)
 {
     if (value == floor(value) && fabs(value) < 1e15) {
@@ -20,7 +20,7 @@ static void print_real(double value)
     }
 }
 
-/* What a receiver knows beside the payload. */
+/* Prints what a receiver knows in addition to the payload. */
 static void print_terms(const struct random_message *message)
 {
     if (message->kind == RANDOM_ENTROPY_LONG) {

@@ -14,7 +14,7 @@ enum shape { NORMAL, SPARSE, CONSTANT, EXTREMES, UNIFORM, HEAVY, HALVES, N_SHAPE
 enum {
     MOST_DIM_BITS = 12,
     MOST_TOP_BITS = 21,
-    UNARY_ONES = 20000, /* in one message: it is to have a size */
+    UNARY_ONES = 20000, /* in one message, which limits its size */
 };
 
 static void require(bool condition, const char *what)
@@ -47,7 +47,7 @@ struct tally_rng random_stream(uint64_t seed)
     return rng;
 }
 
-/* 2^u, u uniform between the two. */
+/* 2^u, with u uniform between `from` and `to`. */
 static double octave(struct tally_rng *rng, double from, double to)
 {
     return exp2(from + (to - from) * tally_rng_uniform(rng));
@@ -65,7 +65,7 @@ static double sign(struct tally_rng *rng)
     return tally_rng_below(rng, 2) == 0 ? 1 : -1;
 }
 
-/* What a shape leaves to chance, once per vector. */
+/* The random parameters of a shape, drawn once per vector. */
 struct form {
     enum shape shape;
     int32_t top;
@@ -135,7 +135,8 @@ static void encode_levels(struct random_message *message)
     free(room);
 }
 
-/* Any finite float32, all exponents alike: borders, denormal ones and zeros of both signs too. */
+/* Any finite float32, with all exponents equally likely, including the limits, subnormals, and
+ * zeros of both signs. */
 static float *draw_values(struct tally_rng *rng, size_t n)
 {
     float *values = allocate(n, sizeof *values);
@@ -176,7 +177,7 @@ static void draw_qsgd(struct tally_rng *rng, struct random_message *message)
             "qsgd refuses levels");
 }
 
-/* Half of the sets are drawn, the others are an interval. */
+/* Half of the sets are random, the others are intervals. */
 static uint32_t *draw_indices(struct tally_rng *rng, size_t dim, size_t k)
 {
     uint32_t *indices = allocate(k, sizeof *indices);

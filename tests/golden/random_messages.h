@@ -1,5 +1,5 @@
-/* random_messages: vectors of all sizes and shapes, and their messages in every encoding, for the
- * test program and for the program that prints some to the second decoder. */
+/* random_messages: vectors of all sizes and shapes, and their messages in every encoding. Used by
+ * the test program, and by the program that prints some for the second decoder. */
 #ifndef TALLY_TESTS_GOLDEN_RANDOM_MESSAGES_H
 #define TALLY_TESTS_GOLDEN_RANDOM_MESSAGES_H
 
@@ -19,26 +19,26 @@ enum random_kind {
 
 struct random_message {
     enum random_kind kind;
-    size_t dim;             /* most below 64, one of four up to 4096 */
-    struct tally_grid grid; /* of the kinds with an encoding */
+    size_t dim;             /* most below 64, one in four up to 4096 */
+    struct tally_grid grid; /* for kinds with an encoding */
     struct tally_qsgd qsgd;
-    size_t k;          /* of top_k: values and indices */
+    size_t k;          /* top_k: number of values and indices */
     int32_t *levels;   /* all but float32 and top_k */
     float *values;     /* float32, top_k */
     uint32_t *indices; /* top_k */
     uint8_t *payload;
     size_t n_payload;
-    struct tally_level_stats stats; /* as the encoder says; nonzeros only with an encoding */
+    struct tally_level_stats stats; /* from the encoder; nonzeros only with an encoding */
 };
 
-/* Of the kinds that have one; NULL for the others. */
+/* Returns the encoding of a kind, or NULL for kinds without one. */
 const struct tally_encoding *random_encoding(enum random_kind kind);
 
-/* The stream of one of the users. */
+/* The random stream of a seed. */
 struct tally_rng random_stream(uint64_t seed);
 
 /* Draws a vector and encodes it. Everything is on the heap, the payload in a block of exactly its
- * bytes; ends the process where the encoder fails. */
+ * size. Aborts the process if the encoder fails. */
 void random_message_init(struct random_message *message, struct tally_rng *rng,
                          enum random_kind kind);
 void random_message_fini(struct random_message *message);

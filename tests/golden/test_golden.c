@@ -1,5 +1,5 @@
-/* Every golden file (README.md): valid messages decode to what the file says and are written to the
- * same bytes, malformed ones are refused for the reason that it says, on every instruction set. */
+/* Every golden file (README.md) on every instruction set: valid messages decode to the file's
+ * values and encode to the same bytes; malformed ones are refused for the reason in the file. */
 #include <dirent.h>
 #include <math.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@
 #include "codec/sparse/top_k.h"
 #include "tests/harness.h"
 
-/* A file. */
+/* The contents of a golden file. */
 struct vector {
     struct tally_json *json;
     size_t dim;
@@ -25,7 +25,7 @@ struct vector {
     struct tally_grid grid;
     uint32_t s;
     size_t k;
-    const char *refused, *says; /* NULL: it is valid */
+    const char *refused, *says; /* NULL if it is valid */
     struct tally_buffer payload;
     struct tally_buffer meaning; /* double[dim], or [k]: levels or values */
     struct tally_buffer indices; /* double[k] */
@@ -44,7 +44,7 @@ static void append(struct tally_buffer *buffer, const void *bytes, size_t n)
     CU_ASSERT_EQUAL_FATAL(tally_buffer_append(buffer, bytes, n), TALLY_OK);
 }
 
-/* Appends a copy of everything from byte `start` on, times - 1 times. */
+/* Repeats everything from byte `start` on, so that it occurs `times` times. */
 static void repeat(struct tally_buffer *buffer, size_t start, int64_t times)
 {
     const size_t n = buffer->size - start;
@@ -63,7 +63,7 @@ static void append_hex(struct tally_buffer *buffer, const char *hex)
     }
 }
 
-/* Numbers of an array, or the bytes of a text, that stand at index 1 of a piece. */
+/* Appends the numbers of the array, or the bytes of the text, at index 1 of a piece. */
 static void append_piece(struct tally_buffer *buffer, const struct tally_json *piece)
 {
     struct tally_json *holder = tally_json_object(); /* the interface reads members */
@@ -97,7 +97,7 @@ static void expand(const struct tally_json *pieces, struct tally_buffer *buffer)
     }
 }
 
-/* A number, or the text of one above 2^63. */
+/* Reads a number, or the text of a number above 2^63. */
 static uint64_t bits_of(const struct tally_json *json, const char *key)
 {
     const char *text = tally_json_get_text(json, key);
@@ -147,7 +147,7 @@ static void vector_fini(struct vector *vector)
     tally_json_free(vector->json);
 }
 
-/* Whether a decoder's answer is the file's. */
+/* Whether a decoder's result is the one in the file. */
 static bool as_expected(const struct vector *vector, enum tally_status status,
                         const struct tally_error *err)
 {
@@ -252,7 +252,7 @@ static bool check_entropy(const struct vector *vector)
     return check_levels(&TALLY_ENCODING_ENTROPY, vector);
 }
 
-/* The stream that a file of `dithered` names. */
+/* The stream that a `dithered` file specifies. */
 static struct tally_rng stream_of(const struct vector *vector)
 {
     struct tally_rng rng;
@@ -265,8 +265,7 @@ static struct tally_rng stream_of(const struct vector *vector)
     return rng;
 }
 
-/* Whether these values are the file's levels without their dither, and such a vector encodes to the
- * payload. */
+/* Whether the values are the file's levels without their dither, and encode to the payload. */
 static bool encodes_values(const struct vector *vector, const struct tally_rng *rng,
                            const int64_t *values)
 {
@@ -340,7 +339,7 @@ static bool check_float32(const struct vector *vector)
     return good;
 }
 
-/* Whether these are the file's values and indices, k of each. */
+/* Whether these are the file's k values and k indices. */
 static bool means_sparse(const struct vector *vector, const float *values, const uint32_t *indices)
 {
     bool same = vector->meaning.size == vector->k * sizeof(double) &&
@@ -428,7 +427,7 @@ static bool check_qsgd(const struct vector *vector)
     return good;
 }
 
-/* Checks the files of a folder, at least `at_least`. */
+/* Checks the files in a folder, of which there must be at least `at_least`. */
 static void check_folder(const char *name, bool (*check)(const struct vector *vector), int at_least)
 {
     char path[1024];

@@ -1,5 +1,5 @@
-/* A hundred thousand random messages of each encoding: what the encoder says they have in bits is
- * what the decoder counts, and what the string has; and they mean what was encoded. */
+/* A hundred thousand random messages of each encoding. The encoder's bit count equals the decoder's
+ * and the length of the string, and the message decodes to what was encoded. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,11 +15,11 @@
 
 enum { MESSAGES = 100000 };
 
-/* Blocks for what a decoder reads and writes. */
+/* Memory blocks that a decoder reads and writes. */
 enum block { PAYLOAD, LEVELS, SUMS, N_BLOCKS };
 
-/* A block of n bytes with a page behind it that nothing may touch: vector code that reads or writes
- * a register too much dies, in every build. The same memory at every call. */
+/* Returns a block of n bytes, followed by an inaccessible page. Vector code that reads or writes
+ * beyond the block crashes in every build. Every call returns the same memory. */
 static void *fenced(enum block block, size_t n)
 {
     enum { ROOM = 1 << 20 };
@@ -35,7 +35,7 @@ static void *fenced(enum block block, size_t n)
     return begin[block] + ROOM - n;
 }
 
-/* The message's own bytes, fenced. */
+/* Returns a fenced copy of the message's payload. */
 static const uint8_t *payload_of(const struct random_message *message)
 {
     uint8_t *payload = fenced(PAYLOAD, message->n_payload);
@@ -49,7 +49,7 @@ static bool same_stats(const struct tally_level_stats *a, const struct tally_lev
            a->nonzeros == b->nonzeros;
 }
 
-/* The encoder's numbers, counted here. */
+/* Compares the encoder's counts with counts made here. */
 static bool is_counted(const struct random_message *message)
 {
     struct tally_level_stats stats = {.formula_bits = message->dim,
@@ -99,8 +99,8 @@ static bool accumulates(const struct random_message *message)
     return good;
 }
 
-/* With a zero more at its end, a bit or what the form has in place of one, the message means the
- * same until the decoder compares the claim with what it has counted itself, and says that. */
+/* A zero is appended to the message: one bit, or 16 in the long form. It decodes to the same
+ * levels, until the decoder compares the announced length with its own count and reports both. */
 static bool is_told_by_decoder(const struct random_message *message)
 {
     const uint64_t longer =
@@ -192,7 +192,7 @@ static void check_kind(enum random_kind kind, uint64_t seed,
         tally_cpu_set_limit((enum tally_cpu)(k % TALLY_N_CPUS));
         struct random_message message;
         random_message_init(&message, &rng, kind);
-        /* Its reader is not its writer. */
+        /* The reader's instruction set may differ from the writer's. */
         tally_cpu_set_limit((enum tally_cpu)(k / TALLY_N_CPUS % TALLY_N_CPUS));
         if (check(&message)) {
             n_good++;

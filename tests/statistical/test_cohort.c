@@ -1,5 +1,5 @@
-/* The clients of a round: every subset of n has the same probability, in every round
- * independently. */
+/* The clients of a round: every subset of n has the same probability, independently in every
+ * round. */
 #include "services/job/engine/cohort.h"
 
 #include <math.h>
@@ -17,15 +17,15 @@ static struct tally_cohort cohort_of(uint64_t seed, uint32_t clients, uint32_t n
     return cohort;
 }
 
-/* 5 standard deviations either way: too even is as suspicious as too uneven. */
+/* 5 standard deviations on either side: too even is as suspicious as too uneven. */
 static void expect_chi_square(double chi_square, double freedom)
 {
     CU_ASSERT_TRUE(fabs(chi_square - freedom) < 5 * sqrt(2 * freedom));
 }
 
-/* The count of one client in R rounds has variance R p (1 - p), p = n / M; counts of two have the
- * covariance that without replacement makes the sum constant, which leaves M - 1 degrees of freedom
- * for (M - 1) / M sum (count - R p)^2 / (R p (1 - p)). */
+/* The count of one client in R rounds has variance R p (1 - p), p = n / M. Drawing without
+ * replacement keeps the sum constant, so the counts are negatively correlated. This leaves M - 1
+ * degrees of freedom for (M - 1) / M sum (count - R p)^2 / (R p (1 - p)). */
 static void test_statistical_cohort__every_client_is_drawn_equally_often(void)
 {
     struct tally_cohort cohort = cohort_of(1, CLIENTS, N);
@@ -44,8 +44,8 @@ static void test_statistical_cohort__every_client_is_drawn_equally_often(void)
     tally_cohort_fini(&cohort);
 }
 
-/* Every pair of clients with the probability n (n - 1) / (M (M - 1)): what a draw that favours
- * neighbours, or one that only shifts a fixed pattern, would not have. */
+/* Every pair of clients has the probability n (n - 1) / (M (M - 1)). This fails for a draw that
+ * favours neighbours or only shifts a fixed pattern. */
 static void test_statistical_cohort__every_pair_is_drawn_equally_often(void)
 {
     enum { M = 12, K = 4, PAIRS = M * (M - 1) / 2 };
@@ -88,8 +88,8 @@ static void test_statistical_cohort__every_subset_is_drawn_equally_often(void)
     tally_cohort_fini(&cohort);
 }
 
-/* Whether a client is drawn says nothing of the next rounds: the number of clients that two rounds
- * share is hypergeometric, with mean n^2 / M. */
+/* The draws of different rounds are independent: the number of clients that two rounds share is
+ * hypergeometric, with mean n^2 / M. */
 static void test_statistical_cohort__rounds_are_independent(void)
 {
     const double mean = (double)N * N / CLIENTS;
@@ -113,7 +113,7 @@ static void test_statistical_cohort__rounds_are_independent(void)
     tally_cohort_fini(&b);
 }
 
-/* All 24 orders of four clients, which a simulation with over-selection has them answer in:
+/* All 24 orders of four clients, as used for the answers in a simulation with over-selection:
  * chi-square with 23 degrees of freedom. */
 static void test_statistical_cohort__every_order_is_as_likely(void)
 {
@@ -133,8 +133,8 @@ static void test_statistical_cohort__every_order_is_as_likely(void)
     expect_chi_square(sum, 23);
 }
 
-/* The two that answer first, of four that are drawn from six: every pair is as likely, so their
- * mean is unbiased. Chi-square with 14 degrees of freedom. */
+/* The first two to answer, of four drawn from six: every pair is equally likely, so their mean is
+ * unbiased. Chi-square with 14 degrees of freedom. */
 static void test_statistical_cohort__first_answers_are_a_fair_draw(void)
 {
     struct tally_cohort cohort = cohort_of(6, 6, 4);

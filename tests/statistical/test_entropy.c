@@ -1,12 +1,12 @@
 /* The encoding `entropy` against the entropy. Levels are drawn from the distribution of a
- * stochastically rounded normal variable of s.d. s steps, level m with probability
+ * stochastically rounded normal variable of s.d. s steps. Level m has the probability
  *
  *     p(m) = s (H((m + 1)/s) - 2 H(m/s) + H((m - 1)/s)),   H(t) = phi(t) - t Q(t)
  *
- * whose entropy, times d, is what no code beats in the mean. The mean length of R messages has the
- * standard error sqrt(d V / R), V the variance of -log2 p(m), which is below 3; bounds are on the
- * mean of length - (-sum log2 p(m)), which has the same expectation as length - d * entropy and
- * almost no variance. */
+ * On average no code is shorter than d times its entropy. The mean length of R messages has the
+ * standard error sqrt(d V / R), where V is the variance of -log2 p(m), which is below 3. The bounds
+ * are on the mean of length - (-sum log2 p(m)), which has the same expectation as
+ * length - d * entropy and almost no variance. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -14,7 +14,7 @@
 #include "codec/numeric/rng.h"
 #include "tests/harness.h"
 
-enum { REACH = 40 }; /* levels beyond have no probability worth a draw */
+enum { REACH = 40 }; /* levels beyond have negligible probability */
 
 struct source {
     double probability[2 * REACH + 1];
@@ -56,8 +56,8 @@ static double draw(const struct source *source, struct tally_rng *rng, double s,
 static const double SPREADS[] = {0.3, 0.5, 1, 1.6, 3};
 enum { N_SPREADS = sizeof SPREADS / sizeof SPREADS[0] };
 
-/* Mean bits above the entropy of R messages; checks that the draws have the entropy that they
- * should. */
+/* Returns the mean number of bits above the entropy over R messages. Checks that the draws have the
+ * expected entropy. */
 static double mean_excess(double s, size_t dim, uint32_t repetitions, double *ret_entropy)
 {
     static const struct tally_grid grid = {.step = 1, .intervals = 2 * REACH};

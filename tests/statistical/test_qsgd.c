@@ -1,11 +1,11 @@
 /* QSGD is unbiased: with v = s |y| / norm and f = v - floor(v), the level is floor(v) + 1 with
- * probability f, so that
+ * probability f. Therefore
  *
  *     E[level] = v          Var[level] = f (1 - f)
  *
- * A fixed vector is quantized R times with R streams. z_i is the mean error of a coordinate over
- * its standard error, about N(0, 1); Z is that of the sum of all errors, once with the sign of the
- * coordinate, once outward.
+ * A fixed vector is quantized R times with R streams. z_i is the mean error of a coordinate divided
+ * by its standard error, about N(0, 1). Z is the sum of all errors divided by its standard error,
+ * once with the errors' own signs, once with errors away from zero counted as positive.
  *
  *     max |z_i| < 6     over at most 1e4 coordinates: 2e-5 by chance
  *     |Z| < 5           6e-7 by chance
@@ -48,7 +48,7 @@ static void quantize_often(uint32_t s, uint32_t seed, struct totals *totals)
         totals->variance += variance;
         totals->signed_sum += mean[i];
         totals->outward_sum += y[i] < 0 ? -mean[i] : mean[i];
-        if (variance > 25) { /* else far from normal */
+        if (variance > 25) { /* otherwise far from normal */
             totals->largest_z = fmax(totals->largest_z, fabs(mean[i]) / sqrt(variance));
         }
     }
@@ -61,15 +61,15 @@ static void test_statistical_qsgd__is_unbiased_with_the_stated_variance(void)
     for (uint32_t c = 0; c < sizeof counts / sizeof counts[0]; c++) {
         quantize_often(counts[c], c + 1, &totals);
     }
-    CU_ASSERT_TRUE(totals.largest_z > 1); /* there was something to see */
+    CU_ASSERT_TRUE(totals.largest_z > 1); /* the test is not vacuous */
     CU_ASSERT_TRUE(totals.largest_z < 6);
     CU_ASSERT_TRUE(fabs(totals.signed_sum) < 5 * sqrt(totals.variance));
     CU_ASSERT_TRUE(fabs(totals.outward_sum) < 5 * sqrt(totals.variance));
     CU_ASSERT_DOUBLE_EQUAL(totals.square_sum / totals.variance, 1, 0.01);
 }
 
-/* Rare levels: of 7840 coordinates near 1/88 of the norm, nearly all levels are zero, and their
- * number is binomial. */
+/* Rare levels: with 7840 coordinates near 1/88 of the norm, nearly all levels are zero, and the
+ * number of nonzero ones is binomial. */
 static void test_statistical_qsgd__small_coordinates_are_rare_levels(void)
 {
     enum { WIDE = 7840, ROUNDS = 200 };

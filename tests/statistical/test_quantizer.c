@@ -1,17 +1,19 @@
-/* Q is unbiased: of a coordinate y with fraction f of a step above its lower neighbour, Q - y is
- * (1 - f) step with probability f and -f step otherwise, so
+/* Q is unbiased: for a coordinate y that is a fraction f of a step above its lower level, Q - y is
+ * (1 - f) step with probability f and -f step otherwise. Therefore
  *
  *     E[Q - y] = 0          Var[Q] = step^2 f (1 - f)
  *
- * A fixed vector is quantized R times with R streams. Per coordinate, the mean error over its
- * standard error is z_i, about N(0, 1); over all coordinates, the sum of errors over its standard
- * error is Z.
+ * A fixed vector is quantized R times with R streams. z_i is the mean error of a coordinate divided
+ * by its standard error, about N(0, 1). Z is the sum of the errors of all coordinates divided by
+ * its standard error.
  *
- *     max |z_i| < 6      over at most 1e5 coordinates: 2e-4 by chance. Sees reversed probabilities
- * and deterministic rounding, which move single means by a good part of a step. |Z| < 5 6e-7 by
- * chance. Once with the sign of the coordinate, once without: sees a bias of either kind above 5 /
- * sqrt(6 d R) of a step, half a percent or less here. sum (Q - y)^2      is sum R Var[Q] within 1
- * %: the spread is right too. */
+ *     max |z_i| < 6      over at most 1e5 coordinates: 2e-4 by chance. Detects reversed
+ *                        probabilities and deterministic rounding, which move single means by a
+ *                        good part of a step.
+ *     |Z| < 5            6e-7 by chance. Once with the sign of the coordinate, once without:
+ *                        detects a bias of either kind above 5 / sqrt(6 d R) of a step, half a
+ *                        percent or less here.
+ *     sum (Q - y)^2      equals sum R Var[Q] within 1 %: the spread is right too. */
 #include "codec/quantize/quantizer.h"
 
 #include <math.h>
@@ -30,7 +32,7 @@ struct sample {
     double worst;      /* largest |y - Q| */
 };
 
-static uint32_t n_vectors; /* so that every sample has streams of its own */
+static uint32_t n_vectors; /* gives every sample its own streams */
 
 static void take_sample(struct sample *sample)
 {
@@ -59,7 +61,7 @@ static void take_sample(struct sample *sample)
     free(levels);
 }
 
-/* What several samples of one kind add up to. */
+/* Totals over several samples of one kind. */
 struct totals {
     double signed_sum, outward_sum, variance; /* of the sums of errors */
     double square_sum;
@@ -76,7 +78,7 @@ static void evaluate(const struct sample *sample, struct totals *totals)
         totals->variance += variance;
         totals->signed_sum += sample->error_sum[i];
         totals->outward_sum += sample->y[i] < 0 ? -sample->error_sum[i] : sample->error_sum[i];
-        if (n * f * (1 - f) > 25) { /* else far from normal */
+        if (n * f * (1 - f) > 25) { /* otherwise far from normal */
             totals->largest_z =
                 fmax(totals->largest_z, fabs(sample->error_sum[i]) / sqrt(variance));
         }
@@ -84,7 +86,8 @@ static void evaluate(const struct sample *sample, struct totals *totals)
     totals->square_sum += sample->square_sum;
 }
 
-/* Fills y: uniform on [-r, r] per coordinate, or a direction of length r as gradients are. */
+/* Fills y: each coordinate uniform on [-r, r], or, like a gradient, with a direction of length
+ * r. */
 static void fill(struct sample *sample, double radius, bool direction)
 {
     struct tally_rng rng;
@@ -147,9 +150,9 @@ static void test_statistical_quantizer__unbiased_in_7840_dimensions(void)
     }
 }
 
-/* Errors of neighbours, of coordinates one lane group apart and of the same coordinate in two
- * streams are uncorrelated: of n products e e' each of variance (step^2 / 4)^2, the mean is within
- * 5 standard errors of 0. */
+/* Errors are uncorrelated between neighbours, between coordinates one lane group apart, and between
+ * the same coordinate in two streams. Over n products e e', each of variance (step^2 / 4)^2, the
+ * mean is within 5 standard errors of 0. */
 static void test_statistical_quantizer__errors_are_uncorrelated(void)
 {
     enum { DIM = 7840, STREAMS = 12 };
@@ -164,7 +167,7 @@ static void test_statistical_quantizer__errors_are_uncorrelated(void)
     for (uint32_t s = 0; s < STREAMS; s++) {
         struct tally_rng rng;
         uint64_t clipped;
-        /* Clients, rounds, purposes: neighbours in each. */
+        /* Neighbouring clients, rounds and purposes. */
         tally_rng_init(&rng, tally_rng_key(5, 0), s % 3, s / 3 % 2,
                        s / 6 ? TALLY_RNG_UPLINK : TALLY_RNG_DOWNLINK);
         CU_ASSERT_EQUAL(tally_quantize(&grid, y, DIM, &rng, levels, &clipped, NULL), TALLY_OK);

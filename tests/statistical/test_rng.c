@@ -14,8 +14,8 @@ static struct tally_rng stream(uint32_t client, uint32_t round, enum tally_rng_p
     return rng;
 }
 
-/* Mean 1/2 with variance 1/12, second central moment 1/12 with variance 1/180; 5 standard errors.
- */
+/* The mean is 1/2 with variance 1/12, the second central moment 1/12 with variance 1/180. Both to 5
+ * standard errors. */
 static void test_statistical_rng__uniform_has_its_moments(void)
 {
     struct tally_rng rng = stream(1, 1, TALLY_RNG_SAMPLING);
@@ -29,8 +29,8 @@ static void test_statistical_rng__uniform_has_its_moments(void)
     CU_ASSERT_DOUBLE_EQUAL(square / N, 1 / 12.0, 5 * sqrt(1 / 180.0 / N));
 }
 
-/* Of N(0, 1) the moments 1 to 4 are 0, 1, 0, 3 with variances 1, 2, 15, 96. Pairs are uncorrelated,
- * and the tails are there: P(|x| > 4) = 6.3e-5. */
+/* Moments 1 to 4 of N(0, 1) are 0, 1, 0, 3 with variances 1, 2, 15, 96. Pairs are uncorrelated, and
+ * the tails have the right weight: P(|x| > 4) = 6.3e-5. */
 static void test_statistical_rng__normal_has_its_moments(void)
 {
     static double x[N];
@@ -53,7 +53,7 @@ static void test_statistical_rng__normal_has_its_moments(void)
     CU_ASSERT_DOUBLE_EQUAL(tail, 6.334e-5 * N, 5 * sqrt(6.334e-5 * N));
 }
 
-/* A direction in two dimensions: its angle is uniform over 36 sectors. Chi-square with 35 degrees
+/* The angle of a direction in two dimensions is uniform over 36 sectors. Chi-square with 35 degrees
  * of freedom is above 66.6 with probability 0.001. */
 static void test_statistical_rng__direction_is_uniform(void)
 {
@@ -100,8 +100,8 @@ static void test_statistical_rng__below_is_uniform(void)
     }
 }
 
-/* Where the multiply-and-shift alone would be biased: below 3 * 2^30 a third of the results would
- * be twice as likely. Thirds must be equal, standard error sqrt(2/9 / N). */
+/* A bound at which multiply-and-shift alone would be biased: below 3 * 2^30 a third of the results
+ * would be twice as likely. Thirds must be equal; the standard error is sqrt(2/9 / N). */
 static void test_statistical_rng__below_has_no_modulo_bias(void)
 {
     const uint32_t n = 3u << 30;
@@ -130,8 +130,8 @@ static void test_statistical_rng__every_bit_is_balanced(void)
     }
 }
 
-/* Streams that differ in one part of their name, by one or by a lot, are uncorrelated: the product
- * of two independent uniform deviations has variance 1/144. */
+/* Streams whose names differ in one part, by one or by a lot, are uncorrelated: the product of two
+ * independent uniform deviations has variance 1/144. */
 static void test_statistical_rng__streams_are_uncorrelated(void)
 {
     enum { DRAWS = 100000 };
@@ -170,8 +170,8 @@ static void test_statistical_rng__streams_are_uncorrelated(void)
     }
 }
 
-/* The words of the lanes as one sequence over groups: uniform in their top byte, neighbours
- * uncorrelated. */
+/* The words of the lanes, as one sequence over all groups, are uniform in their top byte, and
+ * neighbours are uncorrelated. */
 static void test_statistical_rng__lanes_are_uniform(void)
 {
     enum { GROUPS = 4000, WORDS = GROUPS * TALLY_RNG_LANES };

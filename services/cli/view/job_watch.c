@@ -182,7 +182,7 @@ static void paint(struct follower *follower, const struct tally_json *detail)
     tally_progress_paint(&follower->painter, &bar, now_ms);
 }
 
-/* Prints one line, for stdout that is not a terminal: "running  time step 1200/2000 ...". */
+/* Prints one line, for when stdout is not a terminal: "running  time step 1200/2000 ...". */
 static int print_line(const struct tally_json *detail)
 {
     char text[TALLY_WATCH_TEXT_CAPACITY];

@@ -37,7 +37,7 @@ void calls_free(struct calls *calls);
 void call_queue_push(struct call_queue *queue, struct call *call);
 /* Takes the first; precondition: there is one. */
 struct call *call_queue_pop(struct call_queue *queue);
-/* Takes all: returns the first of them, linked by `next`. */
+/* Empties the queue and returns its calls as a list, linked by `next`. */
 struct call *call_queue_take(struct call_queue *queue);
 
 #endif

@@ -474,7 +474,7 @@ static int64_t encode_metrics(const struct hosted_job *job, uint32_t first,
     return status == TALLY_OK ? n : -1;
 }
 
-/* Stores the metrics of single clients; earlier ones were dropped together with the updates. */
+/* Stores the metrics of each client. Those of earlier rounds were dropped with their updates. */
 static enum tally_status put_client_metrics(struct tally_store *store, struct hosted_job *job,
                                             struct tally_error *err)
 {

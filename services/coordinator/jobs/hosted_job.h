@@ -61,7 +61,7 @@ struct client_slot {
 struct shared_task {
     int64_t round, have;             /* 0 = none is encoded */
     struct tally_buffer bytes;       /* tally_task.shared */
-    struct tally_shared_bytes *tail; /* instead of bytes, if it is large */
+    struct tally_shared_bytes *tail; /* used instead of `bytes` if large */
 };
 
 /* What a coordinator knows of all its live jobs, so that it need not scan them in every turn. */

@@ -45,7 +45,7 @@ struct metrics {
     int next_look; /* the next one to look up in a shared store: another replica may delete it */
 };
 
-/* Sets coordinator->metrics. Also reads from the store, if only this process uses it, which jobs
+/* Sets coordinator->metrics. If no other process uses the store, also reads from it which jobs
  * ended recently. Errors: NO_MEMORY, STORE. */
 enum tally_status metrics_new(struct tally_coordinator *coordinator, struct tally_error *err);
 /* NULL is allowed. */

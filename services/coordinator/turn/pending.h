@@ -34,9 +34,9 @@ struct pending_updates {
 void pending_fini(struct pending_updates *pending);
 
 /* Keeps an accepted update until the commit, or stores it at once if pending updates would take too
- * much memory. A transaction must be open. `request`: the request with only this update; NULL = it
- * had others, too. May take the request's body, to which the update points. Errors: NO_MEMORY, and
- * those of the store. */
+ * much memory. A transaction must be open. `request`: the request, if this is its only update, or
+ * else NULL; its body, to which the update points, may be taken. Errors: NO_MEMORY, and those of
+ * the store. */
 enum tally_status pending_add(struct pending_updates *pending, struct tally_store *store,
                               struct pending_job job, const struct tally_update *update,
                               struct tally_http_request *request, struct tally_error *err);

@@ -37,7 +37,7 @@ void answer_all_idle(struct tally_coordinator *coordinator);
 void answer_last_updates(struct tally_coordinator *coordinator, struct hosted_job *job);
 /* Marks the polls with `until_idle` ready when a job is removed: it may have been their last. */
 void mark_until_idle(struct tally_coordinator *coordinator);
-/* Whether an open round waits for a client of the session that the call polls for. */
+/* Whether an open round is waiting for a client of the session of this poll. */
 bool has_task(const struct tally_coordinator *coordinator, const struct call *call);
 
 #endif

@@ -1,7 +1,7 @@
 /* workers: what the coordinator does with the workers that have joined.
  *
- *     assignment   gives clients of jobs to sessions, and starts jobs (matching decides)
- *     long_polls   waiting polls and their responses: a task (tasks), idle, released
+ *     assignment   assigns the clients of jobs to sessions and starts jobs, as matching/ decides
+ *     long_polls   waiting polls and their responses: a task (tasks.h), idle or released
  *     deadlines    silent sessions, rounds and jobs past their deadline
  *     waiting      what a job waits for, in words
  *     worker_calls the methods of tally.v1.WorkerService; those for updates are in updates.c */

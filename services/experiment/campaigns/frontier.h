@@ -1,12 +1,13 @@
 /* frontier: the least regret as a function of the bits, on the synthetic problem.
  *
  * [1] states neither CEAL's constants nor the start point. The frontier therefore covers both
- * readings of the data and starts at |x^(1)| = 1, 2 and 3. On each of these problems it runs CEAL
- * over a table of constants, and every baseline over its number of local steps K, at the best step
- * size of a grid for each K. FedAvg and FedPAQ also run with steps that decay and rounds that grow,
- * again at the best step size. The baselines that [1] does not have (fedprox, FedAvg with a server
- * optimizer, scaffold, diana, ef21) also run over a constant of their own. CALM runs over its
- * budgets with the constants of the problem, and once without either. */
+ * readings of the data, each with start points at |x^(1)| = 1, 2 and 3. On each of these problems
+ * it runs CEAL over a table of constants, and every baseline over its number of local steps K, at
+ * the best step size of a grid for each K. FedAvg and FedPAQ also run with steps that decay and
+ * rounds that grow, again at the best step size. Each baseline that [1] does not have (fedprox,
+ * FedAvg with a server optimizer, scaffold, diana, ef21) is also run over one constant of its own.
+ * CALM runs over its budgets with the constants of the problem, and once without
+ * budget and constants. */
 #ifndef TALLY_SERVICES_EXPERIMENT_CAMPAIGNS_FRONTIER_H
 #define TALLY_SERVICES_EXPERIMENT_CAMPAIGNS_FRONTIER_H
 

@@ -12,10 +12,10 @@ enum tally_status tally_frontier_csv(const struct tally_frontier *frontier,
                                      struct tally_buffer *out);
 
 /* {"experiment": "synthetic", "seeds": [...], "points": [{"reading", "radius", "algorithm",
- *  "parameters", "regret", "uplink", "downlink", "on_front"}], with the points on a front only;
- *  those of CALM have their "budget", if any, too;
+ *  "parameters", "regret", "uplink", "downlink", "on_front"}],
  *  "limits": [{"reading", "radius", "uplink_bits", "downlink_bits", "ideal_regret",
- *  "shared_regret"}]}. NULL when memory ran out. */
+ *  "shared_regret"}]}. Only points on a front are included. A point of CALM also has "budget" if
+ * it ran with one. NULL when memory ran out. */
 struct tally_json *tally_frontier_json(const struct tally_frontier *frontier);
 
 #endif

@@ -36,7 +36,7 @@ enum tally_status job_clients_init(struct job_clients *clients, const struct tal
                                    struct tally_error *err);
 void job_clients_fini(struct job_clients *clients);
 
-/* Opens a round: draws its cohort, of which no client has answered. */
+/* Opens a round: draws its cohort. No client has answered yet. */
 void job_clients_open_round(struct job_clients *clients, int64_t round);
 /* The cohort of any round; borrowed until the next recall, save or load. */
 const struct tally_cohort *job_clients_recall(const struct job_clients *clients, int64_t round);

@@ -64,7 +64,7 @@ void test_store_postgres_leases__fence_is_held_until_the_end_of_the_transaction(
 /* Context of stay_in_transaction. */
 struct stay {
     const char *uri;
-    bool is_stopped; /* else it keeps reading in its transaction as long as it can */
+    bool is_stopped; /* false: it keeps reading in its transaction as long as it can */
 };
 
 /* In a child: joins as "a", inserts job "x", and stays in the middle of a transaction on it.
@@ -290,7 +290,7 @@ void test_store_postgres_leases__one_taker_gets_all_jobs_of_the_dead(void)
         CU_ASSERT_EQUAL(takers[0].n_taken + takers[1].n_taken, N_JOBS);
         CU_ASSERT(takers[0].n_taken == 0 || takers[1].n_taken == 0);
     }
-    /* They wait for each other in one direction only. */
+    /* Only one of the two ever waits for the other, so there was no deadlock to retry. */
     CU_ASSERT_EQUAL(f[0].ops->counters(f[0].store).retried_conflicts, 0);
     CU_ASSERT_EQUAL(f[1].ops->counters(f[1].store).retried_conflicts, 0);
     store_fixture_close(&f[1]);

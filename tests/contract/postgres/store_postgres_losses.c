@@ -1,4 +1,5 @@
-/* Effects of a PostgreSQL server on a transaction: lost connections, conflicts and deadlocks. */
+/* What a PostgreSQL server can do to a transaction: drop the connection, or report a conflict or a
+ * deadlock. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>

@@ -31,7 +31,7 @@ static struct {
     int64_t turn_at_us;           /* of the turn that is planned */
     int64_t n_lives;
     int64_t kill_at_answer; /* 0 = not planned */
-    bool power_fails;       /* with the kill that is under way */
+    bool power_fails;       /* the kill in progress also cuts the power */
 } process;
 
 static void start(void *context, int64_t argument);

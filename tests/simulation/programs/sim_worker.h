@@ -11,7 +11,7 @@ struct sim_workers_config {
     uint32_t wait_ms;   /* of a long poll */
     int64_t think_us;   /* mean time before a request */
     int64_t restart_us; /* mean time until a dead one is started again */
-    int renamed;        /* of 1000 restarts: under a new name */
+    int renamed;        /* restarts under a new name, per 1000 */
 };
 
 enum { SIM_MAX_WORKERS = 16 };

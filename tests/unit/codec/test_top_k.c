@@ -18,7 +18,7 @@ static void *block(size_t n, size_t n_bytes)
     return room;
 }
 
-/* A message in a heap block of exact size. */
+/* A message in a heap block of exactly its size. */
 struct message {
     uint8_t *data;
     size_t n;

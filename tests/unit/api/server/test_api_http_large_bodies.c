@@ -32,7 +32,7 @@ static void test_api_http_large_bodies__large_bodies_take_turns(void)
         CU_ASSERT_TRUE(held_bytes <= 2 * 2 * PIECE);
     }
     close(fds[N - 1]);
-    /* Send the last ones first: their data wait in the socket. */
+    /* Send in reverse order of connection: data that come too early wait in the socket. */
     for (int64_t end = patience_end_ms(); f.n_requests < N - 1 && step_before(&f, end);) {
         for (size_t i = N - 1; i-- > 0;) {
             const long done = tally_raw_send(fds[i], body + sent[i], BODY - sent[i]);
@@ -458,8 +458,8 @@ static bool wants_none(void *context, struct tally_http_request *request)
 
 enum { PIECE_BYTES = 64 * 1000 };
 
-/* The response comes at once or later, and the connection ends after it. A client that goes on
- * sending is not reset, because a reset could destroy the response. */
+/* Checks that the connection ends after the response, which comes at once or later, and that the
+ * server does not reset it while the client keeps sending: a reset could destroy the response. */
 static void check_unwanted(const char *path, const char *framing, size_t n_sent)
 {
     static char piece[PIECE_BYTES];
