@@ -1,4 +1,4 @@
-/* local_loss: f_m(x) as a value, for tests whose objectives cannot fail. */
+/* local_loss: returns f_m(x) directly, for tests whose objectives cannot fail. */
 #ifndef TALLY_TESTS_UNIT_SERVICES_LOCAL_LOSS_H
 #define TALLY_TESTS_UNIT_SERVICES_LOCAL_LOSS_H
 

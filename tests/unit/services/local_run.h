@@ -1,10 +1,10 @@
-/* local_run: a whole job in one process, its data made from its spec. */
+/* local_run: a whole job in one process, with data made from its spec. */
 #ifndef TALLY_TESTS_UNIT_SERVICES_LOCAL_RUN_H
 #define TALLY_TESTS_UNIT_SERVICES_LOCAL_RUN_H
 
 #include "services/job/local.h"
 
-/* As tally_local_run_on(); `each` may be NULL. *ret_job is NULL on failure. */
+/* Like tally_local_run_on(); `each` may be NULL. *ret_job is NULL on failure. */
 static inline enum tally_status local_run(const struct tally_job_spec *spec,
                                           tally_local_round_fn *each, void *context,
                                           struct tally_job **ret_job, struct tally_error *err)

@@ -1,6 +1,6 @@
-/* baseline_world: four clients with a least-squares objective, and what the baselines' messages
- * stand for, recomputed from the public parts: gradients from the documented streams, the codec,
- * and sums in long double. */
+/* baseline_world: four clients with a least-squares objective, and the vectors that the baselines'
+ * messages encode. The vectors are recomputed from the public parts: gradients from the documented
+ * streams, the codec, and sums in long double. */
 #ifndef TALLY_TESTS_UNIT_SERVICES_ALGORITHMS_BASELINE_WORLD_H
 #define TALLY_TESTS_UNIT_SERVICES_ALGORITHMS_BASELINE_WORLD_H
 
@@ -25,11 +25,11 @@ struct baseline_world {
 void baseline_world_init(struct baseline_world *world);
 void baseline_world_fini(struct baseline_world *world);
 
-/* The step of a client in a round, from world->x. */
+/* Runs the step of a client in a round, from world->x. */
 enum tally_status baseline_step(struct baseline_world *world,
                                 const struct tally_algorithm *algorithm, uint32_t client,
                                 uint32_t round, bool evaluate, struct tally_error *err);
-/* A step that must succeed. */
+/* Runs a step that must succeed. */
 void baseline_step_ok(struct baseline_world *world, const struct tally_algorithm *algorithm,
                       uint32_t client, uint32_t round, bool evaluate);
 
@@ -42,7 +42,7 @@ double baseline_loss_at(const struct baseline_world *world, const double *x);
 void baseline_walk(const struct baseline_world *world, uint32_t client, uint32_t round, double *x,
                    double *losses);
 
-/* What the client's message stands for, before it is quantized. */
+/* The vector that the client's message encodes, before it is quantized. */
 void baseline_expected_vector(const struct baseline_world *world,
                               const struct tally_algorithm *algorithm, uint32_t client,
                               uint32_t round, float *ret_vector);

@@ -1,4 +1,4 @@
-/* What the clients of the four baselines send and say, against a recomputation. */
+/* The messages and losses of the clients of the four baselines, against a recomputation. */
 #include "services/algorithms/baselines/baseline.h"
 
 #include <string.h>
@@ -62,7 +62,7 @@ static void test_algorithms_baseline__every_plan_is_local_steps_without_a_grid(v
     baseline_world_fini(&world);
 }
 
-/* 6 queries, then 6 + 0.4 t after t: 6, 8, 11, 16 and so on. */
+/* A round has 6 + 0.4 t samples after t queries: 6, 8, 11, 16 and so on. */
 static void test_algorithms_baseline__rounds_grow_with_the_queries_before(void)
 {
     static const int64_t stages[] = {0, 6, 14, 25, 41, INT32_MAX};
@@ -92,7 +92,7 @@ static void expect_float32(const struct baseline_world *world, const float *expe
     CU_ASSERT_EQUAL(message->bits.payload_bits, 32 * BASELINE_DIM);
 }
 
-/* The levels of Q(expected) with the client's uplink stream. */
+/* Expects the levels of Q(expected) with the client's uplink stream. */
 static void expect_qsgd(const struct baseline_world *world, const float *expected, uint32_t client,
                         uint32_t round)
 {
@@ -114,7 +114,7 @@ static void expect_qsgd(const struct baseline_world *world, const float *expecte
     CU_ASSERT_EQUAL(message->bits.payload_bits, 32 + BASELINE_DIM * 4);
 }
 
-/* A step shrinks with the queries of all rounds before, not with those of the open round alone. */
+/* The step size decays with the queries of the whole job, not only those of the open round. */
 static void test_algorithms_baseline__steps_decay_over_the_whole_job(void)
 {
     struct baseline_world world;
@@ -156,7 +156,7 @@ static void test_algorithms_baseline__clients_send_what_their_papers_say(void)
     baseline_world_fini(&world);
 }
 
-/* FedCOM's vector is the sum of the gradients along the way; the others' follow from it. */
+/* FedCOM's vector is the sum of the gradients along the way, and FedAvg's follows from it. */
 static void test_algorithms_baseline__differences_are_sums_of_gradients(void)
 {
     struct baseline_world world;
@@ -182,7 +182,8 @@ static void test_algorithms_baseline__differences_are_sums_of_gradients(void)
     baseline_world_fini(&world);
 }
 
-/* All at one point: the local loss there. Local steps: f at the client's own iterates. */
+/* If all queries are at one point, the loss is the local loss there. With local steps it is the
+ * mean of f at the client's own iterates. */
 static void test_algorithms_baseline__loss_is_of_the_own_iterates(void)
 {
     struct baseline_world world;
@@ -205,7 +206,7 @@ static void test_algorithms_baseline__loss_is_of_the_own_iterates(void)
     baseline_world_fini(&world);
 }
 
-/* What evaluate_every promises: f at every n-th step and the last, linear in between. */
+/* The definition of evaluate_every: f at every n-th step and the last, linear in between. */
 static double interpolated(const double *losses, int64_t samples, int64_t every)
 {
     double sum = 0;
@@ -224,7 +225,7 @@ static void test_algorithms_baseline__loss_is_linear_between_evaluations(void)
     struct baseline_world world;
     baseline_world_init(&world);
     static double losses[1300];
-    /* Over 512 evaluations take more than one batch of them. */
+    /* More than 512 evaluations take more than one batch. */
     static const int64_t samples[] = {1, 2, 5, 6, 10, 11, 21, 513, 514, 1025, 1300};
     static const int64_t every[] = {1, 2, 3, 5, 10, 20, 511, 2000, INT32_MAX};
     double x[BASELINE_DIM];
@@ -244,7 +245,7 @@ static void test_algorithms_baseline__loss_is_linear_between_evaluations(void)
     baseline_world_fini(&world);
 }
 
-/* Looking does not change what is sent. */
+/* An evaluation does not change the message. */
 static void test_algorithms_baseline__evaluation_leaves_the_message_alone(void)
 {
     struct baseline_world world;
@@ -265,8 +266,7 @@ static void test_algorithms_baseline__evaluation_leaves_the_message_alone(void)
     baseline_world_fini(&world);
 }
 
-/* A cut round makes its steps and reports the loss, nothing else. */
-/* The steps between two rounds too: message and loss are those of a walk that is projected. */
+/* Local steps are projected too: the local iterate and the loss are those of a projected walk. */
 static void test_algorithms_baseline__own_steps_stay_in_the_domain(void)
 {
     struct baseline_world world;
@@ -291,6 +291,7 @@ static void test_algorithms_baseline__own_steps_stay_in_the_domain(void)
     baseline_world_fini(&world);
 }
 
+/* In a cut round a client makes its steps and reports the loss, but sends no message. */
 static void test_algorithms_baseline__cut_rounds_send_nothing(void)
 {
     struct baseline_world world;

@@ -1,5 +1,5 @@
-/* What the server of the four baselines makes of messages, and the clients of its broadcasts,
- * against a recomputation. */
+/* How the server of the four baselines uses messages, and the clients its broadcasts, against a
+ * recomputation. */
 #include "services/algorithms/baselines/baseline.h"
 
 #include <math.h>
@@ -38,7 +38,7 @@ static enum tally_status receive(struct baseline_world *world,
                               err);
 }
 
-/* The values that a message stands for, by the codec. */
+/* Decodes the values of a message with the codec. */
 static void values_of(const struct tally_algorithm *algorithm,
                       const struct tally_message_view *view, double *ret_values)
 {
@@ -74,7 +74,7 @@ static void test_algorithms_baseline_server__sums_do_not_depend_on_the_order(voi
             }
         }
         int orders = 0;
-        for (size_t code = 0; code < 256; code++) { /* all 24 permutations among them */
+        for (size_t code = 0; code < 256; code++) { /* includes all 24 permutations */
             const size_t order[4] = {code & 3, code >> 2 & 3, code >> 4 & 3, code >> 6};
             if ((1u << order[0] | 1u << order[1] | 1u << order[2] | 1u << order[3]) != 15) {
                 continue;
@@ -128,11 +128,11 @@ static void test_algorithms_baseline_server__malformed_messages_add_nothing(void
         expect_nothing_added(&world, BASELINES[a], &bad, TALLY_MALFORMED);
         bad = (struct tally_message_view){.payload = round.bytes[0]};
         expect_nothing_added(&world, BASELINES[a], &bad, TALLY_MALFORMED);
-        /* The other kind of message, well formed. */
+        /* A well-formed message of the other kind. */
         struct round other;
         compute_round(&world, BASELINES[(a + 2) % 4], &other);
         expect_nothing_added(&world, BASELINES[a], &other.views[0], TALLY_MALFORMED);
-        /* The last four bytes of the float32 and the norm of qsgd: infinity. */
+        /* Infinity in the last float32, or in the norm of qsgd. */
         const size_t at = baseline_is_qsgd(BASELINES[a]) ? 0 : 4 * (BASELINE_DIM - 1);
         memcpy(round.bytes[0] + at, (const uint8_t[4]){0x00, 0x00, 0x80, 0x7f}, 4);
         expect_nothing_added(&world, BASELINES[a], &round.views[0],
@@ -141,7 +141,7 @@ static void test_algorithms_baseline_server__malformed_messages_add_nothing(void
     baseline_world_fini(&world);
 }
 
-/* 2^22 / 4 can be added up for 4 clients; the next float32 is refused. */
+/* 2^22 / 4 is the largest value that can be summed over 4 clients; the next float32 is refused. */
 static void test_algorithms_baseline_server__messages_above_the_sum_s_range_are_refused(void)
 {
     struct baseline_world world;
@@ -173,7 +173,7 @@ static void test_algorithms_baseline_server__messages_above_the_sum_s_range_are_
             int64_t sums[BASELINE_DIM] = {0};
             struct tally_bits bits;
             for (int m = 0; m < BASELINE_CLIENTS;
-                 m++) { /* -fsanitize=undefined would see an overflow */
+                 m++) { /* -fsanitize=undefined reports an overflow */
                 CU_ASSERT_EQUAL(receive(&world, BASELINES[a], &view, sums, &bits, NULL), TALLY_OK);
             }
             CU_ASSERT_EQUAL(sums[baseline_is_qsgd(BASELINES[a]) ? 0 : BASELINE_DIM - 1],
@@ -183,7 +183,8 @@ static void test_algorithms_baseline_server__messages_above_the_sum_s_range_are_
     baseline_world_fini(&world);
 }
 
-/* x + scale * mean, rounded to float32; scale is -eta, 1, 1 and -eta * server_step_size. */
+/* The new point is x + scale * mean, rounded to float32; scale is -eta, 1, 1 and
+ * -eta * server_step_size. */
 static void test_algorithms_baseline_server__server_moves_as_the_papers_say(void)
 {
     struct baseline_world world;
@@ -229,7 +230,7 @@ static void test_algorithms_baseline_server__server_moves_as_the_papers_say(void
             for (size_t i = 0; i < BASELINE_DIM; i++) {
                 square += mean[i] * mean[i];
                 const double expected = (double)(world.x[i] + scales[a] * mean[i]);
-                CU_ASSERT_EQUAL(x[i], (double)(float)x[i]); /* float32, on both sides */
+                CU_ASSERT_EQUAL(x[i], (double)(float)x[i]); /* float32 on both sides */
                 CU_ASSERT_DOUBLE_EQUAL(x[i], expected, 1e-7 * (1 + fabs(expected)));
             }
             CU_ASSERT_DOUBLE_EQUAL(world.decision.norm, (double)sqrtl(square), 1e-11);
@@ -273,19 +274,20 @@ static void test_algorithms_baseline_server__malformed_broadcasts_move_nothing(v
     baseline_world_fini(&world);
 }
 
-/* From a wild point on, whatever comes out first: infinity, NaN, or a number that is finite but
- * above what the server can add up. The same reason for all, naming client and step size. */
+/* Starting from an extreme point, the first bad value may be infinity, NaN, or a finite number too
+ * large for the server's sums. The error is the same for all, and names the client and the step
+ * size. */
 static void test_algorithms_baseline_server__divergence_is_not_finite_and_names_the_step_size(void)
 {
     static const struct {
         double step_size, x0;
         int64_t samples;
     } rows[] = {
-        {0.05, 1e160, 6}, /* f overflows though the point does not */
+        {0.05, 1e160, 6}, /* f overflows, but not the point */
         {0.05, 1e300, 6}, /* float32 overflows at once */
         {1e9, 0.5, 400},  /* a double overflows on the way */
-        {1e9, 0.5, 6},    /* above float32 */
-        {1e3, 2e7, 1},    /* finite, but too large to add up */
+        {1e9, 0.5, 6},    /* overflows float32 */
+        {1e3, 2e7, 1},    /* finite, but too large for the sums */
         {1e-9, 1e17, 6},  /* the same for gradients alone */
     };
     struct baseline_world world;
@@ -295,7 +297,7 @@ static void test_algorithms_baseline_server__divergence_is_not_finite_and_names_
         world.plan.samples = rows[r].samples;
         world.x[0] = rows[r].x0;
         for (size_t a = 0; a < N_BASELINES; a++) {
-            const bool stays = a == 0 && rows[r].x0 < 1; /* gradients at a tame point */
+            const bool stays = a == 0 && rows[r].x0 < 1; /* gradients at a moderate point */
             struct tally_error err = TALLY_ERROR_INIT;
             TALLY_ASSERT_STATUS(baseline_step(&world, BASELINES[a], 3, 2, false, &err),
                                 stays ? TALLY_OK : TALLY_NOT_FINITE, &err);
@@ -311,7 +313,7 @@ static void test_algorithms_baseline_server__divergence_is_not_finite_and_names_
     baseline_world_fini(&world);
 }
 
-/* The server may overflow where no client did. */
+/* The server may overflow although no client did. */
 static void test_algorithms_baseline_server__new_point_above_float32_is_not_finite(void)
 {
     struct baseline_world world;

@@ -1,4 +1,4 @@
-/* The values of CALM's opening round, as its reports and its conclusion carry them. */
+/* The values of CALM's opening round, as encoded in its reports and its conclusion. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -11,7 +11,7 @@ static const union tally_algorithm_params PARAMS = {
 static const struct tally_setting SETTING = {
     .params = &PARAMS, .clients = 1, .dim = 1, .horizon = 100};
 
-/* A report of two codes, or of what follows from flipping a bit behind its end. */
+/* Receives a report of two codes, which costs 20 bits. */
 static enum tally_status receive(uint64_t variance, uint64_t norm, struct tally_report *ret_report)
 {
     uint8_t bytes[8] = {0};
@@ -44,7 +44,7 @@ static void test_calm_opening__values_lie_an_eighth_of_an_octave_apart(void)
     CU_ASSERT_EQUAL(report.norm, 0x1p-64);
 }
 
-/* The noise that a job takes over after reports of `variance`. */
+/* The noise that a job adopts after two reports whose mean variance is `variance`. */
 static double noise_from(double variance)
 {
     const struct tally_round_plan plan = {.samples = 6};
@@ -87,7 +87,7 @@ static void test_calm_opening__malformed_reports_are_refused(void)
     struct tally_bits bits;
     struct tally_message_view message = {.payload = bytes, .n_payload = 3, .payload_bits = 20};
     CU_ASSERT_EQUAL(CALM_OPENING.receive(&SETTING, &message, &report, &bits, NULL), TALLY_OK);
-    for (int bit = 0; bit < 24; bit++) { /* of the last byte, half is padding */
+    for (int bit = 0; bit < 24; bit++) { /* half of the last byte is padding */
         bytes[bit / 8] = (uint8_t)(1 << bit % 8);
         const enum tally_status status =
             CALM_OPENING.receive(&SETTING, &message, &report, &bits, NULL);
@@ -102,7 +102,7 @@ static void test_calm_opening__malformed_reports_are_refused(void)
     }
 }
 
-/* The resolution of the uplink in a job that has just opened. */
+/* The uplink resolution in a job whose opening round has just ended. */
 static double resolution(uint32_t clients, size_t dim, bool has_regret, double client_spread)
 {
     const union tally_algorithm_params params = {.calm = {.step_size = 1,
@@ -125,7 +125,7 @@ static double resolution(uint32_t clients, size_t dim, bool has_regret, double c
     return uplink;
 }
 
-/* How much coarser the grids are in a job that is judged by its final model. */
+/* How much coarser the grids are if a job is judged by its final model. */
 static double coarser(uint32_t clients, size_t dim)
 {
     return resolution(clients, dim, false, NAN) / resolution(clients, dim, true, NAN);
@@ -140,7 +140,7 @@ static void test_calm_opening__grids_are_coarser_where_only_the_final_model_coun
     CU_ASSERT_DOUBLE_EQUAL(coarser(20, 60000), 1.7, 1e-12);
     CU_ASSERT_DOUBLE_EQUAL(coarser(4, 60000), sqrt(1.12), 1e-12);
     CU_ASSERT_DOUBLE_EQUAL(coarser(2, 60000), 1, 1e-12);
-    /* A job that never travels has one grid, whatever it is judged by. */
+    /* A job that never travels has one grid, however it is judged. */
     CU_ASSERT_EQUAL(resolution(10, 30000, false, 1), resolution(10, 30000, true, 1));
 }
 

@@ -7,7 +7,7 @@
 #include "tests/unit/services/local_loss.h"
 
 /* tally_ceal_stage() for M = 10, d = 30, c = 0.1, sigma = 4.47, delta = 0.1, gamma0 = 2, phi0 = 3.
- * The numbers are Python's:
+ * The numbers were computed in Python:
  *
  *     lf  = log(16*M*j**2/delta) if log_factor else 1
  *     s   = max(1, ceil(c*sigma**2*lf*4**j/(M*L**2)))
@@ -95,7 +95,8 @@ static void test_algorithms_ceal__sequences_as_computed_in_python(void)
     }
 }
 
-/* The constants of the theory; s_1 = 2359 is above the horizon of [1]'s own experiment. */
+/* The default constants are those of the theory. s_1 = 2359 exceeds the horizon of [1]'s own
+ * experiment. */
 static void test_algorithms_ceal__defaults_are_those_of_the_theory(void)
 {
     union tally_algorithm_params params = TALLY_CEAL.defaults();
@@ -142,7 +143,7 @@ static void test_algorithms_ceal__fields_are_those_of_the_document(void)
     TALLY_ASSERT_TEXT(TALLY_ALGORITHM_NAMES[0], "ceal");
 }
 
-/* One client's world: 3 coordinates, 4 clients. */
+/* What a client and the server need: 3 coordinates, 4 clients. */
 struct world {
     union tally_algorithm_params params;
     struct tally_setting setting;
@@ -211,7 +212,7 @@ static void test_algorithms_ceal__plan_refuses_grids_of_either_direction(void)
     fini(&world);
 }
 
-/* The message is Q(mean of samples * minibatch gradients), each from its documented stream. */
+/* The message is Q(mean of samples * minibatch gradients), both from their documented streams. */
 static void test_algorithms_ceal__client_sends_its_quantized_mean(void)
 {
     struct world world;
@@ -262,7 +263,7 @@ static void test_algorithms_ceal__client_sends_its_quantized_mean(void)
     fini(&world);
 }
 
-/* A view of encoded levels in the caller's 200 bytes. */
+/* Encodes levels into the caller's 200 bytes and returns a view of them. */
 static struct tally_message_view encoded(const struct world *world, const int32_t levels[3],
                                          uint8_t *data)
 {
@@ -330,7 +331,7 @@ static void test_algorithms_ceal__malformed_messages_add_nothing(void)
 
 static void decide_round(struct world *world, const int64_t *sums, int64_t received, uint32_t round)
 {
-    const double nowhere[3] = {(double)NAN, (double)NAN, (double)NAN}; /* no use for x */
+    const double nowhere[3] = {(double)NAN, (double)NAN, (double)NAN}; /* x is not used */
     struct tally_error err = TALLY_ERROR_INIT;
     const struct tally_server_task task = {.setting = &world->setting,
                                            .plan = &world->plan,
@@ -352,7 +353,7 @@ static void test_algorithms_ceal__norm_test_passes_from_four_tau_on(void)
 {
     struct world world;
     init(&world);
-    const int64_t sums[3] = {0, 4, 0}; /* of 4 messages: |g| is the step */
+    const int64_t sums[3] = {0, 4, 0}; /* 4 messages: |g| is the step */
     world.plan.grid = (struct tally_grid){.step = 0.75, .intervals = 16};
     decide(&world, sums, 4);
     CU_ASSERT_EQUAL(world.decision.norm, 0.75);
@@ -387,13 +388,14 @@ static void test_algorithms_ceal__norm_is_of_the_mean_over_messages(void)
     fini(&world);
 }
 
-/* The broadcast is Q(g, phi_j, B_j + tau_j) of the server's stream, clipped coordinates counted. */
+/* The broadcast is Q(g, phi_j, B_j + tau_j) with the server's stream, and counts its clipped
+ * coordinates. */
 static void test_algorithms_ceal__broadcast_is_the_quantized_estimate(void)
 {
     struct world world;
     init(&world);
     world.plan.grid = (struct tally_grid){.step = 0.1, .intervals = 64};
-    const int64_t all[2][3] = {{40, -13, 2}, {80, -100, 3}}; /* in range 1.1875; out of it */
+    const int64_t all[2][3] = {{40, -13, 2}, {80, -100, 3}}; /* within range 1.1875; outside */
     for (uint32_t round = 0; round < 40; round++) {
         const size_t c = round % 2;
         decide_round(&world, all[c], 4, round);
@@ -459,7 +461,7 @@ static void test_algorithms_ceal__malformed_broadcasts_move_nothing(void)
     bad[0].grid.intervals = 7;
     bad[1].grid.step = (double)NAN;
     bad[2].grid.step = -0.25;
-    bad[3].grid.intervals = 4; /* level 3 is above 2 */
+    bad[3].grid.intervals = 4; /* level 3 exceeds 2 */
     bad[4].payload_bits++;
     bad[5].n_payload++;
     double x[3] = {1, 2, 3};

@@ -1,4 +1,4 @@
-/* The opening round of CEAL: what clients report, and what the server concludes from it. */
+/* The opening round of CEAL: the clients' reports, and the server's conclusion from them. */
 #include "services/algorithms/ceal.h"
 
 #include <float.h>
@@ -74,7 +74,7 @@ static enum tally_status receive(struct world *world, const struct tally_message
     return TALLY_CEAL.opening->receive(&world->setting, view, ret_report, ret_bits, err);
 }
 
-/* 64 queries in all, 8 of each at least. */
+/* 64 queries in total, but at least 8 per client. */
 static void test_algorithms_ceal_opening__samples(void)
 {
     static const struct {
@@ -92,7 +92,7 @@ static void test_algorithms_ceal_opening__samples(void)
     fini(&world);
 }
 
-/* Mean and variance from their definitions, two passes, in long double. */
+/* Mean and variance by their definitions, in two passes, in long double. */
 static void recompute(const struct world *world, uint32_t client, double *ret_variance,
                       double *ret_norm)
 {
@@ -179,7 +179,7 @@ static void test_algorithms_ceal_opening__malformed_reports_are_refused(void)
     fini(&world);
 }
 
-/* What the header's formulas give, by hand: s_0 = 16, d = 9. */
+/* The header's formulas, evaluated by hand: s_0 = 16, d = 9. */
 static void test_algorithms_ceal_opening__server_concludes_as_the_header_says(void)
 {
     struct world world;
@@ -194,7 +194,7 @@ static void test_algorithms_ceal_opening__server_concludes_as_the_header_says(vo
     const double e = sqrt((4 * u * 3 / (9 * 16) + 2 * 9.0 / (9 * 16 * 15)) / 3);
     CU_ASSERT_DOUBLE_EQUAL(estimates.sigma, sqrt(3), 1e-7);
     CU_ASSERT_DOUBLE_EQUAL(estimates.gradient_bound, 2 * sqrt(u + 2 * e), 1e-6);
-    CU_ASSERT_EQUAL(estimates.sigma, (double)(float)sqrt(3)); /* as 32 bits tell it */
+    CU_ASSERT_EQUAL(estimates.sigma, (double)(float)sqrt(3)); /* rounded to float32 */
     CU_ASSERT_EQUAL(control, 64);
     union tally_algorithm_params params = world.params;
     CU_ASSERT_TRUE(TALLY_CEAL.opening->adopt(&world.setting, &estimates, &params));
@@ -203,7 +203,7 @@ static void test_algorithms_ceal_opening__server_concludes_as_the_header_says(vo
     CU_ASSERT_FALSE(tally_ceal_opens(&params));
     CU_ASSERT_EQUAL(TALLY_CEAL.first_stage(&params), params.ceal.first_stage);
 
-    world.params.ceal.sigma = sqrt(3); /* given: the same bound, and half of the bits */
+    world.params.ceal.sigma = sqrt(3); /* with sigma given: the same bound, half the bits */
     struct tally_estimates bound;
     CU_ASSERT_EQUAL(TALLY_CEAL.opening->conclude(&world.setting, &world.plan, reports, 3, &bound,
                                                  &control, NULL),
@@ -221,7 +221,8 @@ static void test_algorithms_ceal_opening__server_concludes_as_the_header_says(vo
     fini(&world);
 }
 
-/* Whatever the clients found, there must be a plan. */
+/* Reports without noise or without a gradient still give a plan. Estimates that are not finite are
+ * an error. */
 static void test_algorithms_ceal_opening__no_noise_and_no_gradient(void)
 {
     static const struct {
@@ -276,15 +277,15 @@ static void test_algorithms_ceal_opening__estimates_that_are_none_are_not_adopte
     }
 }
 
-/* Over many seeds: sigma^2 is unbiased for the variance of a query over the shards, and L / 2 is
- * above the gradient at x^(1) nearly always, without being far. */
+/* Over many seeds, sigma^2 is an unbiased estimate of the variance of a query over the shards.
+ * L / 2 nearly always exceeds the gradient norm at x^(1), but not by far. */
 static void test_algorithms_ceal_opening__estimates_hold(void)
 {
     enum { SEEDS = 300 };
     struct world world;
     init(&world);
     double true_variance = 0, gradient[DIM], full[DIM] = {0}, norm = 0;
-    for (uint32_t m = 0; m < CLIENTS; m++) { /* by brute force, within 1 % */
+    for (uint32_t m = 0; m < CLIENTS; m++) { /* by brute force, to 1 % */
         struct tally_rng rng;
         double mean[DIM] = {0}, square = 0;
         tally_rng_init(&rng, tally_rng_key(5, 5), m, 1, TALLY_RNG_SAMPLING);

@@ -1,4 +1,4 @@
-/* DIANA against a recomputation: messages, shifts on both sides, the server's step. */
+/* DIANA against a recomputation: messages, the shifts on both sides, and the server's step. */
 #include <math.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@
 enum { DIM = BASELINE_DIM, CLIENTS = BASELINE_CLIENTS };
 static const double ALPHA = 0.4;
 
-/* A server and its clients, with a copy of the shifts each. */
+/* A server and its clients, each with a copy of the shifts. */
 struct two_sides {
     struct baseline_world world;
     union {
@@ -72,7 +72,7 @@ static void send(struct two_sides *sides, uint32_t client, uint32_t round)
     sides->received++;
 }
 
-/* The message's levels and norm from the gradient and the shift, and what they stand for. */
+/* Recomputes a message from the gradient and the shift, and decodes it. */
 static void expected(struct two_sides *sides, uint32_t client, uint32_t round, float *ret_decoded,
                      uint8_t *ret_bytes, size_t capacity)
 {
@@ -96,7 +96,7 @@ static void expected(struct two_sides *sides, uint32_t client, uint32_t round, f
     }
 }
 
-/* Two rounds, the second without the last client: its shift stays, and counts. */
+/* Two rounds, the second without the last client, whose shift is unchanged but still counts. */
 static void test_algorithms_diana__follows_the_paper(void)
 {
     struct two_sides sides = {.received = 0};
@@ -121,7 +121,7 @@ static void test_algorithms_diana__follows_the_paper(void)
                 continue;
             }
             compute(&sides, m, round);
-            compute(&sides, m, round); /* again, with the message in its shift: the same */
+            compute(&sides, m, round); /* repeated, its shift includes the message: same result */
             CU_ASSERT_EQUAL(memcmp(world->answer.message.payload.data, bytes,
                                    world->answer.message.payload.size),
                             0);
@@ -163,7 +163,7 @@ static void test_algorithms_diana__follows_the_paper(void)
     baseline_world_fini(world);
 }
 
-/* A message that is refused moves nothing. */
+/* A refused message moves nothing. */
 static void test_algorithms_diana__refused_message_leaves_the_shift(void)
 {
     struct two_sides sides = {.received = 0};
@@ -186,7 +186,7 @@ static void test_algorithms_diana__refused_message_leaves_the_shift(void)
     baseline_world_fini(world);
 }
 
-/* 1 / (1 + min(d / s^2, sqrt(d) / s)), by hand. */
+/* alpha = 1 / (1 + min(d / s^2, sqrt(d) / s)), by hand. */
 static void test_algorithms_diana__alpha_is_the_theorys(void)
 {
     static const struct {

@@ -33,7 +33,7 @@ static void expect_message(const struct baseline_world *world, const float *expe
     CU_ASSERT_EQUAL(message->bits.payload_bits, 32 * BASELINE_DIM);
 }
 
-/* With decaying steps too, and on the border of a domain. */
+/* Also with decaying steps, and on the boundary of a domain. */
 static void test_algorithms_fedprox__clients_send_what_the_paper_says(void)
 {
     struct baseline_world world;
@@ -59,7 +59,7 @@ static void test_algorithms_fedprox__clients_send_what_the_paper_says(void)
     baseline_world_fini(&world);
 }
 
-/* The regret counts f, not f plus the term. */
+/* The regret counts f without the proximal term. */
 static void test_algorithms_fedprox__loss_is_f_at_the_own_iterates(void)
 {
     struct baseline_world world;
@@ -75,7 +75,7 @@ static void test_algorithms_fedprox__loss_is_f_at_the_own_iterates(void)
     baseline_world_fini(&world);
 }
 
-/* The signs of zeros too: a coordinate that no point has does not move. */
+/* The messages agree even in the signs of zeros: one coordinate of x is -0. */
 static void test_algorithms_fedprox__mu_0_is_fedavg_bit_for_bit(void)
 {
     struct baseline_world world;
@@ -95,7 +95,7 @@ static void test_algorithms_fedprox__mu_0_is_fedavg_bit_for_bit(void)
     baseline_world_fini(&world);
 }
 
-/* The larger mu is, the nearer to the point of the round a client ends. */
+/* The larger mu is, the closer to the round's point a client ends. */
 static void test_algorithms_fedprox__the_term_holds_a_client_back(void)
 {
     struct baseline_world world;

@@ -4,7 +4,7 @@
 
 #include "tests/harness.h"
 
-/* The message of a vector that lies on the grid: its levels do not depend on the stream. */
+/* Writes the message of a vector on the grid, whose levels do not depend on the stream. */
 static enum tally_status write_message(const float *y, size_t dim, const struct tally_grid *grid,
                                        struct tally_message *message, struct tally_error *err)
 {

@@ -1,5 +1,5 @@
-/* SCAFFOLD against the paper's control variates, kept here as the paper says: one per client and
- * one at the server. */
+/* SCAFFOLD against the paper's control variates, which this test keeps as in the paper: one per
+ * client and one at the server. */
 #include <math.h>
 #include <string.h>
 
@@ -11,13 +11,13 @@ enum { DIM = BASELINE_DIM, CLIENTS = BASELINE_CLIENTS, STEPS = 6, ROUNDS = 5 };
 
 static const double STEP_SIZE = 0.05;
 
-/* The paper's side, in double. */
+/* The paper's variables, in double. */
 struct paper {
     double c_of[CLIENTS][DIM], c[DIM];
     double sent[CLIENTS][DIM];
 };
 
-/* K steps of a client from x, and its difference. */
+/* Makes K steps of a client from x and returns the difference. */
 static void walk(const struct paper *paper, const struct baseline_world *world, uint32_t client,
                  uint32_t round, double *ret_difference)
 {
@@ -36,7 +36,7 @@ static void walk(const struct paper *paper, const struct baseline_world *world, 
     }
 }
 
-/* Option II, and the server's step. */
+/* Updates the control variates by option II, and makes the server's step. */
 static void end_round(struct paper *paper, double server_step_size, double *x)
 {
     double c[DIM];
@@ -121,7 +121,8 @@ static void test_algorithms_scaffold__is_the_papers_with_half_the_bits(void)
     }
 }
 
-/* No control variate yet: the first message is FedAvg's, bit for bit, though x is no float32. */
+/* There is no control variate yet: the first message is FedAvg's, bit for bit, although x is not in
+ * float32. */
 static void test_algorithms_scaffold__first_message_is_that_of_fedavg(void)
 {
     struct baseline_world world;

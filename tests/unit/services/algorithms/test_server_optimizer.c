@@ -1,4 +1,5 @@
-/* What server optimizers make of the clients' mean step, against the equations of their papers. */
+/* The effect of server optimizers on the clients' mean step, against the equations of their
+ * papers. */
 #include "services/algorithms/baselines/server_optimizer.h"
 
 #include <math.h>
@@ -14,7 +15,7 @@ enum { N_ROUNDS = 6, N_TYPES = 4 };
 static const struct tally_algorithm *const FEDERATED[] = {&TALLY_FEDAVG, &TALLY_FEDPAQ,
                                                           &TALLY_FEDCOM, &TALLY_FEDPROX};
 
-/* Sums of the clients' messages in a round: steps of both signs, large and small, and none. */
+/* Sums of the clients' messages in a round: steps of both signs, large, small and zero. */
 static void make_sums(int round, int64_t *sums)
 {
     for (int i = 0; i < BASELINE_DIM; i++) {
@@ -34,7 +35,7 @@ static double sign(double value)
     return value > 0 ? 1 : value < 0 ? -1 : 0;
 }
 
-/* The equations as printed, [Reddi et al., Algorithm 2] and [Hsu et al.]. */
+/* The equations as printed in [Reddi et al., Algorithm 2] and [Hsu et al.]. */
 static double paper_step(const struct tally_server_optimizer *own, double *m, double *v, double d)
 {
     switch (own->type) {
@@ -74,7 +75,7 @@ static void decide(struct baseline_world *world, const struct tally_algorithm *a
                     TALLY_OK);
 }
 
-/* Several rounds, so that what is remembered counts. */
+/* Runs several rounds, so that the memory matters. */
 static void follow(const struct tally_algorithm *algorithm, int type)
 {
     struct baseline_world world;
@@ -112,7 +113,7 @@ static void test_algorithms_server_optimizer__moves_as_the_papers_say(void)
     }
 }
 
-/* The server of sgd with a step size of 1 is that of a job without an optimizer, bit for bit. */
+/* The server optimizer sgd with step size 1 equals a job without an optimizer, bit for bit. */
 static void test_algorithms_server_optimizer__sgd_of_step_1_is_none(void)
 {
     struct baseline_world world;

@@ -1,4 +1,5 @@
-/* A vector that both sides keep for a client: what moves it, and what takes a message back. */
+/* A vector that both sides keep for a client: how messages move it, and how the last one is
+ * undone. */
 #include "services/algorithms/shift.h"
 
 #include <math.h>
@@ -37,8 +38,8 @@ static void test_algorithms_shift__begins_at_the_point_or_at_zero(void)
     }
 }
 
-/* Both kinds of message move it by the same numbers. A second time changes nothing, and the round
- * itself still sees the shift without it. */
+/* Both kinds of message move the shift by the same numbers. Adding a message twice changes nothing,
+ * and in the message's own round the shift is still the one before it. */
 static void test_algorithms_shift__adds_a_message_once(void)
 {
     static const float reals[DIM] = {8, -4, 0}, before[DIM] = {0}, after[DIM] = {2, -1, 0};
@@ -75,7 +76,7 @@ static void test_algorithms_shift__takes_the_last_message_back(void)
     expect(tally_shift_now(shift), two);
     CU_ASSERT_TRUE(tally_shift_return(shift, 3, DIM));
     expect(tally_shift_now(shift), one);
-    CU_ASSERT_FALSE(tally_shift_return(shift, 5, DIM)); /* it is gone */
+    CU_ASSERT_FALSE(tally_shift_return(shift, 5, DIM)); /* that message was undone */
     tally_shift_add(shift, 6, message, 1, DIM);
     expect(tally_shift_now(shift), two);
     free(shift);

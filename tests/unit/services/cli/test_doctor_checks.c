@@ -3,7 +3,7 @@
 #include "services/cli/view/doctor_checks.h"
 #include "tests/harness.h"
 
-/* Facts of an installation without faults. */
+/* The facts of an installation without faults. */
 static struct doctor_facts sound_facts(void)
 {
     struct doctor_facts facts = {
@@ -83,7 +83,7 @@ static void test_cli_doctor__connections_that_fail_are_told_apart(void)
     }
 }
 
-/* One fact changed, one verdict. */
+/* Expects the verdict of the check `name`, after a fact was changed. */
 static void expect(const char *name, const struct doctor_facts *facts, enum doctor_level level,
                    const char *words)
 {

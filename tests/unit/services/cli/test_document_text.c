@@ -13,7 +13,7 @@ static enum tally_status edit(const char *edits, const char *text, struct tally_
     return tally_document_text_edit(edits, out, err);
 }
 
-/* The same JSON, on one line. */
+/* Returns the same JSON on one line. */
 static struct tally_buffer plain(const void *text, size_t n)
 {
     struct tally_buffer out = {0};

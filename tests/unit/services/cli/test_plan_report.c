@@ -69,7 +69,7 @@ static double member(const struct tally_json *object, const char *key)
     return tally_json_get_real(object, key, -1);
 }
 
-/* The job of synthetic_job.h's LOUD, but for its budget. */
+/* The job LOUD of synthetic_job.h, except for its budget. */
 static struct tally_setting loud(union tally_algorithm_params *params)
 {
     params->calm = (struct tally_calm_params){.step_size = 1 / LOUD.curvature,
@@ -83,8 +83,8 @@ static struct tally_setting loud(union tally_algorithm_params *params)
         .params = params, .clients = LOUD.clients, .dim = LOUD.dim, .horizon = LOUD.horizon};
 }
 
-/* The JSON is the plan of the job itself: sums over its epochs, limits, null where there is no
- * budget. */
+/* The JSON report agrees with the job's own plan: it has sums over the epochs, limits, and null
+ * where there is no budget. */
 static void test_cli_plan_report__makes_plans(void)
 {
     const struct tally_budget budgets[] = {{.uplink_bits = 263, .downlink_bits = 289},

@@ -25,7 +25,8 @@ static void test_dashboard_assets__paths_find_their_files(void)
     }
 }
 
-/* The size is that of the bytes: embed.cmake puts a NUL behind each file, and no text has one. */
+/* n_bytes is the length of the file: embed.cmake appends a NUL to each file, and no text contains
+ * one. */
 static void test_dashboard_assets__sizes_are_those_of_the_files(void)
 {
     for (const struct tally_asset *asset = TALLY_ASSETS; asset->path != NULL; asset++) {
@@ -36,7 +37,7 @@ static void test_dashboard_assets__sizes_are_those_of_the_files(void)
     }
 }
 
-/* A cache must not take one form for the other. */
+/* The compressed form has its own ETag, so that a cache cannot confuse the two forms. */
 static void test_dashboard_assets__compressed_forms_are_smaller_and_have_their_own_etag(void)
 {
     int n = 0;
@@ -55,7 +56,7 @@ static void test_dashboard_assets__compressed_forms_are_smaller_and_have_their_o
     CU_ASSERT_PTR_NOT_NULL(tally_asset_get("/assets/chart.js")->gzip);
 }
 
-/* What the list of the submit form names can be fetched. */
+/* Every document in the list of the submit form can be fetched. */
 static void test_dashboard_assets__job_documents_are_listed(void)
 {
     const struct tally_asset *list = tally_asset_get("/assets/jobs.json");

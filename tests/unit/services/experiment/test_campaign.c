@@ -51,7 +51,7 @@ static void test_experiment_campaign__does_not_depend_on_threads(void)
     expect_threads_do_not_matter(false, 13);
 }
 
-/* The same, with 4 tuned baselines and CEAL tuned. */
+/* The same, plus the 4 baselines and CEAL tuned. */
 static void test_experiment_grids__do_not_depend_on_threads(void)
 {
     expect_threads_do_not_matter(true, 18);
@@ -78,7 +78,7 @@ static void test_experiment_grids__tuned_rows_are_no_worse(void)
 static void test_experiment_campaign__runs_the_presets_asked_for(void)
 {
     struct tally_campaign campaign = campaign_of(1, false, "paper_bits,low_regret");
-    CU_ASSERT_EQUAL_FATAL(campaign.n_rows, 4); /* of CEAL, then of CALM */
+    CU_ASSERT_EQUAL_FATAL(campaign.n_rows, 4); /* CEAL's, then CALM's */
     CU_ASSERT_EQUAL(campaign.n_searches, 0);
     for (size_t i = 0; i < 4; i++) {
         TALLY_ASSERT_TEXT(tally_campaign_row_name(&campaign.rows[i]),
@@ -109,7 +109,7 @@ static const struct tally_test TESTS[] = {
 };
 TALLY_SUITE(experiment_campaign, TESTS);
 
-/* Minutes under TSan, with the threads of the suite above. */
+/* A suite of its own: with the threads of the suite above it takes minutes under TSan. */
 static const struct tally_test GRID_TESTS[] = {
     TALLY_TEST(test_experiment_grids__do_not_depend_on_threads),
     TALLY_TEST(test_experiment_grids__tuned_rows_are_no_worse),

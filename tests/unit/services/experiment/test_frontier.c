@@ -43,7 +43,8 @@ static void test_experiment_frontier__front_has_what_nothing_beats(void)
     }
 }
 
-/* Schedules are a family of their own: what they beat stays on the front of the others. */
+/* Schedules form a family of their own: a point that only a schedule beats stays on the front of
+ * the others. */
 static void test_experiment_frontier__schedules_have_a_front_of_their_own(void)
 {
     struct tally_frontier frontier = make_frontier();
@@ -93,7 +94,8 @@ static void test_experiment_frontier__csv_and_json_tell_the_points(void)
     tally_buffer_fini(&text);
 }
 
-/* FedAvg with a server optimizer is a method of its own, and so is EF21 with random coordinates. */
+/* FedAvg with a server optimizer counts as a method of its own, and so does EF21 with random
+ * coordinates. */
 static void test_experiment_frontier__methods_have_their_own_fronts_and_constants(void)
 {
     struct tally_frontier frontier = make_frontier();

@@ -5,7 +5,7 @@
 
 #include "tests/harness.h"
 
-/* FedAvg at two step sizes, FedPAQ diverged, and CEAL's presets paper and paper_bits. */
+/* FedAvg at two step sizes, a diverged FedPAQ, and CEAL's presets paper and paper_bits. */
 enum { N_ROWS = 5, N_SEEDS = 2 };
 static struct tally_run_point curve[] = {{0, 0}, {2000, 100}};
 static struct tally_run runs[N_ROWS][N_SEEDS];

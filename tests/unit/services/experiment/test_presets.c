@@ -107,14 +107,14 @@ static void test_experiment_presets__names_tell_what_they_are(void)
     CU_ASSERT_PTR_NULL(tally_preset_get(TALLY_PROBLEM_LOUD, &TALLY_FEDAVG, "paper_bits"));
 }
 
-/* TALLY_JOBS_DIR, deploy/jobs, comes from the build. Files that are no preset of their own: the
- * job of the quickstart, a long one for the tests, and those of methods that [1] has not. */
+/* The build defines TALLY_JOBS_DIR as deploy/jobs. These files there are not presets: the job of
+ * the quickstart, a long one for the tests, and those of methods that are not in [1]. */
 static const char *const OTHER_JOBS[] = {
     "synthetic-ceal",    "synthetic-ceal-long", "synthetic-fedprox",
     "synthetic-fedavgm", "synthetic-fedadam",   "synthetic-fedyogi",
     "synthetic-diana",   "synthetic-scaffold",  "synthetic-ef21"};
 
-/* The complete document of a spec as text, the caller's to free. */
+/* Returns the complete document of a spec as text, which the caller frees. */
 static struct tally_buffer text_of(const struct tally_job_spec *spec)
 {
     struct tally_buffer text = {0};
@@ -143,8 +143,8 @@ static struct tally_job_spec job_file(const char *name)
     return spec;
 }
 
-/* Whether a job has this name; NULL is any name. Checks that the file of that name is the same job.
- */
+/* Whether a job has this name; NULL matches any name. Checks that the file of that name contains
+ * the same job. */
 static bool is_job(const char *name, const struct tally_job_spec *spec)
 {
     if (name != NULL && strcmp(spec->name, name) != 0) {
@@ -158,7 +158,7 @@ static bool is_job(const char *name, const struct tally_job_spec *spec)
     return true;
 }
 
-/* How many jobs of a preset have that name: its own, and the tuned one of a baseline. */
+/* The number of a preset's jobs with that name: its own, and the tuned job of a baseline. */
 static size_t count_jobs(const char *name, const struct tally_preset *preset,
                          enum tally_problem_kind kind)
 {
@@ -174,7 +174,7 @@ static size_t count_jobs(const char *name, const struct tally_preset *preset,
     return n;
 }
 
-/* How many jobs of presets have that name; NULL is any name. */
+/* The number of jobs of all presets with that name; NULL matches any name. */
 static size_t count_presets(const char *name)
 {
     size_t n = 0;
@@ -228,7 +228,8 @@ static void test_experiment_presets__each_job_file_is_one(void)
     CU_ASSERT_EQUAL(n_others, sizeof OTHER_JOBS / sizeof OTHER_JOBS[0]);
 }
 
-/* MNIST's dimension and rounds on points that need no files; the messages are as long. */
+/* Points that need no files, with MNIST's dimension and rounds, so that messages have the same
+ * length. */
 static void use_small_data(struct tally_job_spec *spec)
 {
     spec->objective.type = TALLY_LEAST_SQUARES;

@@ -4,11 +4,13 @@
 
 #include "tests/harness.h"
 
-/* Figures: they run what test_campaign.c runs, for longer. TSan leaves them out (tests/run). */
+/* These tests check figures. They run the code that test_campaign.c runs, but for longer, so TSan
+ * omits them (tests/run). */
 enum { N = 10 };
 
-/* The bits that presets.h promises for 10 runs on seeds that the budgets were not chosen on, and
- * what the recursion expects: within 15 % of the mean, plus twice what 10 runs leave uncertain. */
+/* Checks the bits that presets.h promises for 10 runs, on seeds that were not used to choose the
+ * budgets. The regret must agree with the forecast of the recursion to 15 % of the mean, plus twice
+ * the uncertainty of 10 runs. */
 static void expect_promise(const struct tally_campaign_row *row, double uplink, double downlink)
 {
     const struct tally_mean_bits mean = tally_summary_of_bits(row->runs, N);

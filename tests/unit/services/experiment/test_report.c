@@ -5,7 +5,7 @@
 
 #include "tests/harness.h"
 
-/* Two runs of FedAvg made by hand, one of which may have diverged. */
+/* Two artificial runs of FedAvg, one of which may have diverged. */
 static struct tally_run runs[2];
 static struct tally_campaign_row row;
 static double planned_regret = 12.5;

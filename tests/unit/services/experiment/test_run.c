@@ -67,7 +67,7 @@ static void test_experiment_run__is_what_simulate_runs(void)
 
 static void test_experiment_run__divergence_is_infinite_regret(void)
 {
-    /* Minibatch-SGD and FedAvg by overflow, FedCOM out of the range of the exact sums. */
+    /* Minibatch-SGD and FedAvg overflow; FedCOM exceeds the range of the exact sums. */
     static const struct {
         const struct tally_algorithm *algorithm;
         double step_size;

@@ -17,7 +17,7 @@ static struct tally_runner_config config_of(unsigned threads)
                                         .threads = threads};
 }
 
-/* Two presets over all seeds, the items in an order of their own. */
+/* Runs two presets on all seeds, with the items in another order than the seeds. */
 static void run_all(unsigned threads, struct tally_run runs[N_ITEMS])
 {
     const struct tally_runner_config config = config_of(threads);

@@ -24,7 +24,7 @@ static void test_experiment_search__best_is_the_minimum_and_knows_edges(void)
     expect_best((const double[]){5, 3, 2}, 3, 2, TALLY_EDGE_HIGH);
     expect_best((const double[]){5, 3, 3, 4}, 4, 1, TALLY_EDGE_NONE);
     expect_best((const double[]){9, 3, INFINITY}, 3, 1, TALLY_EDGE_NONE);
-    /* Everything diverged: smaller steps are the way out. */
+    /* All diverged, so the search must go on to smaller steps. */
     expect_best((const double[]){INFINITY, INFINITY}, 2, 0, TALLY_EDGE_LOW);
 }
 

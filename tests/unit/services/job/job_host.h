@@ -1,4 +1,4 @@
-/* job_host: the smallest host of the engine: one job, one model copy, every message kept. */
+/* job_host: the smallest host of the engine: one job, one model copy, all records kept. */
 #ifndef TALLY_TESTS_UNIT_SERVICES_JOB_JOB_HOST_H
 #define TALLY_TESTS_UNIT_SERVICES_JOB_JOB_HOST_H
 
@@ -15,7 +15,7 @@ struct job_host {
     double f_star;
     struct tally_job_update
         updates[HOST_MAX_CLIENTS];            /* of the open round; payloads are on the heap */
-    struct tally_bits bits[HOST_MAX_CLIENTS]; /* what the clients say that they cost */
+    struct tally_bits bits[HOST_MAX_CLIENTS]; /* their costs by the clients' count */
     double loss;                              /* f at the open round's point */
     struct tally_round_record records[HOST_MAX_RECORDS];
     int n_records;
@@ -25,24 +25,24 @@ struct job_host {
  * to 7, of which 14 pass, some messages are clipped either way, and the last is cut at the horizon.
  */
 struct tally_job_spec job_host_spec(void);
-/* The same with FedAvg, 3 local steps, and so many clients and answers of a round. */
+/* The same job with FedAvg, 3 local steps, and the given clients and cohort. */
 struct tally_job_spec job_host_fedavg_spec(int64_t clients, double cohort);
 
-/* A started job. */
+/* Starts a job. */
 void job_host_init(struct job_host *host, const struct tally_job_spec *spec);
-/* With the specification of job_host_spec(). */
+/* Starts a job with the specification of job_host_spec(). */
 void job_host_init_standard(struct job_host *host);
 void job_host_fini(struct job_host *host);
 
 /* Brings the model copy to the engine's point and makes the updates of all clients. */
 void job_host_compute(struct job_host *host);
-/* Has the engine receive one client's update, which must be accepted; keeps the records. */
+/* Gives the engine one client's update, which must be accepted, and keeps the records. */
 struct tally_job_outcome job_host_send(struct job_host *host, uint32_t client);
-/* Compute and send, the clients of the round in order. */
+/* Computes and sends the updates of the round's clients, in order. */
 void job_host_round(struct job_host *host);
 void job_host_run(struct job_host *host);
 
-/* All that can be seen of an engine, to compare it before and after. */
+/* All observable state of an engine, for comparisons. */
 struct job_look {
     enum tally_job_status status;
     struct tally_progress progress;

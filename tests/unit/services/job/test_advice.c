@@ -25,14 +25,14 @@ static struct tally_job_spec spec_of(const char *algorithm, double step_size)
 
 static const struct tally_curvature CURVATURE = {.smoothness = 4, .strong_convexity = 1};
 
-/* Each method has its limit, and a warning begins just above it. */
+/* Each method has its own limit, and a warning begins just above it. */
 static void test_job_advice__steps_have_the_limit_of_their_method(void)
 {
     static const struct {
         const char *algorithm;
         double server_step_size;
         int64_t local_steps;
-        double limit; /* times smoothness */
+        double limit; /* as a multiple of 1 / smoothness */
         double mu;
     } rows[] = {
         {"ceal", 0, 0, 1, 0},        {"minibatch_sgd", 0, 50, 2, 0},
@@ -58,8 +58,8 @@ static void test_job_advice__steps_have_the_limit_of_their_method(void)
     }
 }
 
-/* fedcom's limit against what a round does along an eigenvector: below it every one shrinks, above
- * it the largest grows. */
+/* fedcom's limit against the effect of a round along an eigenvector: below the limit every
+ * component shrinks, above it the largest grows. */
 static void test_job_advice__fedcom_holds_up_to_its_limit(void)
 {
     for (int r = 0; r < 40; r++) {

@@ -1,4 +1,5 @@
-/* Whole jobs of the four baselines: bits, cut rounds, the regret at the clients' own iterates. */
+/* Whole jobs of the four baselines: bits, cut rounds, and the regret at the clients' own
+ * iterates. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,7 +24,7 @@ static struct tally_job_spec small(int algorithm, int64_t local_steps, int64_t h
     return spec;
 }
 
-/* [1] section V, the loud reading, as in deploy/jobs. */
+/* The problem of [1] section V with the loud noise level, as in deploy/jobs. */
 static struct tally_job_spec synthetic(int algorithm)
 {
     static const double step_sizes[N_ALGORITHMS] = {0, 1, 0.1, 0.1, 0.002};
@@ -48,7 +49,7 @@ static struct tally_job *run(const struct tally_job_spec *spec)
     return job;
 }
 
-/* Table I of [1]: the first four rows follow from the formulas. */
+/* Table I of [1]. Its first four rows follow from the formulas. */
 static void test_job_baselines__synthetic_bits_are_those_of_table_1(void)
 {
     static const uint64_t uplink[N_ALGORITHMS] = {0, 38400, 19200, 2440, 2440};
@@ -79,7 +80,6 @@ static void test_job_baselines__synthetic_bits_are_those_of_table_1(void)
     }
 }
 
-/* Local steps of one client by hand: calls `each` at every own iterate before its step. */
 typedef void visit_fn(void *context, int64_t step, double f);
 
 static double loss_at(const struct job_host *host, const double *x)
@@ -91,6 +91,7 @@ static double loss_at(const struct job_host *host, const double *x)
     return sum / (double)host->spec.clients;
 }
 
+/* Repeats the local steps of one client; calls `each` at every own iterate, before its step. */
 static void walk(const struct job_host *host, uint32_t client, visit_fn *each, void *context)
 {
     const struct tally_setting setting = tally_job_spec_setting(&host->spec);
@@ -120,8 +121,8 @@ static void add_f(void *context, int64_t step, double f)
     *(double *)context += f;
 }
 
-/* R(T) from the definition, at evaluate_every = 1: f - f(x*) at each client's own iterate of each
- * time step. Whole and cut rounds, for every K and T. */
+/* R(T) from its definition, at evaluate_every = 1: f - f(x*) at each client's own iterate of each
+ * time step. It holds in whole and cut rounds, for every K and T. */
 static void expect_regret_of_own_iterates(struct job_host *host)
 {
     double regret = 0;
@@ -153,7 +154,8 @@ static void test_job_baselines__regret_is_the_sum_over_own_iterates(void)
     }
 }
 
-/* Steps that decay and rounds of 4, 4 + 0.5 * 4, 4 + 0.5 * 10 and so on, the last one cut. */
+/* Steps decay, and rounds have 4, 4 + 0.5 * 4, 4 + 0.5 * 10 samples and so on. The last round is
+ * cut. */
 static void test_job_baselines__schedule_covers_the_horizon(void)
 {
     static const int64_t samples[] = {4, 6, 9, 13, 20, 8}, before[] = {0, 4, 10, 19, 32, 52};
@@ -175,7 +177,7 @@ static void test_job_baselines__schedule_covers_the_horizon(void)
     }
 }
 
-/* Without a round that grows the stage still counts the queries that a decay needs. */
+/* Even if rounds do not grow, the stage counts the queries, which the decay needs. */
 static void test_job_baselines__decay_alone_counts_queries_too(void)
 {
     struct tally_job_spec spec = small(FEDAVG, 7, 20);
@@ -189,7 +191,8 @@ static void test_job_baselines__decay_alone_counts_queries_too(void)
     job_host_fini(&host);
 }
 
-/* K that does not divide T: whole rounds send one message per client, the rest is steps alone. */
+/* If K does not divide T, whole rounds send one message per client, and the remaining steps send
+ * none. */
 static void test_job_baselines__horizon_cuts_the_last_round(void)
 {
     for (int a = 1; a < N_ALGORITHMS; a++) {
@@ -219,7 +222,8 @@ static void test_job_baselines__horizon_cuts_the_last_round(void)
     }
 }
 
-/* A cut does not change what came before it, and its steps are those of the whole round. */
+/* A cut does not change the rounds before it, and the steps of the cut round are those of the whole
+ * round. */
 static void test_job_baselines__longer_horizons_begin_like_shorter_ones(void)
 {
     for (int a = 1; a < N_ALGORITHMS; a++) {
@@ -287,7 +291,7 @@ static void test_job_baselines__evaluating_less_often_is_off_by_a_bounded_amount
         const struct tally_progress *tenth = tally_job_progress(job);
         const double difference = tenth->cumulative_regret - every.cumulative_regret;
         CU_ASSERT_TRUE(fabs(difference) <= bound * (1 + 1e-12));
-        CU_ASSERT_TRUE(fabs(difference) <= 0.05 * every.cumulative_regret); /* as it comes out */
+        CU_ASSERT_TRUE(fabs(difference) <= 0.05 * every.cumulative_regret); /* as measured */
         CU_ASSERT_EQUAL(difference == 0, a == MINIBATCH_SGD); /* one point: nothing to skip */
         CU_ASSERT_EQUAL(tenth->x_checksum, every.x_checksum);
         CU_ASSERT_EQUAL(memcmp(&tenth->bits, &every.bits, sizeof every.bits), 0);
@@ -296,7 +300,7 @@ static void test_job_baselines__evaluating_less_often_is_off_by_a_bounded_amount
     }
 }
 
-/* The paper's set-up at a step size near FedAvg's best: what evaluate_every = 10 costs in truth. */
+/* The paper's setup with a step size near FedAvg's best: the actual cost of evaluate_every = 10. */
 static void test_job_baselines__synthetic_regret_is_within_1_percent_at_every_10th(void)
 {
     for (int a = FEDAVG; a < N_ALGORITHMS; a++) {
@@ -341,7 +345,7 @@ static void test_job_baselines__order_of_arrival_does_not_matter(void)
     }
 }
 
-/* Saved and restored before every round: the same end. */
+/* A job that is saved and restored before every round ends the same. */
 static void test_job_baselines__survive_a_restore_in_every_round(void)
 {
     for (int a = 1; a < N_ALGORITHMS; a++) {
@@ -361,7 +365,7 @@ static void test_job_baselines__survive_a_restore_in_every_round(void)
             tally_buffer_fini(&state);
             tally_job_free(host.job);
             host.job = again;
-            size_t dim; /* broadcasts are not saved: clients take the point itself */
+            size_t dim; /* broadcasts are not saved: the copy loads the point itself */
             const double *x = tally_job_point(host.job, &dim);
             CU_ASSERT_EQUAL(tally_model_copy_load(host.copy, tally_job_progress(again)->iterate,
                                                   (const uint8_t *)x, dim * sizeof *x, NULL),
@@ -375,8 +379,9 @@ static void test_job_baselines__survive_a_restore_in_every_round(void)
     }
 }
 
-/* From a step size that explodes within one round to one that creeps past the range of the exact
- * sums over many: the job fails, and says why. It is not an error of the host. */
+/* The step sizes range from one that diverges within one round to one that slowly exceeds the range
+ * of the exact sums over many. The job fails and gives the reason. This is not an error of the
+ * host. */
 static void test_job_baselines__divergence_fails_the_job_and_names_the_step_size(void)
 {
     static const double step_sizes[] = {1e9, 1e3, 30, 8, 5, 3};
@@ -399,7 +404,7 @@ static void test_job_baselines__divergence_fails_the_job_and_names_the_step_size
                     CU_ASSERT_PTR_NOT_NULL(strstr(reason, end));
                 } else {
                     CU_ASSERT_EQUAL(tally_job_status(job), TALLY_JOB_COMPLETED);
-                    CU_ASSERT_TRUE(step_sizes[s] < 1e3); /* these never survive */
+                    CU_ASSERT_TRUE(step_sizes[s] < 1e3); /* from 1e3 on they always fail */
                 }
                 tally_job_free(job);
             }
@@ -408,8 +413,8 @@ static void test_job_baselines__divergence_fails_the_job_and_names_the_step_size
     CU_ASSERT_TRUE(failed >= 60);
 }
 
-/* The server cannot send the point that round 1 leads to: the round has no record, so its loss is
- * not the job's. */
+/* The server cannot send the point that round 1 leads to. The round has no record, so its loss does
+ * not become the job's. */
 static void test_job_baselines__a_round_that_fails_does_not_change_the_loss(void)
 {
     struct tally_job_spec spec = small(FEDCOM, 1, 100);

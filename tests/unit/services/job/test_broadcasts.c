@@ -32,7 +32,7 @@ static void test_job_broadcasts__the_last_sixteen_are_kept(void)
     job_host_fini(&host);
 }
 
-/* A copy that is 16 behind follows by them, message by message, to the very same point. */
+/* A copy that is 16 broadcasts behind applies them one by one and reaches the very same point. */
 static void test_job_broadcasts__a_late_copy_follows_by_them(void)
 {
     const struct tally_job_spec spec = long_way();
@@ -63,7 +63,7 @@ static void test_job_broadcasts__a_late_copy_follows_by_them(void)
     job_host_fini(&host);
 }
 
-/* They are not saved: a restored engine offers only those that it makes itself. */
+/* Broadcasts are not saved: a restored engine offers only those that it makes itself. */
 static void test_job_broadcasts__restored_engine_starts_without(void)
 {
     const struct tally_job_spec spec = long_way();
@@ -94,8 +94,8 @@ static void test_job_broadcasts__restored_engine_starts_without(void)
     job_host_fini(&host);
 }
 
-/* Long ones are kept as far as they are no longer than the point together: two of floats, and not
- * three. Short of 64 KiB they are always kept. */
+/* Long broadcasts are kept only while together they are no longer than the point: two of floats,
+ * but not three. Up to 64 KiB in total they are always kept. */
 static void test_job_broadcasts__no_more_than_the_point_is_kept(void)
 {
     static const struct {

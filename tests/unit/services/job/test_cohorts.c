@@ -1,4 +1,4 @@
-/* Jobs in whose rounds a part of the clients takes part. */
+/* Jobs in which only some of the clients take part in a round. */
 #include <stdio.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@ static struct job_host HOST;
 static struct tally_job_spec cohort_spec(void)
 {
     struct tally_job_spec spec = job_host_fedavg_spec(CLIENTS, COHORT);
-    spec.horizon = 61; /* 20 rounds and one that is cut */
+    spec.horizon = 61; /* 20 rounds and a cut one */
     return spec;
 }
 
@@ -80,7 +80,7 @@ static void test_job_cohorts__absence_matters_to_those_drawn_alone(void)
     spec.quorum = 2;
     start(&spec);
     const uint32_t *drawn = cohort();
-    for (uint32_t m = 0; m < CLIENTS; m++) { /* all that are not drawn go away */
+    for (uint32_t m = 0; m < CLIENTS; m++) { /* all that are not drawn become absent */
         if (!tally_job_is_drawn(HOST.job, m)) {
             tally_job_set_absent(HOST.job, m, true, &outcome);
             CU_ASSERT_EQUAL(outcome.n_records, 0);
@@ -89,7 +89,7 @@ static void test_job_cohorts__absence_matters_to_those_drawn_alone(void)
     }
     job_host_send(&HOST, drawn[0]);
     job_host_send(&HOST, drawn[2]);
-    CU_ASSERT_EQUAL(HOST.n_records, 0); /* still waits for the one that is there */
+    CU_ASSERT_EQUAL(HOST.n_records, 0); /* still waits for the one that is present */
     tally_job_list_awaited(HOST.job, text);
     char expected[16];
     snprintf(expected, sizeof expected, "%u", drawn[1]);
@@ -101,7 +101,7 @@ static void test_job_cohorts__absence_matters_to_those_drawn_alone(void)
     job_host_fini(&HOST);
 }
 
-/* Which clients answer changes no later draw. */
+/* Later draws do not depend on which clients answer. */
 static void test_job_cohorts__draws_do_not_depend_on_faults(void)
 {
     struct tally_job_spec spec = cohort_spec();
@@ -144,7 +144,7 @@ static bool on_round(void *context, const struct tally_job *job,
     return true;
 }
 
-/* A host that takes updates one by one, and `tally simulate`. */
+/* A host that receives updates one by one computes the same as `tally simulate`. */
 static void test_job_cohorts__every_host_computes_the_same(void)
 {
     static struct seen seen;
@@ -175,7 +175,7 @@ static void test_job_cohorts__every_host_computes_the_same(void)
     }
 }
 
-/* A cohort of all clients is no cohort: the same bits, and the same saved bytes. */
+/* A cohort of all clients equals no cohort: the same bits, and the same saved bytes. */
 static void test_job_cohorts__a_cohort_of_all_is_the_job_without(void)
 {
     struct tally_job_spec spec = cohort_spec();

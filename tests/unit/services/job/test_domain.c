@@ -1,4 +1,4 @@
-/* Jobs over a ball or a box: every point is inside, and all sides project alike. */
+/* Jobs over a ball or a box: every point is inside, and both sides project alike. */
 #include "services/objectives/solve/domain.h"
 
 #include <math.h>
@@ -24,7 +24,7 @@ static struct tally_job_spec spec_of(int algorithm, const struct tally_domain *d
             .step_size = 0.06, .local_steps = 10, .levels = 3, .server_step_size = 2};
     }
     spec.domain = *domain;
-    /* A given value, so that the regret does not depend on the set over which f(x*) is solved. */
+    /* f(x*) is given, so the regret does not depend on the set over which it would be solved. */
     spec.reference = (struct tally_reference){.type = TALLY_REFERENCE_VALUE, .value = 0};
     return spec;
 }
@@ -98,12 +98,12 @@ static void test_job_domain__alone_and_with_a_host_the_bits_are_the_same(void)
     }
 }
 
-/* The regret counts against the least f inside, which no iterate is below; here the rim holds it.
- */
+/* The regret is relative to the minimum of f inside, and no iterate is below it. Here the minimum
+ * is on the boundary. */
 static void test_job_domain__regret_is_against_the_minimum_inside(void)
 {
     for (size_t d = 0; d < 2; d++) {
-        struct tally_job_spec spec = spec_of(1, &DOMAINS[d]); /* minibatch_sgd: at common points */
+        struct tally_job_spec spec = spec_of(1, &DOMAINS[d]); /* minibatch_sgd: shared iterates */
         spec.reference = (struct tally_reference){.type = TALLY_REFERENCE_SOLVE};
         spec.horizon = 3000;
         struct tally_job_spec whole = spec;
@@ -124,8 +124,8 @@ static void test_job_domain__regret_is_against_the_minimum_inside(void)
     }
 }
 
-/* A side that does not project is found out by the checksum that travels with each task. (Not with
- * fedavg and fedpaq, whose server has nothing to project: a mean of points inside is inside.) */
+/* The checksum that each task carries reveals a side that does not project. (fedavg and fedpaq are
+ * excluded: their server has nothing to project, because a mean of points inside is inside.) */
 static void test_job_domain__one_side_alone_is_noticed(void)
 {
     static const int ALGORITHMS[] = {0, 1, 4}; /* ceal, minibatch_sgd, fedcom */
@@ -139,7 +139,7 @@ static void test_job_domain__one_side_alone_is_noticed(void)
         struct tally_model_copy *copy;
         CU_ASSERT_EQUAL_FATAL(tally_model_copy_new(&other, host.objective, &copy, NULL), TALLY_OK);
         size_t dim;
-        const double *x = tally_job_point(host.job, &dim); /* both begin at the same point */
+        const double *x = tally_job_point(host.job, &dim); /* both start from the same point */
         CU_ASSERT_EQUAL(tally_model_copy_load(copy, 1, (const uint8_t *)x, dim * sizeof *x, NULL),
                         TALLY_OK);
         bool noticed = false;

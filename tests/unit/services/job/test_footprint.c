@@ -28,7 +28,7 @@ static void test_job_footprint__of_a_started_job(void)
     TALLY_ASSERT_TEXT(tally_footprint_started_field(&spec), "objective.dim");
 }
 
-/* m and v, their copies in the state, and a vector of scratch. */
+/* m and v, their copies in the state, and one scratch vector. */
 static void test_job_footprint__of_server_optimizers(void)
 {
     static const int64_t vectors[] = {0, 1, 2, 2};
@@ -46,7 +46,7 @@ static void test_job_footprint__of_server_optimizers(void)
     }
 }
 
-/* A shift has two vectors of floats and two rounds. */
+/* A shift consists of two vectors of floats and two round numbers. */
 static void test_job_footprint__of_states_of_clients(void)
 {
     struct tally_job_spec spec = drawn(1000000, 200, 100);
@@ -65,7 +65,7 @@ static void test_job_footprint__of_solving(void)
     struct tally_job_spec spec = drawn(2000, 5000, 2);
     CU_ASSERT_EQUAL(tally_footprint_solving(&spec), 5000 * (8 * 2000 + 16) + 80 * 2000);
     TALLY_ASSERT_TEXT(tally_footprint_solving_field(&spec), "objective.data.points");
-    spec = drawn(1024, 10, 2); /* as much as a Hessian is made for */
+    spec = drawn(1024, 10, 2); /* the largest dim that gets a Hessian */
     CU_ASSERT_EQUAL(tally_footprint_solving(&spec),
                     10 * (8 * 1024 + 16) + 80 * 1024 + 24 * 1024 * 1024);
     TALLY_ASSERT_TEXT(tally_footprint_solving_field(&spec), "objective.data.dim");

@@ -1,12 +1,12 @@
-/* A store that loses commits in a power cut takes a job back. Its rounds close again, perhaps
- * without other clients: updates of the lost history must not count in the new one. */
+/* A store that loses commits in a power cut sets a job back. The job's rounds close again, perhaps
+ * without some clients. Updates of the lost history must not count in the new one. */
 #include <math.h>
 #include <string.h>
 
 #include "tests/harness.h"
 #include "tests/unit/services/job/job_host.h"
 
-/* The same job in two histories: in the second one, round 1 closes without client 4. */
+/* The same job in two histories. In the second one, round 1 closes without client 4. */
 struct histories {
     struct job_host lost, present;
 };
@@ -16,7 +16,7 @@ static uint32_t mark_of(const struct job_host *host)
     return tally_job_open_round(host->job)->mark;
 }
 
-/* As the worker does, which repeats the mark of its task. */
+/* Computes updates as the worker does, which repeats the mark of its task. */
 static void compute(struct job_host *host)
 {
     job_host_compute(host);
@@ -81,12 +81,12 @@ static void test_job_histories__update_of_a_lost_one_is_refused(void)
     CU_ASSERT_NOT_EQUAL(mark_of(&histories.lost), mark_of(&histories.present));
     expect_refusal(&histories.present, &histories.lost.updates[1]);
     CU_ASSERT_EQUAL(receive(&histories.present, &histories.present.updates[1], NULL), TALLY_OK);
-    /* Nor is it taken for a duplicate of the update that was acknowledged. */
+    /* It is not taken for a duplicate of the acknowledged update either. */
     expect_refusal(&histories.present, &histories.lost.updates[1]);
     histories_fini(&histories);
 }
 
-/* A worker up to 0.14.0 repeats no mark. */
+/* Workers up to 0.14.0 repeat no mark. */
 static void test_job_histories__update_without_a_mark_is_taken(void)
 {
     struct job_host host;
@@ -99,7 +99,8 @@ static void test_job_histories__update_without_a_mark_is_taken(void)
     job_host_fini(&host);
 }
 
-/* The opening round moves no point, but the grid of the next one follows from its estimates. */
+/* The opening round does not move the point, but the grid of the next round follows from its
+ * estimates. */
 static void test_job_histories__same_point_on_another_grid_has_another_mark(void)
 {
     struct tally_job_spec spec = job_host_spec();
@@ -113,7 +114,8 @@ static void test_job_histories__same_point_on_another_grid_has_another_mark(void
     histories_fini(&histories);
 }
 
-/* What closes again as it did gives the same updates, and a restart alone changes nothing. */
+/* Rounds that close again in the same way give the same marks, and a restart alone changes
+ * nothing. */
 static void test_job_histories__mark_is_a_function_of_what_has_happened(void)
 {
     const struct tally_job_spec spec = job_host_spec();
@@ -134,7 +136,8 @@ static void test_job_histories__mark_is_a_function_of_what_has_happened(void)
     job_host_fini(&again);
 }
 
-/* Rounds of one history differ as well; a mark is below 2^28 and never "none". */
+/* Consecutive rounds of one history have different marks. A mark is below 2^28 and never 0, which
+ * means none. */
 static void test_job_histories__each_round_has_a_mark_of_its_own(void)
 {
     struct job_host host;

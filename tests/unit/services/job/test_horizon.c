@@ -3,8 +3,8 @@
 #include "tests/harness.h"
 #include "tests/unit/services/job/job_host.h"
 
-/* Every horizon from 1 to 120: the steps add up to it, only the last record may be cut, and the cut
- * is exactly what was left. Three ways to end are met on the way. */
+/* For every horizon from 1 to 120 the steps add up to the horizon, only the last record may be cut,
+ * and it covers exactly the steps that were left. All three ways to end occur. */
 static void test_job_horizon__every_horizon_is_met_exactly(void)
 {
     int fits = 0, cut_at_once = 0, cut_after_evaluation = 0;
@@ -53,7 +53,7 @@ static void test_job_horizon__every_horizon_is_met_exactly(void)
     CU_ASSERT_TRUE(cut_after_evaluation > 0);
 }
 
-/* A longer horizon repeats the rounds of a shorter one up to the cut. */
+/* A longer horizon repeats the rounds of a shorter one up to its cut. */
 static void test_job_horizon__longer_runs_begin_like_shorter_ones(void)
 {
     static struct job_host longer;
@@ -111,7 +111,7 @@ static void test_job_horizon__first_round_that_does_not_fit_is_only_evaluated(vo
     }
 }
 
-/* With one sample per round the horizon is never cut. */
+/* With one sample per round the horizon never cuts a round. */
 static void test_job_horizon__single_samples_always_fit(void)
 {
     struct tally_job_spec spec = job_host_spec();
@@ -128,8 +128,8 @@ static void test_job_horizon__single_samples_always_fit(void)
     job_host_fini(&host);
 }
 
-/* A stage whose grid does not exist ends the job as failed, with a reason. (Validation refuses such
- * a spec; the engine must not trust that.) */
+/* A stage whose grid does not exist fails the job, with a reason. (Validation refuses such a spec,
+ * but the engine must not rely on that.) */
 static void test_job_horizon__stage_without_a_grid_fails_the_job(void)
 {
     struct tally_job_spec spec = job_host_spec();

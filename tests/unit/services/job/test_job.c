@@ -1,4 +1,4 @@
-/* The engine: a job from its start to its horizon, its points, records and counters. */
+/* The engine: a job from its start to its horizon, with its points, records and counters. */
 #include "services/job/job.h"
 
 #include <math.h>
@@ -8,7 +8,7 @@
 #include "tests/harness.h"
 #include "tests/unit/services/job/job_host.h"
 
-/* It has the checksum of its initial point, and no vectors. */
+/* A new job has the checksum of its initial point, but no vectors. */
 static void test_job_engine__new_job_is_queued_and_holds_no_point(void)
 {
     const struct tally_job_spec spec = job_host_spec();
@@ -44,7 +44,7 @@ static void test_job_engine__new_job_is_queued_and_holds_no_point(void)
     tally_job_free(NULL);
 }
 
-/* Every question that a host may ask of a job without vectors has an answer. */
+/* Every query that a host may make of a job without vectors has an answer. */
 static void expect_without_vectors(struct tally_job *job)
 {
     const struct tally_job_update update = {.round = 0, .client = 0};
@@ -94,7 +94,7 @@ static void test_job_engine__full_run_ends_exactly_at_the_horizon(void)
         passed += host.records[i].passed;
         continued += !host.records[i].passed && !host.records[i].cut;
     }
-    CU_ASSERT_TRUE(passed >= 3); /* else the standard job tests little */
+    CU_ASSERT_TRUE(passed >= 3); /* otherwise the standard job tests little */
     CU_ASSERT_TRUE(continued >= 2);
     CU_ASSERT_EQUAL(progress->iterate, 1 + passed);
     CU_ASSERT_EQUAL(progress->bits.control_bits, (uint64_t)continued);
@@ -128,7 +128,7 @@ static void test_job_engine__ledger_is_the_sum_of_the_records(void)
     job_host_fini(&host);
 }
 
-/* Each record against what the clients and the broadcast say, counted here. */
+/* Compares each record with the counts of the clients and the broadcast, added up here. */
 static void test_job_engine__records_count_what_was_sent(void)
 {
     struct job_host host;
@@ -170,13 +170,13 @@ static void test_job_engine__records_count_what_was_sent(void)
         CU_ASSERT_EQUAL(record->bits.delivered_payload_bits, 5 * down.payload_bits);
         CU_ASSERT_EQUAL(record->bits.downlink.messages, record->passed);
     }
-    CU_ASSERT_TRUE(clipped_up > 0); /* it starts with gradients out of range */
+    CU_ASSERT_TRUE(clipped_up > 0); /* the first gradients are out of range */
     CU_ASSERT_TRUE(clipped_down > 0);
     job_host_fini(&host);
 }
 
-/* The iterates by hand: levels decoded from the messages, averaged, tested, quantized values of the
- * broadcast subtracted. */
+/* Recomputes the iterates: decodes the levels of the messages, averages and tests them, and
+ * subtracts the quantized values of the broadcast. */
 static void test_job_engine__point_moves_by_the_broadcast(void)
 {
     struct job_host host;
@@ -233,7 +233,8 @@ static void test_job_engine__point_moves_by_the_broadcast(void)
     job_host_fini(&host);
 }
 
-/* R(T) from the definition: samples times M times f - f*, f from the data at the engine's point. */
+/* R(T) from its definition: samples times M times f - f*, with f from the data at the engine's
+ * point. */
 static void test_job_engine__regret_is_recomputed_from_the_losses(void)
 {
     struct job_host host;
@@ -261,7 +262,7 @@ static void test_job_engine__regret_is_recomputed_from_the_losses(void)
     job_host_fini(&host);
 }
 
-/* Losses are asked for once per point. */
+/* Each point's losses are requested once. */
 static void test_job_engine__evaluates_each_point_once(void)
 {
     struct job_host host;

@@ -1,5 +1,5 @@
-/* Updates that the engine refuses or takes once: duplicates, wrong ones, and those for a job that
- * is not running. */
+/* Updates that the engine refuses or counts only once: duplicates, invalid ones, and those for a
+ * job that is not running. */
 #include "services/job/job.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@
 #include "tests/harness.h"
 #include "tests/unit/services/job/job_host.h"
 
-/* Runs the standard job without incident; what every disturbed run must end as. */
+/* Runs the standard job without incident. Every disturbed run must end the same. */
 static struct job_look undisturbed(void)
 {
     struct job_host host;
@@ -20,7 +20,7 @@ static struct job_look undisturbed(void)
     return look;
 }
 
-/* Every message of the run is sent three times: the two copies change nothing. */
+/* Every message of the run is sent three times; the two copies change nothing. */
 static void test_job_refusals__duplicates_get_the_same_answer_and_change_nothing(void)
 {
     struct job_look expected = undisturbed();
@@ -52,7 +52,7 @@ static void test_job_refusals__duplicates_get_the_same_answer_and_change_nothing
     job_host_fini(&host);
 }
 
-/* Sends a bad update: the status is right, the engine untouched. */
+/* Sends a bad update: expects the right status and an unchanged engine. */
 static void expect_refused(struct job_host *host, const struct tally_job_update *update,
                            enum tally_status status, const char *field)
 {
@@ -69,7 +69,7 @@ static void expect_refused(struct job_host *host, const struct tally_job_update 
     job_look_fini(&after);
 }
 
-/* Everything that can be wrong with client 2's update, one thing at a time. */
+/* Sends every invalid variant of client 2's update, with one error each. */
 static void send_all_that_is_wrong(struct job_host *host)
 {
     const struct tally_job_round open = *tally_job_open_round(host->job);
@@ -84,7 +84,7 @@ static void send_all_that_is_wrong(struct job_host *host)
     for (size_t i = 0; i < sizeof rounds / sizeof rounds[0]; i++) {
         bad = good;
         bad.round = rounds[i];
-        /* The round before is closed, and client 2 has sent other bytes for it. */
+        /* Client 2 has sent other bytes for the previous round, which is closed. */
         bool sent = bad.round == open.round - 1 && bad.round > 0;
         expect_refused(host, &bad, sent ? TALLY_ALREADY_EXISTS : TALLY_FAILED_PRECONDITION,
                        "round");
@@ -135,8 +135,8 @@ static void send_all_that_is_wrong(struct job_host *host)
     expect_refused(host, &bad, TALLY_MALFORMED, "payload");
 }
 
-/* All of it in every round, before and between good messages: the job ends as if undisturbed, so no
- * sum, loss or counter was touched either. */
+/* Sends all of them in every round, before and between good messages. The job ends as if
+ * undisturbed, so no sum, loss or counter was changed either. */
 static void expect_undisturbed(const struct tally_job_spec *spec)
 {
     struct job_host host;
@@ -165,12 +165,12 @@ static void test_job_refusals__bad_updates_change_nothing(void)
 {
     struct tally_job_spec spec = job_host_spec();
     expect_undisturbed(&spec);
-    spec.params.ceal.first_stage = 6; /* does not fit: a round that is only evaluated */
+    spec.params.ceal.first_stage = 6; /* does not fit: the round is only evaluated */
     spec.horizon = 5;
     expect_undisturbed(&spec);
 }
 
-/* A client that has answered may not answer otherwise, not even in one bit of one member. */
+/* A client that has answered may not send a different answer, not even by one bit of one member. */
 static void test_job_refusals__other_bytes_for_the_same_round_already_exist(void)
 {
     struct job_host host;
@@ -202,7 +202,7 @@ static void test_job_refusals__other_bytes_for_the_same_round_already_exist(void
     bad = good;
     bad.has_loss = false;
     expect_refused(&host, &bad, TALLY_ALREADY_EXISTS, "round");
-    bad = host.updates[3]; /* another client's bytes under this one's name */
+    bad = host.updates[3]; /* another client's bytes under client 1's number */
     bad.client = 1;
     expect_refused(&host, &bad, TALLY_ALREADY_EXISTS, "round");
     free(payload);
@@ -241,7 +241,8 @@ static void test_job_refusals__nothing_is_received_before_the_start(void)
     job_host_fini(&host);
 }
 
-/* Updates under way still count while a job is paused, rounds close, but the job stays paused. */
+/* Updates in flight still count while a job is paused, and rounds close, but the job stays
+ * paused. */
 static void test_job_refusals__paused_job_takes_what_is_under_way(void)
 {
     struct job_look expected = undisturbed();
@@ -299,7 +300,7 @@ static void test_job_refusals__cancelled_and_failed_jobs_take_no_more(void)
             CU_ASSERT_EQUAL(tally_job_status(host.job), TALLY_JOB_CANCELLED);
         }
         expect_refused(&host, &host.updates[1], TALLY_FAILED_PRECONDITION, "job_id");
-        struct tally_job_outcome outcome; /* what was acknowledged stays so */
+        struct tally_job_outcome outcome; /* what was acknowledged stays acknowledged */
         CU_ASSERT_EQUAL(tally_job_receive(host.job, &host.updates[0], &outcome, NULL), TALLY_OK);
         CU_ASSERT_TRUE(outcome.duplicate);
         job_host_fini(&host);

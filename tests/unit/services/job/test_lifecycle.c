@@ -12,7 +12,7 @@
 #define X TALLY_JOB_CANCELLED
 enum { NO = -1 };
 
-/* Where each event leads from each status: the picture in job.h. */
+/* The status to which each event leads from each status, as in the diagram in job.h. */
 static const int EXPECTED[TALLY_N_JOB_STATUS][TALLY_N_JOB_EVENTS] = {
     /*        start pause resume complete fail cancel */
     [Q] = {R, NO, NO, NO, F, X},    [R] = {NO, P, NO, C, F, X},     [P] = {NO, NO, R, C, F, X},

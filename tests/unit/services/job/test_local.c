@@ -103,7 +103,7 @@ static void test_job_local__what_cannot_be_solved_is_refused(void)
     CU_ASSERT_PTR_NULL(job);
 }
 
-/* The curvature is looked at where f(x*) is solved for, and only there. */
+/* The curvature is computed only where f(x*) is solved for. */
 static void test_job_local__preparation_is_what_the_reference_asks_for(void)
 {
     struct tally_job_spec spec = job_host_spec();
@@ -120,7 +120,7 @@ static void test_job_local__preparation_is_what_the_reference_asks_for(void)
     CU_ASSERT_EQUAL(solved.f_star, f_star);
     CU_ASSERT_TRUE(solved.curvature.smoothness > solved.curvature.strong_convexity);
     CU_ASSERT_TRUE(solved.curvature.strong_convexity > 0);
-    /* In a domain f(x*) is the least value there. */
+    /* In a domain, f(x*) is the minimum inside it. */
     spec.domain = (struct tally_domain){.type = TALLY_DOMAIN_BALL, .radius = 1e-6};
     TALLY_ASSERT_STATUS(tally_local_prepare(&spec, objective, NULL, &given, &err), TALLY_OK, &err);
     CU_ASSERT_TRUE(given.f_star > solved.f_star);
@@ -152,9 +152,9 @@ static void test_job_local__divergence_fails_the_job(void)
     tally_job_free(job);
 }
 
-/* One job for ever: a change of these numbers is a change of what existing jobs compute. The point
- * starts at zero and moves by integer levels times a scale, so that a last bit of libm in the data
- * does not show. */
+/* These numbers must never change: a change means that existing jobs compute something else. The
+ * point starts at zero and moves by integer levels times a scale, so a difference in libm's last
+ * bit in the data does not show. */
 static void test_job_local__golden(void)
 {
     struct tally_job_spec spec = job_host_spec();

@@ -62,7 +62,7 @@ static void test_job_model_copy__malformed_broadcast_leaves_the_point(void)
     bad[1].n_payload--;
     bad[2].grid.intervals = 3;
     bad[3].grid.step = 0;
-    bad[4].grid.intervals = 2; /* its levels are above 1 */
+    bad[4].grid.intervals = 2; /* its levels exceed 1 */
     bad[5].n_payload = 0;
     for (size_t i = 0; i < 6; i++) {
         struct tally_error err = TALLY_ERROR_INIT;
@@ -95,7 +95,8 @@ static void test_job_model_copy__loads_a_snapshot_of_the_right_size(void)
     job_host_fini(&HOST);
 }
 
-/* Same client, same round: same bytes, whatever was computed before and by whichever copy. */
+/* The same client and round give the same bytes, whatever was computed before and by whichever
+ * copy. */
 static void test_job_model_copy__repeats_a_round_byte_for_byte(void)
 {
     const struct tally_job_spec spec = job_host_spec();
@@ -121,7 +122,8 @@ static void test_job_model_copy__repeats_a_round_byte_for_byte(void)
     job_host_fini(&HOST);
 }
 
-/* The plan comes from the coordinator. An invalid one is refused before anything is computed. */
+/* The plan comes from the coordinator. The copy refuses an invalid plan before it computes
+ * anything. */
 static void test_job_model_copy__refuses_rounds_that_nobody_can_play(void)
 {
     const struct tally_job_spec spec = job_host_spec();
@@ -159,7 +161,7 @@ static void test_job_model_copy__refuses_rounds_that_nobody_can_play(void)
     job_host_fini(&HOST);
 }
 
-/* Logarithms may differ in the last bit between machines: the announced grid is the one in use. */
+/* Logarithms may differ in the last bit between machines: the copy uses the announced grid. */
 static void test_job_model_copy__plays_by_the_announced_grid(void)
 {
     const struct tally_job_spec spec = job_host_spec();
@@ -181,7 +183,7 @@ static void test_job_model_copy__plays_by_the_announced_grid(void)
     job_host_fini(&HOST);
 }
 
-/* A cut round: no message, a loss if it is asked for. */
+/* In a cut round a client sends no message, and a loss only if requested. */
 static void test_job_model_copy__sends_nothing_in_a_cut_round(void)
 {
     const struct tally_job_spec spec = job_host_spec();
@@ -190,7 +192,7 @@ static void test_job_model_copy__sends_nothing_in_a_cut_round(void)
     struct tally_job_update update;
     struct tally_bits bits;
     CU_ASSERT_EQUAL(tally_model_copy_compute(HOST.copy, &round, 2, &update, &bits, NULL), TALLY_OK);
-    CU_ASSERT_TRUE(update.n_payload > 0); /* a message that must not be sent again */
+    CU_ASSERT_TRUE(update.n_payload > 0); /* this message must not be sent again */
     const double loss = update.loss;
     round.plan.cut = true;
     CU_ASSERT_EQUAL(tally_model_copy_compute(HOST.copy, &round, 2, &update, &bits, NULL), TALLY_OK);
@@ -224,8 +226,8 @@ static void test_job_model_copy__diverged_point_is_not_finite(void)
     job_host_fini(&HOST);
 }
 
-/* A worker is not sent the shift of a client that has sent nothing yet: its own must be the
- * coordinator's. */
+/* A worker does not receive the shift of a client that has sent nothing yet, so the worker's
+ * initial shift must equal the coordinator's. */
 static void test_job_model_copy__shifts_begin_where_the_engines_begin(void)
 {
     int n = 0;

@@ -18,7 +18,7 @@ static bool has_no_regret(const struct tally_progress *progress)
     return !progress->has_f_star && isnan(progress->f_star) && isnan(progress->cumulative_regret);
 }
 
-/* All but the regret is what it is with a reference. */
+/* Everything but the regret is the same as with a reference. */
 static void test_job_no_reference__the_regret_is_unknown_and_nothing_else(void)
 {
     const struct tally_job_spec spec = unknown(), solved = job_host_spec();
@@ -49,7 +49,7 @@ static void test_job_no_reference__it_is_unknown_before_the_start_and_after_a_re
     CU_ASSERT_EQUAL_FATAL(tally_job_new(&spec, &job, NULL), TALLY_OK);
     CU_ASSERT_TRUE(has_no_regret(tally_job_progress(job)));
     CU_ASSERT_EQUAL(tally_job_start(job, 3, "", NULL),
-                    TALLY_OK); /* what the host says does not count */
+                    TALLY_OK); /* the host's value does not count */
     CU_ASSERT_TRUE(has_no_regret(tally_job_progress(job)));
     struct tally_buffer state = {0};
     CU_ASSERT_EQUAL_FATAL(tally_job_save_state(job, &state), TALLY_OK);
@@ -73,7 +73,7 @@ static bool no_loss(const struct tally_objective *objective)
     return false;
 }
 
-/* The host with gradients alone; `ret_ops` lives as long. */
+/* Removes the loss from the host's objective; `ret_ops` must outlive the host. */
 static void take_away_the_loss(struct job_host *host, struct tally_objective_ops *ret_ops)
 {
     *ret_ops = *host->objective->ops;
@@ -105,7 +105,7 @@ static void test_job_no_reference__clients_may_have_gradients_alone(void)
             CU_ASSERT_TRUE(isnan(host.records[i].loss));
             CU_ASSERT_FALSE(isnan(other.records[i].loss));
         }
-        /* No loss, no telemetry of one. */
+        /* Without losses there is no telemetry for them. */
         CU_ASSERT_TRUE(progress->bits.telemetry_bits <
                        tally_job_progress(other.job)->bits.telemetry_bits);
         job_host_fini(&host);
@@ -113,7 +113,7 @@ static void test_job_no_reference__clients_may_have_gradients_alone(void)
     }
 }
 
-/* The mean over those that told would be another function. */
+/* A mean over only the clients that report a loss would be a different function. */
 static void test_job_no_reference__one_silent_client_makes_the_loss_unknown(void)
 {
     const struct tally_job_spec spec = unknown();
@@ -148,7 +148,7 @@ static void test_job_no_reference__others_need_the_loss(void)
         CU_ASSERT_FALSE(tally_job_has_received(host.job, 0));
         job_host_fini(&host);
     }
-    spec.reference.type = TALLY_REFERENCE_NONE; /* a loss that is there must be a number */
+    spec.reference.type = TALLY_REFERENCE_NONE; /* a reported loss must be a number */
     struct job_host host;
     struct tally_job_outcome outcome;
     job_host_init(&host, &spec);

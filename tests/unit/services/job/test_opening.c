@@ -54,8 +54,8 @@ static void test_job_opening__is_a_round_of_its_own(void)
                            (double)(CLIENTS * SAMPLES) * (host.loss - host.f_star), 1e-9);
     CU_ASSERT_TRUE(progress->estimates.sigma > 0 && progress->estimates.gradient_bound > 0);
     CU_ASSERT_EQUAL(progress->stage, spec.params.ceal.first_stage);
-    CU_ASSERT_FALSE(open->evaluate); /* f there is known */
-    /* The next round is planned with what was found out. */
+    CU_ASSERT_FALSE(open->evaluate); /* f is known there */
+    /* The next round is planned with the estimates. */
     struct tally_ceal_params found = spec.params.ceal;
     found.sigma = progress->estimates.sigma;
     found.gradient_bound = progress->estimates.gradient_bound;
@@ -121,7 +121,7 @@ static void test_job_opening__order_of_arrival_does_not_matter(void)
     job_host_fini(&backward);
 }
 
-/* A new process has the progress, the state, and the updates of the open round. */
+/* A crash. The new process has the progress, the state, and the updates of the open round. */
 static void crash(struct job_host *host, uint32_t n_received)
 {
     struct tally_buffer state = {0};
@@ -153,7 +153,7 @@ static void test_job_opening__a_crash_in_any_round_changes_nothing(void)
     job_host_init(&expected, &spec);
     job_host_run(&expected);
     CU_ASSERT_TRUE_FATAL(expected.n_records > 5);
-    for (int at = 0; at < 5; at++) { /* 0: in the opening round */
+    for (int at = 0; at < 5; at++) { /* 0: the opening round */
         struct job_host host;
         job_host_init(&host, &spec);
         for (int i = 0; i < at; i++) {
@@ -286,7 +286,8 @@ static void test_job_opening__malformed_reports_change_nothing(void)
     job_host_fini(&host);
 }
 
-/* Their grid is known only now: the job says so instead of going on. */
+/* The grids are known only after the opening round: the job fails with a reason instead of
+ * continuing. */
 static void test_job_opening__what_cannot_be_planned_fails_the_job(void)
 {
     struct tally_job_spec spec = automatic();
@@ -299,8 +300,8 @@ static void test_job_opening__what_cannot_be_planned_fails_the_job(void)
     job_host_fini(&host);
 }
 
-/* [1]'s synthetic problem, loud, as in deploy/jobs/synthetic-ceal.json: a step size alone against
- * the constants that were found for it by hand. Measured over 20 runs: 1.01 and 1.23 times. */
+/* [1]'s synthetic problem with the loud noise level, as in deploy/jobs/synthetic-ceal.json: a step
+ * size alone against constants tuned by hand. Measured over 20 runs: 1.01 and 1.23 times. */
 static void test_job_opening__a_step_size_is_enough(void)
 {
     enum { RUNS = 10 };

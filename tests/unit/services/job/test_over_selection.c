@@ -1,4 +1,4 @@
-/* Rounds that draw more clients than they want answers: 10 clients, 5 drawn, 3 wanted. */
+/* Rounds that draw more clients than they need answers from: 10 clients, 5 drawn, 3 wanted. */
 #include <stdio.h>
 #include <string.h>
 
@@ -16,7 +16,7 @@ static struct tally_job_spec over_spec(void)
     spec.over_selection = 0.4; /* 4.2 */
     spec.policy = TALLY_POLICY_DROP;
     spec.quorum = 1;
-    spec.horizon = 3 * ROUNDS + 1; /* and one that is cut */
+    spec.horizon = 3 * ROUNDS + 1; /* and a cut one */
     return spec;
 }
 
@@ -57,10 +57,10 @@ static void test_job_over_selection__closes_when_enough_have_answered(void)
     TALLY_ASSERT_TEXT(record->missing, missing);
     CU_ASSERT_EQUAL(record->loss, loss / WANTED);
     CU_ASSERT_EQUAL(record->bits.uplink.payload_bits, WANTED * bits);
-    /* All that are drawn get the point and make their queries. */
+    /* All drawn clients receive the point and make their queries. */
     CU_ASSERT_EQUAL(record->bits.delivered_payload_bits, DRAWN * bits);
     CU_ASSERT_EQUAL(record->cumulative_regret, 3 * DRAWN * (record->loss - HOST.f_star));
-    /* Those that come later do not count; those that counted are recognized. */
+    /* Later answers do not count. Those that counted are recognized as duplicates. */
     const struct tally_progress before = *tally_job_progress(HOST.job);
     CU_ASSERT_EQUAL(receive(drawn[0], &outcome), TALLY_FAILED_PRECONDITION);
     CU_ASSERT_EQUAL(receive(drawn[2], &outcome), TALLY_FAILED_PRECONDITION);
@@ -70,7 +70,7 @@ static void test_job_over_selection__closes_when_enough_have_answered(void)
     job_host_fini(&HOST);
 }
 
-/* Nobody is missed as long as enough others answer. */
+/* Absent clients do not delay the round as long as enough others answer. */
 static void test_job_over_selection__absent_clients_do_not_matter(void)
 {
     const struct tally_job_spec spec = over_spec();
@@ -90,7 +90,7 @@ static void test_job_over_selection__absent_clients_do_not_matter(void)
     job_host_fini(&HOST);
 }
 
-/* With fewer the policy decides, as it does without over-selection. */
+/* With too few answers the policy decides, as it does without over-selection. */
 static void test_job_over_selection__policy_decides_with_fewer(void)
 {
     struct tally_job_spec spec = over_spec();
@@ -132,7 +132,7 @@ static bool keep(void *context, const struct tally_job *job,
     return true;
 }
 
-/* A simulation is an engine whose clients answer in the drawn order. */
+/* A simulation equals an engine whose clients answer in the drawn order. */
 static void test_job_over_selection__simulation_answers_in_the_drawn_order(void)
 {
     const struct tally_job_spec spec = over_spec();
@@ -164,7 +164,8 @@ static void test_job_over_selection__simulation_answers_in_the_drawn_order(void)
     job_host_fini(&HOST);
 }
 
-/* A crash with answers in the open round: they are received again, and the next one closes it. */
+/* A crash while the open round has answers: they are received again, and the next one closes the
+ * round. */
 static void test_job_over_selection__survives_a_restart(void)
 {
     const struct tally_job_spec spec = over_spec();
@@ -216,7 +217,7 @@ static void test_job_over_selection__draws_so_many_more(void)
     expect_drawn(100, 0.29, 1000, 100, 129); /* and 0.29 * 100 < 29 */
     expect_drawn(1000, 0.3, 100000, 1000, 1300);
     expect_drawn(0.25, 0.5, 100, 25, 38);
-    expect_drawn(8, 0.5, 10, 8, 10); /* no more than there are */
+    expect_drawn(8, 0.5, 10, 8, 10); /* no more than exist */
     expect_drawn(9, 10, 10, 9, 10);
 }
 

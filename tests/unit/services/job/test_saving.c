@@ -42,7 +42,7 @@ static enum tally_status try_restore(const struct tally_job_spec *spec, const st
     return status;
 }
 
-/* The copy of a new process: it cannot have the broadcasts, so it takes the point. */
+/* Reloads the copy of a new process, which has no broadcasts: it loads the point. */
 static void reload_copy(struct job_host *host)
 {
     size_t dim;
@@ -124,7 +124,7 @@ static struct tally_job_spec baseline_spec(int algorithm)
     return spec;
 }
 
-/* What the server's optimizer remembers is restored too, and so are the clients' shifts. */
+/* The memory of the server's optimizer is restored too, and so are the clients' shifts. */
 static void test_job_saving__memories_end_the_same(void)
 {
     for (int type = 0; TALLY_SERVER_OPTIMIZER_NAMES[type] != NULL; type++) {
@@ -142,9 +142,9 @@ static void test_job_saving__memories_end_the_same(void)
     }
 }
 
-/* A crash after each message of each round. `late` saves at the crash itself, else the state is the
- * one of the last round boundary, as in the coordinator; the acknowledged updates of the open round
- * come again one by one either way. */
+/* A crash after each message of each round. With `late` the state is saved at the crash itself,
+ * otherwise at the last round boundary, as in the coordinator. In both cases the acknowledged
+ * updates of the open round are received again, one by one. */
 static void crash_after_every_message(bool late)
 {
     init_both();
@@ -192,7 +192,7 @@ static void test_job_saving__crash_after_every_message_with_state_of_the_moment(
     crash_after_every_message(true);
 }
 
-/* A client whose answer was lost in the crash sends the message of the closed round again. */
+/* A client whose response was lost in the crash sends the message of the closed round again. */
 static void test_job_saving__restored_job_still_knows_the_last_messages(void)
 {
     init_both();
@@ -246,7 +246,7 @@ static void test_job_saving__every_status_comes_back(void)
     fini_both();
 }
 
-/* Nothing was ever saved: queued, or running without a closed round. */
+/* Nothing was ever saved: the job is queued, or running without a closed round. */
 static void test_job_saving__job_without_state_starts_at_the_beginning(void)
 {
     init_both();
@@ -332,7 +332,7 @@ static void test_job_saving__progress_that_does_not_fit_is_data_loss(void)
     fini_both();
 }
 
-/* save_state() appends; what stands before it does not matter. */
+/* save_state() appends; the bytes before it do not matter. */
 static void test_job_saving__appends_to_the_buffer(void)
 {
     init_both();
@@ -348,7 +348,7 @@ static void test_job_saving__appends_to_the_buffer(void)
     fini_both();
 }
 
-/* Appends what has changed since iterate `since` to what is stored. */
+/* Appends the changes since iterate `since` to what is stored. */
 static void save_change(struct stored *stored, const struct tally_job *job, int64_t since)
 {
     struct tally_error err = TALLY_ERROR_INIT;
@@ -367,7 +367,7 @@ static void expect_restored_like(const struct stored *stored, const struct tally
     tally_job_free(job);
 }
 
-/* The whole state at every `every`th round, in between what each `stride`th changed. */
+/* Saves the whole state every `every` rounds, and in between the changes every `stride` rounds. */
 static void save_changes_of(const struct tally_job_spec *spec, int every, int stride)
 {
     job_host_init(&HOST, spec);
@@ -435,8 +435,8 @@ static enum tally_status receive(const struct tally_job_update *update,
     return tally_job_receive(HOST.job, update, ret_outcome, NULL);
 }
 
-/* Of 5 clients 2 take part in a round. One that waits for a response may be out of the next rounds,
- * and is told again for 16 of them, before and after a restart. */
+/* 2 of 5 clients take part in a round. A client that waits for a response may not be drawn for the
+ * next rounds. It is told again for 16 rounds, before and after a restart. */
 static void test_job_saving__cohorts_keep_receipts_for_sixteen_rounds(void)
 {
     const struct tally_job_spec spec = cohort_spec();
@@ -454,7 +454,7 @@ static void test_job_saving__cohorts_keep_receipts_for_sixteen_rounds(void)
     for (int64_t round = 1; round <= 18; round++) {
         job_host_round(&HOST);
         if (tally_job_receipt(HOST.job, client).round > 1) {
-            break; /* drawn again: the client has moved on */
+            break; /* drawn again: the client has sent another update */
         }
         for (int restarted = 0; restarted < 2; restarted++) {
             const bool is_kept = round <= 16;
@@ -526,7 +526,7 @@ static void test_job_saving__damaged_changes_are_data_loss(void)
     for (stored.state.size = ends[0]; stored.state.size < size; stored.state.size++) {
         CU_ASSERT_EQUAL(try_restore(&HOST.spec, &stored), TALLY_DATA_LOSS);
     }
-    /* The last one again, and the last two the other way round. */
+    /* The last change twice, and the last two in reverse order. */
     struct tally_buffer good = stored.state;
     stored.state = (struct tally_buffer){0};
     tally_buffer_append(&stored.state, good.data, size);
@@ -536,7 +536,7 @@ static void test_job_saving__damaged_changes_are_data_loss(void)
     tally_buffer_append(&stored.state, good.data + ends[6], size - ends[6]);
     tally_buffer_append(&stored.state, good.data + ends[5], ends[6] - ends[5]);
     CU_ASSERT_EQUAL(try_restore(&HOST.spec, &stored), TALLY_DATA_LOSS);
-    /* One that passed is missing in the middle. */
+    /* A change whose round passed is missing in the middle. */
     for (int i = 1; i < 7; i++) {
         if (HOST.records[i].passed) {
             stored.state.size = ends[i - 1];
@@ -549,7 +549,7 @@ static void test_job_saving__damaged_changes_are_data_loss(void)
     fini_both();
 }
 
-/* The engine keeps 16 broadcasts; a restored one has none yet. */
+/* The engine keeps 16 broadcasts; a restored one starts with none. */
 static void test_job_saving__change_since_too_long_ago_is_refused(void)
 {
     const struct tally_job_spec spec = baseline_spec(1);

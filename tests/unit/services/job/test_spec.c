@@ -57,7 +57,7 @@ static void test_job_spec__data_must_fit_in_memory(void)
     expect(&spec, TALLY_INVALID_ARGUMENT, "objective.data.points");
 }
 
-/* A grid too fine for either direction is found before the job starts, also at a later stage. */
+/* A grid too fine for either direction is detected before the job starts, also at a later stage. */
 static void test_job_spec__grids_of_all_stages_must_exist(void)
 {
     struct tally_job_spec spec = job_host_spec();
@@ -116,7 +116,7 @@ static void test_job_spec__setting_takes_over_the_numbers(void)
     CU_ASSERT_PTR_EQUAL(tally_job_spec_algorithm(&spec), &TALLY_CEAL);
 }
 
-/* The error says why, in words for people who have no source code at hand. */
+/* The error gives the reason in words for people without the source code at hand. */
 static void expect_reason(const struct tally_job_spec *spec, size_t rule, const char *field,
                           const char *reason)
 {

@@ -71,7 +71,7 @@ static void test_job_stragglers__dropping_closes_at_the_deadline_with_the_quorum
     overdue(&host); /* two answers are too few */
     CU_ASSERT_EQUAL(host.n_records, 0);
     CU_ASSERT_TRUE(tally_job_is_absent(host.job, 0));
-    job_host_send(&host, 3); /* the third closes it at once */
+    job_host_send(&host, 3); /* the third closes the round at once */
     CU_ASSERT_EQUAL_FATAL(host.n_records, 1);
     CU_ASSERT_EQUAL(host.records[0].received, 3);
     CU_ASSERT_EQUAL(host.records[0].bits.uplink.messages, 3);
@@ -101,12 +101,12 @@ static void test_job_stragglers__absent_clients_are_not_waited_for(void)
     job_host_send(&host, 1);
     job_host_send(&host, 3);
     CU_ASSERT_EQUAL(host.n_records, 0);
-    job_host_send(&host, 4); /* the last that is present */
+    job_host_send(&host, 4); /* the last present client */
     CU_ASSERT_EQUAL_FATAL(host.n_records, 1);
     TALLY_ASSERT_TEXT(host.records[0].missing, "0 2");
     job_host_compute(&host);
     job_host_send(&host, 1);
-    set_absent(&host, 0, false); /* it is back, and waited for */
+    set_absent(&host, 0, false); /* it is back and awaited again */
     job_host_send(&host, 3);
     job_host_send(&host, 4);
     CU_ASSERT_EQUAL(host.n_records, 1);
@@ -211,8 +211,7 @@ static void test_job_stragglers__late_answer_changes_nothing(void)
     job_host_fini(&host);
 }
 
-/* The step of a job without client 4 is that of a job that has only the others' answers: the mean
- * over those received, not over all clients. */
+/* The step of a job without client 4 is the mean of the answers received, not of all clients. */
 static void test_job_stragglers__average_is_over_those_received(void)
 {
     struct job_host host;
@@ -284,7 +283,7 @@ static void test_job_stragglers__paused_job_has_no_deadline(void)
     job_host_fini(&host);
 }
 
-/* All but client 3 answer; checks the round's record. True: it was cut and had losses. */
+/* All clients but 3 answer. Checks the round's record and returns whether it was cut. */
 static bool round_without_3(struct job_host *host)
 {
     const struct tally_job_round round = *tally_job_open_round(host->job);
@@ -312,7 +311,7 @@ static bool round_without_3(struct job_host *host)
     return record->cut;
 }
 
-/* A job in which one client answers only the first round ends, and its records add up. */
+/* A job in which client 3 answers only the first round completes, and its records add up. */
 static bool run_without_3(int64_t horizon)
 {
     struct job_host host;
@@ -340,7 +339,6 @@ static bool run_without_3(int64_t horizon)
     return cut;
 }
 
-/* Whatever the horizon cuts: a round that has passed or one that has not. */
 static void test_job_stragglers__resumed_round_has_its_time_again(void)
 {
     struct job_host host;
@@ -359,6 +357,7 @@ static void test_job_stragglers__resumed_round_has_its_time_again(void)
     job_host_fini(&host);
 }
 
+/* The horizon may cut a round that would pass or one that would not. */
 static void test_job_stragglers__job_without_one_client_completes(void)
 {
     int n_cut = 0;

@@ -1,4 +1,5 @@
-/* Jobs whose clients are weighted by their points: 5 clients of 13, 13, 13, 12 and 12 points. */
+/* Jobs whose clients are weighted by their numbers of points: 5 clients with 13, 13, 13, 12 and 12
+ * points. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,19 +33,18 @@ static struct tally_job_spec weighted_spec(const struct tally_algorithm *algorit
     spec.params.baseline.step_size = 0.02;
     spec.params.baseline.local_steps = STEPS;
     spec.params.baseline.levels = 5;
-    spec.horizon = 10 * STEPS + 2; /* 10 rounds, and one that is cut */
+    spec.horizon = 10 * STEPS + 2; /* 10 rounds and a cut one */
     spec.objective.weighting = TALLY_WEIGHTING_POINTS;
     return spec;
 }
 
-/* The message of a client of minibatch_sgd: its mean gradient. */
+/* Reads the message of a minibatch_sgd client: its mean gradient. */
 static void gradient_of(uint32_t client, float *ret_gradient)
 {
     memcpy(ret_gradient, HOST.updates[client].payload, DIM * sizeof *ret_gradient);
 }
 
-/* The step is the weighted mean of the messages that came, and so is the loss; both by exact
- * arithmetic. */
+/* The step and the loss are weighted means over the messages received, in exact arithmetic. */
 static void expect_round(const uint32_t *clients, int n, const double *before)
 {
     const struct tally_round_record *record = &HOST.records[HOST.n_records - 1];
@@ -94,7 +94,7 @@ static void test_job_weights__means_are_those_of_all_points(void)
     job_host_fini(&HOST);
 }
 
-/* With policy drop, over those that came. */
+/* With policy drop, the means are over the messages received. */
 static void test_job_weights__missing_clients_count_for_nothing(void)
 {
     struct tally_job_spec spec = weighted_spec(&TALLY_MINIBATCH_SGD);
@@ -117,7 +117,8 @@ static void test_job_weights__missing_clients_count_for_nothing(void)
     job_host_fini(&HOST);
 }
 
-/* x and loss after two rounds, whose updates arrive in the order. */
+/* Returns a checksum of x and the regret after two rounds whose updates arrive in the given
+ * order. */
 static uint64_t run_in_order(const struct tally_job_spec *spec, const uint32_t *order)
 {
     job_host_init(&HOST, spec);
@@ -148,7 +149,7 @@ static void test_job_weights__order_of_arrival_does_not_matter(void)
     }
 }
 
-/* Shards of 13 points each: nothing changes, neither the point nor f nor f(x*). */
+/* All shards have 13 points: weights change neither the point nor f nor f(x*). */
 static void test_job_weights__equal_shards_change_no_bit(void)
 {
     for (int a = 0; TALLY_ALGORITHMS[a] != NULL; a++) {
@@ -169,8 +170,8 @@ static void test_job_weights__equal_shards_change_no_bit(void)
     }
 }
 
-/* Where clients move on their own and all have f, the loss is the plain mean of what they report:
- * regret counts each query alike. */
+/* If clients move on their own and all have f, the loss is the plain mean of what they report: the
+ * regret weights all queries equally. */
 static void test_job_weights__losses_at_own_iterates_count_alike(void)
 {
     const struct tally_job_spec spec = weighted_spec(&TALLY_FEDAVG);
@@ -187,7 +188,7 @@ static void test_job_weights__losses_at_own_iterates_count_alike(void)
     job_host_fini(&HOST);
 }
 
-/* A document of a file does not tell how many points there are: messages do. */
+/* The document of a job on a file does not state the number of points; the messages do. */
 static struct tally_setting unknown_points(void)
 {
     return (struct tally_setting){.clients = CLIENTS, .cohort = CLIENTS, .weighs_points = true};
@@ -216,7 +217,7 @@ static void test_job_weights__of_messages_are_checked(void)
     expect_taken((const uint8_t[]){1, 0, 0, 0}, 4, 32, 1);
     expect_taken((const uint8_t[]){0x39, 0x30, 0, 0, 7}, 5, 35, 12345);
     expect_taken((const uint8_t[]){0, 0, 0, 2}, 4, 32, TALLY_WEIGHT_MOST);
-    expect_taken((const uint8_t[]){1, 0, 0, 2}, 4, 32, 0); /* above */
+    expect_taken((const uint8_t[]){1, 0, 0, 2}, 4, 32, 0); /* above the limit */
     expect_taken((const uint8_t[]){0, 0, 0, 0}, 4, 32, 0);
     expect_taken((const uint8_t[]){255, 255, 255, 255}, 4, 32, 0);
     expect_taken((const uint8_t[]){1, 0, 0}, 3, 24, 0);

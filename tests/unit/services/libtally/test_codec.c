@@ -17,7 +17,8 @@ static void make_values(float values[DIM])
     }
 }
 
-/* What the codec itself makes of the values, with the random numbers of a client in a round. */
+/* Expects what the codec itself makes of the values with the random numbers of a client in a
+ * round. */
 static void expect_payload(const struct tally_encoding *encoding,
                            const struct tally_rounding *rounding,
                            const struct tally_payload *payload)
@@ -119,7 +120,7 @@ static void test_libtally_codec__float32_and_qsgd_go_round(void)
     tally_payload_free(payload);
 }
 
-/* What is wrong, and the field that the message is about. */
+/* Expects a code, and a failure that names the field. */
 static void expect(enum tally_code code, enum tally_code expected,
                    const struct tally_failure *failure, const char *field)
 {

@@ -67,7 +67,7 @@ static void test_libtally_worker__limits(void)
     expect_refused(&config, TALLY_CODE_INVALID_ARGUMENT, "coordinator");
 }
 
-/* A program that was compiled with a newer header, or with none of ours. */
+/* Programs compiled with a newer header, or that do not set the size. */
 static void test_libtally_worker__sizes_of_other_versions(void)
 {
     struct {
@@ -108,13 +108,13 @@ static void count_line(void *context, int level, const char *line)
 {
     static const char expected[] = "event=\"coordinator not reachable, retrying\"";
     CU_ASSERT_EQUAL(level, TALLY_LOG_LEVEL_WARN);
-    CU_ASSERT_EQUAL(pthread_kill(pthread_self(), SIGPIPE), 0); /* as a write in there might get */
+    CU_ASSERT_EQUAL(pthread_kill(pthread_self(), SIGPIPE), 0); /* as a write inside may raise it */
     CU_ASSERT_EQUAL(strncmp(line, expected, sizeof expected - 1), 0);
     CU_ASSERT_PTR_NULL(strchr(line, '\n'));
     __atomic_add_fetch((int *)context, 1, __ATOMIC_SEQ_CST);
 }
 
-/* Nobody listens on port 1: both try again until they are stopped, each with a log of its own. */
+/* Nothing listens on port 1: both workers retry until they are stopped, each with its own log. */
 static void test_libtally_worker__two_are_stopped_apart(void)
 {
     struct tally_worker *workers[2];

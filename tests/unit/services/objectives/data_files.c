@@ -53,7 +53,7 @@ void data_files_gzip(const struct idx_files *files, const char *name, const void
     CU_ASSERT_EQUAL(gzclose(file), Z_OK);
 }
 
-/* A member's bytes, made while they are written. */
+/* The bytes of a member, generated while they are written. */
 struct stream {
     const struct zip_member *member;
     size_t at;

@@ -6,17 +6,17 @@
 
 void data_files_text(const struct idx_files *files, const char *name, const char *text);
 
-/* The bytes of a .npy file: `header` is the dictionary's text, version 1.0. Returns their number,
- * at most 12 + strlen(header) + n. */
+/* Makes the bytes of a .npy file, version 1.0; `header` is the text of the dictionary. Returns
+ * their number, at most 12 + strlen(header) + n. */
 size_t data_files_npy_bytes(const char *header, const void *values, size_t n, uint8_t *ret_bytes);
 void data_files_npy(const struct idx_files *files, const char *name, const char *header,
                     const void *values, size_t n);
 
-/* `chunk` n_times over, compressed. */
+/* Writes a gzip file of `n_times` copies of `chunk`. */
 void data_files_gzip(const struct idx_files *files, const char *name, const void *chunk, size_t n,
                      size_t n_times);
 
-/* A member of a zip: its bytes, the last n_tail of them n_times over. */
+/* A member of a zip: its n bytes, the last n_tail of them repeated n_times. */
 struct zip_member {
     const char *name;
     const void *bytes;

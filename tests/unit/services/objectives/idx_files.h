@@ -13,7 +13,7 @@ struct idx_files {
     char folder[64]; /* in /tmp */
 };
 
-/* Makes the folder; removes it with all that is in it. */
+/* idx_files_init() makes the folder, idx_files_fini() removes it with its contents. */
 void idx_files_init(struct idx_files *files);
 void idx_files_fini(struct idx_files *files);
 
@@ -21,12 +21,12 @@ void idx_files_write(const struct idx_files *files, const char *name, const uint
                      size_t n);
 void idx_files_remove(const struct idx_files *files, const char *name);
 
-/* The bytes of an IDX file: n images of rows x columns, or n labels. Returns their number. */
+/* Makes the bytes of an IDX file: n images of rows x columns, or n labels. Returns their number. */
 size_t idx_images(uint32_t n, uint32_t rows, uint32_t columns, const uint8_t *pixels,
                   uint8_t ret_bytes[IDX_MAX_BYTES]);
 size_t idx_labels(uint32_t n, const uint8_t *labels, uint8_t ret_bytes[IDX_MAX_BYTES]);
 
-/* The same as a gzip file of stored blocks (RFC 1951, 1952); n < 65536 - 64. */
+/* Makes a gzip file of `bytes` in stored blocks (RFC 1951, 1952); n < 65536 - 64. */
 size_t idx_gzip(const uint8_t *bytes, size_t n, uint8_t ret_bytes[IDX_MAX_BYTES]);
 
 #endif

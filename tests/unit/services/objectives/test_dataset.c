@@ -54,7 +54,7 @@ static void test_objectives_dataset__reads_libsvm(void)
     idx_files_fini(&DATASET_FILES);
 }
 
-/* What is not named takes no room; a point may be all zeros. */
+/* Features that a line does not name take no memory; a point may be all zeros. */
 static void test_objectives_dataset__libsvm_stays_sparse(void)
 {
     idx_files_init(&DATASET_FILES);
@@ -92,7 +92,7 @@ static void test_objectives_dataset__reads_csv(void)
     idx_files_fini(&DATASET_FILES);
 }
 
-/* Lines and windows of the file end anywhere. */
+/* Lines and windows of the file may end anywhere. */
 static void test_objectives_dataset__reads_text_across_windows(void)
 {
     enum { POINTS = 40000 };
@@ -122,7 +122,7 @@ static void test_objectives_dataset__reads_text_across_windows(void)
     free(text);
 }
 
-/* 2 points of 3 numbers, whatever NumPy stores them as. */
+/* 2 points of 3 numbers, in every NumPy type. */
 static void test_objectives_dataset__reads_npy_of_every_type(void)
 {
     static const int8_t i1[] = {1, -2, 3, 4, 5, -128};
@@ -166,7 +166,7 @@ static void test_objectives_dataset__reads_npy_of_every_type(void)
             tally_dataset_free(dataset);
         }
     }
-    /* One feature may come as a vector. */
+    /* A single feature may be stored as a vector. */
     const struct tally_data_spec single = dataset_spec_of(TALLY_DATA_NPY, 1);
     data_files_npy(&DATASET_FILES, "X.npy",
                    "{'descr': '<f8', 'fortran_order': True, 'shape': (2,)}", f8, 16);
@@ -192,11 +192,11 @@ static void test_objectives_dataset__reads_npz_and_gzip(void)
         data_files_zip(&DATASET_FILES, "file", members, 3, is_compressed);
         expect_three(&spec);
     }
-    strcpy(spec.table.points, "X.npy"); /* as the zip has it */
+    strcpy(spec.table.points, "X.npy"); /* the name inside the zip */
     expect_three(&spec);
     spec = dataset_spec_of(TALLY_DATA_NPY, 4);
     data_files_gzip(&DATASET_FILES, "X.npy.gz", points, n_points, 1);
-    data_files_gzip(&DATASET_FILES, "y.npy", labels, n_labels, 1); /* known by its first bytes */
+    data_files_gzip(&DATASET_FILES, "y.npy", labels, n_labels, 1); /* gzip by its first bytes */
     expect_three(&spec);
     spec = dataset_spec_of(TALLY_DATA_LIBSVM, 4);
     static const char text[] = "1.5 1:0.5 3:-2\n-2 4:1e-3\n0 1:1 2:2 3:3 4:4\n";
@@ -206,7 +206,7 @@ static void test_objectives_dataset__reads_npz_and_gzip(void)
     idx_files_fini(&DATASET_FILES);
 }
 
-/* Images stay bytes; all of them, or as many of every class. */
+/* Images stay bytes. The set is all images, or equally many of every class. */
 static void test_objectives_dataset__reads_idx(void)
 {
     idx_files_init(&DATASET_FILES);
@@ -223,7 +223,7 @@ static void test_objectives_dataset__reads_idx(void)
         CU_ASSERT_EQUAL(dataset->labels[i], (i * 7 + 3) % 3);
     }
     tally_dataset_free(dataset);
-    /* The subset is the same whatever the order. */
+    /* The subset does not depend on the order. */
     bool chosen[4][10] = {{false}};
     for (int sharding = TALLY_SHARDING_IID; sharding <= TALLY_SHARDING_CONTIGUOUS; sharding++) {
         spec = dataset_idx_spec(sharding, 2);
@@ -246,7 +246,7 @@ static void test_objectives_dataset__reads_idx(void)
     idx_files_fini(&DATASET_FILES);
 }
 
-/* X_i . x and x += factor X_i are what the rows say, in every layout. */
+/* Dot products X_i . x and updates x += factor X_i agree with the rows in every layout. */
 static void test_objectives_dataset__layouts_agree_with_their_rows(void)
 {
     static const int types[] = {TALLY_DATA_LIBSVM, TALLY_DATA_CSV, TALLY_DATA_IDX};
@@ -300,7 +300,7 @@ struct witness {
 static bool watch(void *context, const struct tally_load_progress *progress)
 {
     struct witness *witness = context;
-    if (witness->calls == 0 || progress->read_bytes < witness->read_bytes) { /* from the start */
+    if (witness->calls == 0 || progress->read_bytes < witness->read_bytes) { /* reading restarted */
         witness->n_readings++;
         witness->points = 0;
     }
@@ -328,7 +328,7 @@ static void test_objectives_dataset__tells_how_far_it_is_and_stops(void)
                                            &source, &dataset, &err),
                         TALLY_OK, &err);
     CU_ASSERT_EQUAL(dataset->points, LINES);
-    CU_ASSERT_EQUAL(witness.n_readings, 2); /* it is packed */
+    CU_ASSERT_EQUAL(witness.n_readings, 2); /* twice, because the file is compressed */
     CU_ASSERT_EQUAL(witness.calls, 2 * (LINES * 9 / (4 << 20)));
     CU_ASSERT_TRUE(witness.points > LINES * 3 / 4 && witness.points < LINES);
     CU_ASSERT_TRUE(witness.total_bytes > 0 && witness.total_bytes < 200000);

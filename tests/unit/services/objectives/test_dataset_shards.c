@@ -1,4 +1,4 @@
-/* Which points a client gets: shardings, and files of the workers' own. */
+/* The points of each client: shardings, and files of the workers' own. */
 #include "services/objectives/data/loaders/load.h"
 
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include "tests/unit/services/objectives/data_files.h"
 #include "tests/unit/services/objectives/datasets.h"
 
-/* Points are known by their only number, 0 to 9; labels repeat. */
+/* Each point is identified by its only number, 0 to 9; labels repeat. */
 static void write_ten(void)
 {
     data_files_text(&DATASET_FILES, "file",
@@ -63,7 +63,7 @@ static void test_objectives_dataset_shards__shardings_order_and_cut(void)
     idx_files_fini(&DATASET_FILES);
 }
 
-/* `local` without a mark: everybody has the whole file, in its order. */
+/* `local` without "{client}" in the file name: every client has the whole file, in its order. */
 static void test_objectives_dataset_shards__local_is_the_file_of_this_worker(void)
 {
     idx_files_init(&DATASET_FILES);
@@ -83,7 +83,8 @@ static void test_objectives_dataset_shards__local_is_the_file_of_this_worker(voi
     idx_files_fini(&DATASET_FILES);
 }
 
-/* With the mark each client has its own file; those that are not here belong to other workers. */
+/* With "{client}" in the name each client has its own file. Missing files belong to other
+ * workers. */
 static void test_objectives_dataset_shards__local_files_are_the_clients_own(void)
 {
     idx_files_init(&DATASET_FILES);
@@ -127,7 +128,7 @@ static void test_objectives_dataset_shards__local_files_are_the_clients_own(void
     idx_files_fini(&DATASET_FILES);
 }
 
-/* Pairs of files go by the client too, whole pairs or none. */
+/* Pairs of files are per client too: both files must exist, or neither. */
 static void test_objectives_dataset_shards__local_pairs_must_be_complete(void)
 {
     static const char header[] = "{'descr': '<f8', 'fortran_order': False, 'shape': (1,)}";
@@ -152,7 +153,7 @@ static void test_objectives_dataset_shards__local_pairs_must_be_complete(void)
     CU_ASSERT_EQUAL(dataset->values[0], 3);
     CU_ASSERT_EQUAL(dataset->labels[0], 4);
     tally_dataset_free(dataset);
-    /* Images of several clients, one after the other. */
+    /* Images of several clients are loaded one client after the other. */
     dataset_write_images("images-0", "labels-0", 3, 10);
     dataset_write_images("images-1", "labels-1", 2, 20);
     spec = dataset_idx_spec(TALLY_SHARDING_LOCAL, 0);

@@ -19,7 +19,7 @@ static struct tally_domain box(double lower, double upper)
     return (struct tally_domain){.type = TALLY_DOMAIN_BOX, .lower = lower, .upper = upper};
 }
 
-/* A point of norm `radius`, another one per number. */
+/* Draws a point of norm `radius`, a different one for each number. */
 static void draw(uint32_t number, double radius, double *ret_x, size_t dim)
 {
     struct tally_rng rng;
@@ -49,13 +49,13 @@ static void test_objectives_domain__known_projections(void)
     domain = ball(6.5);
     tally_domain_project(&domain, y, 3);
     CU_ASSERT_TRUE(y[0] == 1.5 && y[1] == -2 && y[2] == 6);
-    double z[2] = {7, 9}; /* a box need not hold 0 */
+    double z[2] = {7, 9}; /* a box may exclude 0 */
     domain = box(-3, -2);
     tally_domain_project(&domain, z, 2);
     CU_ASSERT_TRUE(z[0] == -2 && z[1] == -2);
 }
 
-/* Whatever rounding does: a projected point is inside, and projecting it again changes nothing. */
+/* Despite rounding, a projected point is inside, and projecting it again changes nothing. */
 static void test_objectives_domain__a_projected_point_is_a_fixed_point(void)
 {
     static const size_t dims[] = {1, 2, DIM, 30, 7840};
@@ -91,7 +91,7 @@ static void test_objectives_domain__points_inside_stay_bit_for_bit(void)
     }
 }
 
-/* No point inside is nearer: against many of them. */
+/* None of many points inside is nearer. */
 static void test_objectives_domain__it_is_the_nearest_point(void)
 {
     const struct tally_domain domains[] = {ball(0.8), box(-0.25, 0.5)};
@@ -104,7 +104,7 @@ static void test_objectives_domain__it_is_the_nearest_point(void)
             const double least = distance(x, nearest, DIM);
             bool holds = true;
             for (uint32_t other = 0; other < 200; other++) {
-                double y[DIM]; /* near the nearest one, then put inside by hand */
+                double y[DIM]; /* near `nearest`, then moved inside */
                 draw(1000 + 200 * n + other, 0.001 * (double)(1 + other), y, DIM);
                 double square = 0;
                 for (size_t k = 0; k < DIM; k++) {

@@ -8,7 +8,8 @@
 
 enum { MOST = 40 };
 
-/* Q diag(values) Q^T, with a random Q made of `dim` reflections; the upper triangle is junk. */
+/* Makes Q diag(values) Q^T with a random Q, a product of `dim` reflections. The upper triangle is
+ * NaN. */
 static void make(const double *values, size_t dim, uint64_t seed, double *a)
 {
     double v[MOST], w[MOST];
@@ -63,11 +64,11 @@ static void test_objectives_eigenvalues__both_ends_are_found(void)
         }
         expect(values, dim, dim);
         for (size_t i = 0; i < dim; i++) {
-            values[i] = pow(10, -(double)i); /* beyond rounding */
+            values[i] = pow(10, -(double)i); /* the smallest vanish by rounding */
         }
         expect(values, dim, dim + 100);
         for (size_t i = 0; i < dim; i++) {
-            values[i] = i < dim / 2 ? 0 : 3; /* singular, multiple */
+            values[i] = i < dim / 2 ? 0 : 3; /* singular, with multiple eigenvalues */
         }
         expect(values, dim, dim + 200);
         for (size_t i = 0; i < dim; i++) {
@@ -77,7 +78,7 @@ static void test_objectives_eigenvalues__both_ends_are_found(void)
     }
 }
 
-/* Without a reflection: diagonal, zero, and 2 by 2 by hand. */
+/* Cases without a reflection: diagonal, zero, and 2 by 2 by hand. */
 static void test_objectives_eigenvalues__simple_matrices(void)
 {
     double smallest, largest;
@@ -117,7 +118,7 @@ static void test_objectives_eigenvalues__power_iteration_is_a_little_above(void)
     for (size_t dim = 1; dim <= MOST; dim++) {
         double trace = 0;
         for (size_t i = 0; i < dim; i++) {
-            values[i] = 5 / (1 + (double)i); /* the last is none */
+            values[i] = 5 / (1 + (double)i);
             trace += values[i];
         }
         struct diagonal diagonal = {dim, values};

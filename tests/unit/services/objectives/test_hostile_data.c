@@ -27,7 +27,7 @@ struct text_row {
     const char *text, *message;
 };
 
-/* Of two features. */
+/* Expects that the texts, which should have two features, are refused. */
 static void expect_texts_refused(int type, const struct text_row *rows, size_t n)
 {
     idx_files_init(&HOSTILE_FILES);
@@ -126,7 +126,7 @@ static void test_objectives_hostile_data__csv_is_refused_by_line_and_column(void
     expect_texts_refused(TALLY_DATA_CSV, rows, sizeof rows / sizeof rows[0]);
 }
 
-/* A NUL does not end a text early. */
+/* A NUL byte does not end the text early. */
 static void test_objectives_hostile_data__nul_bytes_are_refused(void)
 {
     static const char *const messages[] = {"file:2: label \"1\" has a NUL byte",
@@ -237,7 +237,7 @@ static void test_objectives_hostile_data__npy_is_refused_by_row(void)
     idx_files_fini(&HOSTILE_FILES);
 }
 
-/* A .npz file of three points, all of it in memory. */
+/* Writes a .npz file of three points and returns all its bytes. */
 static size_t write_npz(const char *name, int is_compressed, uint8_t ret_bytes[IDX_MAX_BYTES])
 {
     uint8_t points[200], labels[200];
@@ -258,8 +258,8 @@ static size_t write_npz(const char *name, int is_compressed, uint8_t ret_bytes[I
     return n;
 }
 
-/* Cut anywhere, or with any byte changed: refused, or, where no reader looks, the same as before.
- */
+/* Cut anywhere, the file is refused. With any byte changed it is refused too, unless no reader uses
+ * that byte. */
 static void test_objectives_hostile_data__damaged_npz_and_gzip_are_refused(void)
 {
     static uint8_t bytes[IDX_MAX_BYTES];
@@ -292,7 +292,7 @@ static void test_objectives_hostile_data__damaged_npz_and_gzip_are_refused(void)
     expect_refused(&other, TALLY_LABELS_REAL, "file has no array \"Z\", only X, y");
     data_files_text(&HOSTILE_FILES, "file", "a,b,y\n1,2,3\n");
     expect_refused(&spec, TALLY_LABELS_REAL, "file is not a .npz file: Not a zip archive");
-    /* gzip: its checksum is of everything. */
+    /* gzip: the checksum covers everything. */
     const struct tally_data_spec text = hostile_spec_of(TALLY_DATA_LIBSVM, 2);
     const size_t n = idx_gzip((const uint8_t *)"1 1:1\n2 2:2\n", 12, bytes);
     for (size_t cut = 11; cut < n; cut++) {
@@ -310,7 +310,7 @@ static void test_objectives_hostile_data__damaged_npz_and_gzip_are_refused(void)
     idx_files_fini(&HOSTILE_FILES);
 }
 
-/* What is no file, or is not here, is named; a pipe without a writer does not hang. */
+/* An error names what is missing or not a regular file. A pipe without a writer does not block. */
 static void test_objectives_hostile_data__what_is_no_file_is_refused(void)
 {
     static const int types[] = {TALLY_DATA_LIBSVM, TALLY_DATA_CSV, TALLY_DATA_NPZ};
@@ -347,9 +347,7 @@ static void test_objectives_hostile_data__what_is_no_file_is_refused(void)
     idx_files_fini(&HOSTILE_FILES);
 }
 
-/* Memory. A child loads, and its peak is compared with that of one that does nothing. */
-
-/* What says too much is cut, and stays valid UTF-8 on one line. */
+/* Overlong messages are cut, and remain valid UTF-8 on one line. */
 static void test_objectives_hostile_data__messages_stay_one_line(void)
 {
     idx_files_init(&HOSTILE_FILES);

@@ -12,6 +12,7 @@
 #include "tests/unit/services/objectives/data_files.h"
 #include "tests/unit/services/objectives/hostile_files.h"
 
+/* Returns the peak memory of a child that loads the data, or does nothing if `spec` is NULL. */
 static long peak_kib(const struct tally_data_spec *spec, const char *message)
 {
     const pid_t child = fork();
@@ -33,7 +34,7 @@ static long peak_kib(const struct tally_data_spec *spec, const char *message)
     return used.ru_maxrss;
 }
 
-/* 32 MiB: zlib, libzip and the windows take one or two. */
+/* Expects a peak of at most 32 MiB more; zlib, libzip and the windows take one or two. */
 static void expect_small(const struct tally_data_spec *spec, const char *message)
 {
     const long before = peak_kib(NULL, "");
@@ -46,7 +47,7 @@ static void expect_small(const struct tally_data_spec *spec, const char *message
 
 static uint8_t MEGABYTE[1 << 20];
 
-/* Some hundred KiB that unpack to 64 MiB and more. */
+/* A few hundred KiB that unpack to 64 MiB and more. */
 static void test_objectives_hostile_memory__bombs_take_no_memory(void)
 {
     idx_files_init(&HOSTILE_FILES);
@@ -75,7 +76,7 @@ static void test_objectives_hostile_memory__bombs_take_no_memory(void)
         spec.type = texts[i].type;
         expect_small(&spec, texts[i].message);
     }
-    /* A zip whose array is longer than it says, or says that it is as large as it is. */
+    /* A zip whose array is longer than its header says, or truly as large as that says. */
     memset(MEGABYTE, 0, sizeof MEGABYTE);
     uint8_t *bytes = malloc(sizeof MEGABYTE + 200);
     CU_ASSERT_PTR_NOT_NULL_FATAL(bytes);
@@ -104,7 +105,7 @@ static void test_objectives_hostile_memory__bombs_take_no_memory(void)
     idx_files_fini(&HOSTILE_FILES);
 }
 
-/* A file of `size` bytes that begins with `n` of them; the rest is a hole. */
+/* Writes a file of `size` bytes that begins with `bytes`; the rest is a hole. */
 static void write_sparse(const char *name, const void *bytes, size_t n, off_t size)
 {
     char path[400];
@@ -116,7 +117,7 @@ static void write_sparse(const char *name, const void *bytes, size_t n, off_t si
 #define BYTES(shape)   "{'descr': '|i1', 'fortran_order': False, 'shape': " shape "}"
 #define FORTRAN(shape) "{'descr': '|i1', 'fortran_order': True, 'shape': " shape "}"
 
-/* Some KiB that unpack to 64 MiB, which were 512 MiB of doubles; and a mistake after them. */
+/* A few KiB that unpack to 64 MiB, which would be 512 MiB of doubles, followed by an error. */
 static void test_objectives_hostile_memory__a_late_mistake_takes_no_memory(void)
 {
     static const struct {
@@ -149,7 +150,7 @@ static void test_objectives_hostile_memory__a_late_mistake_takes_no_memory(void)
         data_files_zip(&HOSTILE_FILES, "file", members, 2, 1);
         expect_small(&spec, arrays[i].message);
     }
-    /* A hole instead of a compression. */
+    /* A hole in the file instead of compression. */
     spec.type = TALLY_DATA_NPY;
     n = data_files_npy_bytes(BYTES("(8388608, 8)"), HOSTILE_NUMBERS, 0, bytes);
     write_sparse("X", bytes, n, (off_t)n + (64 << 20));
@@ -160,7 +161,7 @@ static void test_objectives_hostile_memory__a_late_mistake_takes_no_memory(void)
     n = data_files_npy_bytes(FORTRAN("(8192, 8192)"), HOSTILE_NUMBERS, 0, bytes);
     write_sparse("A", bytes, n, (off_t)n + (64 << 20) + 1);
     expect_small(&spec, "A: has data after its 67108864 values");
-    /* Text: one point more than there may be, after 2^25 of them. */
+    /* Text: one point more than the limit of 2^25. */
     for (size_t i = 0; i < sizeof MEGABYTE; i++) {
         MEGABYTE[i] = i % 2 == 0 ? '1' : '\n';
     }
@@ -168,7 +169,7 @@ static void test_objectives_hostile_memory__a_late_mistake_takes_no_memory(void)
     spec = hostile_spec_of(TALLY_DATA_LIBSVM, 8);
     strcpy(spec.table.file, "points");
     expect_small(&spec, "points:33554433: more than 33554432 points in all");
-    /* Images: a pixel too few, and labels a byte too many. */
+    /* Images with a pixel too few, and labels with a byte too many. */
     spec = (struct tally_data_spec){
         .type = TALLY_DATA_IDX,
         .idx = {.images = "X", .labels = "y", .features = 1 << 20, .classes = 2}};
@@ -185,7 +186,7 @@ static void test_objectives_hostile_memory__a_late_mistake_takes_no_memory(void)
     idx_files_fini(&HOSTILE_FILES);
 }
 
-/* Headers of a few bytes that claim gigabytes. */
+/* Headers of a few bytes that claim gigabytes are refused. */
 static void test_objectives_hostile_memory__claims_are_not_allocated(void)
 {
     idx_files_init(&HOSTILE_FILES);
@@ -225,7 +226,7 @@ static void test_objectives_hostile_memory__claims_are_not_allocated(void)
     idx_files_fini(&HOSTILE_FILES);
 }
 
-/* The limits of all that is kept. The builder is told that it is almost there. */
+/* The limits of a dataset. The builder is set to have reached them. */
 static void test_objectives_hostile_memory__there_is_an_end(void)
 {
     idx_files_init(&HOSTILE_FILES);

@@ -9,8 +9,8 @@
 #include "tests/harness.h"
 #include "tests/unit/services/objectives/idx_files.h"
 
-/* 26 images of 2 x 3 pixels, each known by its pixels. Class 0 has 9, 1 has 8, 2 has 6, and three
- * images are of class 5, which no test asks for. */
+/* 26 images of 2 x 3 pixels, each identified by its pixels. Class 0 has 9 images, class 1 has 8,
+ * class 2 has 6, and 3 images are of class 5, which no test requests. */
 enum { N = 26, FEATURES = 6 };
 static const uint8_t LABELS[N] = {0, 1, 2, 0, 1, 5, 0, 1, 2, 0, 1, 2, 0,
                                   1, 5, 0, 1, 2, 0, 1, 2, 0, 1, 5, 0, 2};
@@ -73,7 +73,7 @@ static void expect_refused(const struct tally_idx_data *data, const char *field,
     CU_ASSERT_EQUAL(set.points, 4711); /* written only on success */
 }
 
-/* The file's image that row `at` of the set is. */
+/* Returns the index in the file of the image in row `at` of the set. */
 static uint32_t image_at(const struct tally_idx_set *set, uint32_t at)
 {
     for (uint32_t i = 0; i < N; i++) {
@@ -115,7 +115,7 @@ static void test_objectives_idx__loads_as_many_of_every_class(void)
     idx_files_fini(&FILES);
 }
 
-/* Same key, same set; another key, another choice and another order. */
+/* The same key gives the same set. Another key gives another choice and another order. */
 static void test_objectives_idx__key_decides_choice_and_order(void)
 {
     init();
@@ -132,7 +132,7 @@ static void test_objectives_idx__key_decides_choice_and_order(void)
         }
         const bool same = memcmp(set.pixels, first.pixels, set.points * FEATURES) == 0;
         CU_ASSERT_EQUAL(same, seed == 1);
-        CU_ASSERT_FALSE(in_order); /* not the file's order, nor class by class */
+        CU_ASSERT_FALSE(in_order); /* neither the file's order nor by class */
         other_order += !same;
         other_choice += memcmp(a, b, sizeof a) != 0;
         tally_idx_fini(&set);
@@ -143,8 +143,9 @@ static void test_objectives_idx__key_decides_choice_and_order(void)
     idx_files_fini(&FILES);
 }
 
-/* A class that has more images than are taken is as frequent at the end, in the last client's
- * shard, as anywhere: one of the last three images of nine, on average over 300 keys +- 0.04. */
+/* A class with more images than requested is as frequent at the end, in the last client's shard, as
+ * anywhere. The last third has on average 1 of its 3 images, with a standard deviation of 0.04 over
+ * 300 keys. */
 static void test_objectives_idx__shards_of_a_subset_are_alike(void)
 {
     enum { KEYS = 300, PER_CLASS = 3 };
@@ -167,7 +168,7 @@ static void test_objectives_idx__shards_of_a_subset_are_alike(void)
     idx_files_fini(&FILES);
 }
 
-/* Without a subset the order is that of one permutation, as in releases before 0.15.0. */
+/* Without a subset the order is a single permutation, as in releases before 0.15.0. */
 static void test_objectives_idx__all_images_keep_the_first_permutation(void)
 {
     init();
@@ -184,7 +185,7 @@ static void test_objectives_idx__all_images_keep_the_first_permutation(void)
     idx_files_fini(&FILES);
 }
 
-/* "images" finds images, else images.gz; a name with .gz works too. */
+/* The name "images" finds images, otherwise images.gz. A name that ends in .gz works too. */
 static void test_objectives_idx__gzip_files_give_the_same_set(void)
 {
     init();
@@ -229,7 +230,7 @@ static void test_objectives_idx__too_few_of_a_class_are_refused(void)
     idx_files_fini(&FILES);
 }
 
-/* Every length below the whole, and one byte more. */
+/* Every shorter length, and one byte more. */
 static void test_objectives_idx__truncated_and_longer_files_are_refused(void)
 {
     init();
@@ -253,7 +254,7 @@ static void test_objectives_idx__truncated_and_longer_files_are_refused(void)
     idx_files_fini(&FILES);
 }
 
-/* Truncated anywhere, or with another checksum: no data that zlib does not vouch for. */
+/* Truncated anywhere, or with a wrong checksum: data that zlib has not verified are not used. */
 static void test_objectives_idx__damaged_gzip_files_are_refused(void)
 {
     init();
@@ -295,7 +296,7 @@ static void test_objectives_idx__other_headers_are_refused(void)
             LABEL_BYTES[at] ^= (uint8_t)(1u << bit);
         }
     }
-    idx_files_write(&FILES, "labels", IMAGE_BYTES, n_image_bytes); /* mixed up */
+    idx_files_write(&FILES, "labels", IMAGE_BYTES, n_image_bytes); /* swapped */
     expect_refused(&data, "objective.data", "labels: is not an IDX file of bytes in 1 dimensions");
     idx_files_write(&FILES, "labels", LABEL_BYTES, n_label_bytes);
     idx_files_write(&FILES, "images", LABEL_BYTES, n_label_bytes);
@@ -324,7 +325,7 @@ static void test_objectives_idx__other_shapes_are_refused(void)
     patch_images(12, 0, 0, 0, 0);
     expect_refused(&data, "objective.data.features",
                    "images has 26 images of 2 x 0, not 26 of 6 pixels");
-    /* A product that is right modulo 2^32 alone. */
+    /* A product that is correct only modulo 2^32. */
     IMAGE_BYTES[15] = 2;
     patch_images(8, 0x80, 0, 0, 3);
     expect_refused(&data, "objective.data.features",
@@ -334,14 +335,14 @@ static void test_objectives_idx__other_shapes_are_refused(void)
     patch_images(8, 0, 0, 0, 2);
     expect_refused(&data, "objective.data.features",
                    "images has 26 images of 2 x 3, not 26 of 5 pixels");
-    LABEL_BYTES[4] = 0x7f; /* two thousand million labels are not read, nor allocated */
+    LABEL_BYTES[4] = 0x7f; /* two thousand million labels are neither read nor allocated */
     idx_files_write(&FILES, "labels", LABEL_BYTES, n_label_bytes);
     expect_refused(&data, "objective.data",
                    "labels: claims 2130706458 labels, the limit is 33554432");
     idx_files_fini(&FILES);
 }
 
-/* 3 x 2 is as good as 2 x 3: a row is a row of pixels. */
+/* 3 x 2 is equivalent to 2 x 3: only the number of pixels counts. */
 static void test_objectives_idx__rows_times_columns_is_what_counts(void)
 {
     init();
@@ -405,7 +406,7 @@ static void test_objectives_idx__missing_files_are_named(void)
     strcpy(data.labels, "train");
     expect_refused(&data, "objective.data", message);
     data = data_of(2);
-    strcpy(data.labels, "."); /* a folder is no file */
+    strcpy(data.labels, "."); /* a folder is not a file */
     snprintf(message, sizeof message, ". in the data folder %s is not a regular file",
              FILES.folder);
     expect_refused(&data, "objective.data", message);

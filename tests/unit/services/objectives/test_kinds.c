@@ -1,4 +1,4 @@
-/* What all kinds of objectives over points must do, one table of them. */
+/* One table of tests that every kind of objective over points must pass. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -41,13 +41,14 @@ enum { N_KINDS = sizeof KINDS / sizeof KINDS[0] };
 
 static struct idx_files FILES;
 
-/* The feature f of point i, zero for a third of them; columns of very different lengths. */
+/* Feature f of point i. A third of the values are zero, and the columns have very different
+ * norms. */
 static double value_of(uint32_t i, uint32_t f)
 {
     return (i + 2 * f) % 3 == 0 ? 0 : sin(3.1 * i + 1.7 * f * f) * pow(2, f - 2.0);
 }
 
-/* Labels that the features tell in part: no kind finds them separable. */
+/* Labels that depend only partly on the features, so that no classes are separable. */
 static double label_of(enum tally_objective_type type, uint32_t i)
 {
     const double v = value_of(i, 0) + value_of(i, 1) - value_of(i, 3) + 4 * sin(7.7 * i);
@@ -242,7 +243,8 @@ static void test_objectives_kinds__losses_are_the_mean_of_local_losses(void)
     }
 }
 
-/* The gradient vanishes there and f is larger elsewhere, which for a convex function is all. */
+/* At the minimum the gradient vanishes and f is larger elsewhere. This suffices, since f is
+ * convex. */
 static void test_objectives_kinds__minimum_is_one(void)
 {
     for (size_t k = 0; k < N_KINDS; k++) {
@@ -270,8 +272,8 @@ static void test_objectives_kinds__minimum_is_one(void)
     }
 }
 
-/* Classes that a plane separates: without a ridge f falls for ever, wholly towards 0 or, where
- * other points stand on the plane itself, towards another value. */
+/* Classes separated by a plane: without a ridge f decreases forever, towards 0, or towards another
+ * value if other points lie on the plane itself. */
 static void test_objectives_kinds__separable_classes_have_no_minimum(void)
 {
     static const char *const files[] = {"1 1:2 2:1\n1 1:3\n0 1:-1 2:0.5\n0 1:-2 2:-3\n",
@@ -297,7 +299,7 @@ static void test_objectives_kinds__separable_classes_have_no_minimum(void)
             TALLY_ASSERT_TEXT(err.field, "reference");
             CU_ASSERT_PTR_NOT_NULL(strstr(err.message, "f(x) has no minimum"));
             CU_ASSERT_EQUAL(f_star, 42);
-            /* In a domain there is one. */
+            /* In a domain there is a minimum. */
             const struct tally_domain ball = {.type = TALLY_DOMAIN_BALL, .radius = 10};
             double x_star[4];
             struct tally_error none = TALLY_ERROR_INIT;
@@ -373,7 +375,7 @@ static void test_objectives_kinds__bias_is_a_feature_of_ones(void)
     }
 }
 
-/* In a domain that leaves x* outside: a step along -gradient is projected back to where it was. */
+/* In a domain that excludes x*, a step along -gradient from the minimum is projected back to it. */
 static void test_objectives_kinds__minimum_in_a_domain_is_one(void)
 {
     for (size_t k = 0; k < 2 * N_KINDS; k++) {
@@ -409,7 +411,7 @@ static void test_objectives_kinds__minimum_in_a_domain_is_one(void)
         CU_ASSERT_TRUE(checks_norm(gradient, dim) > 100 * tolerance);
         CU_ASSERT_TRUE(checks_distance(x, x_star, dim) <
                        tolerance / fmin(100, curvature.smoothness));
-        /* A domain that holds x* changes nothing. */
+        /* A domain that contains x* changes nothing. */
         const struct tally_domain wide = {.type = TALLY_DOMAIN_BALL, .radius = 5 * radius};
         TALLY_ASSERT_STATUS(tally_objective_minimum(objective, &wide, NULL, &f_star, NULL, &err),
                             TALLY_OK, &err);
@@ -418,8 +420,8 @@ static void test_objectives_kinds__minimum_in_a_domain_is_one(void)
     }
 }
 
-/* Gradients at two points differ by at most `smoothness` times their distance, and along it by at
- * least `strong_convexity` times. */
+/* The difference of the gradients at two points is at most `smoothness` times their distance. Its
+ * component along the line between them is at least `strong_convexity` times the distance. */
 static void test_objectives_kinds__curvature_bounds_the_gradients(void)
 {
     for (size_t k = 0; k < N_KINDS; k++) {
@@ -446,7 +448,8 @@ static void test_objectives_kinds__curvature_bounds_the_gradients(void)
     }
 }
 
-/* The eigenvalues of h, double[dim][dim], by Jacobi's rotations: they end up on the diagonal. */
+/* Computes the eigenvalues of h, double[dim][dim], by Jacobi rotations: they end up on the
+ * diagonal. */
 static void diagonalise(double *h, size_t dim)
 {
     for (int sweep = 0; sweep < 30; sweep++) {
@@ -470,7 +473,7 @@ static void diagonalise(double *h, size_t dim)
     }
 }
 
-/* The Hessian of least squares is the same everywhere: differences of gradients are its columns. */
+/* The Hessian of least squares is constant: differences of gradients are its columns. */
 static void test_objectives_kinds__curvature_of_least_squares_is_exact(void)
 {
     for (size_t k = 0; k < N_KINDS; k++) {

@@ -27,8 +27,8 @@ static struct tally_objective *standard(void)
     return make(&data, CLIENTS, 8);
 }
 
-/* The gradient at point `index` of a shard of `size`: a stream whose first word is in the middle of
- * the words that below(size) maps to index. */
+/* The gradient at point `index` of a shard of `size`. The first word of the stream is in the middle
+ * of the words that below(size) maps to index. */
 static void gradient_at(const struct tally_objective *objective, uint32_t client, uint32_t size,
                         uint32_t index, const double *x, double *ret_gradient)
 {
@@ -106,7 +106,7 @@ static void test_objectives_least_squares__gradient_is_the_slope_of_the_loss(voi
     tally_objective_free(objective);
 }
 
-/* n draws: the mean of the gradients at n points, drawn one after the other from the stream. */
+/* n draws give the mean of the gradients at n points, drawn one after the other from the stream. */
 static void test_objectives_least_squares__several_draws_are_averaged(void)
 {
     struct tally_objective *objective = standard();
@@ -130,8 +130,8 @@ static void test_objectives_least_squares__several_draws_are_averaged(void)
     tally_objective_free(objective);
 }
 
-/* The data once more from their documented streams: client m holds the points of its run of the
- * permutation, X_i and noise have streams by point, theta* has one for all. */
+/* Recomputes the data from their documented streams: client m holds the points of its part of the
+ * permutation, X_i and the noise have one stream per point, theta* has one for all. */
 static void test_objectives_least_squares__data_come_from_their_streams(void)
 {
     struct tally_objective *objective = standard();
@@ -165,7 +165,7 @@ static void test_objectives_least_squares__data_come_from_their_streams(void)
     tally_objective_free(objective);
 }
 
-/* X_i of a point, up to sign, from its gradients: g(e_j) - g(0) = 2 X_j X. */
+/* The norm of each X_i from the gradients at its point: g(e_j) - g(0) = 2 X_j X. */
 static void test_objectives_least_squares__rows_have_the_frobenius_share(void)
 {
     struct tally_objective *objective = standard();
@@ -243,7 +243,7 @@ static void test_objectives_least_squares__clients_weigh_alike(void)
     double f_split, f_whole, x_split[2], x_whole[2], gradient[2];
     CU_ASSERT_EQUAL(tally_objective_minimum(split, NULL, NULL, &f_split, x_split, NULL), TALLY_OK);
     CU_ASSERT_EQUAL(tally_objective_minimum(whole, NULL, NULL, &f_whole, x_whole, NULL), TALLY_OK);
-    CU_ASSERT_TRUE(fabs(x_split[0] - x_whole[0]) > 1e-3); /* they do differ here */
+    CU_ASSERT_TRUE(fabs(x_split[0] - x_whole[0]) > 1e-3); /* the minima do differ here */
     full_gradient(split, 5, x_split, gradient);
     CU_ASSERT_TRUE(norm(gradient, 2) < 1e-12);
     CU_ASSERT_TRUE(full_loss(split, x_whole) > f_split);
@@ -290,8 +290,7 @@ static void test_objectives_least_squares__same_seed_same_data(void)
     tally_objective_free(other);
 }
 
-/* Each part of the data has a seed of its own: without noise x* is theta*, a unit vector that
- * depends on the seed; at zero noise f* is zero. */
+/* Without noise x* is theta*, a unit vector that depends on the seed, and f* is zero. */
 static void test_objectives_least_squares__true_point_is_a_unit_vector(void)
 {
     const struct tally_synthetic_linear data = {
@@ -313,7 +312,7 @@ static void test_objectives_least_squares__true_point_is_a_unit_vector(void)
 }
 
 /* f* of N points and d coordinates is noise^2 chi-square(N - d) / N: mean noise^2 (1 - d / N),
- * relative deviation sqrt(2 / N). Seeds change it, so the noise has the seed too. */
+ * relative deviation sqrt(2 / N). f* changes with the seed, so the noise depends on it. */
 static void test_objectives_least_squares__noise_has_its_deviation(void)
 {
     struct tally_synthetic_linear data = {
@@ -331,7 +330,7 @@ static void test_objectives_least_squares__noise_has_its_deviation(void)
     }
 }
 
-/* With fewer points than coordinates every fit is perfect. */
+/* With no more points than coordinates every fit is perfect. */
 static void test_objectives_least_squares__rank_deficient_data_have_a_minimum(void)
 {
     for (int64_t dim = 5; dim <= 8; dim++) {
@@ -348,7 +347,7 @@ static void test_objectives_least_squares__rank_deficient_data_have_a_minimum(vo
     }
 }
 
-/* Beyond what normal equations are made for: conjugate gradients. */
+/* Above the size limit of the normal equations conjugate gradients are used. */
 static void test_objectives_least_squares__large_systems_are_solved(void)
 {
     const struct tally_synthetic_linear data = {
@@ -362,8 +361,8 @@ static void test_objectives_least_squares__large_systems_are_solved(void)
     tally_objective_free(objective);
 }
 
-/* f at several points at once: by the quadratic form x^T A x - 2 b^T x + c where that is cheaper,
- * else point by point. Both are the direct sum, far from the minimum and near it. */
+/* f at several points at once, by the quadratic form x^T A x - 2 b^T x + c where that is cheaper,
+ * else point by point. Both equal the direct sum, far from the minimum and near it. */
 static void test_objectives_least_squares__losses_are_the_direct_sums(void)
 {
     static const struct {

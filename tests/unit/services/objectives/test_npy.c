@@ -6,7 +6,8 @@
 
 #include "tests/harness.h"
 
-/* A file with this header, version 1.0, and n bytes of data, in a block that ends with it. */
+/* Makes a file of this header, version 1.0, and n bytes of data. The file fills its heap block
+ * exactly. */
 static uint8_t *file_of(const char *header, const void *data, size_t n, size_t *ret_n)
 {
     const size_t length = strlen(header);
@@ -79,7 +80,7 @@ static void test_objectives_npy__reads_other_spellings(void)
     }
 }
 
-/* Versions 2.0 and 3.0 have four bytes of length. */
+/* In versions 2.0 and 3.0 the header length has four bytes. */
 static void test_objectives_npy__reads_later_versions(void)
 {
     static const char HEADER[] = "{'descr': '|i1', 'fortran_order': False, 'shape': (3,), }";
@@ -157,8 +158,8 @@ static void test_objectives_npy__refuses_by_name(void)
                    "the .npy file ends in its header");
 }
 
-/* Every truncation, and every byte of the header changed in some ways: refused, or still a vector
- * that lies within the file. The address sanitizer watches. */
+/* Every truncation, and every byte of the file replaced by every value: refused, or still a vector
+ * within the file. The address sanitizer checks the accesses. */
 static void test_objectives_npy__damage_stays_within_the_file(void)
 {
     static const char HEADER[] = "{'descr': '<i4', 'fortran_order': False, 'shape': (2,), }\n";
@@ -167,7 +168,7 @@ static void test_objectives_npy__damage_stays_within_the_file(void)
     uint8_t *file = file_of(HEADER, values, sizeof values, &n);
     struct tally_npy npy;
     for (size_t cut = 0; cut < n; cut++) {
-        uint8_t *part = malloc(cut + (cut == 0)); /* no byte more, for the address sanitizer */
+        uint8_t *part = malloc(cut + (cut == 0)); /* exact size for the address sanitizer */
         if (part == NULL) {
             CU_FAIL("no memory");
             break;

@@ -42,7 +42,7 @@ static void test_objectives_number__reads_numbers_exactly(void)
     CU_ASSERT_TRUE(signbit(zero));
 }
 
-/* Every double comes back from its 17 digits. */
+/* Every double is restored exactly from its 17 digits. */
 static void test_objectives_number__round_trips(void)
 {
     struct tally_rng rng;

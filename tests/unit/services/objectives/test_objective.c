@@ -41,7 +41,7 @@ static void test_objectives_objective__default_is_the_loud_reading(void)
     TALLY_ASSERT_TEXT(TALLY_DATA_NAMES[spec.data.type], "synthetic_linear");
 }
 
-/* The table names each type as its file does, and a type finds its own defaults. */
+/* The table of names agrees with the kinds, and choosing a type sets its defaults. */
 static void test_objectives_objective__table_and_files_agree(void)
 {
     int n = 0;

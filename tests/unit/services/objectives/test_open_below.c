@@ -26,8 +26,8 @@ static void make_folder(const char *name)
     CU_ASSERT_EQUAL(mkdir(path, 0700), 0);
 }
 
-/* Files a, sub/b and sub/deep/c; links within the folder and out of it; a pipe, a socket's stand-in
- * (a device) and folders. */
+/* Makes files a, sub/b and sub/deep/c, links within the folder and out of it, a pipe, and
+ * folders. */
 static void init(void)
 {
     char path[400];
@@ -50,7 +50,7 @@ static void init(void)
 
 typedef int open_fn(int folder, const char *name);
 
-/* The file's only byte, or the negative errno. */
+/* Returns the file's only byte, or the negative errno. */
 static int first_byte(open_fn *open_it, const char *name)
 {
     const int folder = open(FILES.folder, O_PATH | O_DIRECTORY);
@@ -89,11 +89,11 @@ static const struct {
     {"link-root/etc/passwd", -EXDEV, -ENOTDIR},
     {"sub/link-up/passwd", -EXDEV, -ENOTDIR},
     {"loop", -ELOOP, -ELOOP},
-    /* Links that stay inside are followed only where the kernel can tell. */
+    /* Links that stay inside are followed only if the kernel can check them. */
     {"link-to-a", 'a', -ELOOP},
     {"sub/link-to-a", 'a', -ELOOP},
     {"link-to-sub/b", 'b', -ENOTDIR},
-    /* No regular files. */
+    /* Not regular files. */
     {"sub", -EINVAL, -EINVAL},
     {".", -EINVAL, -EINVAL},
     {"pipe", -EINVAL, -EINVAL},
@@ -124,12 +124,12 @@ static void test_objectives_open_below__long_names_are_refused(void)
     name[399] = '\0';
     CU_ASSERT_EQUAL(first_byte(tally_open_below, name), -ENAMETOOLONG);
     CU_ASSERT_EQUAL(first_byte(tally_open_below_walking, name), -ENAMETOOLONG);
-    name[200] = '/'; /* two of lengths that are allowed */
+    name[200] = '/'; /* two components of allowed length */
     CU_ASSERT_EQUAL(first_byte(tally_open_below_walking, name), -ENOENT);
     idx_files_fini(&FILES);
 }
 
-/* No descriptor is left open, whatever becomes of a name. */
+/* No descriptor is left open, whether a name is accepted or not. */
 static void test_objectives_open_below__closes_what_it_opens(void)
 {
     init();

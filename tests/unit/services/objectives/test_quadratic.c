@@ -65,7 +65,7 @@ static void test_objectives_quadratic__all_clients_have_the_formula(void)
     tally_objective_free(objective);
 }
 
-/* Mean and deviation of 2000 gradients of n points each: within 5 deviations of either. */
+/* The mean and the deviation of 2000 gradients of n points each lie within 5 deviations. */
 static void test_objectives_quadratic__noise_has_its_deviation(void)
 {
     enum { DRAWS = 2000 };
@@ -114,13 +114,14 @@ static void test_objectives_quadratic__minimum_and_curvature(void)
     const struct tally_domain box = {.type = TALLY_DOMAIN_BOX, .lower = -0.5, .upper = 1};
     TALLY_ASSERT_STATUS(tally_objective_minimum(objective, &box, NULL, &f_star, x, &err), TALLY_OK,
                         &err);
-    CU_ASSERT_DOUBLE_EQUAL(x[0], 1.5 / 4, 1e-7); /* where x1 is at its bound */
+    CU_ASSERT_DOUBLE_EQUAL(x[0], 1.5 / 4, 1e-7); /* the optimum if x1 is at its bound */
     CU_ASSERT_DOUBLE_EQUAL(x[1], -0.5, 1e-15);
     CU_ASSERT_DOUBLE_EQUAL(x[2], 1, 1e-15);
     tally_objective_free(objective);
 }
 
-/* Flat along the last coordinate: a minimum if b is, too, else none; and one in any domain. */
+/* Flat along the last coordinate: there is a minimum if b is 0 there, otherwise none. In any
+ * bounded domain there is one. */
 static void test_objectives_quadratic__singular_matrices(void)
 {
     const double a[DIM * DIM] = {4, 1, 0, 1, 3, 0, 0, 0, 0}, flat[DIM] = {1, -2, 0};

@@ -1,4 +1,4 @@
-/* The metrics of built-in objectives: accuracy of a client's own points, and held-out points. */
+/* The metrics of built-in objectives: accuracy on a client's own points, and on held-out points. */
 #include <math.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@ enum { CLIENTS = 2 };
 
 static const double L2 = 0.25;
 
-/* With x = 1 a point is taken for label 1 if its only feature is above 0. */
+/* With x = 1 a point is classified as 1 if its only feature is above 0. */
 static const double X[] = {1};
 
 static void write_files(struct idx_files *files)
@@ -89,11 +89,11 @@ static void test_report__accuracy_is_of_the_clients_own_points(void)
     struct tally_objective_spec spec = spec_of("");
     spec.accuracy = true;
     struct tally_objective *objective = make(&spec, &files);
-    CU_ASSERT_EQUAL_FATAL(metrics_of(objective, 0, X, metrics), 1); /* 1 and 2 of 1 2 -1 | 3 */
+    CU_ASSERT_EQUAL_FATAL(metrics_of(objective, 0, X, metrics), 1); /* right: 1, 2; wrong: -1, 3 */
     expect(&metrics[0], "accuracy", 0.5);
-    CU_ASSERT_EQUAL_FATAL(metrics_of(objective, 1, X, metrics), 1); /* 0 is taken for label 0 */
+    CU_ASSERT_EQUAL_FATAL(metrics_of(objective, 1, X, metrics), 1); /* 0 is classified as 0 */
     expect(&metrics[0], "accuracy", 0.75);
-    size_t n = 99; /* a round at the same point as the one before */
+    size_t n = 99; /* a round at the same point as before */
     CU_ASSERT_EQUAL(tally_objective_metrics(objective, 0, 2, X, false, metrics, &n, NULL),
                     TALLY_OK);
     CU_ASSERT_EQUAL(n, 0);
@@ -114,7 +114,7 @@ static void test_report__held_out_points_are_client_0s(void)
     expect(&metrics[0], "test_accuracy", 0.6);
     expect(&metrics[1], "test_loss", expected);
     CU_ASSERT_EQUAL(metrics_of(objective, 1, X, metrics), 0);
-    /* A loss that is not finite is left out; z is -inf or NaN of no point. */
+    /* A loss that is not finite is omitted; the accuracy is still reported. */
     const double far[] = {1e308};
     CU_ASSERT_EQUAL_FATAL(metrics_of(objective, 0, far, metrics), 1);
     expect(&metrics[0], "test_accuracy", 0.6);
@@ -124,7 +124,7 @@ static void test_report__held_out_points_are_client_0s(void)
     CU_ASSERT_EQUAL(metrics_of(objective, 0, X, metrics), 3);
     CU_ASSERT_EQUAL(metrics_of(objective, 1, X, metrics), 1);
     tally_objective_free(objective);
-    /* A regression has no classes. */
+    /* Regression has no classes. */
     spec = spec_of("test.csv");
     spec.type = TALLY_LEAST_SQUARES;
     spec.l2 = 0;
@@ -175,7 +175,7 @@ static void test_report__errors_name_the_held_out_points(void)
     expect_refusal(&files, "nowhere.csv", "nowhere.csv");
     expect_refusal(&files, "wide.csv", "wide.csv");
     expect_refusal(&files, "labels.csv", "labels.csv:2");
-    /* A process that only solves needs none of them. */
+    /* A process that only solves does not load the held-out points. */
     struct tally_objective_spec spec = spec_of("nowhere.csv");
     spec.accuracy = true;
     tally_objective_spec_drop_report(&spec);
@@ -185,7 +185,7 @@ static void test_report__errors_name_the_held_out_points(void)
     idx_files_fini(&files);
 }
 
-/* The image i of class c is bright at pixel c; every fifth is bright at the next one. */
+/* Image i of class c is bright at pixel c, but every fifth image is bright at the next pixel. */
 static void write_images(const struct idx_files *files, const char *images, const char *labels,
                          uint32_t n)
 {
@@ -199,7 +199,7 @@ static void write_images(const struct idx_files *files, const char *images, cons
     idx_files_write(files, labels, bytes, idx_labels(n, classes, bytes));
 }
 
-/* Both forms of softmax regression: with points_per_class BLAS, else point by point. */
+/* Both forms of softmax regression: BLAS with points_per_class, otherwise point by point. */
 static void test_report__images(void)
 {
     struct idx_files files;
@@ -225,8 +225,8 @@ static void test_report__images(void)
         expect(&metrics[1], "test_accuracy", 0.8);
         expect(&metrics[2], "test_loss", log(exp(1) + 2) - 0.8);
         CU_ASSERT_EQUAL_FATAL(metrics_of(objective, 1, w, metrics), 1);
-        expect(&metrics[0], "accuracy", 1.6 - first); /* 0.8 of all */
-        /* Of equal classes the first. */
+        expect(&metrics[0], "accuracy", 1.6 - first); /* 0.8 over all points */
+        /* Ties go to the first class. */
         const double zero[9] = {0};
         CU_ASSERT_EQUAL_FATAL(metrics_of(objective, 0, zero, metrics), 3);
         expect(&metrics[1], "test_accuracy", 0.4);
@@ -236,7 +236,7 @@ static void test_report__images(void)
     idx_files_fini(&files);
 }
 
-/* The loss beside the accuracy is the loss that clients report, bit for bit. */
+/* The loss computed with the accuracy equals the loss that clients report, bit for bit. */
 static void test_report__loss_is_the_local_loss(void)
 {
     struct idx_files files;

@@ -36,7 +36,7 @@ static void make_points(size_t n, double scale)
     }
 }
 
-/* Largest relative difference to the plain twin over n points. */
+/* Returns the largest relative difference to the plain C version over n points. */
 static double worst_error(uint32_t n_images, uint32_t clients, size_t n, double scale)
 {
     const struct tally_idx_set set = images(n_images);
@@ -70,15 +70,15 @@ static void test_objectives_softmax_losses__every_block_and_shard_counts_once(vo
     }
 }
 
-/* Logits so far apart that exponentials underflow, and so near that all classes are equal. */
+/* Logits so far apart that exponentials underflow, and so close that all classes are equal. */
 static void test_objectives_softmax_losses__large_weights_stay_finite(void)
 {
     CU_ASSERT_TRUE(worst_error(1500, 1, 3, 100) < 1e-3);
     CU_ASSERT_TRUE(worst_error(1500, 1, 3, 1e-9) < 1e-6);
 }
 
-/* At equal weights every sum of exponentials is the number of classes: the product over a block of
- * 256 rows, up to 256^256 = 10^616, must not be made in one piece. */
+/* At equal weights every sum of exponentials is the number of classes. The product over a block of
+ * 256 rows, up to 256^256 = 10^616, must therefore be split. */
 static void test_objectives_softmax_losses__many_classes_do_not_overflow_the_product(void)
 {
     static uint8_t black[300 * 2], classes_of[300];
@@ -92,7 +92,8 @@ static void test_objectives_softmax_losses__many_classes_do_not_overflow_the_pro
     }
 }
 
-/* A point's loss is its own, but for the order in which another shape of product adds. */
+/* A point's loss does not depend on the other points, except for the summation order, which varies
+ * with the shape of the product. */
 static void test_objectives_softmax_losses__points_do_not_disturb_each_other(void)
 {
     const struct tally_idx_set set = images(700);
@@ -120,7 +121,7 @@ static void test_objectives_softmax_losses__exponentials_are_right_to_a_rounding
         bias += error / STEPS;
     }
     CU_ASSERT_TRUE(worst <= 1.5e-7);
-    CU_ASSERT_TRUE(fabs(bias) <= 1e-8); /* what the mean over many images is left with */
+    CU_ASSERT_TRUE(fabs(bias) <= 1e-8); /* this part does not average out over many images */
     CU_ASSERT_EQUAL(values[0], 1);
     float ends[] = {0.0f, -0.0f, -1e-30f, -87.0f, -1e30f, -INFINITY, NAN};
     tally_exp_of_negatives(ends, sizeof ends / sizeof ends[0]);

@@ -14,7 +14,7 @@ enum { CLIENTS = 4, FEATURES = 6, CLASSES = 3, PER_CLASS = 7, POINTS = 21, DIM =
 static struct idx_files FILES;
 static struct tally_idx_set SET; /* the same data, loaded beside the objective */
 
-/* Images whose classes differ, but not so much that they could be told apart without error. */
+/* Images whose classes differ, but not enough to be told apart without error. */
 static void write_files(void)
 {
     static uint8_t bytes[IDX_MAX_BYTES];
@@ -76,7 +76,7 @@ static void fill(double *x, double scale, double phase)
     }
 }
 
-/* X_i . W_Y + log sum_k exp(-X_i . W_k), as [1] writes it; and p_ik = exp(-X_i . W_k) / sum. */
+/* X_i . W_Y + log sum_k exp(-X_i . W_k), as in [1], and p_ik = exp(-X_i . W_k) / sum. */
 static double point_loss(uint32_t point, const double *x, double *ret_p)
 {
     double logits[CLASSES] = {0}, sum = 0;
@@ -132,7 +132,8 @@ static void test_objectives_softmax_regression__loss_at_zero_is_log_classes(void
     unmake(objective);
 }
 
-/* Weights so large that exp(-z) alone is 0 or infinite: the loss is the gap to the best class. */
+/* With weights so large that exp(-z) alone is 0 or infinite, the loss is the gap to the best
+ * class. */
 static void test_objectives_softmax_regression__large_weights_do_not_overflow(void)
 {
     struct tally_objective *objective = make(0);
@@ -158,8 +159,8 @@ static void test_objectives_softmax_regression__large_weights_do_not_overflow(vo
     unmake(objective);
 }
 
-/* The gradient at point `index` of a shard of `size`: a stream whose first word is in the middle of
- * the words that below(size) maps to index. */
+/* The gradient at point `index` of the client's shard. The first word of the stream is in the
+ * middle of the words that below(size) maps to index. */
 static void gradient_at(const struct tally_objective *objective, uint32_t client, uint32_t index,
                         const double *x, double *ret_gradient)
 {
@@ -184,7 +185,8 @@ static void shard_gradient(const struct tally_objective *objective, uint32_t cli
     }
 }
 
-/* Truncation h^2 / 6 times a third derivative of at most about 1, rounding 1e-16 / h. */
+/* Tolerance: truncation is h^2 / 6 times a third derivative of at most about 1, rounding is
+ * 1e-16 / h. */
 static void test_objectives_softmax_regression__gradient_is_the_slope_of_the_loss(void)
 {
     struct tally_objective *objective = make(0.25);
@@ -207,7 +209,7 @@ static void test_objectives_softmax_regression__gradient_is_the_slope_of_the_los
     unmake(objective);
 }
 
-/* n draws, one after the other from the stream; 600 are three blocks. */
+/* n draws, one after the other from the stream; 600 draws are three blocks. */
 static void test_objectives_softmax_regression__several_draws_are_averaged(void)
 {
     struct tally_objective *objective = make(0.25);
@@ -229,7 +231,7 @@ static void test_objectives_softmax_regression__several_draws_are_averaged(void)
         for (size_t j = 0; j < DIM; j++) {
             CU_ASSERT_DOUBLE_EQUAL(gradient[j], mean[j], 1e-13);
         }
-        CU_ASSERT_EQUAL(tally_rng_u32(&rng), tally_rng_u32(&again)); /* no draw more */
+        CU_ASSERT_EQUAL(tally_rng_u32(&rng), tally_rng_u32(&again)); /* no further draw */
     }
     unmake(objective);
 }
@@ -253,8 +255,8 @@ static void test_objectives_softmax_regression__no_number_of_draws_means_every_p
     unmake(objective);
 }
 
-/* f at many points at once, in float32 (softmax_losses.h): single roundings of 2^-24 times the
- * logits, here below 10. */
+/* f at many points at once, in float32 (softmax_losses.h): the error is a few roundings of 2^-24
+ * times the logits, which are below 10 here. */
 static void test_objectives_softmax_regression__losses_are_the_mean_of_local_losses(void)
 {
     enum { MOST = 33 };
@@ -279,8 +281,8 @@ static void test_objectives_softmax_regression__losses_are_the_mean_of_local_los
     unmake(objective);
 }
 
-/* Newton's method with the exact Hessian, and Gauss's elimination: nothing in common with the
- * solver but the definition. */
+/* Newton's method with the exact Hessian and Gaussian elimination: it shares only the definition
+ * with the solver. */
 static void newton_system(double l2, const double *x, double *gradient, double hessian[DIM][DIM])
 {
     memset(hessian, 0, sizeof(double[DIM][DIM]));
@@ -347,7 +349,7 @@ static void test_objectives_softmax_regression__minimum_is_newton_s(void)
         struct tally_error err = TALLY_ERROR_INIT;
         TALLY_ASSERT_STATUS(tally_objective_minimum(objective, NULL, NULL, &f_star, x_star, &err),
                             TALLY_OK, &err);
-        /* A gradient below 1e-8 leaves f within 1e-16 / (4 l2), x within 1e-8 / (2 l2). */
+        /* A gradient below 1e-8 implies f within 1e-16 / (4 l2) and x within 1e-8 / (2 l2). */
         CU_ASSERT_DOUBLE_EQUAL(f_star, expected, 1e-13 + 1e-16 / (4 * all[c]));
         newton_system(all[c], x_star, gradient, hessian);
         for (size_t i = 0; i < DIM; i++) {
@@ -364,7 +366,7 @@ static void test_objectives_softmax_regression__minimum_is_newton_s(void)
     }
 }
 
-/* Without a ridge, data that can be separated have no minimum at all. */
+/* Without a ridge, separable data have no minimum. */
 static void test_objectives_softmax_regression__no_ridge_no_minimum(void)
 {
     struct tally_objective *objective = make(0);
@@ -376,7 +378,7 @@ static void test_objectives_softmax_regression__no_ridge_no_minimum(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(err.message, "l2 is 0"));
     CU_ASSERT_EQUAL(f_star, 4711);
     unmake(objective);
-    objective = make(1e-8); /* there is one, but not within the iterations */
+    objective = make(1e-8); /* a minimum exists, but is not reached within the iteration limit */
     tally_error_clear(&err);
     TALLY_ASSERT_STATUS(tally_objective_minimum(objective, NULL, NULL, &f_star, NULL, &err),
                         TALLY_FAILED_PRECONDITION, &err);

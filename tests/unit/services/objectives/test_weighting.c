@@ -98,7 +98,7 @@ static void test_objectives_weighting__f_is_the_mean_over_all_points(void)
         CU_ASSERT_EQUAL(tally_objective_minimum(objective, NULL, NULL, &f_star, x_star, NULL),
                         TALLY_OK);
         CU_ASSERT_DOUBLE_EQUAL(mean_over_points(objective, x_star), f_star, 1e-12);
-        for (size_t i = 0; i < 2 * objective->dim; i++) { /* up to rounding, no side is lower */
+        for (size_t i = 0; i < 2 * objective->dim; i++) { /* the minimum up to rounding */
             const double kept = x_star[i / 2];
             x_star[i / 2] += i % 2 == 0 ? 1e-4 : -1e-4;
             CU_ASSERT_TRUE(mean_over_points(objective, x_star) > f_star + 1e-10);
@@ -110,7 +110,7 @@ static void test_objectives_weighting__f_is_the_mean_over_all_points(void)
     idx_files_fini(&FILES);
 }
 
-/* Three shards of seven: the same doubles as without weights. */
+/* Three shards of seven give the same doubles as without weights. */
 static void test_objectives_weighting__equal_shards_change_no_bit(void)
 {
     idx_files_init(&FILES);

@@ -1,4 +1,4 @@
-/* The synthetic job of [1], in its two readings, as CALM sees it. */
+/* The synthetic job of [1] at its two noise levels, LOUD and quiet(), as the constants of CALM. */
 #ifndef TALLY_TESTS_UNIT_SERVICES_ALGORITHMS_CALM_SYNTHETIC_JOB_H
 #define TALLY_TESTS_UNIT_SERVICES_ALGORITHMS_CALM_SYNTHETIC_JOB_H
 

@@ -1,4 +1,4 @@
-/* The recursion of CALM. The numbers of the frozen cases come from a NumPy program that was written
+/* The recursion of CALM. The numbers of the fixed cases come from a NumPy program that was written
  * independently, from the equations. */
 #include "services/algorithms/calm/calm_model.h"
 
@@ -53,7 +53,7 @@ static void test_algorithms_calm_model__steps(void)
     assert_near(0.0144 * rest * rest * 0.0063, 7.60993510215983e-05);
 }
 
-/* e_i is where the next v is least, and the limit cuts it. */
+/* e_i minimises the next v, unless the limit cuts it. */
 static void test_algorithms_calm_model__step_minimises_the_next_variance(void)
 {
     struct tally_calm_walk walk = walked(&LOUD, 0.05, 40, NULL);
@@ -79,8 +79,7 @@ static void test_algorithms_calm_model__step_minimises_the_next_variance(void)
     assert_near(walk.sum_variance, 1.5);
 }
 
-/* Values at the edge of what a document can say, and beyond: no step is a NaN or outside its limit.
- */
+/* Constants at and beyond the limits of a document: no step is NaN or outside its limit. */
 static void test_algorithms_calm_model__steps_of_extreme_constants(void)
 {
     static const double EXTREMES[] = {0, 1e-300, 1e-9, 1, 1e9};
@@ -139,7 +138,7 @@ static const struct expected EXPECTED_QUIET = {
      {1987, 16.68439996928, 0, 0, 0, 0, 0.008925394829462, 0.007702938490948}},
 };
 
-/* An epoch so precise that V / 25 limits its broadcast, and one that is not. */
+/* One epoch so precise that V / 25 limits its broadcast, and one that is not. */
 static const struct expected EXPECTED_CAPPED = {
     {2, {{600, 0.5, 0.01}, {300, 0.4, 0.5}}},
     1734.7882120988,
@@ -188,7 +187,7 @@ static void test_algorithms_calm_model__forecast_is_that_of_the_reference(void)
     assert_forecast(&LOUD, &EXPECTED_CAPPED);
 }
 
-/* A forecast from the state after an epoch is the rest of the forecast from the start. */
+/* A forecast from the state after an epoch equals the rest of the forecast from the start. */
 static void test_algorithms_calm_model__forecast_from_the_middle(void)
 {
     struct tally_calm_forecast all, rest;
@@ -209,7 +208,7 @@ static void test_algorithms_calm_model__forecast_from_the_middle(void)
     }
 }
 
-/* An epoch that ends at the horizon, or after it, could serve no query: it sends nothing. */
+/* An epoch that ends at or after the horizon sends nothing, because no query could use it. */
 static void test_algorithms_calm_model__horizon_cuts_the_schedule(void)
 {
     static const int64_t LONG[] = {1999, 2000, 2001};
@@ -226,7 +225,8 @@ static void test_algorithms_calm_model__horizon_cuts_the_schedule(void)
     }
 }
 
-/* More noise, coarser grids, more clients' spread: more regret. Coarser grids: fewer bits. */
+/* More noise, coarser grids and more spread between clients each increase the regret. Coarser grids
+ * need fewer bits. */
 static void test_algorithms_calm_model__monotone(void)
 {
     struct tally_calm_constants worse[4] = {LOUD, LOUD, LOUD, LOUD};
@@ -255,7 +255,7 @@ static void test_algorithms_calm_model__monotone(void)
     }
 }
 
-/* The gain is the one that makes Vz least; an absent client costs more than its share of noise. */
+/* The gain minimises Vz. An absent client costs more than its share of the noise. */
 static void test_algorithms_calm_model__merge(void)
 {
     const struct tally_calm_walk walk = walked(&LOUD, 0.05, 40, NULL);
@@ -273,7 +273,7 @@ static void test_algorithms_calm_model__merge(void)
     CU_ASSERT_TRUE(tally_calm_merge(&alone, &walk, 0.5, 1, 0.04).variance < 0.04);
 }
 
-/* Where the recursion leaves nothing to send, the coder's scale stays above 0. */
+/* If the recursion leaves nothing to send, the coder's scale is still above 0. */
 static void test_algorithms_calm_model__grids(void)
 {
     const struct tally_calm_grid none = tally_calm_downlink_grid(0.05, 0.05, 1.5);
@@ -288,14 +288,15 @@ static void test_algorithms_calm_model__grids(void)
     assert_near(tally_calm_uplink_grid(&walk, 1.5).scale, sqrt(noise + 0.05 + 0.03));
 }
 
-/* Of the normal distribution; above 0 from its mirror image, where no digits cancel. */
+/* Probability of the normal distribution between the two. Above 0 it is computed from the mirror
+ * image, where no digits cancel. */
 static double mass_between(double from, double to)
 {
     const double lower = from > 0 ? -to : from, upper = from > 0 ? -from : to;
     return (erfc(-upper / sqrt(2)) - erfc(-lower / sqrt(2))) / 2;
 }
 
-/* Entropy of rint(y / step + u) given u, in the mean over u. */
+/* Entropy of rint(y / step + u) given u, averaged over u. */
 static double rate_by_quadrature(double step)
 {
     enum { N = 64 };
@@ -340,8 +341,8 @@ static void test_algorithms_calm_model__step_ratio_is_the_inverse_of_the_rate(vo
     }
 }
 
-/* What the coder takes above d times the rate, in the mean over messages of standard normal
- * coordinates: 8 standard errors of the mean are within the bounds. */
+/* The coder's bits beyond d times the rate, averaged over messages of standard normal coordinates.
+ * The tolerance includes 8 standard errors of the mean. */
 static void test_algorithms_calm_model__message_bits_are_those_of_the_coder(void)
 {
     enum { DIM = 30, MESSAGES = 8000 };

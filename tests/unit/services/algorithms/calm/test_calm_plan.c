@@ -1,5 +1,5 @@
-/* The planner of CALM: its parts against the recursion, and its schedules against those that a slow
- * search with random numbers (differential evolution over the NumPy reference) found. */
+/* The planner of CALM: its parts against the recursion, and its schedules against those found by a
+ * slow random search (differential evolution over the NumPy reference). */
 #include "services/algorithms/calm/calm_plan.h"
 
 #include <math.h>
@@ -18,7 +18,7 @@ static struct tally_rng random_numbers(void)
     return rng;
 }
 
-/* Between `from` and `to`, uniform in the logarithm. */
+/* A random number between `from` and `to`, uniform in the logarithm. */
 static double any(struct tally_rng *rng, double from, double to)
 {
     return from * pow(to / from, tally_rng_uniform(rng));
@@ -77,8 +77,8 @@ static struct tally_calm_forecast planned(const struct tally_calm_constants *job
     return forecast;
 }
 
-/* The longest horizon that a document can have takes no time, and forecasts go on smoothly where
- * they change to strides. */
+/* The longest horizon of a document takes no noticeable time, and forecasts change smoothly where
+ * the walk switches to strides. */
 static void test_algorithms_calm_plan__long_walks(void)
 {
     const int64_t n = TALLY_CALM_EXACT_QUERIES;
@@ -97,7 +97,7 @@ static void test_algorithms_calm_plan__long_walks(void)
     CU_ASSERT_TRUE(forecast.regret > tally_calm_shared_regret(&job));
 }
 
-/* Between whole numbers of queries, too, without a jump at any. */
+/* The regret of a leg is smooth between whole numbers of queries, and does not jump at any. */
 static void test_algorithms_calm_plan__legs_are_smooth(void)
 {
     double before = 0, slope_before = 0;
@@ -122,7 +122,8 @@ static struct tally_calm_course course_of(const struct tally_calm_constants *job
     };
 }
 
-/* The gradient is that of differences: budgets apart, in one pool, ideal rates, whole queries. */
+/* The gradient agrees with differences: for separate budgets, a common pool, ideal rates, and whole
+ * queries. */
 static void test_algorithms_calm_plan__gradients(void)
 {
     struct tally_rng rng = random_numbers();
@@ -150,7 +151,7 @@ static void test_algorithms_calm_plan__gradients(void)
     }
 }
 
-/* The schedule of a settled course has its bits by the exact forecast, and its regret. */
+/* By the exact forecast, the schedule of a settled course uses its budget and has its regret. */
 static void test_algorithms_calm_plan__course_and_forecast_agree(void)
 {
     struct tally_calm_course course = course_of(&LOUD, 263, 289, 4);
@@ -168,11 +169,10 @@ static void test_algorithms_calm_plan__course_and_forecast_agree(void)
     CU_ASSERT_TRUE(forecast.epochs[2].downlink_bits > forecast.epochs[1].downlink_bits);
 }
 
-/* The differential evolution counted 3 bits above the rate for each message, and found 534.1 for
- * 263 / 289 bits and 958.6 for 130 / 145. With its messages as long as ours, those are the budgets
- * of the first two rows. The other rows are the five of the README's table as this planner makes
- * them.
- */
+/* The differential evolution counted 3 bits above the rate for each message. It found 534.1 for
+ * 263 / 289 bits and 958.6 for 130 / 145. The first two rows are those budgets, converted to the
+ * length of our messages. The other rows are the five of the README's table as this planner makes
+ * them. */
 static void test_algorithms_calm_plan__paper_jobs(void)
 {
     const struct tally_calm_constants quiet_job = quiet();
@@ -199,7 +199,7 @@ static void test_algorithms_calm_plan__paper_jobs(void)
     }
 }
 
-/* No schedule close by is better: n_k in whole queries, bits moved from one message to another. */
+/* No schedule nearby is better, with n_k changed by one query or bits moved between messages. */
 static void test_algorithms_calm_plan__no_neighbour_is_better(void)
 {
     const struct tally_calm_constants job = quiet();
@@ -228,7 +228,8 @@ static void test_algorithms_calm_plan__no_neighbour_is_better(void)
     }
 }
 
-/* Any job, any budget: never more bits than it has, and never more regret than without bits. */
+/* For any job and budget, the plan never exceeds the budget, and never has more regret than without
+ * bits. */
 static void test_algorithms_calm_plan__any_job_keeps_its_budget(void)
 {
     struct tally_rng rng = random_numbers();
@@ -244,7 +245,7 @@ static void test_algorithms_calm_plan__any_job_keeps_its_budget(void)
     }
 }
 
-/* A budget below one message, margins, and a job with no room for an epoch: no message. */
+/* With a budget below one message, or a horizon too short for an epoch, no message is planned. */
 static void test_algorithms_calm_plan__no_message_fits(void)
 {
     struct tally_calm_constants job = LOUD;
@@ -267,8 +268,8 @@ static void test_algorithms_calm_plan__margins_stay_free(void)
     CU_ASSERT_TRUE(forecast.downlink_bits <= 269 && forecast.downlink_bits > 268);
 }
 
-/* Equal arguments, equal bits; and from the rest of the plan the search finds what it finds from
- * nothing. */
+/* Equal arguments give equal bits. A search that starts from the rest of a plan finds the same
+ * regret as one that starts from nothing. */
 static void test_algorithms_calm_plan__replans(void)
 {
     struct tally_calm_schedule schedule, rest, cold;
@@ -296,8 +297,8 @@ static void test_algorithms_calm_plan__replans(void)
     CU_ASSERT_TRUE(by_rest.downlink_bits <= budget.downlink_bits);
 }
 
-/* Without budgets: more bits than the plan takes no longer buy half a per cent of regret for one
- * per cent, over a factor of two; fewer did. */
+/* Without budgets the plan stops where 1 % more bits no longer reduce the regret by 0.5 %. Doubling
+ * its bits gains less than that rate, halving them loses more. */
 static void test_algorithms_calm_plan__price(void)
 {
     const struct tally_calm_forecast priced = planned(&LOUD, INFINITY, INFINITY);
@@ -326,7 +327,8 @@ static void test_algorithms_calm_plan__limit_lines(void)
     CU_ASSERT_TRUE(ideal > planned(&LOUD, 540, 550).regret);
 }
 
-/* log2(e) / sqrt(2) a coordinate: 5.6 bits for one message of 30, 11 for four. */
+/* The standard deviation is log2(e) / sqrt(2) bits per coordinate: 5.6 bits for one message of 30,
+ * 11 for four. */
 static void test_algorithms_calm_plan__scatter(void)
 {
     CU_ASSERT_DOUBLE_EQUAL(tally_calm_scatter_bits(30, 1), 5.587, 1e-3);

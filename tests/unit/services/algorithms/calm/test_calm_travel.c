@@ -1,13 +1,13 @@
-/* When a CALM job travels. The sequences were made by a NumPy program that was written
- * independently, from the equations: the first two of what the server saw in jobs, the others of
- * random numbers that reach every branch. */
+/* When a CALM job travels. The sequences were computed by a NumPy program that was written
+ * independently, from the equations. The first two start from what the server saw in jobs, the
+ * others from random numbers that reach every branch. */
 #include "services/algorithms/calm/calm_travel.h"
 
 #include <math.h>
 
 #include "tests/harness.h"
 
-/* What the server sees, what it decides, and, of an epoch that travelled, what was expected of its
+/* What the server sees and decides, and, for an epoch that travelled, what it expected of the
  * message. */
 struct row {
     double square, cosine, spread, noise, step, variance, query;
@@ -144,8 +144,8 @@ static struct tally_calm_sight sight_of(const struct row *row)
                                      .time = row->time};
 }
 
-/* A regime costs one bit where there is a choice, a step 6, or 5 once it follows others, and a mean
- * square 6. */
+/* A regime costs one bit where there is a choice. A step costs 6 bits, or 5 after the first
+ * travelling epoch, and a mean square 6. */
 static void play(const struct tally_calm_ground *ground, const struct row *rows, int n)
 {
     struct tally_calm_travel travel;
@@ -183,7 +183,7 @@ static void test_algorithms_calm_travel__decides_as_the_reference(void)
     PLAY(STEEP, 2.176, 400);
 }
 
-/* Whether a job whose epoch `epochs` ends so starts to travel: cosine, m / V and m / N. */
+/* Whether a job starts to travel when epoch `epochs` ends with this cosine, m / V and m / N. */
 static bool starts(int64_t epochs, double cosine, double by_variance, double by_noise, size_t dim)
 {
     const struct tally_calm_ground ground = {1, dim};
@@ -211,7 +211,7 @@ static void test_algorithms_calm_travel__starts_at_the_thresholds(void)
         size_t dim;
         bool starts;
     } ROWS[] = {
-        {0, 0.99, 9, 99, 30, false}, /* there is no mean before it */
+        {0, 0.99, 9, 99, 30, false}, /* there is no earlier mean */
         {1, 0.71, 1.21, 4.04, 30, true},  {1, 0.69, 1.21, 4.04, 30, false},
         {1, 0.71, 1.19, 4.04, 30, false}, {1, 0.71, 1.21, 3.96, 30, false},
         {1, 0.21, 1.51, 8.08, 30, true},  {1, 0.19, 1.51, 8.08, 30, false},
@@ -227,7 +227,8 @@ static void test_algorithms_calm_travel__starts_at_the_thresholds(void)
     }
 }
 
-/* What the epoch before sent says nothing of one that goes more than four times as far. */
+/* The expected message follows from the last one, scaled by how far the epoch goes. Beyond a factor
+ * of four the last message no longer matters. */
 static void test_algorithms_calm_travel__message_is_expected_like_the_last(void)
 {
     struct tally_calm_travel travel = {
@@ -266,8 +267,9 @@ static struct tally_calm_travel started(const struct tally_calm_ground *ground, 
     return travel;
 }
 
-/* At most eight times the gap that one query's noise is worth, e = 8 / 9 / h, and at most what m
- * allows, e = 2 h m / (h^2 m + s); to an eighth of an octave. */
+/* The first step is at most that of eight times the gap that one query's noise is worth,
+ * e = 8 / 9 / h, and at most what m allows, e = 2 h m / (h^2 m + s), both to an eighth of an
+ * octave. */
 static void test_algorithms_calm_travel__first_step_is_bounded(void)
 {
     const struct tally_calm_ground ground = {4, 30};
@@ -295,7 +297,7 @@ static void test_algorithms_calm_travel__long_vectors_make_long_epochs(void)
     CU_ASSERT_EQUAL(travel.samples, 300);
 }
 
-/* The rest of the horizon is one epoch where less than a third of it would be left over. */
+/* The rest of the horizon becomes one epoch if less than a third of an epoch would be left over. */
 static void test_algorithms_calm_travel__last_epoch_reaches_the_horizon(void)
 {
     struct tally_calm_travel travel;
@@ -303,11 +305,11 @@ static void test_algorithms_calm_travel__last_epoch_reaches_the_horizon(void)
     CU_ASSERT_FALSE(tally_calm_travel_is_last(&travel, 9));
     CU_ASSERT_TRUE(tally_calm_travel_is_last(&travel, 8));
     CU_ASSERT_TRUE(tally_calm_travel_is_last(&travel, 1));
-    travel.samples = INT64_MAX; /* of damaged bytes */
+    travel.samples = INT64_MAX; /* from damaged bytes */
     CU_ASSERT_TRUE(tally_calm_travel_is_last(&travel, INT32_MAX));
 }
 
-/* r = seen / s shortens the step to eh / (eh + (1 - eh) r) / h; less noise does not lengthen it. */
+/* r = seen / s shortens the step to eh / (eh + (1 - eh) r) / h. Less noise does not lengthen it. */
 static void test_algorithms_calm_travel__noise_shortens_a_step(void)
 {
     assert_near(tally_calm_travel_step(0.25, 2, 1, 1), 0.25);

@@ -1,11 +1,11 @@
-/* BFGS on functions whose least value is known. */
+/* BFGS on functions whose minimum is known. */
 #include "services/algorithms/calm/descent.h"
 
 #include <math.h>
 
 #include "tests/harness.h"
 
-/* (1 - x)^2 + 100 (y - x^2)^2: a curved valley, least at (1, 1). */
+/* (1 - x)^2 + 100 (y - x^2)^2: a curved valley with its minimum at (1, 1). */
 static double rosenbrock(const void *context, const double *x, double *ret_gradient)
 {
     (*(int *)context)++;
@@ -25,7 +25,7 @@ static void test_algorithms_descent__finds_the_end_of_a_curved_valley(void)
     CU_ASSERT_TRUE(tally_descent_run(&descent, x) < 1e-9);
     CU_ASSERT_DOUBLE_EQUAL(x[0], 1, 1e-4);
     CU_ASSERT_DOUBLE_EQUAL(x[1], 1, 1e-4);
-    CU_ASSERT_TRUE(n_calls < 150); /* steepest descent takes thousands */
+    CU_ASSERT_TRUE(n_calls < 150); /* steepest descent needs thousands */
 }
 
 static void test_algorithms_descent__stops_after_the_most_steps(void)
@@ -38,7 +38,7 @@ static void test_algorithms_descent__stops_after_the_most_steps(void)
     CU_ASSERT_EQUAL(value, rosenbrock(&n_calls, x, NULL));
 }
 
-/* sum_i i (x_i - i)^2 / 2, outside of its domain above 20. */
+/* sum_i (i + 1) (x_i - i)^2 / 2; x_0 above 20 is outside its domain. */
 static double bowl(const void *context, const double *x, double *ret_gradient)
 {
     double sum = 0;
@@ -62,7 +62,7 @@ static void test_algorithms_descent__many_variables(void)
     }
 }
 
-/* -x, which INFINITY bounds at 20: a step never ends outside. */
+/* -x, with INFINITY above 20: a descent never ends outside its domain. */
 static double cliff(const void *context, const double *x, double *ret_gradient)
 {
     (void)context;
@@ -80,7 +80,8 @@ static void test_algorithms_descent__stays_inside_of_the_domain(void)
     CU_ASSERT_TRUE(x[0] <= 20);
 }
 
-/* (x - 50)^2, and how far from its last gradient it was asked for. */
+/* (x - 50)^2. It records the largest distance between an evaluation and the last gradient before
+ * it. */
 struct parabola {
     double last, farthest;
 };

@@ -60,7 +60,7 @@ void calm_job_restore(struct job_host *host, const struct tally_progress *progre
     CU_ASSERT_PTR_NOT_NULL_FATAL(again);
     tally_job_free(host->job);
     host->job = again;
-    size_t dim; /* a new process has no broadcasts: its copy takes the point */
+    size_t dim; /* a new process has no broadcasts: its copy loads the point */
     const double *x = tally_job_point(host->job, &dim);
     CU_ASSERT_EQUAL(tally_model_copy_load(host->copy, progress->iterate, (const uint8_t *)x,
                                           dim * sizeof *x, NULL),

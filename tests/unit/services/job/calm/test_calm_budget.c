@@ -1,4 +1,4 @@
-/* Jobs of CALM under a budget, and the messages that a round refuses. */
+/* CALM jobs under a budget, and the messages that a round refuses. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 
 static struct job_host HOST; /* large: not on the stack */
 
-/* Random numbers of the test: splitmix64. */
+/* The test's random numbers: splitmix64. */
 static uint64_t next(uint64_t *state)
 {
     uint64_t z = *state += 0x9e3779b97f4a7c15;
@@ -24,7 +24,7 @@ static int64_t between(uint64_t *state, int64_t least, int64_t most)
     return least + (int64_t)(next(state) % (uint64_t)(most - least + 1));
 }
 
-/* From 2^-5 to 2^5. */
+/* A random factor between 2^-5 and 2^5. */
 static double factor(uint64_t *state)
 {
     return exp2((double)between(state, -50, 50) / 10);
@@ -52,7 +52,7 @@ static struct tally_job_spec random_job(uint64_t *state)
     return spec;
 }
 
-/* What a job has sent, counted by its clients. */
+/* What the clients of a job have sent. */
 struct counts {
     uint64_t uplink[HOST_MAX_CLIENTS], declined, messages;
 };
@@ -64,7 +64,7 @@ static void keep(const struct tally_job_outcome *outcome)
     }
 }
 
-/* One round; under `drop` a third of the clients are absent. */
+/* Runs one round. With policy `drop`, each client but one is absent with probability 1/3. */
 static void play_round(uint64_t *state, struct counts *counts)
 {
     const bool drops = HOST.spec.policy == TALLY_POLICY_DROP;
@@ -90,7 +90,7 @@ static void play_round(uint64_t *state, struct counts *counts)
     }
 }
 
-/* Returns what the clients sent, if the job kept to its budget. */
+/* Runs a job, checks that it keeps to its budget, and returns what the clients sent. */
 static struct counts play_budget(const struct tally_job_spec *spec, uint64_t *state)
 {
     struct counts counts = {0};
@@ -131,11 +131,11 @@ static void test_calm_budget__is_never_exceeded(void)
         declined += counts.declined;
         messages += counts.messages;
     }
-    CU_ASSERT_TRUE(declined > 10); /* the cap was felt */
+    CU_ASSERT_TRUE(declined > 10); /* the cap took effect */
     CU_ASSERT_TRUE(messages > 500);
 }
 
-/* A round with a cap, at its start. */
+/* Opens a round that has a cap. */
 static void open_capped(void)
 {
     struct tally_job_spec spec = calm_job_known(30, 3);
@@ -225,7 +225,7 @@ static void test_calm_budget__messages_that_cannot_be_are_malformed(void)
     update.n_payload = 0;
     expect_malformed(&update);
     update.payload = junk;
-    update.n_payload = 3; /* shorter than 30 coordinates can be, or with bits behind the end */
+    update.n_payload = 3; /* too short for 30 coordinates, or with bits set after the end */
     update.payload_bits = 20;
     expect_malformed(&update);
     update = HOST.updates[0];
@@ -236,8 +236,8 @@ static void test_calm_budget__messages_that_cannot_be_are_malformed(void)
     job_host_fini(&HOST);
 }
 
-/* What a client has sent changes the grids of the epochs to come by 2^(k/4): one control bit for k
- * = 0, else a sign and |k| in unary. */
+/* After each epoch the server scales the grids of the remaining epochs by 2^(k/4), depending on
+ * what the clients have sent. k costs one control bit if it is 0, else a sign and |k| in unary. */
 static void test_calm_budget__control_bits_name_the_factor(void)
 {
     struct tally_job_spec spec = calm_job_known(30, 3);
@@ -273,9 +273,10 @@ static const struct tally_ledger *play(const struct tally_job_spec *spec)
     return &tally_job_progress(HOST.job)->bits;
 }
 
-/* A broadcast on a grid that is too coarse throws x away. With few bits down, and many up that
- * make the server ask for ever finer grids, none does that: the regret stays near or below
- * that of clients that stay at the initial point, where it was a thousand times as much. */
+/* A broadcast on a grid that is too coarse would destroy x. This budget has few downlink bits, and
+ * so many uplink bits that the server asks for ever finer grids. No broadcast destroys x: the
+ * regret stays near or below that of clients that stay at the initial point. In an earlier version
+ * it was a thousand times as large. */
 static void test_calm_budget__too_few_bits_are_better_than_none(void)
 {
     static const uint32_t DIMS[] = {1, 2, 5, 30};
@@ -294,9 +295,9 @@ static void test_calm_budget__too_few_bits_are_better_than_none(void)
     }
 }
 
-/* Where only a grid that is coarser than intended fits, x must still come nearer to x* by it; V is
- * what the server reckons for the distance. Planned grids are finer and fit, so both are changed
- * here. */
+/* If only a grid coarser than planned fits, a broadcast on it must still bring x nearer to x*; V is
+ * the server's estimate of the distance. Planned grids are finer and fit, so the test changes both
+ * the grid and the bits left. */
 static void test_calm_budget__coarser_grids_never_make_x_worse(void)
 {
     enum { BITS = 1000 };
@@ -323,7 +324,7 @@ static void test_calm_budget__coarser_grids_never_make_x_worse(void)
     CU_ASSERT_TRUE(refused > 2);
 }
 
-/* More bits than a job can use are left, and no grid gets so fine that a level does not fit. */
+/* The budget exceeds what a job can use. No grid gets so fine that a level does not fit. */
 static void test_calm_budget__too_many_bits_are_not_spent(void)
 {
     struct tally_job_spec spec = calm_job_known(30, 10);
@@ -335,7 +336,7 @@ static void test_calm_budget__too_many_bits_are_not_spent(void)
     job_host_fini(&HOST);
 }
 
-/* The bits of the opening round are part of the budget. */
+/* The bits of the opening round count against the budget. */
 static void test_calm_budget__opening_round_needs_its_bits(void)
 {
     struct tally_job_spec spec = calm_job_auto(3, 3);
@@ -350,7 +351,7 @@ static void test_calm_budget__opening_round_needs_its_bits(void)
     spec.budget = (struct tally_budget){.uplink_bits = 20, .downlink_bits = 20};
     job_host_init(&HOST, &spec);
     job_host_round(&HOST);
-    CU_ASSERT_EQUAL_FATAL(HOST.n_records, 2); /* nothing is left */
+    CU_ASSERT_EQUAL_FATAL(HOST.n_records, 2); /* no bits are left */
     CU_ASSERT_EQUAL(HOST.records[0].bits.control_bits, 20);
     CU_ASSERT_TRUE(HOST.records[1].cut);
     job_host_fini(&HOST);

@@ -1,5 +1,5 @@
-/* Jobs of CALM at their edges: the opening round, a short horizon, no noise, absent clients; and
- * the course of a whole job. */
+/* CALM jobs in edge cases (the opening round, a short horizon, no noise, absent clients), and the
+ * course of a whole job. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,7 +75,7 @@ static void test_calm_rounds__horizon_may_end_in_or_behind_the_opening(void)
     }
 }
 
-/* Every client has one point: its gradients are all alike. */
+/* Data without noise; then also only one point per client, so that all its gradients are equal. */
 static void test_calm_rounds__job_without_noise_completes(void)
 {
     struct tally_job_spec spec = calm_job_auto(1, 3);
@@ -113,7 +113,7 @@ static struct calm_memory memory_of(const struct job_host *host)
     return memory;
 }
 
-/* With fewer answers the estimate is worse: the clients' own optima no longer average out. */
+/* With fewer answers the estimate is worse: the clients' own optima no longer cancel out. */
 static void test_calm_rounds__absent_clients_make_the_estimate_worse(void)
 {
     struct tally_job_spec spec = calm_job_known(30, 6);
@@ -155,7 +155,7 @@ static void test_calm_rounds__absent_clients_make_the_estimate_worse(void)
     job_host_fini(&OTHER);
 }
 
-/* From the second mean on, the clients of a job whose steps are too short agree where to go. */
+/* From the second mean on, the clients of a job whose steps are too short agree on a direction. */
 static void test_calm_rounds__clients_travel_where_their_means_agree(void)
 {
     const struct tally_job_spec spec = calm_job_travelling(30, 3);
@@ -187,8 +187,9 @@ static void test_calm_rounds__clients_travel_where_their_means_agree(void)
     job_host_fini(&HOST);
 }
 
-/* Nobody could use the last message of a job that is judged by its regret. One without a regret is
- * judged by its model, which gets all that its clients did: they send it, and the model moves. */
+/* A job that is judged by its regret sends no message in the last epoch: nothing could use it. A
+ * job without a regret is judged by its model, which should include all the work of its clients.
+ * They send the message, and the model moves. */
 static void test_calm_rounds__last_epoch_counts_where_there_is_no_regret(void)
 {
     for (int reference = TALLY_REFERENCE_SOLVE; reference <= TALLY_REFERENCE_NONE; reference++) {
@@ -201,12 +202,12 @@ static void test_calm_rounds__last_epoch_counts_where_there_is_no_regret(void)
         CU_ASSERT_EQUAL(last->passed, is_judged_by_model);
         CU_ASSERT_EQUAL(last->bits.uplink.messages, is_judged_by_model ? 3 : 0);
         CU_ASSERT_TRUE((last->bits.downlink.payload_bits > 0) == is_judged_by_model);
-        CU_ASSERT_TRUE(last->samples > 24); /* it is a travelling one */
+        CU_ASSERT_TRUE(last->samples > 24); /* it is a travelling round */
         job_host_fini(&HOST);
     }
 }
 
-/* A job that may not travel plans its messages, and has none at the horizon. */
+/* A job that may not travel plans its messages in advance and sends none at the horizon. */
 static void test_calm_rounds__other_jobs_are_silent_at_the_horizon(void)
 {
     struct tally_job_spec spec = calm_job_known(30, 3);
@@ -216,7 +217,7 @@ static void test_calm_rounds__other_jobs_are_silent_at_the_horizon(void)
     job_host_fini(&HOST);
 }
 
-/* Plays until the open round travels. */
+/* Runs rounds until the open round travels. */
 static void travel_to(const struct tally_job_spec *spec)
 {
     job_host_init(&HOST, spec);
@@ -225,7 +226,7 @@ static void travel_to(const struct tally_job_spec *spec)
     }
 }
 
-/* Where client 1 gets to from x, with the formulas of calm_client.c. */
+/* The point that client 1 reaches from x, by the formulas of calm_client.c. */
 static void travel_alone(const struct tally_job_round *round, double *w)
 {
     const struct tally_job_spec *spec = &HOST.spec;
@@ -255,8 +256,8 @@ static void travel_alone(const struct tally_job_round *round, double *w)
     }
 }
 
-/* With a fine grid the message says it exactly. The noise is told to be a third of what it is, so
- * that steps become shorter on the way. */
+/* On a fine grid the message says exactly how far the client travelled. The task states a third of
+ * the true noise, so steps become shorter on the way. */
 static void test_calm_rounds__client_sends_how_far_it_travelled(void)
 {
     const struct tally_job_spec spec = calm_job_travelling(30, 3);
@@ -292,7 +293,7 @@ static void test_calm_rounds__client_sends_how_far_it_travelled(void)
     job_host_fini(&HOST);
 }
 
-/* The last mean of the clients, z, and how they travel, of a job of CALM. */
+/* Returns how the clients of a CALM job travel, their last mean, and z. */
 static struct tally_calm_travel travel_of(const struct job_host *host, double *ret_z,
                                           double *ret_mean)
 {
@@ -309,8 +310,8 @@ static struct tally_calm_travel travel_of(const struct job_host *host, double *r
     return travel;
 }
 
-/* z is where the clients got to, on average, and as uncertain as their mean; the step follows from
- * the gap and s. */
+/* z is the mean of the points that the clients reached, and its variance is that of their mean. The
+ * step follows from the gap and s. */
 static void test_calm_rounds__estimate_travels_with_the_clients(void)
 {
     const struct tally_job_spec spec = calm_job_travelling(30, 3);
@@ -328,11 +329,11 @@ static void test_calm_rounds__estimate_travels_with_the_clients(void)
         const struct calm_memory memory = memory_of(&HOST);
         const double h = 1 / spec.params.calm.step_size, step = plan.grid.step;
         CU_ASSERT_TRUE(memory.state.estimate_variance > step * step / 12 / 3);
-        CU_ASSERT_TRUE(memory.state.estimate_variance < step * step); /* noise of step / 1.3 */
+        CU_ASSERT_TRUE(memory.state.estimate_variance < step * step); /* the noise is step / 1.3 */
         const double e = tally_job_open_round(HOST.job)->plan.facts.travel_step;
-        CU_ASSERT_EQUAL(memory.noise, plan.facts.noise); /* s stays while clients travel */
+        CU_ASSERT_EQUAL(memory.noise, plan.facts.noise); /* s does not change meanwhile */
         const double meant = h * travel.gap / (h * h * travel.gap + memory.noise);
-        CU_ASSERT_TRUE(fabs(log2(e / meant)) < 0.126); /* in quarter octaves */
+        CU_ASSERT_TRUE(fabs(log2(e / meant)) < 0.126); /* rounded to quarter octaves */
     }
     job_host_fini(&HOST);
 }
@@ -349,8 +350,8 @@ static void test_calm_rounds__jobs_with_a_budget_do_not_travel(void)
     job_host_fini(&HOST);
 }
 
-/* A worker gets the number of intervals of a travelling round from the number of clients, so that a
- * worker of 0.13.0, to which the task would be one of averaging, refuses it. */
+/* A worker derives the number of intervals of a travelling round from the number of clients. A
+ * worker of 0.13.0, which would read the task as one of averaging, therefore refuses it. */
 static void test_calm_rounds__travelling_task_names_no_intervals(void)
 {
     const struct tally_job_spec spec = calm_job_travelling(30, 3);
@@ -364,14 +365,14 @@ static void test_calm_rounds__travelling_task_names_no_intervals(void)
                           TALLY_OK);
     CU_ASSERT_EQUAL(update.payload_bits, HOST.updates[1].payload_bits);
     CU_ASSERT_EQUAL(memcmp(update.payload, HOST.updates[1].payload, update.n_payload), 0);
-    round.plan.facts.travel_step = 0; /* as that worker reads it */
+    round.plan.facts.travel_step = 0; /* what that worker reads */
     CU_ASSERT_EQUAL(tally_model_copy_compute(HOST.copy, &round, 1, &update, &bits, NULL),
                     TALLY_OUT_OF_RANGE);
     job_host_fini(&HOST);
 }
 
-/* Regret is near what the recursion promises: h d / 2 sum V is of this size only if the point comes
- * near the optimum, round by round. */
+/* The regret is near what the recursion promises. h d / 2 sum V is of this size only if the point
+ * comes near the optimum, round by round. */
 static void test_calm_rounds__point_comes_near_the_optimum(void)
 {
     struct tally_job_spec spec = calm_job_known(30, 6);

@@ -1,4 +1,4 @@
-/* Jobs of CALM through crashes, and their updates in another order. */
+/* CALM jobs that crash, and CALM jobs whose updates arrive in another order. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,8 +12,8 @@ static struct job_host HOST, EXPECTED; /* large: not on the stack */
 
 enum { KINDS = 7, TRAVELLING = 4, SHIFTS = 5 };
 
-/* Known or not, with or without a budget; or travelling; or with shifts, without and with a budget.
- */
+/* Kinds 0 to 3: unknown constants if odd, a budget from 2 on. Then travelling, shifts, and shifts
+ * with a budget. */
 static struct tally_job_spec job_of_kind(int kind, uint32_t dim, int64_t clients)
 {
     if (kind == TRAVELLING) {
@@ -36,7 +36,7 @@ static void for_each_job(void (*run)(const struct tally_job_spec *spec))
     for (int kind = 0; kind < KINDS; kind++) {
         for (int i = 0; i < 9; i++) {
             if (kind % 2 == 0 && kind != TRAVELLING && (i / 3 + i % 3) % 3 != kind / 2 % 3) {
-                continue; /* to plan a schedule takes long: a third of them */
+                continue; /* planning a schedule takes long: run a third of them */
             }
             const struct tally_job_spec spec = job_of_kind(kind, DIMS[i / 3], CLIENTS[i % 3]);
             job_host_init(&EXPECTED, &spec);
@@ -77,7 +77,7 @@ static void test_calm_saving__restored_after_every_round_ends_the_same(void)
     for_each_job(crash_at_boundaries);
 }
 
-/* The new process is sent the updates of the open round again. */
+/* The new process receives the updates of the open round again. */
 static void crash_in_the_middle(const struct tally_job_spec *spec)
 {
     const uint32_t half = (uint32_t)spec->clients / 2;
@@ -114,7 +114,8 @@ static void test_calm_saving__order_of_arrival_does_not_matter(void)
     for_each_job(send_backwards);
 }
 
-/* A saved job after three rounds, two of which had broadcasts. */
+/* A job saved after three rounds. The first is an opening round without a broadcast, except with
+ * shifts. */
 struct saved {
     struct tally_job_spec spec;
     struct tally_progress progress;
@@ -129,7 +130,7 @@ static void save_some(struct saved *saved, int kind)
         job_host_round(&HOST);
     }
     saved->progress = *tally_job_progress(HOST.job);
-    CU_ASSERT_EQUAL(saved->progress.iterate, kind == SHIFTS ? 4 : 3); /* no opening round */
+    CU_ASSERT_EQUAL(saved->progress.iterate, kind == SHIFTS ? 4 : 3); /* SHIFTS: no opening */
     CU_ASSERT_EQUAL_FATAL(tally_job_save_state(HOST.job, &saved->state), TALLY_OK);
     job_host_fini(&HOST);
 }
@@ -159,8 +160,8 @@ static void test_calm_saving__damaged_bytes_are_data_loss(void)
     tally_buffer_fini(&saved.state);
 }
 
-/* What is restored with `part` in place of the stored bytes at `from` of the memory and the
- * checksum made right. */
+/* Restores with `part` in place of the stored bytes at offset `from` of the memory, and with a
+ * correct checksum. */
 static enum tally_status restore_with_part(struct saved *saved, size_t from, const void *part,
                                            size_t n)
 {
@@ -197,7 +198,7 @@ static void test_calm_saving__memory_out_of_range_is_data_loss(void)
     bad[1].epoch = 6;
     bad[2].schedule.n = -1;
     bad[3].schedule.n = TALLY_CALM_MAX_EPOCHS + 1;
-    bad[4].schedule.n = 1; /* fewer than are closed */
+    bad[4].schedule.n = 1; /* fewer than the closed epochs */
     bad[5].opening_samples = -1;
     bad[6].downlink_bits = -1;
     bad[7].state.variance = 0;
@@ -218,7 +219,8 @@ static void test_calm_saving__memory_out_of_range_is_data_loss(void)
     tally_buffer_fini(&saved.state);
 }
 
-/* z and the bits of each client stand before it, the last mean behind it. */
+/* In the memory, z and the bits of each client come before the travel record, the last mean after
+ * it. */
 static void test_calm_saving__travel_out_of_range_is_data_loss(void)
 {
     enum { DIM = 3, CLIENTS = 3 };
@@ -236,7 +238,7 @@ static void test_calm_saving__travel_out_of_range_is_data_loss(void)
     CU_ASSERT_EQUAL(good.epochs, 2);
     CU_ASSERT_EQUAL(restore_with_part(&saved, from, &good, sizeof good), TALLY_OK);
     struct tally_calm_travel bad[] = {good, good, good};
-    bad[0].epochs = 1; /* fewer than are closed */
+    bad[0].epochs = 1; /* fewer than the closed epochs */
     bad[1].samples = 0;
     bad[2].total_reach = NAN;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
@@ -245,7 +247,7 @@ static void test_calm_saving__travel_out_of_range_is_data_loss(void)
     tally_buffer_fini(&saved.state);
 }
 
-/* The shifts stand last, that of the last client at the end. */
+/* The shifts come last, and that of the last client is at the end. */
 static void test_calm_saving__shift_that_is_no_number_is_data_loss(void)
 {
     struct saved saved;

@@ -1,4 +1,4 @@
-/* The schedule of CALM: planned before a job starts, by its host and not by the engine. */
+/* The schedule of CALM: the host plans it before a job starts, not the engine. */
 #include <math.h>
 #include <string.h>
 
@@ -62,7 +62,8 @@ static void test_calm_schedule__damaged_text_is_none(void)
     CU_ASSERT_EQUAL(schedule.n, 0);
 }
 
-/* Jobs without a budget, with something to estimate, and of other algorithms have no plan. */
+/* Jobs without a budget, jobs with constants to estimate, and jobs of other algorithms have no
+ * plan. */
 static void test_calm_schedule__is_planned_for_known_constants_and_a_budget(void)
 {
     char text[TALLY_SCHEDULE_CAPACITY];
@@ -82,7 +83,7 @@ static void test_calm_schedule__is_planned_for_known_constants_and_a_budget(void
     TALLY_ASSERT_TEXT(text, "");
 }
 
-/* An unknown spread of the clients' optima needs no opening round: a plan takes 0 for it. */
+/* An unknown spread of the clients' optima needs no opening round: the plan assumes 0. */
 static void test_calm_schedule__unknown_spread_is_taken_for_none(void)
 {
     char unknown[TALLY_SCHEDULE_CAPACITY], none[TALLY_SCHEDULE_CAPACITY];
@@ -95,7 +96,7 @@ static void test_calm_schedule__unknown_spread_is_taken_for_none(void)
     CU_ASSERT_TRUE(strlen(none) > 1);
 }
 
-/* What a host computes before the start has the plan, beside f(x*). */
+/* The preparation that a host computes before the start contains the plan, beside f(x*). */
 static void test_calm_schedule__preparation_has_it(void)
 {
     struct tally_job_spec spec = with_budget();
@@ -108,7 +109,7 @@ static void test_calm_schedule__preparation_has_it(void)
     TALLY_ASSERT_TEXT(preparation.schedule, text);
 }
 
-/* Starts HOST's job again, with that schedule. */
+/* Starts HOST's job again, with the given schedule. */
 static void start_with(const struct tally_job_spec *spec, const char *schedule)
 {
     struct tally_error err = TALLY_ERROR_INIT;
@@ -118,7 +119,7 @@ static void start_with(const struct tally_job_spec *spec, const char *schedule)
     TALLY_ASSERT_STATUS(tally_job_start(HOST.job, HOST.f_star, schedule, &err), TALLY_OK, &err);
 }
 
-/* The engine makes no plan of its own: neither when it starts, nor when it is restored. */
+/* The engine makes no plan of its own, neither when it starts nor when it is restored. */
 static void test_calm_schedule__job_follows_what_it_is_given(void)
 {
     const struct tally_job_spec spec = with_budget();

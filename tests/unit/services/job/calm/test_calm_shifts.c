@@ -1,5 +1,5 @@
-/* Jobs of CALM whose clients keep shifts: what is sent, what the server makes of it, and a shift
- * that a worker has lost, or has one message too many in. */
+/* CALM jobs whose clients keep shifts: what a client sends and how the server uses it. A worker may
+ * have lost a shift, or have added a message to it that the server did not count. */
 #include <math.h>
 #include <string.h>
 
@@ -12,8 +12,8 @@ static struct job_host HOST, OTHER; /* large: not on the stack */
 
 enum { DIM = 30, CLIENTS = 5 };
 
-/* Clients whose optima are much farther from x* than x is: 200 points for `dim` unknowns, 5 ways.
- */
+/* Clients whose optima are much farther from x* than x is: 200 points for 30 unknowns, split among
+ * 5 clients. */
 static struct tally_job_spec unlike(void)
 {
     struct tally_job_spec spec = calm_job_known(DIM, CLIENTS);
@@ -42,8 +42,9 @@ static void decode(const struct tally_job_update *update, const struct tally_gri
     }
 }
 
-/* The same round of a client, with its shift and from the initial point instead: the messages
- * differ by the shift and their roundings, and the server's copy moves by a share of it. */
+/* The same round of a client, with its shift and with the initial shift instead. The messages
+ * differ by the difference of the shifts, up to rounding, and the server's copy moves by a fraction
+ * of the message. */
 static void test_calm_shifts__client_sends_what_the_shift_lacks(void)
 {
     const struct tally_job_spec spec = unlike();
@@ -77,7 +78,7 @@ static void test_calm_shifts__client_sends_what_the_shift_lacks(void)
 
     job_host_send(&HOST, 2);
     CU_ASSERT_EQUAL(memcmp(shift, tally_job_shift(HOST.job, 2, &round), sizeof shift), 0);
-    CU_ASSERT_EQUAL(round, 2); /* in the open round, still without its message */
+    CU_ASSERT_EQUAL(round, 2); /* the open round still lacks its message */
     for (uint32_t m = 0; m < CLIENTS; m++) {
         m != 2 ? job_host_send(&HOST, m) : (struct tally_job_outcome){0};
     }
@@ -91,7 +92,7 @@ static void test_calm_shifts__client_sends_what_the_shift_lacks(void)
     job_host_fini(&OTHER);
 }
 
-/* The estimate is the mean of all shifts and of the messages that came. */
+/* The estimate is the mean of all shifts plus that of the messages that arrived. */
 static void test_calm_shifts__absent_clients_count_with_their_shift(void)
 {
     const struct tally_job_spec spec = unlike();
@@ -117,7 +118,7 @@ static void test_calm_shifts__absent_clients_count_with_their_shift(void)
                     }
                 }
                 for (uint32_t m = 0; m < CLIENTS; m++) {
-                    int64_t counted; /* what a worker is told */
+                    int64_t counted; /* what the server tells a worker */
                     tally_job_set_absent(HOST.job, m, false, &outcome);
                     if (tally_job_shift(HOST.job, m, &counted) != NULL) {
                         CU_ASSERT_EQUAL(
@@ -137,8 +138,8 @@ static void test_calm_shifts__absent_clients_count_with_their_shift(void)
     CU_ASSERT_TRUE(bits[1] < bits[0]);
 }
 
-/* A worker that takes a client over ends where the first one would have, with the server's copy and
- * not without it. */
+/* A worker to which a client is reassigned ends where the first one would have, but only with the
+ * server's copy of the shift. */
 static void test_calm_shifts__a_client_moves_to_another_worker(void)
 {
     const struct tally_job_spec spec = unlike();
@@ -190,7 +191,8 @@ static void test_calm_shifts__wrong_sizes_are_refused(void)
     job_host_fini(&HOST);
 }
 
-/* With a budget, a plan with shifts promises less regret, and no job exceeds the budget. */
+/* With a budget, a plan with shifts promises less regret than one without, and no job exceeds the
+ * budget. */
 static void test_calm_shifts__keep_to_the_budget(void)
 {
     struct tally_job_spec spec = unlike();

@@ -6,7 +6,7 @@
 
 enum { KIBIBIT = 1024, SMALL_DIM = 10, LIMIT_KIBIBITS = 512 }; /* 64 KiB */
 
-/* Adds a message that says it is so long; its payload is one byte, the iterate. */
+/* Adds a message that claims `kibibits` of payload; its actual payload is one byte, the iterate. */
 static void add(struct job_broadcasts *broadcasts, size_t dim, uint64_t kibibits)
 {
     struct tally_message message = {.bits = {.payload_bits = kibibits * KIBIBIT}};
@@ -54,11 +54,11 @@ static void test_job_broadcast_ring__drops_the_oldest_above_the_limit(void)
     job_broadcasts_init(&broadcasts, 1);
     add(&broadcasts, SMALL_DIM, LIMIT_KIBIBITS / 2);
     add(&broadcasts, SMALL_DIM, LIMIT_KIBIBITS / 2);
-    expect_kept(&broadcasts, 2, 3); /* together as long as the limit */
+    expect_kept(&broadcasts, 2, 3); /* together exactly the limit */
     add(&broadcasts, SMALL_DIM, 1);
     expect_kept(&broadcasts, 3, 4);
     add(&broadcasts, SMALL_DIM, 2 * LIMIT_KIBIBITS);
-    expect_kept(&broadcasts, 5, 5); /* the newest in any case */
+    expect_kept(&broadcasts, 5, 5); /* the newest is always kept */
     job_broadcasts_fini(&broadcasts);
 }
 

@@ -41,13 +41,13 @@ static void test_job_clients__answers_and_absence_are_counted_once(void)
     CU_ASSERT_EQUAL(clients.n_awaited, N);
     answer(&clients, 2);
     CU_ASSERT_EQUAL(clients.n_awaited, N - 1);
-    job_clients_set_absent(&clients, 2, true, ROUND); /* has answered: not awaited before */
+    job_clients_set_absent(&clients, 2, true, ROUND); /* has answered, so it was not awaited */
     job_clients_set_absent(&clients, 2, true, ROUND);
     CU_ASSERT_EQUAL(clients.n_awaited, N - 1);
     job_clients_set_absent(&clients, 4, true, ROUND);
     job_clients_set_absent(&clients, 4, true, ROUND);
     CU_ASSERT_EQUAL(clients.n_awaited, N - 2);
-    answer(&clients, 4); /* and stays absent */
+    answer(&clients, 4); /* it stays absent */
     CU_ASSERT_EQUAL(clients.n_awaited, N - 2);
     CU_ASSERT_TRUE(clients.all[4].absent);
     job_clients_set_absent(&clients, 2, false, ROUND);
@@ -99,7 +99,7 @@ static void test_job_clients__receipts_survive_saving(void)
         const struct tally_receipt *a = &clients.all[m].receipt, *b = &loaded.all[m].receipt;
         CU_ASSERT_TRUE(a->round == b->round && a->digest == b->digest &&
                        a->formula_bits == b->formula_bits && a->payload_bits == b->payload_bits);
-        CU_ASSERT_EQUAL(loaded.all[m].absent, m == 5); /* nothing is saved of that */
+        CU_ASSERT_EQUAL(loaded.all[m].absent, m == 5); /* absence is not saved */
     }
     job_clients_forget_after(&loaded, ROUND - 1);
     CU_ASSERT_EQUAL(loaded.all[5].receipt.round, 0);
@@ -120,7 +120,7 @@ static void test_job_clients__a_round_waits_for_its_cohort_alone(void)
         CU_ASSERT_EQUAL(job_clients_lacks(&clients, m, ROUND, false), is_drawn);
         job_clients_set_absent(&clients, m, !is_drawn, ROUND);
     }
-    CU_ASSERT_EQUAL(clients.n_awaited, COHORT); /* those that are absent are not drawn */
+    CU_ASSERT_EQUAL(clients.n_awaited, COHORT); /* the absent clients are those not drawn */
     answer(&clients, drawn[1]);
     CU_ASSERT_EQUAL(clients.n_awaited, COHORT - 1);
     char left[64];
@@ -131,14 +131,14 @@ static void test_job_clients__a_round_waits_for_its_cohort_alone(void)
     job_clients_fini(&clients);
 }
 
-/* The receipts of two rounds, of which one client may be in both. */
+/* The receipts of two rounds; a client may have taken part in both. */
 static void test_job_clients__receipts_of_cohorts_survive_saving(void)
 {
     struct job_clients clients = clients_of(MANY, COHORT), loaded = clients_of(MANY, COHORT);
     struct tally_buffer bytes = {0};
     for (int64_t round = ROUND; round <= ROUND + 1; round++) {
         job_clients_open_round(&clients, round);
-        for (uint32_t i = round == ROUND; i < COHORT; i++) { /* one answer lacks */
+        for (uint32_t i = round == ROUND; i < COHORT; i++) { /* one answer is missing */
             const uint32_t client = clients.cohort.drawn[i];
             const struct job_client message = {.receipt = {round, client, 3, 4}};
             job_clients_accept(&clients, client, &message);

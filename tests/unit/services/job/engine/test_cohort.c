@@ -49,7 +49,7 @@ static void test_tally_cohort__all_clients_need_no_draw(void)
     tally_cohort_fini(&cohort);
 }
 
-/* Whatever was drawn before: a restored job draws the same. */
+/* A draw does not depend on earlier draws: a restored job draws the same cohorts. */
 static void test_tally_cohort__depends_on_seed_and_round_alone(void)
 {
     struct tally_cohort a = cohort_of(5, CLIENTS, N), b = cohort_of(5, CLIENTS, N),
@@ -68,7 +68,7 @@ static void test_tally_cohort__depends_on_seed_and_round_alone(void)
     tally_cohort_fini(&other);
 }
 
-/* Fixed for ever: stored jobs draw their next rounds again. */
+/* These numbers must never change: stored jobs draw their next rounds again. */
 static void test_tally_cohort__is_the_same_in_every_release(void)
 {
     static const uint32_t expected[] = {20, 40, 55, 76};

@@ -20,8 +20,8 @@ static enum tally_status take(struct job_metrics *metrics, uint32_t client,
     return status;
 }
 
-/* The sum of 0.1, 0.2 and 0.3 depends on the order; names come sorted, and a client that reports
- * nothing does not count. */
+/* The sum of 0.1, 0.2 and 0.3 depends on the order of addition. Names are sorted, and a client that
+ * does not report a metric does not count. */
 static void test_job_metrics__arrival_does_not_show(void)
 {
     static const struct tally_metric reported[3][2] = {
@@ -108,7 +108,7 @@ static void test_job_metrics__a_round_has_at_most_16_names(void)
     const char *at = text;
     struct tally_metric_summary summary;
     int n = 0;
-    job_metrics_close(&metrics, 1, text); /* the longest there is */
+    job_metrics_close(&metrics, 1, text); /* the longest text possible */
     while (tally_metrics_next(&at, &summary)) {
         TALLY_ASSERT_TEXT(summary.name, reported[n].name);
         CU_ASSERT_EQUAL(summary.mean, reported[0].value);
@@ -119,7 +119,7 @@ static void test_job_metrics__a_round_has_at_most_16_names(void)
     job_metrics_fini(&metrics);
 }
 
-/* The client's metrics as "a 1;b 2;". */
+/* Prints the client's metrics as "a 1;b 2;". */
 static void print_client(const struct job_metrics *metrics, uint32_t client, char ret_text[128])
 {
     struct tally_metric found[TALLY_METRICS_MOST];
@@ -141,7 +141,8 @@ static void assert_clients(const struct job_metrics *metrics, const char *const 
     }
 }
 
-/* Those of a closed round stay until another closes that has some, and survive a restart. */
+/* The metrics of a closed round are kept until another round with metrics closes, and survive a
+ * restart. */
 static void test_job_metrics__single_clients_are_kept(void)
 {
     static const struct tally_metric first[] = {{"b", 1}, {"a", 2}}, second[] = {{"c", 3}};
@@ -184,7 +185,7 @@ static void set_metrics(struct job_host *host, const struct tally_metric *second
     }
 }
 
-/* The job itself is bit for bit that of clients that report nothing; only telemetry is more. */
+/* The job is bit for bit that of clients that report no metrics; only the telemetry grows. */
 static void test_job_metrics__change_nothing_but_telemetry(void)
 {
     struct tally_metric seconds[5];
@@ -217,7 +218,8 @@ static void test_job_metrics__change_nothing_but_telemetry(void)
     job_host_fini(&silent);
 }
 
-/* The same message with another number of seconds is the same message; the first number stays. */
+/* The same message with another number of seconds is still the same message; the first number is
+ * kept. */
 static void test_job_metrics__are_no_part_of_a_messages_identity(void)
 {
     struct tally_metric first = {"seconds", 1}, second = {"seconds", 2};

@@ -1,7 +1,7 @@
-/* two_workers URL: two workers in two threads of one process, with a gradient of its own.
+/* two_workers URL: two workers in two threads of one process, with a gradient of their own.
  *
- * Ends when no job is left, or on SIGINT, whose handler stops both: they take no signal for
- * themselves. Prints what each has done, and 0 if the handlers are the ones it had. */
+ * Ends when no job is left, or on SIGINT, whose handler stops both: the workers install no signal
+ * handlers. Prints what each has done, and 0 if the signal handlers are still the program's own. */
 #include <math.h>
 #include <pthread.h>
 #include <signal.h>
@@ -25,7 +25,7 @@ static int open_nothing(const struct tally_plugin_problem *problem, void **ret_s
     return 0;
 }
 
-/* Of |x - 1|^2, with noise of the job's own. */
+/* The gradient of |x - 1|^2, with noise from the job's own random stream. */
 static int gradient(void *state, const struct tally_plugin_query *query, const double *x,
                     double *ret_gradient, uint64_t *ret_dim, char *ret_why, size_t capacity)
 {
