@@ -9,7 +9,7 @@ import unittest
 
 import numpy
 
-from common import HANG_S, JOBS, REPO, TallyTestCase, essence, job_document, simulate, sum_of_rounds
+from common import HANG_S, IS_SANITIZED, JOBS, REPO, TallyTestCase, essence, job_document, simulate, sum_of_rounds
 
 ALGORITHMS = ("ceal", "minibatch-sgd", "fedavg", "fedpaq", "fedcom")  # of the paper
 DATA = REPO / "data"  # git-ignored; kept from run to run
@@ -305,7 +305,7 @@ class Mnist(AlgorithmTestCase):
     def test_service_equals_simulation(self):
         coordinator = self.start_service()
         f_star = None
-        for name in ALGORITHMS:
+        for name in ("ceal", "fedpaq") if IS_SANITIZED else ALGORITHMS:  # all run on the other kind of data
             with self.subTest(name):
                 document = mnist_document(name)
                 if f_star is not None:  # solving it once is enough
