@@ -86,8 +86,7 @@ static void evaluate(const struct sample *sample, struct totals *totals)
     totals->square_sum += sample->square_sum;
 }
 
-/* Fills y: each coordinate uniform on [-r, r], or, like a gradient, with a direction of length
- * r. */
+/* Fills y with coordinates uniform on [-r, r], or with a direction of length r, like a gradient. */
 static void fill(struct sample *sample, double radius, bool direction)
 {
     struct tally_rng rng;
