@@ -146,7 +146,9 @@ class SlowConnections(TallyTestCase):
     def test_clocks_drop_them(self):
         coordinator = self.start_coordinator(
             store="memory:", options=("--request-timeout-s", "1", "--idle-timeout-s", "1"))
-        attacker = self.attack(coordinator, 100, "/openapi.yaml")
+        job_id = coordinator.client.submit(job_document(
+            objective={"type": "plugin", "name": "none", "dim": 10**6}, reference={"type": "none"}))
+        attacker = self.attack(coordinator, 100, f"/v1/jobs/{job_id}/model")  # larger than what the kernel takes at once
         for reason in ("request_timeout", "slow_reader"):
             wait_until(lambda wanted=f'refused_total{{reason="{reason}"}} ': next(
                 int(line.split()[1]) for line in coordinator.client.get("/metrics").body.decode().splitlines()
