@@ -1,11 +1,11 @@
 /* CALM, the project's own communication-adaptive local method; CALM.md derives it.
  *
- * Idea: server and clients communicate at a few times that lie geometrically apart. In between, a
- * client moves on its own as far as its data can be trusted, because each query adds f(w) - f* to
- * the regret at the point w where it is made. The message does not depend on that path: it is the
- * mean of the minima that the queries predict, less x, quantized as coarsely as its noise allows,
- * with a dither that both sides draw from the seed. The server keeps an unrounded estimate z of x*
- * and broadcasts the difference z - x, rounded.
+ * Idea: server and clients communicate at a few times whose distances grow geometrically. Between
+ * them, a client moves on its own as far as its data can be trusted, because each query adds
+ * f(w) - f* to the regret, where w is the point of the query. The message does not depend on that
+ * path. It is the mean of the minima that the queries predict, minus x, quantized as coarsely as
+ * its noise allows, with a dither that both sides draw from the seed. The server keeps an unrounded
+ * estimate z of x* and broadcasts the rounded difference z - x.
  *
  *     epoch of n queries that start at the common point x, h = 1 / step_size:
  *
@@ -27,19 +27,19 @@
  * With a budget and known constants, the lengths n and the resolutions are planned before the first
  * message (calm/calm_plan.h), and stored. Otherwise each epoch is three times as long as the last.
  *
- * Unknown constants are estimated: from reports in an opening round (calm_opening.c), and later
- * from the spread across the clients' messages. The round after the opening makes no queries:
- * clients draw the opening round's queries again and send the message made of them.
+ * Unknown constants are estimated, first from reports in an opening round (calm_opening.c), later
+ * from the spread of the clients' messages. The round after the opening makes no queries: clients
+ * repeat the queries of the opening round and send the message that results from them.
  *
- * If the clients' means show that some directions are much flatter than h, a job that knows nothing
- * but its step size stops averaging and travels (calm/calm_travel.h): clients take plain gradient
- * steps of one length and send how far they got, z is the mean of their ends, epochs grow slowly.
+ * If the clients' means show that some directions are much flatter than h, a job that is given only
+ * a step size stops averaging and travels (calm/calm_travel.h). Clients then take gradient steps of
+ * a fixed length and send their displacement; z is the mean of their ends, and epochs grow slowly.
  *
- * A budget is never exceeded: a client whose message would be too long sends an empty one; the
- * server coarsens a broadcast until it fits, and if no grid fits, communication ends.
+ * A budget is never exceeded. A client whose message would be too long sends an empty one. The
+ * server coarsens a broadcast until it fits; if no grid fits, communication ends.
  *
- * Where clients have heterogeneous data, they may keep shifts (shift.h): a client sends what the
- * sum of its earlier messages lacks of x + D / n, and the server adds the clients' shifts again. */
+ * Clients with heterogeneous data may keep shifts (shift.h): a client sends the difference of
+ * x + D / n and the sum of its earlier messages, and the server adds the shifts again. */
 #include "services/algorithms/calm.h"
 
 #include <math.h>
@@ -100,7 +100,7 @@ static bool repeats_opening(const struct calm_memory *memory)
     return memory->epoch == 0 && memory->opening_samples > 0;
 }
 
-/* What the recursion says of the round's walk. */
+/* Applies the recursion to the walk of the round. */
 static void follow_walk(const struct tally_setting *setting, const struct tally_round_plan *plan,
                         struct tally_calm_walk *walk)
 {
@@ -122,8 +122,8 @@ static enum tally_status grid_of(const struct tally_setting *setting, struct tal
     return TALLY_OK;
 }
 
-/* The queries of the last epoch. Its message could no longer lower the regret. A job without a
- * regret sends it, if it may travel: the model includes what clients did up to the horizon. */
+/* The number of queries of the last epoch, whose message could no longer lower the regret. A job
+ * without regret that may travel sends it: its model is to include the steps up to the horizon. */
 static int64_t last_samples(const struct tally_setting *setting, const struct calm_memory *memory)
 {
     const bool sends =
@@ -131,7 +131,7 @@ static int64_t last_samples(const struct tally_setting *setting, const struct ca
     return sends ? memory->state.samples_left : setting->horizon + 1; /* the engine cuts it */
 }
 
-/* The queries of the open epoch; more than are left if it has no message. */
+/* The number of queries of the open epoch; more than are left if it has no message. */
 static int64_t epoch_samples(const struct tally_setting *setting, const struct calm_memory *memory)
 {
     const struct tally_calm_travel *travel = calm_travel(setting, (struct calm_memory *)memory);
@@ -147,7 +147,7 @@ static int64_t epoch_samples(const struct tally_setting *setting, const struct c
     return travel != NULL ? travel->samples : calm_open_epoch(memory)->samples;
 }
 
-/* What the budget says of the open epoch. */
+/* Limits the open epoch by the budget. */
 static void limit_epoch(const struct tally_setting *setting, const struct calm_memory *memory,
                         struct tally_round_plan *plan)
 {
@@ -162,7 +162,7 @@ static void limit_epoch(const struct tally_setting *setting, const struct calm_m
     }
 }
 
-/* The grid of a client's message, and the variance that its noise is expected to have. */
+/* The grid of a client's message, and the expected variance of the message's noise. */
 static struct tally_calm_grid uplink_grid(const struct tally_setting *setting,
                                           const struct calm_memory *memory,
                                           const struct tally_round_plan *plan, double *ret_noise)
@@ -301,9 +301,9 @@ static double take_mean(const struct tally_server_task *task, double gain,
 /* Control bits that state the noise in the clients' messages, or the size of a broadcast. */
 enum { FACTOR_BITS = 5 };
 
-/* Where constants are estimated, a broadcast lowers V by MOST_GAIN at most: V is rough, and the
- * next broadcast would make the finer bits worthless. Under a budget a broadcast brings at least
- * half of what z has gained. While clients travel, V is not in use. */
+/* If constants are estimated, a broadcast lowers V by a factor of at most MOST_GAIN: V is rough,
+ * and the next broadcast would make finer bits worthless. Under a budget a broadcast passes on at
+ * least half of the gain of z. While clients travel, V is not used. */
 static struct tally_calm_grid downlink_grid(const struct tally_server_task *task, double after,
                                             const struct tally_calm_epoch *epoch)
 {
@@ -318,14 +318,14 @@ static struct tally_calm_grid downlink_grid(const struct tally_server_task *task
     if (memory->opening_samples > 0) {
         grid.step = fmax(grid.step, sqrt(12 * fmax(before / MOST_GAIN - after, 0)));
     }
-    if (task->setting->budget.downlink_bits > 0) { /* fitting may have made it useless */
+    if (task->setting->budget.downlink_bits > 0) { /* fitting may have made it too coarse */
         grid.step = fmin(grid.step, sqrt(12 * LEAST_SHARE * (before - after)));
     }
     return grid;
 }
 
-/* The size of the broadcast of scratch->vector, for its coder. Where constants are estimated the
- * recursion may be far off, and clients are told the true size. */
+/* The size of the broadcast of scratch->vector, for its coder. If constants are estimated, the
+ * recursion may be far off, so clients are told the true size. */
 static double broadcast_scale(const struct tally_server_task *task,
                               const struct tally_scratch *scratch, struct tally_calm_grid grid,
                               struct tally_decision *decision)
@@ -347,8 +347,8 @@ static double broadcast_scale(const struct tally_server_task *task,
     return told;
 }
 
-/* Encodes the broadcast of scratch->vector; with a budget on the finest grid that fits. ret_fits:
- * whether a grid fits that brings x nearer to x*. `variance` is that of z. */
+/* Encodes the broadcast of scratch->vector, with a budget on the finest grid that fits. *ret_fits:
+ * whether a grid fits that brings x closer to x*. `variance` is that of z. */
 static enum tally_status make_broadcast(const struct tally_server_task *task, double variance,
                                         struct tally_calm_grid grid, struct tally_scratch *scratch,
                                         struct tally_decision *decision, bool *ret_fits,
@@ -377,7 +377,7 @@ static enum tally_status make_broadcast(const struct tally_server_task *task, do
             break;
         }
         if (tally_calm_broadcast_variance(variance, grid.step) >= memory->state.variance) {
-            break; /* x would be worse than it is */
+            break; /* x would be worse than before */
         }
         *ret_fits = (int64_t)decision->broadcast.bits.payload_bits + i <= left;
         decision->control_bits++;
@@ -386,12 +386,12 @@ static enum tally_status make_broadcast(const struct tally_server_task *task, do
     return status;
 }
 
-/* Communication ends: what is left of the horizon is one epoch. */
+/* Ends communication: the rest of the horizon is one epoch. */
 static void stop_talking(struct calm_memory *memory, struct tally_decision *decision)
 {
     memory->epoch = memory->schedule.n;
     decision->passed = false;
-    decision->control_bits = 0; /* the engine counts the one that says so */
+    decision->control_bits = 0; /* the engine counts the bit that announces the end */
     memory->downlink_bits++;
 }
 
@@ -407,9 +407,9 @@ static double spread_of(const struct tally_server_task *task)
     return (task->squares - squares / n) / ((n - 1) * (double)task->setting->dim);
 }
 
-/* The variance of a client's message around what all messages have in common, per coordinate and
- * without that of its quantization. If the document gives the constants it is `expected`; else the
- * spread across the messages shows it, and clients are told its ratio to `expected`. */
+/* The variance of a client's message around the common part of all messages, per coordinate and
+ * without the variance of the quantization. If the document gives the constants, it is `expected`;
+ * otherwise it follows from the spread of the messages, and clients are told its ratio to that. */
 static double measure_noise(const struct tally_server_task *task, double expected,
                             struct tally_decision *decision)
 {
@@ -424,7 +424,7 @@ static double measure_noise(const struct tally_server_task *task, double expecte
     return tally_calm_coded(fmax(noise, least * expected), expected, FACTOR_BITS);
 }
 
-/* How z takes the clients' mean. While clients travel, z becomes the mean of their ends. */
+/* How z and the clients' mean merge. While clients travel, z becomes the mean of their ends. */
 static struct tally_calm_merge merge_of(const struct tally_server_task *task, double noise)
 {
     const struct calm_memory *memory = task->memory;
@@ -444,7 +444,7 @@ static struct tally_calm_merge merge_of(const struct tally_server_task *task, do
                                      .variance = before * variance / (before + variance)};
 }
 
-/* Compares the clients' mean with the last one, and keeps it in that one's place. */
+/* Compares the clients' mean with the last one, and then replaces that one. */
 static void compare_means(const struct tally_server_task *task, double *last,
                           struct tally_calm_sight *sight)
 {
@@ -463,7 +463,7 @@ static void compare_means(const struct tally_server_task *task, double *last,
     sight->cosine = norms > 0 ? product / norms : 0;
 }
 
-/* Decides how a job that may travel goes on. */
+/* Decides whether a job that may travel averages or travels next. */
 static void choose_way(const struct tally_server_task *task, double noise,
                        struct tally_decision *decision)
 {
@@ -487,7 +487,7 @@ static void choose_way(const struct tally_server_task *task, double noise,
     decision->control_bits += (uint64_t)tally_calm_travel_advance(travel, &ground, &sight);
 }
 
-/* Learns the constants of the problem from an epoch that averaged. */
+/* Updates the constants of the problem after an epoch that averaged. */
 static void learn(const struct tally_server_task *task, double noise)
 {
     struct tally_calm_walk walk;
@@ -568,7 +568,7 @@ static enum tally_status calm_apply(const struct tally_setting *setting,
     return TALLY_OK;
 }
 
-/* The prediction of a query is a step of this length. */
+/* A query predicts the minimum by a step of this length. */
 static struct tally_step_limit calm_step_limit(const union tally_algorithm_params *params,
                                                double smoothness)
 {
