@@ -1,16 +1,16 @@
 /* A client of CALM in one round: its queries, its own steps and its message; calm.c has the method.
  *
  * While the job averages, a client steps by the recursion (calm/calm_model.h) and sends the mean of
- * what its queries predict. While it travels (calm/calm_travel.h), it takes plain gradient steps
- * and sends how far they led:
+ * its queries' predictions. While the job travels (calm/calm_travel.h), the client takes plain
+ * gradient steps and sends its displacement:
  *
  *     w_1 = x;  w_{i+1} = w_i - e_i g_i
  *     sends Q(w_{n+1} - x)
  *
  * The task gives the step length e and the noise s of one query (variance per coordinate). e_i is e
- * as long as gradients scatter no more than s, else shorter. A client measures the scatter by the
- * differences of successive gradients. It starts from s in every round and keeps nothing between
- * rounds, so that any worker can take it over. */
+ * while gradients scatter no more than s, and shorter otherwise. A client measures the scatter by
+ * the differences of successive gradients. It starts from s in every round and keeps nothing
+ * between rounds, so any worker can take the client over. */
 #include <math.h>
 #include <string.h>
 
@@ -31,12 +31,12 @@ static enum tally_status diverged(const struct tally_client_task *task, struct t
                       task->setting->params->calm.step_size);
 }
 
-/* What a client keeps from query to query. */
+/* What a client keeps between queries. */
 struct course {
     struct tally_rng rng;
     struct tally_calm_walk walk; /* while the job averages */
-    double seen;                 /* while it travels: the noise of one query */
-    int64_t queries;             /* so far */
+    double seen;                 /* while the job travels: noise of one query */
+    int64_t queries;             /* made so far */
 };
 
 static bool travels(const struct tally_client_task *task)
@@ -59,8 +59,9 @@ static void average(const struct tally_client_task *task, struct course *course,
     }
 }
 
-/* Two successive gradients differ by twice the noise of one. s has the weight of an opening round's
- * gradients; a new difference has at least LEAST_WEIGHT, so that old ones fade. */
+/* The squared difference of two successive gradients is twice the noise of one. s has the weight of
+ * the gradients of an opening round. A new difference has at least LEAST_WEIGHT, so old ones fade.
+ */
 static void see_noise(struct course *course, double difference)
 {
     static const double LEAST_WEIGHT = 0.05;
@@ -68,7 +69,7 @@ static void see_noise(struct course *course, double difference)
     course->seen += (difference / 2 - course->seen) * fmax(weight, LEAST_WEIGHT);
 }
 
-/* Moves w along the gradient there; the one before is in scratch->wide.reals. */
+/* Moves w along the gradient at w. The previous gradient is in scratch->wide.reals. */
 static void travel(const struct tally_client_task *task, struct course *course,
                    struct tally_scratch *scratch)
 {
@@ -90,7 +91,7 @@ static void travel(const struct tally_client_task *task, struct course *course,
     }
 }
 
-/* One query at scratch->local, which it moves. */
+/* Makes one query at scratch->local, and moves that point. */
 static enum tally_status query(const struct tally_client_task *task, struct course *course,
                                struct tally_scratch *scratch, struct tally_error *err)
 {
@@ -122,7 +123,7 @@ static void begin_course(const struct tally_client_task *task, struct course *co
                    TALLY_RNG_SAMPLING);
 }
 
-/* scratch->vector <- what the client sends. */
+/* Sets scratch->vector to the vector that the client sends. */
 static void conclude(const struct tally_client_task *task, int64_t samples,
                      struct tally_scratch *scratch)
 {
@@ -136,7 +137,7 @@ static void conclude(const struct tally_client_task *task, int64_t samples,
     }
 }
 
-/* The queries of the round, from x on, with a client's own steps in between. */
+/* Makes the queries of the round, starting at x, with the client's own steps between them. */
 static enum tally_status make_queries(const struct tally_client_task *task,
                                       struct tally_scratch *scratch, struct tally_loss_path *path,
                                       struct tally_error *err)
@@ -211,7 +212,7 @@ void calm_take_shift(const struct tally_round_plan *plan, uint32_t round, const 
     tally_shift_add_integers(shift, round, integers, scale, dim);
 }
 
-/* The client reads its own message, as the server will. */
+/* Decodes the client's own message, as the server will. */
 static enum tally_status keep_shift(const struct tally_client_task *task,
                                     const struct tally_grid *grid, struct tally_scratch *scratch,
                                     const struct tally_message *message, struct tally_error *err)
@@ -234,7 +235,7 @@ static enum tally_status send(const struct tally_client_task *task, struct tally
 {
     const struct tally_round_plan *plan = task->plan;
     struct tally_grid grid = plan->grid;
-    if (travels(task)) { /* the task does not say it: worker.proto */
+    if (travels(task)) { /* not in the task: see worker.proto */
         grid.intervals = 2 * tally_dithered_top(task->setting->clients);
     }
     if (!tally_dithered_grid_is_valid(&grid)) {

@@ -2,8 +2,8 @@
  * schedule, and the bits spent; and how the schedule follows a budget.
  *
  * The lengths of messages scatter around the plan of a budget. After each round the grids of the
- * remaining epochs get coarser or finer, by one factor for the uplink and one for the downlink, so
- * that the rest of the budget is used and not exceeded. Clients are told the factor of the
+ * remaining epochs become coarser or finer, by one factor for the uplink and one for the downlink,
+ * so that the rest of the budget is used but not exceeded. Clients are told the factor of the
  * uplink. */
 #include <assert.h>
 #include <inttypes.h>
@@ -26,7 +26,7 @@ uint64_t *calm_spent(const struct tally_setting *setting, struct calm_memory *me
     return (uint64_t *)(calm_estimate(memory) + setting->dim);
 }
 
-/* What a job with shifts remembers of its clients, behind all else: W, and M shifts. */
+/* What a job with shifts stores of its clients, after everything else: W, and M shifts. */
 bool calm_keeps_shifts(const struct tally_setting *setting)
 {
     return setting->params->calm.shifts;
@@ -131,8 +131,8 @@ struct tally_walk_facts calm_facts(const struct tally_setting *setting,
                            : 0};
 }
 
-/* How much coarser the uplink's grids are in a job that is judged by its final model: later rounds
- * make good what earlier ones lose, the better the more clients there are. */
+/* How much coarser the grids of the uplink are in a job that is judged by its final model. Later
+ * rounds compensate for the errors of earlier ones, the better the more clients there are. */
 static double coarser(const struct tally_setting *setting, struct calm_memory *memory,
                       double excess)
 {
@@ -143,7 +143,8 @@ static double coarser(const struct tally_setting *setting, struct calm_memory *m
     return fmax(1, fmin(MOST, fmin(pow(excess, 0.1), sqrt(0.28 * setting->clients))));
 }
 
-/* Epochs that grow by three; coarser grids where more coordinates average out their errors. */
+/* Epochs that grow by a factor of three. With more coordinates, whose errors average out, grids are
+ * coarser. */
 static void default_schedule(const struct tally_setting *setting, struct calm_memory *memory)
 {
     enum { EPOCHS = 5, GROWTH = 3 };
@@ -159,7 +160,8 @@ static void default_schedule(const struct tally_setting *setting, struct calm_me
     }
 }
 
-/* The most that a client may still send, if the one that has sent most is to stay in its budget. */
+/* The most bits that a client may still send if the client that has sent most is to stay within the
+ * budget. */
 uint64_t calm_bits_left(const struct tally_setting *setting, const struct calm_memory *memory)
 {
     const uint64_t *spent = calm_spent(setting, (struct calm_memory *)memory);
@@ -172,7 +174,7 @@ uint64_t calm_bits_left(const struct tally_setting *setting, const struct calm_m
                : 0;
 }
 
-/* What a plan leaves free for the scatter of message lengths, and for the control bits of the usual
+/* The reserve of a plan for the scatter of message lengths, and for the control bits of the usual
  * number of epochs. */
 static double reserve_up(const struct tally_setting *setting)
 {
@@ -185,7 +187,7 @@ static double reserve_down(const struct tally_setting *setting, int64_t epochs)
     return 0.5 * sqrt((double)setting->dim) + USUAL_CONTROL_BITS * (double)epochs;
 }
 
-/* What a plan may spend. */
+/* The bits that a plan may spend. */
 static struct tally_calm_budget planned_budget(const struct tally_setting *setting)
 {
     enum { USUAL_EPOCHS = 4 };
@@ -204,7 +206,7 @@ bool calm_is_planned(const struct tally_setting *setting)
            (setting->budget.uplink_bits > 0 || setting->budget.downlink_bits > 0);
 }
 
-/* B at the start: 0 until something shows that it is not. */
+/* B at the start: 0 until a measurement shows otherwise. */
 static double given_spread(const struct tally_calm_params *params)
 {
     return isnan(params->client_spread) ? 0 : params->client_spread;
@@ -227,8 +229,8 @@ struct tally_calm_constants calm_known_constants(const struct tally_setting *set
     return calm_constants(setting, &facts);
 }
 
-/* The search takes longer for a longer horizon: beyond MOST_PLANNED queries a plan would only make
- * its last epochs longer. */
+/* The search takes longer for a longer horizon. Beyond MOST_PLANNED queries a plan would only
+ * lengthen its last epochs. */
 void calm_make_schedule(const struct tally_setting *setting,
                         struct tally_calm_schedule *ret_schedule)
 {
@@ -320,14 +322,15 @@ void calm_follow_shifts(const struct tally_server_task *task, double moved)
         &constants, &walk, task->plan->grid.step, (uint32_t)task->received, moved);
 }
 
-/* By which power of 2^(1/4) n grids of dim coordinates each get coarser to save `excess` bits. */
+/* The power of 2^(1/4) by which n grids of dim coordinates each must become coarser to save
+ * `excess` bits. */
 static int coarsening(double excess, size_t dim, int n)
 {
     const double quarters = rint(4 * excess / ((double)dim * n));
     return (int)fmax(-CALM_MOST_INDEX, fmin(CALM_MOST_INDEX, quarters));
 }
 
-/* The finest grids that are worth their bits: the least power of 2^(1/4), at most 0. */
+/* The power of 2^(1/4), at most 0, of the finest grids that are worth their bits. */
 static int finest_index(const struct tally_calm_epoch *epochs, int n, bool is_up)
 {
     double least = INFINITY;
@@ -342,8 +345,8 @@ uint64_t calm_index_bits(int64_t k)
     return k == 0 ? 1 : 2 + (uint64_t)llabs(k);
 }
 
-/* Clients compute the factor down themselves, from the broadcasts. Only that up, which depends on
- * what each client has sent, is told. */
+/* Clients derive the factor of the downlink from the broadcasts. Only the factor of the uplink,
+ * which depends on what each client has sent, is sent to them. */
 uint64_t calm_fit_grids(const struct tally_setting *setting, struct calm_memory *memory)
 {
     const struct tally_budget *budget = &setting->budget;
@@ -379,7 +382,7 @@ uint64_t calm_fit_grids(const struct tally_setting *setting, struct calm_memory 
     return budget->uplink_bits > 0 ? calm_index_bits(up) : 0;
 }
 
-/* A budget has paid for the opening round, as if every client had answered. */
+/* Charges the opening round to the budget, as if every client had answered. */
 static void spend_opening(const struct tally_setting *setting, struct calm_memory *memory)
 {
     memory->downlink_bits = CALM_REPORT_BITS;
@@ -450,8 +453,8 @@ void calm_memory_spend(const struct tally_setting *setting, void *memory, uint32
     calm_spent(setting, memory)[client] += bits;
 }
 
-/* What exceeds the noise that was expected is taken for the clients' own optima, once they have
- * moved at all. Where it falls short, the noise is smaller. */
+/* Once the clients have moved, a variance above the expected noise is attributed to the clients'
+ * own optima. A variance below it means that the noise is smaller. */
 void calm_learn(const struct tally_setting *setting, struct calm_memory *memory,
                 const struct tally_calm_walk *walk, double noise)
 {

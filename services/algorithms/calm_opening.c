@@ -1,5 +1,5 @@
-/* The opening round of CALM: what is unknown is estimated from six gradients of every client at the
- * initial point.
+/* The opening round of CALM: unknown constants are estimated from six gradients of every client at
+ * the initial point.
  *
  *     client   the variance of its gradients, and the mean square of their mean D = -mean g / h
  *              per coordinate, each as one of 2^10 values                     20 bits
@@ -40,7 +40,7 @@ static double value_of(uint64_t code)
     return ldexp(EIGHTHS[code % 8], (int)(code / 8) - MIDDLE / 8);
 }
 
-/* The code whose value is nearest on the logarithmic scale; at the ends of the range that end. */
+/* The code whose value is nearest on the logarithmic scale, limited to the range of codes. */
 static uint64_t code_of(double value)
 {
     uint64_t low = 0, high = MOST_CODE; /* value_of(low) <= value < value_of(high + 1) */
@@ -62,8 +62,8 @@ static uint64_t code_of(double value)
 
 /* Client. */
 
-/* Variance per coordinate of the gradients, and the mean square of D; the mean is in
- * scratch->wide.reals. */
+/* The variance per coordinate of the gradients, and the mean square of D. The mean of the gradients
+ * is in scratch->wide.reals. */
 static enum tally_status sample(const struct tally_client_task *task, struct tally_scratch *scratch,
                                 struct tally_report *ret_report, struct tally_error *err)
 {
@@ -146,8 +146,8 @@ static enum tally_status receive(const struct tally_setting *setting,
     return TALLY_OK;
 }
 
-/* V is at least this share of the mean square that was measured, and the noise at least this share
- * of what V does to a gradient: with none at all, grids would be endlessly fine. */
+/* V is at least LEAST_VARIANCE of the measured mean square, and the noise at least LEAST_NOISE of
+ * what V adds to a gradient. With no noise at all, grids would be infinitely fine. */
 static const double LEAST_VARIANCE = 1.0 / 20, LEAST_NOISE = 1.0 / 4096;
 
 static enum tally_status conclude(const struct tally_setting *setting,

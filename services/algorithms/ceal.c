@@ -1,10 +1,10 @@
 /* CEAL, Algorithm 2 of [1]: S. Salgia, T. Gabay, Q. Zhao, K. Cohen, "A Communication-Efficient
  * Adaptive Algorithm for Federated Learning under Cumulative Regret".
  *
- * Idea: a point moves only when the clients' mean gradient g is clearly longer than its error.
- * While it is not, the clients measure again at the same point, four times as often in each stage.
- * So bits and samples are spent where they decide something: few coarse messages far from the
- * minimum, finer ones near it.
+ * Idea: a point moves only if the clients' mean gradient g is clearly longer than its error.
+ * Otherwise the clients measure again at the same point, with four times as many samples in each
+ * stage. Bits and samples are thus spent where they matter: few coarse messages far from the
+ * minimum, and finer ones near it.
  *
  *     round (k, j) at x = x^(k)
  *
@@ -14,8 +14,8 @@
  *                     yes: q = Q(g, phi_j, B_j + tau_j) goes down; x^(k+1) = x^(k) - eta q; same j
  *                     no:  one control bit goes down; j + 1, same x
  *
- * ceal.h has the sequences. The server applies its own quantized broadcast, so that all copies of x
- * are the same bits.
+ * ceal.h defines the sequences. The server applies its own quantized broadcast, so all copies of x
+ * are identical bit for bit.
  *
  * Example: L = 1 and |g| = 0.8. Stage 3 has tau_3 = 3/16 <= 0.2, so the round passes; with |g| =
  * 0.7 it does not (0.175), and stage 4 (tau_4 = 3/32) takes four times the samples.
@@ -23,14 +23,14 @@
  * Departs from [1]: its Algorithm 2 averages the unquantized vectors, which a server does not have;
  * Algorithm 3 (appendix) has the quantizer and is implemented here.
  *
- * Left out: going back to a coarser stage. [1]'s stages never decrease. */
+ * Left out: returning to a coarser stage, because the stages of [1] never decrease. */
 #include "services/algorithms/ceal.h"
 
 #include <math.h>
 
 #define PARAM(member) offsetof(struct tally_ceal_params, member)
 
-/* Stages past 60 would overflow 4^j / M as a sample count of any horizon. */
+/* Beyond stage 60, 4^j / M would overflow as a number of samples. */
 enum { MAX_STAGE = 60 };
 
 static const struct tally_field CEAL_FIELDS[] = {
@@ -39,7 +39,7 @@ static const struct tally_field CEAL_FIELDS[] = {
     TALLY_POSITIVE(
         "sigma", PARAM(sigma), 1e9, .required = true, .auto_allowed = true, .unit = "gradient",
         .doc = "standard deviation of one gradient query; `auto`: estimated in an opening round"),
-    /* The largest double below 1 stands for the open end of (0, 1). */
+    /* The largest double below 1 represents the open end of (0, 1). */
     TALLY_POSITIVE("delta", PARAM(delta), 1 - 0x1p-53,
                    .doc = "probability with which the bounds of a stage may fail"),
     TALLY_POSITIVE("gamma0", PARAM(gamma0), 1e6,
@@ -70,11 +70,11 @@ static union tally_algorithm_params ceal_defaults(void)
                                                    .gradient_bound = 1}};
 }
 
-/* Defaults where sigma or L is estimated. With the constants of the theory a job of some thousand
- * steps ends in its first stage. These make short and steady rounds: the server's estimate has
- * noise of norm sqrt((1 + gamma0^2 / 4) / c) / 1.5 in units of tau_j, here 3.0. From 4 on noise
- * would pass the norm test by itself, so there is room for a sigma that is estimated a quarter too
- * small. services/algorithms/README.md has the figures. */
+/* Defaults if sigma or L is estimated. With the constants of the theory, a job of some thousand
+ * steps ends in its first stage. These defaults give short and steady rounds: the noise of the
+ * server's estimate has the norm sqrt((1 + gamma0^2 / 4) / c) / 1.5 in units of tau_j, here 3.0.
+ * From 4 on, noise alone would pass the norm test, so the estimate of sigma may be a quarter too
+ * small. services/algorithms/README.md gives the figures. */
 static union tally_algorithm_params ceal_defaults_beside(const union tally_algorithm_params *read)
 {
     union tally_algorithm_params params = ceal_defaults();
@@ -135,7 +135,8 @@ static enum tally_status ceal_plan(const struct tally_setting *setting, int64_t 
         tally_grid_init(sequences.client_error + sequences.gradient_bound,
                         sequences.uplink_accuracy, setting->dim, &plan.grid, err);
     if (status == TALLY_OK) {
-        /* The broadcast's grid must exist too; better to know before the round than after it. */
+        /* The grid of the broadcast must exist too. This is checked before the round, not after it.
+         */
         struct tally_grid downlink;
         status = tally_grid_init(sequences.gradient_bound + sequences.threshold,
                                  sequences.downlink_accuracy, setting->dim, &downlink, err);
@@ -153,7 +154,8 @@ static enum tally_status make_message(const struct tally_client_task *task,
                                       struct tally_error *err)
 {
     const struct tally_grid *grid = &task->plan->grid;
-    /* The announced grid, not our own: logarithms may differ in the last bit between machines. */
+    /* Uses the announced grid, not our own: logarithms may differ in the last bit between machines.
+     */
     if (!tally_grid_is_valid(grid)) {
         return tally_fail(err, TALLY_OUT_OF_RANGE, "quantizer_step",
                           "step %g with %u intervals is not a valid quantizer", grid->step,
@@ -261,8 +263,8 @@ static enum tally_status ceal_apply(const struct tally_setting *setting,
     return TALLY_OK;
 }
 
-/* Algorithm 2 of [1] asks for eta < 1 / beta, its text for eta < 1 / (5 beta), which the proof
- * needs for its constants. Up to 1 / beta the quantized step still leads downhill. */
+/* Algorithm 2 of [1] requires eta < 1 / beta, its text eta < 1 / (5 beta), which the proof needs
+ * for its constants. Up to 1 / beta the quantized step is still a descent step. */
 static struct tally_step_limit ceal_step_limit(const union tally_algorithm_params *params,
                                                double smoothness)
 {

@@ -7,8 +7,8 @@
  *     | v_m: float32, if sigma is auto | n_m: float32, if L is auto |
  *
  * Every client queries x^(1) s_0 times and sends, as float32, the sample variance v_m of its
- * gradients (if sigma is auto) and the norm n_m of their mean (if L is). From the messages of the N
- * clients that answered the server concludes
+ * gradients (if sigma is auto) and the norm n_m of their mean (if L is auto). From the messages of
+ * the N clients that answered, the server computes
  *
  *     sigma^2 = (1/N) sum v_m
  *     u       = max(0, (1/N) sum n_m^2 - sigma^2 / s_0)
@@ -18,21 +18,22 @@
  * Example: M = 8, s_0 = 8, d = 30, all v_m = 2 and all n_m^2 = 1.25. sigma^2 = 2; u = 1.25 - 2/8 =
  * 1; e^2 = (4 * 2 / 240 + 2 * 4 / (240 * 7)) / 8 = 0.0048; L = 2 sqrt(1 + 2 * 0.069) = 2.13.
  *
- * v_m is unbiased for E|G - grad f_m|^2, which is what sigma^2 bounds in [1] section II. The mean
- * of s_0 noisy gradients is longer than the gradient by sigma^2 / s_0 in the square, which u takes
- * out again; e is the standard error of u where the noise is as [1] has it, sigma^2 / d in every
- * direction, and 2 e above u the gradient is within in 19 cases of 20. The factor 2 is for what
- * comes later: gradients grow shorter along a descent, but noisy steps may lead up. (It is cheap:
- * the stage whose threshold a gradient of norm L / 2 passes is one higher, the same samples.)
+ * v_m is an unbiased estimate of E|G - grad f_m|^2, which sigma^2 bounds in section II of [1]. The
+ * squared norm of the mean of s_0 noisy gradients exceeds that of the gradient by sigma^2 / s_0,
+ * which u subtracts. e is the standard error of u if the noise is that of [1], sigma^2 / d in every
+ * direction; the squared norm is below u + 2 e in 19 of 20 cases. The factor 2 is a reserve for
+ * later rounds: gradients become shorter along a descent, but noisy steps may lead uphill. (The
+ * reserve is cheap: the stage whose threshold a gradient of norm L / 2 passes is one higher, with
+ * the same samples.)
  *
- * s_0 = max(8, ceil(64 / M)): of 64 queries in all, sigma^2 has a relative error of 1 / sqrt(28 d)
- * under Gaussian noise as [1] has it, and of a fifth where all of it is in one direction.
+ * s_0 = max(8, ceil(64 / M)): with 64 queries in all, sigma^2 has a relative error of
+ * 1 / sqrt(28 d) under the Gaussian noise of [1], and of a fifth if all noise is in one direction.
  *
- * Both are rounded to float32 and cost the downlink 32 bits each, counted as control: a client
- * cannot compute s_j and its quantizer without them.
+ * Both constants are rounded to float32. Each costs 32 bits of the downlink, counted as control
+ * bits, because a client needs them to compute s_j and its quantizer.
  *
- * Left out: estimates along the way. They would change the stages of a running job, and [1]'s
- * sequences are fixed. */
+ * Left out: later estimates. They would change the stages of a running job, while the sequences of
+ * [1] are fixed. */
 #include <math.h>
 
 #include "codec/numeric/float32.h"
@@ -41,11 +42,11 @@
 
 enum { LEAST_SAMPLES = 8, LEAST_QUERIES = 64, MAX_VALUES = 2, VALUE_BITS = 32 };
 
-/* Margins of the bound, see above. */
+/* The margins of the bound; see above. */
 static const double BOUND_ERRORS = 2, BOUND_FACTOR = 2;
 
-/* A noise below this share of L is taken for as much: with none at all, gamma_j would be zero and
- * the messages endless. Levels stay below some hundreds then. */
+/* The least noise, as a share of L. With no noise at all, gamma_j would be zero and the messages
+ * endless. With this bound, levels stay below some hundreds. */
 static const double LEAST_NOISE = 1.0 / 64;
 
 bool tally_ceal_opens(const union tally_algorithm_params *params)
@@ -156,7 +157,7 @@ static enum tally_status conclude(const struct tally_setting *setting,
         bound =
             bound_of(setting, (double)plan->samples, (double)n, sigma * sigma, norms_2 / (double)n);
         bound = (double)(float)bound;
-        bound = bound > 0 ? bound : 1; /* no gradient and no noise: nothing to measure by */
+        bound = bound > 0 ? bound : 1; /* neither gradient nor noise: there is no scale */
     }
     sigma = (double)(float)fmax(sigma, LEAST_NOISE * bound);
     if (!isfinite(sigma) || !isfinite(bound)) {

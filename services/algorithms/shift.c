@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Both vectors together are a multiple of 8 bytes. */
+/* The two vectors together take a multiple of 8 bytes. */
 static_assert(sizeof(float) == 4, "float32");
 
 size_t tally_shift_bytes(size_t dim)
@@ -40,7 +40,7 @@ const float *tally_shift_now(const struct tally_shift *shift)
     return shift->vectors;
 }
 
-/* Makes `before` the state without the message of `round`. */
+/* Sets `before` to the state without the message of `round`. */
 static void set_apart(struct tally_shift *shift, uint64_t round, size_t dim)
 {
     if (shift->round != round) {

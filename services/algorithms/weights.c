@@ -17,7 +17,7 @@ uint64_t tally_weight_bits(const struct tally_setting *setting)
     return travels(setting) ? 8 * WEIGHT_BYTES : 0;
 }
 
-/* Makes room for the weight in front of what is there; of a cut round that is nothing. */
+/* Makes room for the weight in front of the message, which is empty in a cut round. */
 static enum tally_status make_room(struct tally_message *message, struct tally_error *err)
 {
     struct tally_buffer *payload = &message->payload;

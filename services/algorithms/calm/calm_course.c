@@ -8,13 +8,13 @@
 
 enum { MAX = TALLY_CALM_COURSE_EPOCHS, UP = TALLY_CALM_UP, DOWN = TALLY_CALM_DOWN };
 
-/* Bits that every coordinate gets at least. With fewer, a message says so little that its epoch
- * only serves to split the next broadcast in two. */
+/* The least number of bits per coordinate. With fewer, a message contains so little information
+ * that its epoch only splits the next broadcast in two. */
 #define LEAST_RATE 0.1
-/* Relative step of the differences. */
+/* Relative step of the finite differences. */
 #define NUDGE 1e-6
 
-/* Variables that the descent's logits stand for. */
+/* The variables that the logits of the descent represent. */
 struct layout {
     double samples[MAX];
     double bits[TALLY_CALM_DIRECTIONS][MAX]; /* of a message, all of it */
@@ -46,7 +46,7 @@ static double least_bits(const struct tally_calm_course *course)
     return overhead(course) + LEAST_RATE * (double)course->constants->dim;
 }
 
-/* What a pool has beyond the shortest messages. */
+/* The bits of a pool beyond those of the shortest messages. */
 static double spare_bits(const struct tally_calm_course *course, int pool)
 {
     return course->pools.bits[pool] - least_bits(course) * messages_in(course, pool);
@@ -79,7 +79,7 @@ static void shares_of(const double *x, int n, double *ret_shares)
     }
 }
 
-/* Gradient by logits from that by shares, in place: s_k (g_k - sum_j s_j g_j) * total. */
+/* Turns the gradient by shares into that by logits, in place: s_k (g_k - sum_j s_j g_j) * total. */
 static void through_shares(const double *shares, int n, double total, double *gradient)
 {
     double mean = 0;
@@ -91,7 +91,7 @@ static void through_shares(const double *shares, int n, double total, double *gr
     }
 }
 
-/* The logits of a pool, in the order up, down; returns how many. */
+/* Gathers the logits of a pool, in the order up, down, and returns their number. */
 static int gather(const struct tally_calm_course *course, int pool, const double *x, double *ret)
 {
     int n = 0;
@@ -103,7 +103,7 @@ static int gather(const struct tally_calm_course *course, int pool, const double
     return n;
 }
 
-/* The way back. */
+/* The inverse of gather(). */
 static void scatter(const struct tally_calm_course *course, int pool, const double *values,
                     double *ret_x)
 {
@@ -149,7 +149,7 @@ static struct layout layout_of(const struct tally_calm_course *course, const dou
     return layout;
 }
 
-/* The gradient by (samples, bits up, bits down) in place becomes that by x. */
+/* Turns the gradient by (samples, bits up, bits down) into that by x, in place. */
 static void through_layout(const struct tally_calm_course *course, const double *x,
                            double *gradient)
 {
@@ -170,7 +170,7 @@ static void through_layout(const struct tally_calm_course *course, const double 
     }
 }
 
-/* Grid step of a message of `bits` bits whose coordinates have the variance `scale^2`, of which
+/* The grid step of a message of `bits` bits whose coordinates have the variance scale^2, of which
  * `noise` is not common to all clients. */
 static double step_of(const struct tally_calm_course *course, double bits, double scale,
                       double noise)
@@ -182,8 +182,8 @@ static double step_of(const struct tally_calm_course *course, double bits, doubl
     return fmax(step, finest);
 }
 
-/* V, Vz and W after message and broadcast. The ideal rate up is that of the message's own noise:
- * what all messages have in common, a decoder of all of them need not be told twice. */
+/* V, Vz and W after message and broadcast. The ideal uplink rate is that of the message's own
+ * noise, because a joint decoder needs the common part of all messages only once. */
 static struct at exchange(const struct tally_calm_course *course, struct at at,
                           const struct tally_calm_leg *leg, double bits_up, double bits_down)
 {
@@ -206,13 +206,13 @@ static struct at exchange(const struct tally_calm_course *course, struct at at,
     return (struct at){after, estimate, shift};
 }
 
-/* How much regret a unit of V, Vz or W at the end of an epoch costs. */
+/* The regret that a unit of V, Vz or W at the end of an epoch costs. */
 struct price {
     double variance, estimate, shift;
 };
 
-/* Adds an epoch in front of those that `after` is the price of: returns the price of its start, and
- * writes the gradient by its queries and bits. */
+/* Prepends an epoch to those whose price is `after`. Returns the price at its start and writes the
+ * gradient by its queries and bits. */
 static struct price precede(const struct tally_calm_course *course, struct at at,
                             const double *values, struct price after, double *ret_gradient)
 {
@@ -291,7 +291,8 @@ double tally_calm_course_value(const void *context, const double *x, double *ret
     return isfinite(regret) ? log(regret) : INFINITY;
 }
 
-/* As exchange(), with the walk as the clients make it, and resolutions for bits. */
+/* Like exchange(), but with the actual walk of the clients and with resolutions in place of bits.
+ */
 static struct tally_calm_epoch settle_epoch(const struct tally_calm_course *course,
                                             const struct layout *layout, int k, struct at *at)
 {

@@ -2,18 +2,18 @@
 
 #include <math.h>
 
-/* Queries that are counted one by one, and the share of the queries before it that a later stride
- * has. */
+/* The number of queries that are counted one by one, and the length of a later stride as a share of
+ * the queries before it. */
 enum { SINGLE_STEPS = 24 };
 #define STRIDE (1.0 / SINGLE_STEPS)
 
-/* Sum of `width` values that go from `from` to `to`, without the last. */
+/* The sum of `width` values that lead from `from` to `to`, without the last one. */
 static double stretch(double width, double from, double to)
 {
     return width * (from + to) / 2 + (from - to) / 2;
 }
 
-/* Counts `width` queries, all followed by steps of the length that the first one has. */
+/* Counts `width` queries, each followed by a step of the length after the first. */
 static void stride(struct tally_calm_walk *walk, double width)
 {
     const double e = tally_calm_walk_step(walk);
@@ -32,7 +32,7 @@ static void stride(struct tally_calm_walk *walk, double width)
     walk->sum_variance += stretch(width, v, walk->variance);
 }
 
-/* n >= 1 queries from `variance` on. walk->n stays the number of single ones. */
+/* Walks n >= 1 queries from `variance` on. walk->n remains the number of single queries. */
 static void walk_in_strides(struct tally_calm_walk *walk,
                             const struct tally_calm_constants *constants, double variance, double n)
 {

@@ -6,11 +6,11 @@
 
 #include "services/algorithms/calm/calm_leg.h"
 
-/* A broadcast brings V down by at most this factor: a guard against constants that are far off. A
- * schedule that is planned for its bits stays below it; a limit of 5 cost the job of [1] 2.5 % of
- * regret at 130 / 145 bits. */
+/* A broadcast lowers V by at most this factor, which protects against constants that are far off. A
+ * schedule that is planned for its bits stays below it. (A limit of 5 increased the regret of the
+ * job of [1] by 2.5 % at 130 / 145 bits.) */
 #define LARGEST_GAIN 25.0
-/* The coder's scale stays above sqrt(V / 1000), for what the recursion does not see. */
+/* The coder's scale stays above sqrt(V / 1000), as a margin for errors of the recursion. */
 #define LEAST_SHARE 1e-3
 
 void tally_calm_walk_begin(struct tally_calm_walk *walk,
@@ -29,7 +29,7 @@ void tally_calm_walk_begin(struct tally_calm_walk *walk,
     };
 }
 
-/* e_i. No step where the quotient is not a number: without noise and at x*, or where lambda^2
+/* e_i; 0 where the quotient is not a number, which happens without noise at x*, or if lambda^2
  * overflows. */
 static double step_length(const struct tally_calm_walk *walk, double noise)
 {
@@ -132,8 +132,8 @@ double tally_calm_moved(double variance, double estimate_variance, double varian
     return larger(variance - estimate_variance, 0) + (variance_after - estimate_variance);
 }
 
-/* The variance, around x*, of the mean of R of the M clients' optima, whose mean over all M is x*;
- * with shifts, of what the shifts lack. */
+/* The variance around x* of the mean of the optima of R of the M clients. (The mean over all M is
+ * x*.) With shifts, the variance of what the shifts lack. */
 static double absence_variance(const struct tally_calm_constants *constants, uint32_t answers)
 {
     const double n = answers, all = constants->clients;
@@ -165,7 +165,7 @@ struct tally_calm_state tally_calm_start(const struct tally_calm_constants *cons
                                      constants->horizon};
 }
 
-/* Bits of a message of `dim` coordinates. */
+/* The bits of a message of `dim` coordinates. */
 static double message_bits(const struct tally_calm_constants *constants,
                            struct tally_calm_grid grid)
 {
@@ -173,7 +173,7 @@ static double message_bits(const struct tally_calm_constants *constants,
            TALLY_CALM_MESSAGE_BITS;
 }
 
-/* Message and broadcast after the epoch's walk. */
+/* Applies message and broadcast after the walk of an epoch. */
 static void exchange(struct tally_calm_constants *constants, const struct tally_calm_walk *walk,
                      const struct tally_calm_epoch *epoch, struct tally_calm_state *state,
                      struct tally_calm_epoch_forecast *ret)
@@ -193,7 +193,7 @@ static void exchange(struct tally_calm_constants *constants, const struct tally_
                                tally_calm_moved(before, state->estimate_variance, state->variance));
 }
 
-/* Forecasts one epoch. It sends nothing if `epoch` is NULL or reaches the horizon. */
+/* Forecasts one epoch, which sends nothing if `epoch` is NULL or reaches the horizon. */
 static struct tally_calm_epoch_forecast forecast_epoch(struct tally_calm_constants *constants,
                                                        const struct tally_calm_epoch *epoch,
                                                        struct tally_calm_state *state)
@@ -235,8 +235,8 @@ void tally_calm_forecast(const struct tally_calm_constants *constants,
 }
 
 /* RATES[k] is the rate at step / scale = LEAST_RATIO (MOST_RATIO / LEAST_RATIO)^(k / 59): the
- * entropy of rint(y / step + u) given u, for y from N(0, scale^2), in the mean over u uniform in
- * [-1/2, 1/2]. The unit test computes each again. */
+ * entropy of rint(y / step + u) given u, for y from N(0, scale^2), averaged over u uniform in
+ * [-1/2, 1/2]. The unit test recomputes each of them. */
 enum { N_RATES = 60 };
 #define LEAST_RATIO 0.05
 #define MOST_RATIO  12.0
@@ -253,9 +253,9 @@ static const double RATES[N_RATES] = {
     0.345556229399, 0.314902541564, 0.286968086942, 0.261511648937, 0.238313407105, 0.217173040806,
 };
 
-/* Below LEAST_RATIO a halved step costs one bit more; above MOST_RATIO only coordinates within a
- * scale of a cell's edge cost anything, a share of all that falls as 1 / step. Both hold to 1 %
- * and better at the edges of the table. */
+/* Below LEAST_RATIO, halving the step costs one more bit. Above MOST_RATIO, only coordinates within
+ * a scale of a cell's edge cost bits, and their share falls as 1 / step. At the edges of the table
+ * both approximations are accurate to 1 % or better. */
 double tally_calm_rate(double step_ratio)
 {
     if (step_ratio <= LEAST_RATIO) {

@@ -13,23 +13,23 @@ static_assert(TALLY_CALM_COURSE_EPOCHS <= (int)TALLY_CALM_MAX_EPOCHS, "a schedul
 
 enum { VARIABLES = 3 * TALLY_CALM_COURSE_EPOCHS, UP = TALLY_CALM_UP, DOWN = TALLY_CALM_DOWN };
 
-/* A descent ends when two steps in a row gain less than a millionth of the regret each. */
+/* A descent ends when two consecutive steps each gain less than a millionth of the regret. */
 enum { MOST_STEPS = 200 };
 #define LEAST_GAIN 1e-6
-/* More epochs are tried until this many in a row were no better. */
+/* The number of epochs is increased until this many increases in a row bring no gain. */
 enum { PATIENCE = 3 };
-/* Epochs of fewer queries are rounded with care. */
+/* Shorter epochs are rounded by trying their neighbours (settle()). */
 #define SHORT_EPOCH 30
-/* What a plan leaves of a budget, against rounding in its sums. */
+/* The part of a budget that a plan leaves unused because of rounding in its sums. */
 #define ROUNDING_BITS 1e-6
-/* Bits are worth it while log(regret) falls by this much per unit of log(bits). */
+/* More bits are used while log(regret) falls by at least this much per unit of log(bits). */
 #define PRICE 0.5
-/* Ladder of budgets for a direction without one: up to this many steps of this factor. It ends
- * where the price was not met LADDER_PATIENCE times in a row, over a factor of 4 in bits. */
+/* The ladder of budgets for a direction without a budget: up to this many steps of this factor. It
+ * ends when LADDER_PATIENCE steps in a row, a factor of 4 in bits, do not pay their price. */
 enum { LADDER_STEPS = 24, LADDER_PATIENCE = 4 };
 #define LADDER_FACTOR 1.41421356237309515
 
-/* Starting points: epochs of `first` queries, each `growth` times as long as the one before. */
+/* Starting points: a first epoch of `first` queries; each later one is `growth` times as long. */
 static const struct {
     double first, growth;
 } STARTS[] = {{3, 1.3}, {8, 2}, {16, 3}, {40, 1.5}};
@@ -54,7 +54,8 @@ static double descend(const struct tally_calm_course *course, double *x)
     return tally_descent_run(&descent, x);
 }
 
-/* The point with these samples, scaled to half of the horizon if they are more, and equal bits. */
+/* The point with these samples, scaled down to half of the horizon if they exceed it, and with
+ * equal bits. */
 static void start_at(const struct tally_calm_course *course, const double *samples, double *ret_x)
 {
     const double all = (double)course->state.samples_left;
@@ -94,8 +95,8 @@ static void try_starts(const struct tally_calm_course *course, struct best *best
     }
 }
 
-/* The best number of epochs, from `first` on, and the best course with it, not yet of whole
- * queries. */
+/* Finds the best number of epochs, from `first` on, and the best course with it. Its numbers of
+ * queries are not yet integers. */
 static void search(struct tally_calm_course course, int first, struct best *best)
 {
     int n_worse = 0;
@@ -109,7 +110,7 @@ static void search(struct tally_calm_course course, int first, struct best *best
     }
 }
 
-/* The same from an earlier schedule, and with an epoch more or less. */
+/* The same, starting from an earlier schedule, with as many epochs, one more, and one fewer. */
 static void search_near(struct tally_calm_course course, const double *samples, int n,
                         struct best *best)
 {
@@ -125,7 +126,7 @@ static void search_near(struct tally_calm_course course, const double *samples, 
     }
 }
 
-/* Continues `from` with n_k fixed to these whole numbers. */
+/* Continues the search from `from` with n_k fixed to these integers. */
 static void try_settled(const struct best *from, const int64_t *samples, struct best *best)
 {
     struct best other = *from;
@@ -147,8 +148,8 @@ static void try_settled(const struct best *from, const int64_t *samples, struct 
     }
 }
 
-/* Rounds n_k down, which always fits the horizon, and moves the short ones by single queries as
- * long as that gains. */
+/* Rounds n_k down, which always fits the horizon, and changes the short ones by single queries as
+ * long as that reduces the regret. */
 static void settle(struct best *best)
 {
     double samples[TALLY_CALM_COURSE_EPOCHS];
@@ -184,7 +185,7 @@ static struct best alone(const struct tally_calm_constants *constants,
     return best;
 }
 
-/* The best course for the bits of the pools. It is searched for near `near` if that has epochs. */
+/* Finds the best course for the bits of the pools, near `near` if that has epochs. */
 static struct best plan_for(const struct best *near, struct tally_calm_pools pools)
 {
     struct best best =
@@ -199,9 +200,10 @@ static struct best plan_for(const struct best *near, struct tally_calm_pools poo
     return best;
 }
 
-/* Bits for the pool without a budget, by a ladder of growing budgets from one bit a coordinate and
- * direction on: the course of the last step that paid its price. Steps that do not pay are passed,
- * up to LADDER_PATIENCE of them, because bits come in messages: half a message more buys little. */
+/* Chooses the bits of the pool without a budget by a ladder of growing budgets, from one bit per
+ * coordinate and direction on. Returns the course of the last step that paid its price. Up to
+ * LADDER_PATIENCE steps that do not pay are skipped, because bits come in whole messages: half a
+ * message more gains little. */
 static struct best plan_by_price(const struct best *near, struct tally_calm_pools pools, int priced)
 {
     const double dim = (double)near->course.constants->dim;
@@ -235,7 +237,7 @@ static struct tally_calm_pools pools_of(const struct tally_calm_budget *budget, 
                                      .bits = {up, down}};
 }
 
-/* What the search starts near: the course of an earlier schedule, or none. */
+/* Where the search starts: near the course of an earlier schedule, or anywhere. */
 static struct best near_previous(const struct tally_calm_schedule *previous, struct best near)
 {
     struct tally_calm_course *course = &near.course;

@@ -9,12 +9,12 @@ static const double SHARE = 0.15;
 /* Steps: f - f* is taken to be STEP_GAIN gamma tau per coordinate, so vs is 2 STEP_GAIN gamma tau /
  * h; at most MOST_NOISE s / h^2. e is at most LONGEST / h. */
 static const double STEP_GAIN = 3, MOST_NOISE = 8, LONGEST = 0.95, AVERAGING_REACH = 1.5;
-/* The gap falls by DECAY per e-fold of time at most, by LEAST_FALL per epoch. It rises by MOST_RISE
- * at most, because chance aligns two means now and then, and by FIRST_RISE after the first epoch.
- */
+/* The gap falls at most by DECAY per e-fold of time, and by LEAST_FALL per epoch. It rises at most
+ * by MOST_RISE, because two means are sometimes aligned by chance, or by FIRST_RISE after the first
+ * epoch. */
 static const double DECAY = 0.05, LEAST_FALL = 0.3, MOST_RISE = 1.5, FIRST_RISE = 4;
-/* Standard errors of a cosine that are taken for noise; cosine, in units and in standard errors, at
- * which the gap is held; cosine at which travelling stops. */
+/* The number of standard errors of a cosine that count as noise; the cosine, absolute and in
+ * standard errors, at which the gap is held; the cosine at which travelling stops. */
 static const double COSINE_ERRORS = 1.5, HOLD_COSINE = 0.5, HOLD_ERRORS = 2, STOP_COSINE = 0.25;
 
 double tally_calm_coded(double value, double reference, int bits)
@@ -30,7 +30,7 @@ void tally_calm_travel_begin(struct tally_calm_travel *travel, int64_t samples)
     *travel = (struct tally_calm_travel){.samples = samples};
 }
 
-/* What is derived from a sight and the state before it. */
+/* What is derived from a sight and the preceding state. */
 struct view {
     double reach, error, motion, spread_of_mean, cross;
 };
@@ -52,7 +52,7 @@ static struct view view_of(const struct tally_calm_travel *travel,
     return view;
 }
 
-/* Whether the clients' means agree with each other, and are longer than V and their noise
+/* Whether the clients' means agree with each other, and are longer than V and their noise can
  * explain. */
 static bool shall_start(const struct tally_calm_travel *travel,
                         const struct tally_calm_ground *ground,
@@ -78,7 +78,7 @@ static double gap_at_start(const struct tally_calm_travel *travel,
     return fmin(gap, s * step / (h * (1 - step * h)));
 }
 
-/* Whether the mean still shows a common motion that its noise does not explain. */
+/* Whether the mean still shows a common motion that its noise cannot explain. */
 static bool shall_hold(const struct tally_calm_travel *travel,
                        const struct tally_calm_ground *ground, const struct tally_calm_sight *sight,
                        const struct view *view)
@@ -107,7 +107,7 @@ static double gap_on_the_way(const struct tally_calm_travel *travel,
     return fmin(fmin(fmax(gap, least), most), MOST_NOISE * sight->query / (h * h));
 }
 
-/* The next step size, as stated in `bits` control bits. */
+/* The next step size, as encoded in `bits` control bits. */
 static double step_of(const struct tally_calm_ground *ground, double gap, double query,
                       double reference, int bits)
 {
@@ -130,7 +130,7 @@ static int64_t next_samples(const struct tally_calm_travel *travel,
     return share > least ? share : least;
 }
 
-/* Starts or stops travelling. Returns whether it starts here. */
+/* Starts or stops travelling. Returns whether it starts now. */
 static bool change_regime(struct tally_calm_travel *travel, const struct tally_calm_ground *ground,
                           const struct tally_calm_sight *sight, const struct view *view)
 {
@@ -151,12 +151,12 @@ int tally_calm_travel_advance(struct tally_calm_travel *travel,
                               const struct tally_calm_ground *ground,
                               const struct tally_calm_sight *sight)
 {
-    enum { SETTLED_BITS = TALLY_CALM_TRAVEL_BITS - 1 }; /* the gap is bounded, and the step too */
+    enum { SETTLED_BITS = TALLY_CALM_TRAVEL_BITS - 1 }; /* bounds the gap, and thus the step */
     static const double LEAST_TOLD = 1.0 / 200;
     const struct view view = view_of(travel, ground, sight);
     const bool was_on = travel->is_on, is_settled = was_on && !travel->is_first;
     const int step_bits = is_settled ? SETTLED_BITS : TALLY_CALM_TRAVEL_BITS;
-    int bits = travel->epochs > 0 && !is_settled; /* which regime is next */
+    int bits = travel->epochs > 0 && !is_settled; /* announces the next regime */
     travel->total_reach += view.reach;
     const bool is_fresh = change_regime(travel, ground, sight, &view);
     if (travel->is_on) {

@@ -6,9 +6,9 @@
 #include <string.h>
 
 enum { MAX = TALLY_DESCENT_MAX_VARIABLES, MOST_HALVINGS = 30 };
-/* Share of the promised gain that a step must bring. */
+/* The share of the predicted gain that a step must achieve. */
 #define FAIR_SHARE 1e-4
-/* No variable moves farther in one step. The variables are logarithms. */
+/* The farthest that a variable, which is a logarithm, moves in one step. */
 #define LONGEST_MOVE 1.0
 
 struct search {
@@ -38,7 +38,7 @@ static void forget(struct search *search)
     search->is_fresh = true;
 }
 
-/* -B g, cut to LONGEST_MOVE. */
+/* -B g, limited to LONGEST_MOVE. */
 static void direction_of(const struct search *search, double *ret_direction)
 {
     const int n = search->task->n;
@@ -52,7 +52,7 @@ static void direction_of(const struct search *search, double *ret_direction)
     }
 }
 
-/* B for the step s = x' - x with the change y = g' - g:
+/* Updates B after the step s = x' - x with the change y = g' - g:
  * B += (1 + y'By / s'y) ss' / s'y - (By s' + s y'B) / s'y. */
 static void correct(struct search *search, const double *s, const double *y)
 {
@@ -77,7 +77,7 @@ static void correct(struct search *search, const double *s, const double *y)
     }
 }
 
-/* One step along `direction`; false if no length of it gains anything. */
+/* Makes one step along `direction`; false if no step length gains anything. */
 static bool advance(struct search *search, const double *direction)
 {
     const int n = search->task->n;
