@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* As many points at once as make a matrix product worth while, and no more memory than this. */
+/* The number of points per batch: enough for a matrix product to pay, within this memory. */
 enum { MAX_BATCH_VALUES = 1 << 22, MAX_BATCH = 512 };
 
 void tally_loss_path_fini(struct tally_loss_path *path)
@@ -35,7 +35,7 @@ bool tally_loss_path_init(struct tally_loss_path *path, const struct tally_objec
     return path->points != NULL && path->losses != NULL && path->steps != NULL;
 }
 
-/* Adds steps last_step + 1 .. step, of which the last one has this loss. */
+/* Adds steps last_step + 1 .. step; `loss` is that of the last one. */
 static void extend(struct tally_loss_path *path, int64_t step, double loss)
 {
     const int64_t gap = step - path->last_step;

@@ -1,8 +1,8 @@
-/* huber_regression: phi(z, y) = (z - y)^2 where |z - y| <= threshold, beyond it the line
+/* huber_regression: phi(z, y) = (z - y)^2 if |z - y| <= threshold, otherwise the line
  * 2 threshold |z - y| - threshold^2 (Huber 1964). */
 #include "services/objectives/losses/linear_model.h"
 
-enum { THRESHOLD }; /* place among the parameters */
+enum { THRESHOLD }; /* index in the parameters */
 
 static double value(double z, double y, const double *parameters)
 {
@@ -33,7 +33,7 @@ const struct tally_objective_kind TALLY_OBJECTIVE_HUBER_REGRESSION = {
     TALLY_ROWS(FIELDS),
     .data = TALLY_DATA_SET_POINTS,
     .labels = TALLY_LABELS_REAL,
-    .parameters[THRESHOLD] = 1.345, /* 95 % efficient where noise is normal with deviation 1 */
+    .parameters[THRESHOLD] = 1.345, /* 95 % efficient for normal noise of standard deviation 1 */
     .make = tally_linear_model_make,
     .loss = &HUBER,
 };

@@ -1,16 +1,16 @@
-/* linear_model: objectives whose loss at a point depends on X_i . x alone (linear_model.h).
+/* linear_model: objectives whose loss at a point depends only on X_i . x (linear_model.h).
  *
  *     f(x) = (1/N) sum_i phi(X_i . x, y_i) + l2 |x|^2
  *
  *     gradient at point i   phi'(z, y) X_i + 2 l2 x
  *     Hessian               (1/N) sum_i phi''(z, y) X_i X_i^T + 2 l2 I
  *
- * Points are weighted 1 / (M n_m), so that f is the mean over clients also when shards differ in
- * size, or 1 / N with weighting `points`. With `bias` every point has one more feature, which is 1;
- * l2 counts its coordinate as any other. Sparse points cost their nonzeros.
+ * Points are weighted 1 / (M n_m), so that f is the mean over clients even if shards differ in
+ * size, or 1 / N with weighting `points`. With `bias` every point has an additional feature with
+ * the value 1; l2 applies to its coordinate too. The cost of a sparse point is its nonzeros.
  *
- * Least squares with few coordinates keeps its quadratic form x^T A x - 2 b^T x + c: a value of f
- * costs dim^2 / 2 operations then, whatever the number of points. */
+ * Least squares with few coordinates keeps its quadratic form x^T A x - 2 b^T x + c, so a value of
+ * f costs dim^2 / 2 operations, independent of the number of points. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,13 +23,13 @@
 #include "services/objectives/solve/convex.h"
 #include "services/objectives/solve/eigenvalues.h"
 
-/* Above it the d x d matrix of the normal equations takes over 128 MiB and minutes. */
+/* Above this, the d x d matrix of the normal equations takes over 128 MiB and minutes. */
 enum { MAX_SOLVE_DIM = 4096 };
 
-/* Up to it the quadratic form is made with the data: at most a few times the work of the data. */
+/* Up to this, the quadratic form is computed with the data, at most a few times their cost. */
 enum { MAX_FORM_DIM = 256 };
 
-/* Up to these the d x d matrices are made, for factors and eigenvalues: a few seconds at most. */
+/* Up to this, d x d matrices are made for factors and eigenvalues: a few seconds at most. */
 enum { MAX_MATRIX_DIM = 1024 };
 static const double MAX_MATRIX_WORK = 4e9;
 
@@ -39,8 +39,8 @@ struct linear_model {
     double parameters[TALLY_LOSS_PARAMETERS], l2;
     bool has_bias, has_classes; /* labels are -1 and 1 */
     struct tally_dataset *data;
-    /* For least squares: f(x) = x^T A x - 2 b^T x + c, where that is cheaper than a pass over the
-     * points; else NULL. */
+    /* For least squares: f(x) = x^T A x - 2 b^T x + c, if that is cheaper than a pass over the
+     * points; otherwise NULL. */
     double *a; /* double[dim][dim], lower triangle */
     double *b; /* double[dim] */
     double c;
@@ -60,7 +60,7 @@ static void linear_model_free(struct tally_objective *objective)
     free(self);
 }
 
-/* X_i . x, with the bias. */
+/* X_i . x, including the bias. */
 static double product(const struct linear_model *self, uint32_t point, const double *x)
 {
     const double sum = tally_dataset_dot(self->data, point, x);
@@ -80,8 +80,8 @@ static double ridge(const struct linear_model *self, const double *x)
     return self->l2 > 0 ? self->l2 * tally_vector_dot(x, x, self->base.dim) : 0;
 }
 
-/* Returns the shard's mean loss, without the ridge. *ret_right, unless NULL: how many of its points
- * have a label of the sign of z. */
+/* Returns the shard's mean loss, without the ridge. *ret_right, unless NULL: the number of its
+ * points whose label has the sign of z. */
 static double shard_loss(const struct linear_model *self, struct tally_shard shard, const double *x,
                          uint32_t *ret_right)
 {
@@ -167,7 +167,7 @@ static enum tally_status linear_model_local_gradient(const struct tally_objectiv
 
 /* f over all clients. */
 
-/* f over the points that are here, which are all points where f is asked for. */
+/* f over the local points, which are all points wherever f is requested. */
 static double mean_loss(const struct linear_model *self, const double *x)
 {
     double sum = 0, n = 0;
@@ -201,7 +201,7 @@ static bool normal_equations(const struct linear_model *self, const atomic_bool 
             tally_dataset_row(self->data, i, row);
             for (size_t j = 0; j < dim; j++) {
                 const double scaled = weight * row[j];
-                if (scaled == 0) { /* most of a sparse row: it would change no bit */
+                if (scaled == 0) { /* as for most of a sparse row: changes no bit */
                     continue;
                 }
                 if (b != NULL) {
@@ -267,11 +267,11 @@ static enum tally_status linear_model_losses(const struct tally_objective *objec
     return TALLY_OK;
 }
 
-/* What the solver asks (convex.h). */
+/* The interface of the solver (convex.h). */
 
 struct problem {
     const struct linear_model *self;
-    double *weights;    /* double[points]: of a point in f */
+    double *weights;    /* double[points]: weight of a point in f */
     double *curvatures; /* double[points]: weight times phi'' at the last x */
     double *diagonal;   /* double[dim]: most_curvature sum_i w_i X_ij^2 + 2 l2 */
     double *room;       /* double[dim]: a row */
@@ -286,7 +286,7 @@ static void problem_fini(struct problem *problem)
     free(problem->room);
 }
 
-/* The data of the solver; also of the estimates of the Hessian. */
+/* Makes the data of the solver, which the estimates of the Hessian use too. */
 static enum tally_status problem_init(struct problem *problem, const struct linear_model *self,
                                       struct tally_error *err)
 {
@@ -337,7 +337,7 @@ static double evaluate(void *context, const double *x, double *ret_gradient)
     return sum + ridge(self, x);
 }
 
-/* sum_i factors_i X_i X_i^T v, added. */
+/* Adds sum_i factors_i X_i X_i^T v. */
 static void add_products(const struct linear_model *self, const double *factors, const double *v,
                          double *ret_product)
 {
@@ -367,7 +367,7 @@ static void covariance_times(void *context, const double *v, double *ret_product
     add_products(problem->self, problem->weights, v, ret_product);
 }
 
-/* A bound of the gradient at 0, by Cauchy and Schwarz: root mean squares of phi' and |X_i|. */
+/* A bound on the gradient at 0, by Cauchy-Schwarz: the root mean squares of phi' and |X_i|. */
 static double scale_of(const struct problem *problem)
 {
     const struct linear_model *self = problem->self;
@@ -417,7 +417,7 @@ static enum tally_status search(const struct linear_model *self, const struct ta
     return status;
 }
 
-/* Least squares over R^d: x* from the normal equations, if their rank is full. */
+/* Least squares over R^d: x* from the normal equations, if they have full rank. */
 static enum tally_status solve_normal_equations(const struct linear_model *self,
                                                 const atomic_bool *stop, double *x,
                                                 bool *ret_is_solved, struct tally_error *err)
@@ -480,7 +480,7 @@ static enum tally_status linear_model_minimum(const struct tally_objective *obje
     return status;
 }
 
-/* Both ends of the spectrum of sum_i w_i X_i X_i^T, exactly. */
+/* Computes both ends of the spectrum of sum_i w_i X_i X_i^T exactly. */
 static enum tally_status exact_range(const struct linear_model *self, struct problem *problem,
                                      const atomic_bool *stop, double *ret_smallest,
                                      double *ret_largest, struct tally_error *err)

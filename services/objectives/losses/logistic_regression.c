@@ -1,7 +1,7 @@
 /* logistic_regression: phi(z, y) = log(1 + exp(-y z)), y = -1 or 1. */
 #include "services/objectives/losses/linear_model.h"
 
-/* Written so that neither exponential overflows. */
+/* In a form in which neither exponential overflows. */
 static double value(double z, double y, const double *parameters)
 {
     (void)parameters;

@@ -1,9 +1,9 @@
 /* quadratic: f(x) = x^T A x / 2 - b^T x, with a symmetric A and b from files.
  *
- *     gradient   A x - b, plus noise of deviation noise_std / sqrt(n) in every coordinate for n
- *                points, drawn from the sampling stream; none for n = 0
+ *     gradient   A x - b, plus noise of standard deviation noise_std / sqrt(n) per coordinate for
+ *                n points, drawn from the sampling stream; no noise for n = 0
  *
- * All clients have the same f; what differs is their noise. A gradient costs dim^2 operations. */
+ * All clients have the same f but different noise. A gradient costs dim^2 operations. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -13,10 +13,10 @@
 #include "services/objectives/solve/convex.h"
 #include "services/objectives/solve/eigenvalues.h"
 
-/* Up to it all eigenvalues are looked at, and factors made: a second or two. */
+/* Up to this, all eigenvalues and factors are computed: a second or two. */
 enum { MAX_EXACT_DIM = 1024 };
 
-enum { NOISE_STD }; /* place among the parameters */
+enum { NOISE_STD }; /* index in the parameters */
 
 struct quadratic {
     struct tally_objective base;
@@ -196,7 +196,7 @@ static enum tally_status check_symmetric(const struct quadratic *self, const cha
     for (size_t i = 0; i < dim; i++) {
         for (size_t j = 0; j < i; j++) {
             const double below = self->a[i * dim + j], above = self->a[j * dim + i];
-            if (fabs(below - above) > 1e-12 * largest) { /* more than rounding of a product */
+            if (fabs(below - above) > 1e-12 * largest) { /* more than the rounding of a product */
                 return tally_fail(err, TALLY_INVALID_ARGUMENT, "objective.data.matrix",
                                   "%s is not symmetric: [%zu][%zu] is %g, [%zu][%zu] is %g", name,
                                   i, j, below, j, i, above);

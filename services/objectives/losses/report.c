@@ -17,7 +17,8 @@ void tally_report_free(struct tally_report *report)
     }
 }
 
-/* Errors name the held-out points and not the training data, which is all that the loaders know. */
+/* Errors name the held-out points, not the training data, although the loaders know only the
+ * latter. */
 static enum tally_status load_test(struct tally_report *report,
                                    const struct tally_objective_kind *kind,
                                    const struct tally_objective_spec *spec, uint32_t clients,

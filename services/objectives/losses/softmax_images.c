@@ -2,9 +2,9 @@
  *
  *     gradient at point i, class k   X_i (1[k = Y_i] - p_ik) + 2 mu W_k,  p_ik ~ exp(-X_i . W_k)
  *
- * Pixels are kept as bytes (1/8 of the memory) and turned into doubles a block of rows at a time;
- * all products are cblas_dgemm, on one thread each, so that results do not depend on the machine's
- * load. Evaluating f along the clients' own iterates is softmax_losses.h. */
+ * Pixels are stored as bytes (1/8 of the memory) and converted to doubles one block of rows at a
+ * time. All products use cblas_dgemm on one thread, so results do not depend on the machine's load.
+ * softmax_losses.h evaluates f along the clients' own iterates. */
 #include <cblas.h>
 #include <math.h>
 #include <stdlib.h>
@@ -30,7 +30,7 @@ struct softmax {
     uint32_t n_parts;         /* f is the mean of the means over n_parts equal cuts of the set */
 };
 
-/* Room for one block of rows and n points' logits. */
+/* Space for one block of rows and the logits of n points. */
 struct block {
     double *rows;   /* double[BLOCK][features] */
     double *logits; /* double[BLOCK][columns] */
@@ -78,7 +78,7 @@ static void block_load(struct block *block, const struct softmax *self, size_t f
     }
 }
 
-/* logits <- rows * weights, weights being double[features][columns]. */
+/* logits <- rows * weights, where weights is double[features][columns]. */
 static void block_multiply(struct block *block, const struct softmax *self, const double *weights,
                            size_t columns)
 {
@@ -92,7 +92,7 @@ static double ridge(const struct softmax *self, const double *x)
     return self->l2 * cblas_ddot((int)self->base.dim, x, 1, x, 1);
 }
 
-/* How many points of a block the logits classify correctly. */
+/* The number of points of a block that the logits classify correctly. */
 static uint32_t n_right_in(const struct block *block, size_t classes)
 {
     uint32_t n_right = 0;
@@ -103,8 +103,8 @@ static uint32_t n_right_in(const struct block *block, size_t classes)
     return n_right;
 }
 
-/* Sum of the point losses over points first .. end - 1; adds the sum of gradients, and the number
- * of points that x classifies correctly, unless NULL. */
+/* Adds the losses of points first .. end - 1. Also adds the sum of their gradients, and the number
+ * of points that x classifies correctly, unless these are NULL. */
 static void add_range(const struct softmax *self, struct block *block, const double *x,
                       size_t first, size_t end, double *sum, double *gradient, uint32_t *n_right)
 {
@@ -230,8 +230,9 @@ static enum tally_status softmax_losses(const struct tally_objective *objective,
 }
 
 /* The solver. f is 2 mu-strongly convex, and smooth with L = lambda_max(X^T X / N) / 2 + 2 mu,
- * since the Hessian of a softmax is at most 1/2: Nesterov's method with constant momentum converges
- * like (1 - sqrt(2 mu / L))^t, without a line search to stop it short of 1e-8. */
+ * because the Hessian of a softmax is at most 1/2. Nesterov's method with constant momentum
+ * therefore converges like (1 - sqrt(2 mu / L))^t. A line search could stop short of 1e-8; this
+ * method has none. */
 
 struct solver {
     const struct softmax *self;
@@ -264,7 +265,7 @@ static double full_gradient(struct solver *solver, const double *y)
     return loss + ridge(self, y);
 }
 
-/* Largest eigenvalue of X^T X / N by power iteration; an upper bound after the margin. */
+/* The largest eigenvalue of X^T X / N by power iteration; with the margin, an upper bound. */
 static double largest_eigenvalue(struct solver *solver)
 {
     const struct softmax *self = solver->self;
@@ -317,7 +318,7 @@ static enum tally_status nesterov(struct solver *solver, const atomic_bool *stop
         full_gradient(solver, solver->y);
         norm = cblas_dnrm2((int)dim, solver->gradient, 1);
         if (norm < 1e-8) {
-            return TALLY_OK; /* y is the answer */
+            return TALLY_OK; /* y is the result */
         }
         for (size_t i = 0; i < dim; i++) {
             const double next = solver->y[i] - solver->gradient[i] / smoothness;
@@ -330,7 +331,7 @@ static enum tally_status nesterov(struct solver *solver, const atomic_bool *stop
                       MAX_ITERATIONS);
 }
 
-/* As convex.h wants it. */
+/* In the form of convex.h. */
 static double evaluate(void *context, const double *x, double *ret_gradient)
 {
     struct solver *solver = context;
@@ -339,7 +340,7 @@ static double evaluate(void *context, const double *x, double *ret_gradient)
     return value;
 }
 
-/* The minimum in a domain, into solver->x. */
+/* Computes the minimum in a domain into solver->x. */
 static enum tally_status search(struct solver *solver, const struct tally_domain *domain,
                                 const atomic_bool *stop, double *ret_f, struct tally_error *err)
 {
@@ -469,7 +470,7 @@ enum tally_status tally_softmax_images_make(const struct tally_objective_kind *k
     self->features = (size_t)data->features;
     self->classes = (size_t)data->classes;
     self->l2 = spec->l2;
-    /* The mean over all points is that of one cut. Equal shards are left: they change no bit. */
+    /* The mean over all points is that of one cut. Equal shards stay cut: they change no bit. */
     self->n_parts =
         spec->weighting == TALLY_WEIGHTING_POINTS && self->set.points % clients != 0 ? 1 : clients;
     for (int pixel = 0; pixel < 256; pixel++) {

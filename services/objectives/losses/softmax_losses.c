@@ -73,7 +73,8 @@ static bool block_init(struct block *block, size_t features, size_t classes, siz
            block->product != NULL && block->sums != NULL;
 }
 
-/* All points' weights side by side, divided by 255: one product per block serves them all. */
+/* The weights of all points side by side, divided by 255, so that one product per block suffices.
+ */
 static float *pack(const double *points, size_t n, size_t features, size_t classes)
 {
     float *packed = malloc(features * n * classes * sizeof *packed);
@@ -88,7 +89,7 @@ static float *pack(const double *points, size_t n, size_t features, size_t class
     return packed;
 }
 
-/* Turns a row's logits of one point into differences to the least, which it returns with that of
+/* Subtracts the least of a row's logits at one point from all of them. Returns the difference of
  * the true class: z_iy - min. */
 static float shift(float *z, size_t classes, uint8_t label)
 {
@@ -151,7 +152,7 @@ bool tally_softmax_losses(const struct tally_idx_set *set, size_t classes, uint3
                           const double *points, size_t n, double *ret_losses)
 {
     struct block block;
-    if (openblas_get_num_threads() != 1) { /* as the objective has set it before threads came */
+    if (openblas_get_num_threads() != 1) { /* as the objective set it before it started threads */
         openblas_set_num_threads(1);
     }
     float *packed = pack(points, n, set->features, classes);
@@ -176,7 +177,7 @@ bool tally_softmax_losses(const struct tally_idx_set *set, size_t classes, uint3
     return ok;
 }
 
-/* Loss of one row. */
+/* The loss of one row. */
 static double row_loss_ref(const struct tally_idx_set *set, size_t row, size_t classes,
                            const double *point, double *z)
 {

@@ -1,7 +1,7 @@
 /* softmax_points: softmax_regression.c for points of any layout, dense or sparse. W is
- * double[features][classes]; with `bias` it has one more row, of a feature that is 1. Points
- * are weighted 1 / (M n_m), or 1 / N with weighting `points`. A sparse point costs its nonzeros
- * times the classes. */
+ * double[features][classes]; with `bias` it has one more row, for a feature that is 1. Points are
+ * weighted 1 / (M n_m), or 1 / N with weighting `points`. The cost of a sparse point is its number
+ * of nonzeros times the number of classes. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -12,7 +12,7 @@
 #include "services/objectives/solve/convex.h"
 #include "services/objectives/solve/eigenvalues.h"
 
-/* Up to it H is made, with as many passes over the points as it has columns. */
+/* Up to this, H is made, with as many passes over the points as it has columns. */
 enum { MAX_MATRIX_DIM = 512 };
 static const double MAX_MATRIX_WORK = 1e9;
 
@@ -36,7 +36,7 @@ static void softmax_points_free(struct tally_objective *objective)
     free(self);
 }
 
-/* z_k <- X_i . W_k; `room` is double[features]. */
+/* z_k <- X_i . W_k; `room` is scratch, double[features]. */
 static void logits_of(const struct softmax_points *self, uint32_t point, const double *w,
                       double *room, double *z)
 {
@@ -80,7 +80,7 @@ static double ridge(const struct softmax_points *self, const double *w)
     return self->l2 > 0 ? self->l2 * tally_vector_dot(w, w, self->base.dim) : 0;
 }
 
-/* A row and its logits, or NULL. */
+/* Allocates space for a row and its logits, or returns NULL. */
 static double *room_for(const struct softmax_points *self, struct tally_error *err)
 {
     double *room = malloc((self->rows + self->classes) * sizeof *room);
@@ -107,7 +107,7 @@ static double shard_loss(const struct softmax_points *self, struct tally_shard s
     return sum / shard.size + ridge(self, w);
 }
 
-/* The points of a client, and working space that the caller frees. */
+/* Gets the points of a client, and scratch space that the caller frees. */
 static enum tally_status open_shard(const struct softmax_points *self, uint32_t client,
                                     struct tally_shard *ret_shard, double **ret_room,
                                     struct tally_error *err)
@@ -203,7 +203,7 @@ static enum tally_status softmax_points_losses(const struct tally_objective *obj
     if (room == NULL) {
         return TALLY_NO_MEMORY;
     }
-    for (size_t p = 0; p < n; p++) { /* of the points that are here */
+    for (size_t p = 0; p < n; p++) { /* of the local points */
         double sum = 0, n_shares = 0;
         for (uint32_t m = 0; m < tally_dataset_n_shards(self->data); m++) {
             const struct tally_shard shard = self->data->shards[m];
@@ -219,13 +219,13 @@ static enum tally_status softmax_points_losses(const struct tally_objective *obj
     return TALLY_OK;
 }
 
-/* What the solver asks (convex.h). The Hessian's product with V is, class by class,
+/* The interface of the solver (convex.h). The product of the Hessian and V is, class by class,
  *
  *     sum_i w_i X_i p_ik (u_ik - sum_l p_il u_il) + 2 mu V_k,     u_ik = X_i . V_k
  */
 struct problem {
     const struct softmax_points *self;
-    double *weights;       /* double[points]: of a point in f */
+    double *weights;       /* double[points]: weight of a point in f */
     double *probabilities; /* double[points][classes] at the last W */
     double *diagonal;      /* double[dim]: (1/4) sum_i w_i X_ij^2 + 2 mu, since p (1 - p) <= 1/4 */
     double *room, *z;      /* double[rows], double[classes] */
@@ -329,7 +329,7 @@ static void hessian_times(void *context, const double *v, double *ret_product)
     }
 }
 
-/* sum_i w_i X_i X_i^T v, of one class's features. */
+/* sum_i w_i X_i X_i^T v, for the features of one class. */
 static void covariance_times(void *context, const double *v, double *ret_product)
 {
     const struct problem *problem = context;
@@ -377,7 +377,7 @@ static enum tally_status softmax_points_minimum(const struct tally_objective *ob
         .dim = dim,
         .diagonal = problem.diagonal,
         .smoothness = is_bounded ? smoothness_of(&problem, stop) : 0,
-        .scale = problem.trace > 0 ? sqrt(problem.trace) : 1, /* of residuals that are below 1 */
+        .scale = problem.trace > 0 ? sqrt(problem.trace) : 1, /* of residuals below 1 */
         .has_small_hessian = dim <= MAX_MATRIX_DIM && work <= MAX_MATRIX_WORK,
         .context = &problem,
         .evaluate = evaluate,

@@ -38,7 +38,7 @@ static enum tally_status stopped(struct tally_error *err)
     return tally_fail(err, TALLY_CANCELLED, NULL, "stopped while solving for f(x*)");
 }
 
-/* D, with ones for the coordinates that f does not depend on. */
+/* D, with ones for coordinates that f does not depend on. */
 static double diagonal_of(const struct tally_convex *f, size_t i)
 {
     return f->diagonal[i] > 0 ? f->diagonal[i] : 1;
@@ -64,8 +64,8 @@ static void load_hessian(struct solver *solver)
     }
 }
 
-/* The least damping, for a Hessian that has no factor without damping: it has no effect at a
- * gradient of 1e-8. And the largest: a step is then too short to change x. */
+/* The least damping, for a Hessian that cannot be factorised without damping: it has no effect at a
+ * gradient of 1e-8. With the largest damping, a step is too short to change x. */
 static const double LEAST_DAMPING = 1e-10, MOST_DAMPING = 1e15;
 
 static bool factor(struct solver *solver)
@@ -94,8 +94,8 @@ static void step_by_factor(struct solver *solver)
     }
 }
 
-/* Conjugate gradients from zero, so that every iterate is a descent direction. Far away they stop
- * early: a relative residual of sqrt(|g|) keeps the outer convergence superlinear. */
+/* Conjugate gradients start at zero, so every iterate is a descent direction. Far from the minimum
+ * they stop early: a relative residual of sqrt(|g|) keeps the outer convergence superlinear. */
 static void step_by_conjugate_gradients(struct solver *solver)
 {
     const struct tally_convex *f = solver->f;
@@ -137,7 +137,7 @@ static void step_by_conjugate_gradients(struct solver *solver)
     }
 }
 
-/* What the quadratic model promises for the step: -g.d - d.H d / 2, with the step's equation. */
+/* The decrease that the quadratic model predicts: -g.d - d.H d / 2, by the equation of the step. */
 static double promise_of(const struct solver *solver, double slope)
 {
     double damped = 0;
@@ -147,8 +147,8 @@ static double promise_of(const struct solver *solver, double slope)
     return (slope + solver->damping * damped) / 2;
 }
 
-/* Whether Newton's step is short, of the point or of what f is worth: on the way to an infimum that
- * is never reached steps get no shorter, though the gradient vanishes there as well. */
+/* Whether Newton's step is short, relative to the point or in terms of f. On the way to an infimum
+ * that is not attained, steps do not become shorter, although the gradient vanishes too. */
 static bool is_at_rest(const struct solver *solver, double slope, double first_value)
 {
     const size_t dim = solver->f->dim;
@@ -156,8 +156,8 @@ static bool is_at_rest(const struct solver *solver, double slope, double first_v
            tally_vector_norm(solver->step, dim) <= 1e-3 * tally_vector_norm(solver->x, dim);
 }
 
-/* Steps below the tolerance that a minimum may take to come to rest: there they converge
- * quadratically, and on the way to infinity the gradient shrinks by e in each. */
+/* The number of steps below the tolerance within which a minimum must come to rest: near it they
+ * converge quadratically; on the way to infinity each shrinks the gradient by a factor of e. */
 enum { MAX_RESTLESS_STEPS = 6 };
 
 static enum tally_status not_reached(const struct solver *solver, int steps,
@@ -177,7 +177,8 @@ static enum tally_status no_minimum(const struct solver *solver, struct tally_er
                       tally_vector_norm(solver->x, solver->f->dim));
 }
 
-/* Tries the step. False if x stays as it was; the last point that evaluate() saw is then not x. */
+/* Tries the step. If x stays unchanged, returns false; then evaluate() has last seen a point other
+ * than x. */
 static bool try_step(struct solver *solver, double promise)
 {
     const struct tally_convex *f = solver->f;
@@ -186,7 +187,7 @@ static bool try_step(struct solver *solver, double promise)
     }
     const double value = f->evaluate(f->context, solver->trial, solver->trial_gradient);
     const double norm = tally_vector_norm(solver->trial_gradient, f->dim);
-    /* Differences of f that its rounding hides are left to the gradient. */
+    /* If rounding hides the difference of f, the gradient decides. */
     const bool is_hidden = promise < 1e-12 * fabs(solver->value);
     const double ratio = (solver->value - value) / promise;
     if (!isfinite(norm) || !(is_hidden ? norm < solver->norm : ratio > 1e-4)) {
@@ -240,7 +241,7 @@ static enum tally_status newton(struct solver *solver, struct tally_error *err)
         }
         if (!try_step(solver, promise_of(solver, slope))) {
             if (solver->damping > MOST_DAMPING) {
-                return not_reached(solver, n, err); /* rounding hides the way down */
+                return not_reached(solver, n, err); /* rounding hides the descent */
             }
             f->evaluate(f->context, solver->x, solver->gradient);
         }
@@ -248,8 +249,8 @@ static enum tally_status newton(struct solver *solver, struct tally_error *err)
     return not_reached(solver, MAX_NEWTON_STEPS, err);
 }
 
-/* The accelerated projected gradient method, from x on. `step` is the point before x, `trial` the
- * point y that the gradient is taken at, `residual` the projected one. */
+/* The accelerated projected gradient method, starting at x. `step` is the point before x, `trial`
+ * the point y at which the gradient is computed, and `residual` the projected point. */
 static enum tally_status accelerate(struct solver *solver, const struct tally_domain *domain,
                                     struct tally_error *err)
 {

@@ -31,7 +31,7 @@ enum tally_status tally_domain_validate(const struct tally_domain *domain, struc
     return TALLY_OK;
 }
 
-/* |scale x|, every product rounded as it is when x is scaled. */
+/* |scale x|, with every product rounded as when x is scaled. */
 static double norm_of(double scale, const double *x, size_t dim)
 {
     double square = 0;
@@ -42,8 +42,8 @@ static double norm_of(double scale, const double *x, size_t dim)
     return sqrt(square);
 }
 
-/* Rounding may leave the scaled point outside by a few units in the last place, so the factor gives
- * way by as many until it is inside: a projected point is a fixed point. */
+/* Rounding may leave the scaled point outside by a few units in the last place. The factor is
+ * therefore reduced until the point is inside, so that a projected point is a fixed point. */
 static void project_ball(double radius, double *x, size_t dim)
 {
     const double norm = norm_of(1, x, dim);

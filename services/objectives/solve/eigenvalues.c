@@ -12,8 +12,8 @@ struct tridiagonal {
     double *diagonal, *beside;
 };
 
-/* v <- the unit vector whose reflection takes column k below the diagonal to a multiple of its
- * first unit vector; returns that multiple, and leaves v zero if nothing is to be done. */
+/* v <- the unit vector whose reflection maps the part of column k below the diagonal to a multiple
+ * of the first unit vector. Returns that multiple. v is zero if there is nothing to reflect. */
 static double reflector(const double *a, size_t dim, size_t k, double *v)
 {
     const size_t n = dim - k - 1;
@@ -78,7 +78,7 @@ static void make_tridiagonal(double *a, struct tridiagonal *t, double *v, double
     }
 }
 
-/* How many eigenvalues are below x: the negative pivots of T - x I. */
+/* The number of eigenvalues below x: the negative pivots of T - x I. */
 static size_t n_below(const struct tridiagonal *t, double x, double tiny)
 {
     size_t n = 0;
@@ -94,11 +94,11 @@ static size_t n_below(const struct tridiagonal *t, double x, double tiny)
     return n;
 }
 
-/* The eigenvalue with `below` others below it, between low and high. */
+/* The eigenvalue, between low and high, that has `below` others below it. */
 static double bisect(const struct tridiagonal *t, size_t below, double low, double high,
                      double tiny)
 {
-    for (int step = 0; step < 100; step++) { /* ends much earlier, with neighbouring numbers */
+    for (int step = 0; step < 100; step++) { /* ends much earlier, at neighbouring numbers */
         const double middle = low + (high - low) / 2;
         if (middle <= low || middle >= high) {
             break;
@@ -140,7 +140,7 @@ double tally_eigenvalues_largest(size_t dim, double trace,
     enum { MOST_STEPS = 100 };
     double *v = malloc(dim * sizeof *v), *next = malloc(dim * sizeof *next);
     double eigenvalue = NAN;
-    struct tally_rng rng; /* a point of no meaning: equal entries could be orthogonal to it all */
+    struct tally_rng rng; /* for a random start: equal entries may be orthogonal to eigenvectors */
     tally_rng_init(&rng, tally_rng_key(0, 0), TALLY_RNG_SERVER, 0, TALLY_RNG_NOISE);
     if (v != NULL && next != NULL) {
         tally_rng_direction(&rng, 1, v, dim);
