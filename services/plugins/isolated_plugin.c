@@ -30,7 +30,7 @@ static enum tally_status isolated_gradient(struct tally_plugin_instance *instanc
     enum tally_status status = tally_plugin_process_call(self->process, &request, &reply, err);
     if (status == TALLY_OK) {
         memcpy(ret_gradient, tally_plugin_process_gradient(self->process), self->dim * sizeof *x);
-        /* The position in the stream; its key and purpose stay. */
+        /* Only the position in the stream is taken over, not its key and purpose. */
         rng->counter[0] = reply.rng.counter[0];
         rng->n_used = reply.rng.n_used;
         memcpy(rng->block, reply.rng.block, sizeof rng->block);
@@ -82,7 +82,7 @@ static const struct tally_plugin_instance_ops INSTANCE_OPS = {.free = isolated_i
                                                               .loss = isolated_loss,
                                                               .metrics = isolated_metrics};
 
-/* Starts a child that has loaded the shared object; reply: what it found. */
+/* Starts a child that loads the shared object. `reply` receives the result. */
 static enum tally_status start(const char *path, const struct tally_plugin_limits *limits,
                                const struct tally_plugin_problem *problem,
                                struct tally_plugin_process **ret_process,

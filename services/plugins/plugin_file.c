@@ -16,8 +16,8 @@ static bool read_at(int fd, void *ret_bytes, size_t n, uint64_t offset)
     return offset <= INT64_MAX && pread(fd, ret_bytes, n, (off_t)offset) == (ssize_t)n;
 }
 
-/* Whether the file holds all that its program headers map: access past the end of a file is a
- * SIGBUS. */
+/* Whether the file contains everything that its program headers map. Access past the end of a
+ * mapped file raises SIGBUS. */
 static bool is_whole(int fd, const ElfW(Ehdr) * header, uint64_t size)
 {
     for (uint64_t i = 0; i < header->e_phnum; i++) {
@@ -30,8 +30,7 @@ static bool is_whole(int fd, const ElfW(Ehdr) * header, uint64_t size)
     return true;
 }
 
-/* Checks that dlopen() does not make: it opens folders and devices, and a truncated file crashes
- * it. */
+/* Checks what dlopen() does not: it opens folders and devices, and crashes on a truncated file. */
 static enum tally_status check_open_file(int fd, struct tally_error *err)
 {
     ElfW(Ehdr) header;

@@ -7,11 +7,11 @@
 
 struct tally_plugin_file {
     void *handle;                      /* of dlopen() */
-    const struct tally_plugin *plugin; /* that passed tally_plugin_check() */
+    const struct tally_plugin *plugin; /* has passed tally_plugin_check() */
 };
 
-/* A path without a slash is a file of the working folder, not of the system's search path. All its
- * symbols are resolved at once, and are its own: no other plug-in sees them. Errors:
+/* A path without a slash names a file in the working folder, not one on the system's search path.
+ * All symbols are resolved at once, and are not visible to other plug-ins. Errors:
  * INVALID_ARGUMENT. */
 enum tally_status tally_plugin_file_open(const char *path, struct tally_plugin_file *ret_file,
                                          struct tally_error *err);

@@ -30,7 +30,7 @@ struct host {
 
 /* The process. */
 
-/* Makes this process end with its parent, even if the parent has ended already. */
+/* Makes this process end with its parent, even if the parent has already ended. */
 static bool bind_to_parent(pid_t parent)
 {
     return prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == parent;
@@ -49,7 +49,7 @@ static void reset_signals(void)
     sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-/* Leaves a plug-in the parent's standard error for its output, an empty standard input, and no
+/* Leaves the plug-in an empty standard input, the parent's standard error for its output, and no
  * other descriptor of the parent. */
 static void tidy_descriptors(int socket, int memory)
 {
@@ -149,7 +149,7 @@ static enum tally_status serve(struct host *host, struct tally_plugin_request *r
     return tally_fail(err, TALLY_INTERNAL, NULL, "request %u out of order", request->operation);
 }
 
-/* Serves one request after the other, until the parent closes its end. */
+/* Serves requests, one after the other, until the parent closes its end of the socket. */
 static int run(struct host *host)
 {
     struct tally_plugin_request request;

@@ -4,11 +4,12 @@
 
 #include <stdbool.h>
 
-/* The first argument that makes a program such a child. Internal, so --help does not list it. */
+/* With this first argument a program becomes such a child. It is internal, so --help does not list
+ * it. */
 #define TALLY_PLUGIN_HOST_WORD "--plugin-host"
 
-/* Call this first in main(). True: this process was such a child, has done its work and must exit
- * with *ret_exit_code. */
+/* Must be called first in main(). True: this process was such a child, has done its work and must
+ * exit with *ret_exit_code. */
 bool tally_plugin_host(int argc, char **argv, int *ret_exit_code);
 
 #endif

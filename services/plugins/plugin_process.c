@@ -19,14 +19,14 @@
 #include "services/base/time.h"
 #include "services/plugins/plugin_host.h"
 
-/* How long a child may take to end, once it is told to or its socket is closed. */
+/* How long a child may take to end after it was told to or its socket was closed. */
 enum { END_MS = 2000 };
 
 /* Exit status of a child that could not execute the program. */
 enum { EXIT_NOT_STARTED = 127 };
 
 struct tally_plugin_process {
-    pid_t pid; /* 0 = it has ended, and was waited for */
+    pid_t pid; /* 0 = it has ended and has been waited for */
     int pid_fd;
     int socket;
     struct tally_plugin_memory *memory;
@@ -37,7 +37,7 @@ struct tally_plugin_process {
     char end[128]; /* how it ended */
 };
 
-/* Its end. */
+/* End of the child. */
 
 static void describe_end(struct tally_plugin_process *process, const siginfo_t *info)
 {
@@ -57,7 +57,7 @@ static void describe_end(struct tally_plugin_process *process, const siginfo_t *
     }
 }
 
-/* Waits for its end, by force after a while. True if it ended by itself. */
+/* Waits for the child to end, and kills it after timeout_ms. True if it ended by itself. */
 static bool reap(struct tally_plugin_process *process, int timeout_ms)
 {
     struct pollfd gone = {.fd = process->pid_fd, .events = POLLIN};
@@ -69,9 +69,9 @@ static bool reap(struct tally_plugin_process *process, int timeout_ms)
         left_ms = until_ms - tally_monotonic_ms();
     } while (n < 0 && errno == EINTR && left_ms > 0);
     const bool by_itself = n > 0;
-    kill(-process->pid, SIGKILL); /* children of its own, too */
+    kill(-process->pid, SIGKILL); /* including its own children */
     if (!by_itself) {
-        kill(process->pid, SIGKILL); /* it may have left its group */
+        kill(process->pid, SIGKILL); /* in case it has left its group */
     }
     siginfo_t info = {0};
     while (waitid(P_PID, (id_t)process->pid, &info, WEXITED) < 0 && errno == EINTR) {
@@ -83,7 +83,7 @@ static bool reap(struct tally_plugin_process *process, int timeout_ms)
     return by_itself;
 }
 
-/* The start. */
+/* Start of the child. */
 
 static void close_if_open(int fd)
 {
@@ -92,8 +92,8 @@ static void close_if_open(int fd)
     }
 }
 
-/* Memory that cannot be resized, and whose pages are there: neither side can make the other's
- * accesses fail. */
+/* Makes memory that cannot be resized and whose pages are allocated, so that neither side can make
+ * an access of the other fail. */
 static enum tally_status make_memory(struct tally_plugin_process *process, int *ret_fd,
                                      struct tally_error *err)
 {
@@ -137,11 +137,11 @@ static enum tally_status copy_problem(struct tally_plugin_process *process,
     return TALLY_OK;
 }
 
-/* Between fork() and the new program only what is safe in a signal handler. */
+/* Between fork() and exec(), calls only functions that are safe in a signal handler. */
 static _Noreturn void become_host(const char *program, char *const *arguments,
                                   char *const *environment, int socket, int memory_fd)
 {
-    setpgid(0, 0); /* Ctrl-C is for the parent, which then ends it */
+    setpgid(0, 0); /* Ctrl-C is for the parent, which then ends the child */
     if (fcntl(socket, F_SETFD, 0) == 0 && fcntl(memory_fd, F_SETFD, 0) == 0) {
         execve(program, arguments, environment);
     }
@@ -241,7 +241,7 @@ const double *tally_plugin_process_gradient(const struct tally_plugin_process *p
 
 /* Calls. */
 
-/* A faulty child is ended. */
+/* Reports a fault of the child and ends the child. */
 static enum tally_status fail_and_end(struct tally_plugin_process *process, const char *what,
                                       struct tally_error *err)
 {
@@ -252,7 +252,7 @@ static enum tally_status fail_and_end(struct tally_plugin_process *process, cons
     return tally_fail(err, TALLY_FAILED_PRECONDITION, NULL, "%s", process->end);
 }
 
-/* It has closed its end of the socket, most likely because it ended. */
+/* For a child that has closed its end of the socket, most likely because it has ended. */
 static enum tally_status fail_ended(struct tally_plugin_process *process, struct tally_error *err)
 {
     return reap(process, END_MS)
@@ -282,7 +282,7 @@ static enum tally_status wait_for_reply(struct tally_plugin_process *process,
         if (n > 0 && fds[0].revents != 0) {
             return TALLY_OK;
         }
-        if (n > 0) { /* the child ended, while another process holds its socket */
+        if (n > 0) { /* the child has ended, while another process holds its socket */
             return fail_ended(process, err);
         }
         if (n == 0 && left_ms <= 0) {
@@ -342,7 +342,7 @@ void tally_plugin_process_free(struct tally_plugin_process *process)
     if (process == NULL) {
         return;
     }
-    close_if_open(process->socket); /* which tells it to end */
+    close_if_open(process->socket); /* tells the child to end */
     if (process->pid != 0) {
         reap(process, END_MS);
     }

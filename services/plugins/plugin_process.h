@@ -1,10 +1,10 @@
 /* plugin_process: a child process that runs a plug-in, so that a crash or a hang is only a failed
  * call.
  *
- * The child is this program again (plugin_host.h): it begins with memory of its own, without the
- * parent's descriptors, secrets in its memory and TALLY_* variables. It runs as the same user: this
- * is a fence against mistakes, not against malice. It ends with the thread
- * that started it, however that ends, and leaves SIGINT and SIGTERM to the parent. */
+ * The child runs this program again (plugin_host.h). It starts with fresh memory, without the
+ * parent's descriptors, the secrets in the parent's memory and TALLY_* variables. It runs as the
+ * same user, which protects against mistakes, not against malice. It ends when the thread that
+ * started it ends, for whatever reason, and leaves SIGINT and SIGTERM to the parent. */
 #ifndef TALLY_SERVICES_PLUGINS_PLUGIN_PROCESS_H
 #define TALLY_SERVICES_PLUGINS_PLUGIN_PROCESS_H
 
@@ -35,7 +35,7 @@ enum tally_status tally_plugin_process_call(struct tally_plugin_process *process
                                             struct tally_plugin_reply *ret_reply,
                                             struct tally_error *err);
 
-/* Lets the child close the plug-in and end; one that has not after 2 s is killed. */
+/* Lets the child close the plug-in and end. Kills the child if it has not ended after 2 s. */
 void tally_plugin_process_free(struct tally_plugin_process *process);
 
 #endif

@@ -12,7 +12,7 @@
 struct table_source {
     struct tally_plugin_source base;
     const struct tally_plugin *plugin;
-    struct tally_plugin_file file; /* that the table was loaded from; empty: the caller's table */
+    struct tally_plugin_file file; /* that contains the table; empty: the caller's table */
 };
 
 static enum tally_status table_open(const struct tally_plugin_source *source,
@@ -62,7 +62,7 @@ enum tally_status tally_plugin_set_take(struct tally_plugin_set *set,
     return TALLY_OK;
 }
 
-/* Adds a table; owns the file if it succeeds. */
+/* Adds a table. If this succeeds, the set owns the file. */
 static enum tally_status add(struct tally_plugin_set *set, const struct table_source *source,
                              struct tally_error *err)
 {
@@ -129,7 +129,7 @@ static bool fits(const struct tally_plugin_source *source, uint64_t dim)
     return source->dim == 0 || source->dim == dim;
 }
 
-/* The plug-in that is to serve the job; NULL if there is none. */
+/* The plug-in that must serve the job; NULL if there is none. */
 static const struct tally_plugin_source *find(const struct tally_plugin_set *set,
                                               const struct tally_objective_spec *spec)
 {
@@ -169,8 +169,8 @@ static enum tally_status fail_absent(const struct tally_plugin_set *set, const c
                       others[0] != '\0' ? "there is " : "there is none", others);
 }
 
-/* Makes the job's own objective, for the losses of a plug-in that overrides it without a loss; NULL
- * if its data are not here. */
+/* Makes the job's own objective, which computes the losses if an overriding plug-in has no loss();
+ * NULL if its data are not available here. */
 static enum tally_status make_own(const struct tally_job_spec *spec,
                                   const struct tally_data_source *files,
                                   struct tally_objective **ret_own, struct tally_error *err)

@@ -1,13 +1,13 @@
 /* plugin_wire: the messages between a process and the child that runs a plug-in for it.
  *
- * Both are the same program, so structs travel as they are: one request and one reply at a time, as
- * messages of a socket that keeps their borders (SOCK_SEQPACKET). Vectors lie in memory that both
- * share and that neither can resize:
+ * Both are the same program, so structs are sent unchanged: one request and one reply at a time, as
+ * messages of a socket that preserves message boundaries (SOCK_SEQPACKET). Vectors are in shared
+ * memory, which neither side can resize:
  *
  *     struct tally_plugin_memory | x: double[dim] | gradient: double[dim]
  *
- * The child may write anything into the shared memory: the parent never reads its own problem or x
- * from there, and checks each reply. */
+ * The child may write anything to the shared memory. The parent therefore never reads its own
+ * problem or x from there, and checks each reply. */
 #ifndef TALLY_SERVICES_PLUGINS_PLUGIN_WIRE_H
 #define TALLY_SERVICES_PLUGINS_PLUGIN_WIRE_H
 
@@ -42,12 +42,12 @@ struct tally_plugin_request {
     uint32_t client;
     uint64_t samples;
     uint64_t round;       /* METRICS */
-    struct tally_rng rng; /* draws go on from here */
+    struct tally_rng rng; /* draws continue from here */
 };
 
 struct tally_plugin_reply {
     uint64_t number;      /* of the request */
-    uint32_t is_failed;   /* then only `why` counts */
+    uint32_t is_failed;   /* if true, only `why` is valid */
     uint32_t has_loss;    /* LOAD */
     double loss;          /* LOSS */
     uint64_t has_metrics; /* LOAD */

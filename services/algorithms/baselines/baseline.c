@@ -113,13 +113,13 @@ enum tally_status tally_baseline_plan(const struct tally_setting *setting, int64
     return TALLY_OK;
 }
 
-/* Whether the stage counts queries; otherwise it stays 0, as it always was in such jobs. */
+/* Whether the stage counts queries. Otherwise it stays 0, as in jobs of earlier releases. */
 static bool is_scheduled(const struct tally_baseline_params *params)
 {
     return params->step_decay > 0 || params->local_steps_growth > 0;
 }
 
-/* The length of the step after n queries of the open round. */
+/* The step size after n queries of the open round. */
 static double step_size_at(const struct tally_client_task *task, int64_t n)
 {
     const struct tally_baseline_params *params = &task->setting->params->baseline;
@@ -144,7 +144,7 @@ enum tally_status tally_baseline_diverged(const struct tally_client_task *task,
                       task->setting->params->baseline.step_size);
 }
 
-/* The step after n queries of the open round, against scratch->gradient. */
+/* Takes the step after n queries of the open round, against scratch->gradient. */
 static void take_step(const struct tally_client_task *task, int64_t n, const double *correction,
                       struct tally_scratch *scratch)
 {
@@ -222,7 +222,7 @@ void tally_baseline_difference(const struct tally_client_task *task, double scal
     }
 }
 
-/* Makes room for a message of n bits that costs the same by formula. */
+/* Makes room for a message whose payload and formula bits are both n. */
 enum tally_status tally_baseline_open_message(struct tally_message *message, uint64_t n_bits,
                                               struct tally_error *err)
 {
@@ -270,13 +270,13 @@ static enum tally_status write_float32(const struct tally_setting *setting,
                                       message->payload.size, &n_bits, err);
 }
 
-/* Whether the server can add it up; false for NaN. */
+/* Whether the server can sum the value exactly; false for NaN. */
 bool tally_baseline_is_summable(const struct tally_setting *setting, float value)
 {
     return fabs((double)value) <= tally_fixed_point_bound(setting->cohort);
 }
 
-/* Both sides: adds a decoded message, float[dim], to the shift of its client, if there is one. */
+/* On both sides: adds a decoded message, float[dim], to the shift of its client, if it has one. */
 static void keep(const struct tally_setting *setting, const struct tally_round_plan *plan,
                  struct tally_shift *shift, uint32_t round, const float *decoded)
 {

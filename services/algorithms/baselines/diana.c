@@ -8,17 +8,17 @@
  *     server   x <- x - eta (mean h_m + mean q_m), with the h_m before the round; broadcast as
  *              float32
  *
- * Idea: QSGD's error is proportional to what it quantizes. Where clients have heterogeneous data,
- * their gradients do not vanish at x*, so that error stays and x wanders around x*. h_m learns the
- * gradient of client m at x*; the difference that is sent vanishes, and the error with it.
+ * Idea: the error of QSGD is proportional to what it quantizes. If clients have heterogeneous data,
+ * their gradients do not vanish at x*, so the error remains and x wanders around x*. h_m learns the
+ * gradient of client m at x*. The difference that is sent then vanishes, and with it the error.
  *
  * alpha is at most 1 / (1 + omega), the default, where E|QSGD(v) - v|^2 <= omega |v|^2,
  * omega = min(d / s^2, sqrt(d) / s). h_m is the client's shift (algorithms/shift.h).
  *
  * Departs from the paper: a round may lack clients (policy `drop`). Missing clients count with
- * their h_m, and the mean of q_m is over those that answered: if which clients answer does not
- * depend on the data, the expected step is that of all clients. A broadcast has one control bit:
- * whether a client's message counted. */
+ * their h_m, and the mean of q_m is over the clients that answered. If the answers do not depend on
+ * the data, the expected step is that of all clients. A broadcast has one control bit, which says
+ * whether the client's message counted. */
 #include <math.h>
 
 #include "services/algorithms/baselines/baseline.h"

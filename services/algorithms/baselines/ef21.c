@@ -11,15 +11,15 @@
  * those that both sides draw from the stream of the message (codec/numeric/subset.h), as they are:
  * |C(v) - v|^2 is at most (1 - k/d) |v|^2, for `rand_k` on average.
  *
- * Idea: an estimate g_m of the client's gradient stays on both sides, and each round corrects its k
- * worst coordinates. Where x settles the gradients do, so the estimates reach them; a sparse
- * message of the gradient itself would leave out the same coordinates each time. g_m is the
- * client's shift (algorithms/shift.h), which the decoded message moves as a whole.
+ * Idea: both sides keep an estimate g_m of the client's gradient, and each round corrects its k
+ * worst coordinates. When x converges, the gradients do too, and the estimates reach them. A sparse
+ * message of the gradient itself would omit the same coordinates every time. g_m is the client's
+ * shift (algorithms/shift.h); the decoded message is added to it without a factor.
  *
- * Departs from the paper: it lets g_m begin anywhere and suggests the first gradient, which costs a
- * dense message; here g_m begins at 0. A round may lack clients (policy `drop`): they keep their
- * g_m, with which they count, as in the partial participation of the second paper. A broadcast has
- * one control bit: whether a client's message counted. */
+ * Departs from the paper: the paper lets g_m start anywhere and suggests the first gradient, which
+ * costs a dense message; here g_m starts at 0. A round may lack clients (policy `drop`): they keep
+ * their g_m and count with it, as in the partial participation of the second paper. A broadcast has
+ * one control bit, which says whether the client's message counted. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -77,7 +77,7 @@ static void gather(float *vector, const uint32_t *indices, size_t k)
     }
 }
 
-/* The reverse; all other coordinates become 0. */
+/* The inverse of gather(); all other coordinates become 0. */
 static void scatter(float *vector, size_t dim, const uint32_t *indices, size_t k)
 {
     size_t end = dim;
@@ -106,7 +106,7 @@ static struct tally_bits bits_of(const struct tally_setting *setting, uint64_t p
                                .messages = 1};
 }
 
-/* Writes the k values that scratch->vector begins with. */
+/* Writes the first k values of scratch->vector. */
 static enum tally_status write_message(const struct tally_setting *setting, const float *values,
                                        const uint32_t *indices, struct tally_message *message,
                                        struct tally_error *err)
@@ -167,7 +167,7 @@ static enum tally_status client_step(const struct tally_client_task *task,
     return status != TALLY_OK ? status : send(task, scratch, &answer->message, err);
 }
 
-/* Leaves the sums alone: the shifts are all that the server needs. */
+/* Does not change the sums, because the server needs only the shifts. */
 static enum tally_status receive(const struct tally_setting *setting,
                                  const struct tally_round_plan *plan,
                                  const struct tally_message_view *message,

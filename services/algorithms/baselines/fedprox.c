@@ -5,13 +5,13 @@
  *              w <- w - eta (gradient of f_m at w + mu (w - x)); sends the difference as float32
  *     server   x <- x + mean difference, broadcast as float32
  *
- * The term draws a client back to the point of the round, which bounds how far clients with
- * heterogeneous data drift apart. Regret counts f, without the term. Bits are those of fedavg.c,
- * and so are steps that decay and rounds that grow; at mu = 0 every message is that of fedavg.c,
- * bit for bit.
+ * The proximal term pulls a client back to the point of the round, which limits how far clients
+ * with heterogeneous data drift apart. Regret counts f, without the term. Bits, decaying steps and
+ * growing rounds are those of fedavg.c; with mu = 0 every message equals that of fedavg.c bit for
+ * bit.
  *
  * Departs from the paper: Definition 2 lets each client stop at its own accuracy, so that slow
- * machines work less. Here all clients make the same K steps, which a round of this service is. */
+ * machines work less. Here all clients make the same K steps, because that defines a round here. */
 #include "services/algorithms/baselines/baseline.h"
 
 static enum tally_status client_step(const struct tally_client_task *task,

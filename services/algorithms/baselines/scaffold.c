@@ -1,16 +1,16 @@
 /* SCAFFOLD: Karimireddy, Kale, Mohri, Reddi, Stich, Suresh, "SCAFFOLD: Stochastic Controlled
  * Averaging for Federated Learning", ICML 2020, Algorithm 1, option II, all clients in every round.
  *
- * Idea: where clients have heterogeneous data, each one's own steps lead towards its own optimum
- * (client drift). Control variates c_m and c, estimates of the gradients of client m and of all,
- * correct every step. In the paper, with S the step size of the server:
+ * Idea: if clients have heterogeneous data, the local steps of each lead towards its own optimum
+ * (client drift). Control variates c_m and c, which estimate the gradients of client m and of f,
+ * correct every step. In the paper, with the step size S of the server:
  *
  *     client   K steps  y <- y - eta (g_m(y) + v_m),  v_m = c - c_m,  from x on;  D_m = y - x
  *              c_m <- c_m - c - D_m / (K eta);  sends D_m and the change of c_m
  *     server   x <- x + S mean D_m,  c <- c + mean change of c_m;  sends x and c
  *
- * which is 64 d bits each way. But clients use only v_m, and v_m follows from the messages D_m. As
- * all clients take part, c is the mean of the c_m, so c becomes -mean D_m / (K eta), and
+ * This costs 64 d bits each way. But clients use only v_m, which follows from the messages D_m.
+ * Because all clients take part, c is the mean of the c_m, so c becomes -mean D_m / (K eta), and
  *
  *     v_m <- v_m + (D_m - mean D_m) / (K eta)
  *
@@ -25,14 +25,14 @@
  *     both     z_m <- z_m + S D_m
  *     server   x <- mean z_m, broadcast as float32
  *
- * In words: z_m is where the point would be if all had sent what client m sent; a client steps back
- * from it. The server averages the z_m as they are kept, with their roundings, so that the v_m add
- * up to zero in every round and rounding errors do not add up.
+ * In words: z_m is the point that would result if all clients had sent what client m sent, and v_m
+ * corrects for the distance. The server averages the z_m in their stored form, with rounding, so
+ * the v_m sum to zero in every round and rounding errors do not accumulate.
  *
- * All of it needs every client in every round, the same K eta in every round, and x where the
- * messages lead. So there are no cohorts, no quorum below the number of clients, no step_decay or
- * local_steps_growth, and no domain. A round that the horizon cuts makes fewer steps and has no
- * message. */
+ * This requires every client in every round, the same K eta in every round, and an x that follows
+ * the messages alone. Hence there are no cohorts, no quorum below the number of clients, no
+ * step_decay or local_steps_growth, and no domain. A round that the horizon cuts makes fewer steps
+ * and has no message. */
 #include "services/algorithms/baselines/baseline.h"
 #include "services/algorithms/baselines/client_shifts.h"
 #include "services/algorithms/weights.h"
@@ -46,8 +46,8 @@ static enum tally_status plan(const struct tally_setting *setting, int64_t stage
     return status;
 }
 
-/* scratch->wide.reals <- v_m. Only the first point is not made of float32 values, as a shift is: it
- * is rounded as the shift was. */
+/* scratch->wide.reals <- v_m. A shift consists of float32 values; of the points, only the first one
+ * does not, so it is rounded as the shift was. */
 static void find_correction(const struct tally_client_task *task, struct tally_scratch *scratch)
 {
     const struct tally_baseline_params *params = &task->setting->params->baseline;
@@ -93,9 +93,9 @@ static enum tally_status decide(const struct tally_server_task *task, struct tal
     return tally_baseline_conclude(task, square, scratch, decision, err);
 }
 
-/* The limit of FedCOM, whose round does the same along an eigenvector where all clients are alike.
- * Where they are not, z_m - x is multiplied by 1 - (1 - (1 - eta lambda)^K) / (K eta lambda), which
- * is in [0, 1] for eta lambda up to 2. */
+/* The limit of FedCOM, because a round does the same along an eigenvector if all clients are alike.
+ * If they are not, z_m - x is multiplied by 1 - (1 - (1 - eta lambda)^K) / (K eta lambda), which is
+ * in [0, 1] for eta lambda up to 2. */
 static struct tally_step_limit step_limit(const union tally_algorithm_params *params,
                                           double smoothness)
 {

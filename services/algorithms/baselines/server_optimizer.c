@@ -7,7 +7,7 @@
 #define STEP_SIZE                                                                                  \
     TALLY_POSITIVE("step_size", PARAM(step_size), 1e9, .required = true,                           \
                    .doc = "step size S of the server")
-/* A beta nearer to 1 forgets nothing within a million rounds. */
+/* With a beta closer to 1, nothing is forgotten within a million rounds. */
 #define BETA(key, member, text)                                                                    \
     TALLY_REAL(key, PARAM(member), 0, 0.999999, .unit = "per round", .doc = text)
 #define BETA1 BETA("beta1", beta1, "share of the mean step m that a round keeps")
@@ -41,7 +41,7 @@ bool tally_server_optimizer_is_set(const struct tally_server_optimizer *optimize
     return optimizer->step_size > 0;
 }
 
-/* Vectors of length d that the server keeps. */
+/* The number of vectors of length d that the server keeps. */
 static size_t n_vectors(const struct tally_server_optimizer *optimizer)
 {
     if (!tally_server_optimizer_is_set(optimizer) || optimizer->type == TALLY_SERVER_SGD) {

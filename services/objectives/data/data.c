@@ -116,13 +116,13 @@ const struct tally_data_kind TALLY_DATA_KINDS[] = {
 #undef TALLY_DATA_KIND
 };
 
-/* Where a type has the names of its one or two files for a purpose; NULL = no such file. */
+/* Where a type stores the names of its one or two files for a purpose; NULL = no such file. */
 struct file_names {
     const char *fields[2]; /* in the document */
     size_t names[2];
 };
 
-/* The places of each type's file names and of its number of features. */
+/* Where each type stores its file names and its number of features. */
 static const struct {
     struct file_names files, test;
     size_t features;
@@ -185,7 +185,7 @@ static enum tally_status check_names(const struct tally_data_spec *data,
     return TALLY_OK;
 }
 
-/* Both files of held-out points are named, or none. */
+/* Checks that both files of held-out points are named, or neither. */
 static enum tally_status check_test(const struct tally_data_spec *data, struct tally_error *err)
 {
     const struct file_names *test = &PLACES[data->type].test;
@@ -206,7 +206,7 @@ static enum tally_status check_classes(const struct tally_data_spec *data, enum 
                             "the number of classes, 2 or more, must be given");
 }
 
-/* Checks the number of data points of types whose documents state it. */
+/* Checks the number of data points for types whose documents state it. */
 static enum tally_status check_points(const struct tally_data_spec *data, int64_t clients,
                                       struct tally_error *err)
 {

@@ -160,7 +160,7 @@ enum tally_status tally_data_file_open(const struct tally_data_source *source, c
     status =
         tally_data_file_of(source, name, &ZLIB_OPS, reader, (uint64_t)facts.st_size, ret_file, err);
     if (status == TALLY_OK) {
-        /* A file with holes can be as much larger than its space on the disk as a gzip file. */
+        /* A file with holes, like a gzip file, can be much larger than its space on disk. */
         (*ret_file)->is_packed = is_gzip || facts.st_blocks * BLOCK_BYTES < facts.st_size / 2;
     }
     return status;

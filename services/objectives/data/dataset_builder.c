@@ -13,7 +13,7 @@ static enum tally_status no_memory(struct tally_data_file *file)
     return file->status;
 }
 
-/* Makes room for element n of an array, for all of them if their number is known. */
+/* Makes room for element n of an array, or for all elements if their number is known. */
 static bool reserve(void **array, size_t *capacity, size_t n, size_t expected, size_t n_bytes)
 {
     if (n < *capacity) {

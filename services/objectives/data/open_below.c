@@ -9,7 +9,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Without O_NONBLOCK a pipe would wait for its writer; for a regular file it changes nothing. */
+/* Without O_NONBLOCK, opening a pipe would wait for its writer. For a regular file it has no
+ * effect. */
 enum { HOW = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY };
 
 enum { MAX_TRIES = 16 };
@@ -81,12 +82,12 @@ int tally_open_below(int folder, const char *name)
     const struct open_how how = {.flags = HOW, .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS};
     long fd;
     int tries = 0;
-    do { /* EAGAIN: something in the folder was renamed meanwhile */
+    do { /* EAGAIN: something in the folder was renamed in the meantime */
         fd = syscall(SYS_openat2, folder, name, &how, sizeof how);
     } while (fd < 0 && (errno == EINTR || errno == EAGAIN) && ++tries < MAX_TRIES);
     if (fd >= 0) {
         return only_regular((int)fd);
     }
-    /* An old kernel does not know the call, an old container forbids what it does not know. */
+    /* Old kernels lack the call, and old container runtimes forbid unknown calls. */
     return errno == ENOSYS || errno == EPERM ? tally_open_below_walking(folder, name) : -errno;
 }

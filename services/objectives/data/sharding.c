@@ -10,7 +10,7 @@ struct tally_shard tally_shard_of(uint32_t points, uint32_t clients, uint32_t cl
     return (struct tally_shard){.first = client * size + extra, .size = size + (client < longer)};
 }
 
-/* Streams differ by their round. */
+/* `round` selects the stream. */
 static void permute(struct tally_rng_key key, uint32_t round, uint32_t points, uint32_t *order)
 {
     struct tally_rng rng;
@@ -36,7 +36,8 @@ void tally_shard_permutation_of_chosen(struct tally_rng_key key, uint32_t points
     permute(key, 1, points, order);
 }
 
-/* Cycle by cycle: the first row of a cycle waits in `spare` for its place to become free. */
+/* Moves rows cycle by cycle. The first row of a cycle is kept in `spare` until its place is free.
+ */
 void tally_shard_reorder(void *rows, size_t n_bytes, uint32_t points, uint32_t *order, void *spare)
 {
     uint8_t *at = rows;

@@ -5,7 +5,7 @@
 
 #include "codec/numeric/vector.h"
 
-/* Point i of the data set has streams of its own, so that its position does not matter. */
+/* Point i of the data set has its own streams, so its position does not matter. */
 static void make_point(const struct tally_synthetic_linear *data, struct tally_rng_key key,
                        uint32_t point, const double *true_point, double *row, double *response)
 {
