@@ -34,8 +34,8 @@ struct tally_ceal_params {
     double gradient_bound; /* L; theory: 1; may be NaN */
 };
 
-/* How the server of a baseline with local steps moves (baselines/server_optimizer.h). Zeroed: by
- * the clients' mean difference. */
+/* The server's step of a baseline with local steps (baselines/server_optimizer.h). Zeroed: the
+ * clients' mean difference. */
 struct tally_server_optimizer {
     int type;            /* enum tally_server_optimizer_type */
     double step_size;    /* S > 0; 0: none is set */
@@ -71,7 +71,7 @@ struct tally_calm_params {
     bool shifts;             /* both sides keep a shift per client (shift.h) */
 };
 
-/* `own`: for an algorithm that none of these structs suits; its file names the elements. */
+/* `own`: for an algorithm that does not fit these structs; its file names the elements. */
 union tally_algorithm_params {
     struct tally_ceal_params ceal;
     struct tally_baseline_params baseline;
@@ -88,7 +88,7 @@ struct tally_budget {
     int64_t downlink_bits; /* of all broadcasts and control bits, each counted once */
 };
 
-/* What stays the same through a job. */
+/* What is constant during a job. */
 struct tally_setting {
     const union tally_algorithm_params *params;
     uint32_t clients;           /* M */
@@ -106,9 +106,9 @@ struct tally_setting {
     bool has_regret;    /* f(x*) is known; otherwise the job is judged only by its final point */
 };
 
-/* What the server knows about the point of a round and its clients need for their own steps. Only
- * `calm` sets them (see calm.c), except shift_gain, which any algorithm with shifts sets. Per
- * coordinate. */
+/* What the server knows about the point of a round and clients need for their own steps, per
+ * coordinate. Only `calm` sets these facts (see calm.c), except shift_gain, which every algorithm
+ * with shifts sets. */
 struct tally_walk_facts {
     double distance;      /* V: mean square of x - x* */
     double client_spread; /* B */
@@ -129,14 +129,14 @@ struct tally_round_plan {
     uint64_t max_bits; /* of one message; 0: no limit. A client whose message is longer declines */
 };
 
-/* A message as it travels: bit string and its costs. */
+/* A message as it is sent: a bit string and its costs. */
 struct tally_message {
     struct tally_buffer payload;
     struct tally_bits bits; /* formula, payload, messages = 1, clipped */
     struct tally_grid grid;
 };
 
-/* What a client is to do in a round. Borrowed. */
+/* What a client must do in a round. Borrowed. */
 struct tally_client_task {
     const struct tally_setting *setting;
     const struct tally_round_plan *plan;
@@ -166,10 +166,10 @@ struct tally_server_task {
     void *memory;    /* what the server remembers (server_memory); NULL if it keeps nothing */
 };
 
-/* What a client makes of a round. */
+/* The results of a client in a round. */
 struct tally_client_answer {
     struct tally_message message; /* unless the round is cut */
-    double loss;                  /* if it was asked for; see client_step */
+    double loss;                  /* if requested; see client_step */
 };
 
 /* A message that came from the other side; borrowed. */
@@ -196,16 +196,16 @@ struct tally_scratch {
     } wide;        /* [dim]; NULL until tally_scratch_widen() */
     double square; /* of the norm of the message that `receive` took last; 0: it does not say */
 };
-/* Which functions below it is for: all, or only receive, decide and apply. */
+/* The functions below that scratch is for: all, or only receive, decide and apply. */
 enum tally_scratch_use { TALLY_SCRATCH_CLIENT, TALLY_SCRATCH_SERVER };
 enum tally_status tally_scratch_init(struct tally_scratch *scratch, size_t dim,
                                      enum tally_scratch_use use, struct tally_error *err);
-/* Makes `wide`, if it is not there. */
+/* Allocates `wide` if it is NULL. */
 enum tally_status tally_scratch_widen(struct tally_scratch *scratch, size_t dim,
                                       struct tally_error *err);
 void tally_scratch_fini(struct tally_scratch *scratch);
 
-/* What the server concludes from a round. */
+/* The server's decision after a round. */
 struct tally_decision {
     double norm; /* of the server's estimate */
     bool passed; /* `broadcast` goes down and the iterate moves */
@@ -214,16 +214,16 @@ struct tally_decision {
     struct tally_message broadcast; /* meaningful if passed */
 };
 
-/* What a client says in an opening round. */
+/* A client's report in an opening round. */
 struct tally_report {
     double variance; /* of its gradients, 0 if sigma is given */
     double norm;     /* of their mean, 0 if gradient_bound is given */
 };
 
 /* The opening round of an algorithm whose parameters may be unknown: round 1, stage 0. The client's
- * half of it is client_step, which sees the stage. All slots required. */
+ * part is client_step, which is given the stage. All slots are required. */
 struct tally_opening {
-    /* Whether these parameters have something to be estimated, so that stage 0 comes first. */
+    /* Whether these parameters contain unknown values, so that the job begins with stage 0. */
     bool (*opens)(const union tally_algorithm_params *params);
     /* Server: reads a message. Errors: MALFORMED, NOT_FINITE. */
     enum tally_status (*receive)(const struct tally_setting *setting,
@@ -237,7 +237,7 @@ struct tally_opening {
                                   const struct tally_report *reports, int64_t n,
                                   struct tally_estimates *ret_estimates, uint64_t *ret_control_bits,
                                   struct tally_error *err);
-    /* Fills in what is unknown; false if these parameters cannot have such estimates. */
+    /* Fills in the unknown values. False if these parameters cannot have such estimates. */
     bool (*adopt)(const struct tally_setting *setting, const struct tally_estimates *estimates,
                   union tally_algorithm_params *params);
 };
@@ -257,15 +257,15 @@ struct tally_message_bits {
     bool is_bound; /* uplink is the most that a message up may have */
 };
 
-/* Slots are required where not said otherwise. Functions that fail leave their results unspecified
+/* Slots are required unless stated otherwise. Functions that fail leave their results unspecified
  * but releasable. */
 struct tally_algorithm {
     const char *name;
     const struct tally_field *fields; /* of its params */
     size_t n_fields;
     union tally_algorithm_params (*defaults)(void);
-    /* Optional: other defaults for members that a document leaves out, depending on those that it
-     * has (`read`). */
+    /* Optional: other defaults for members that a document omits, depending on those that it has
+     * (`read`). */
     union tally_algorithm_params (*defaults_beside)(const union tally_algorithm_params *read);
     const struct tally_opening *opening; /* NULL: its parameters are always known */
 
@@ -275,7 +275,7 @@ struct tally_algorithm {
     /* What the server remembers between rounds besides the point: plain bytes, which are stored
      * with it. Optional: an algorithm without it remembers nothing. */
     struct {
-        /* 0: a job of this setting remembers nothing; the other functions are not called then. */
+        /* 0: a job with this setting has no memory, and the other functions are not called. */
         size_t (*bytes)(const struct tally_setting *setting);
         /* Fills the memory of a job at its initial point x, double[dim]; again once an opening
          * round of `opening_samples` > 0 queries has made its parameters known. `schedule`: what
@@ -287,24 +287,24 @@ struct tally_algorithm {
          * `decide`. */
         void (*spend)(const struct tally_setting *setting, void *memory, uint32_t client,
                       uint64_t bits);
-        /* Whether stored bytes can be of this job. */
+        /* Whether stored bytes can belong to this job. */
         bool (*is_valid)(const struct tally_setting *setting, const void *memory);
         /* Optional: the shift of a client, a part of the server's memory. NULL for a job that keeps
          * no shifts. */
         struct tally_shift *(*shift)(const struct tally_setting *setting, void *memory,
                                      uint32_t client);
     } memory;
-    /* Optional, with memory.shift: where the shifts of a job begin. If it keeps some, the plan of
-     * each round has a facts.shift_gain above 0. */
+    /* Optional, with memory.shift: where the shifts of a job begin. If the job keeps shifts, the
+     * plan of each round has a facts.shift_gain above 0. */
     enum tally_shift_start (*shift_start)(const struct tally_setting *setting);
 
-    /* Optional: plans a job before it starts, which may take seconds: a host calls it outside of
-     * any loop, once, and stores the text. "" where there is nothing to plan. */
+    /* Optional: plans a job before it starts. This may take seconds, so a host calls it once,
+     * outside of its event loop, and stores the text. "" if there is nothing to plan. */
     void (*schedule)(const struct tally_setting *setting,
                      char ret_schedule[TALLY_SCHEDULE_CAPACITY]);
 
-    /* The plan of a round of `stage`. `memory` is NULL where only the grids of the stages are asked
-     * for. Errors: OUT_OF_RANGE (the grid would be too fine). */
+    /* The plan of a round of `stage`. `memory` is NULL if only the grids of the stages are needed.
+     * Errors: OUT_OF_RANGE (the grid would be too fine). */
     enum tally_status (*plan)(const struct tally_setting *setting, int64_t stage,
                               const void *memory, struct tally_round_plan *ret_plan,
                               struct tally_error *err);
@@ -321,8 +321,7 @@ struct tally_algorithm {
     bool takes_weights;
     /* If not, the reason: a clause for the error that refuses them. */
     const char *no_cohorts_reason, *no_weights_reason;
-    /* Whether a round needs the message of every client, so that no quorum below `clients` will do.
-     */
+    /* Whether a round needs the message of every client, so that the quorum must be `clients`. */
     bool needs_everyone;
     /* Whether no point may be projected onto a domain. */
     bool needs_whole_space;
@@ -335,17 +334,17 @@ struct tally_algorithm {
      * of a client and of each broadcast. Every round except a cut one has both. */
     struct tally_message_bits (*message_bits)(const struct tally_setting *setting);
 
-    /* Client: makes plan->samples gradient queries from x on, and its message unless the round is
-     * cut. With `evaluate` it reports a loss, whose mean over clients is the mean of f
-     * over the round's clients and time steps: the local loss at x where all stay there, else f at
-     * its own iterates, evaluated every evaluate_every steps and at the last, linear in between.
-     * Errors: NOT_FINITE (the iterates diverged), NO_MEMORY. */
+    /* Client: makes plan->samples gradient queries, starting at x, and its message unless the round
+     * is cut. With `evaluate` it reports a loss whose mean over clients is the mean of f over the
+     * round's clients and time steps: if all clients stay at x, the local loss there; otherwise f
+     * at its own iterates, evaluated every evaluate_every steps and at the last one, and
+     * interpolated linearly. Errors: NOT_FINITE (the iterates diverged), NO_MEMORY. */
     enum tally_status (*client_step)(const struct tally_client_task *task,
                                      struct tally_scratch *scratch,
                                      struct tally_client_answer *answer, struct tally_error *err);
 
-    /* Server: checks a message wholly, then adds it to sums, an int64[dim] or, with weights,
-     * [dim][2]. Errors: MALFORMED; then nothing was added. */
+    /* Server: checks the whole message, then adds it to sums, an int64[dim] or, with weights,
+     * [dim][2]. Errors: MALFORMED, in which case nothing was added. */
     enum tally_status (*receive)(const struct tally_setting *setting,
                                  const struct tally_round_plan *plan,
                                  const struct tally_message_view *message,
@@ -356,7 +355,7 @@ struct tally_algorithm {
     enum tally_status (*decide)(const struct tally_server_task *task, struct tally_scratch *scratch,
                                 struct tally_decision *decision, struct tally_error *err);
 
-    /* Both sides: moves x by a broadcast, then onto the domain. Errors: MALFORMED. */
+    /* Both sides: applies a broadcast to x, then projects x onto the domain. Errors: MALFORMED. */
     enum tally_status (*apply)(const struct tally_setting *setting,
                                const struct tally_message_view *broadcast,
                                struct tally_scratch *scratch, double *x, struct tally_error *err);
@@ -385,7 +384,7 @@ extern const char *const TALLY_ALGORITHM_NAMES[];
 
 /* Shared by algorithms. */
 
-/* Client: the loss of an algorithm whose clients stay at x: f_m there, if the task asks for it.
+/* Client: the loss for an algorithm whose clients stay at x: f_m at x, if the task requires it.
  * Errors: those of the objective. */
 enum tally_status tally_client_loss(const struct tally_client_task *task, double *ret_loss,
                                     struct tally_error *err);

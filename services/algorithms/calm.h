@@ -1,4 +1,4 @@
-/* calm: what the files of CALM share; calm.c explains the method. */
+/* calm: declarations that the files of CALM share; calm.c explains the method. */
 #ifndef TALLY_SERVICES_ALGORITHMS_CALM_H
 #define TALLY_SERVICES_ALGORITHMS_CALM_H
 
@@ -6,10 +6,10 @@
 #include "services/algorithms/calm/calm_model.h"
 #include "services/algorithms/calm/calm_travel.h"
 
-/* What the server remembers from round to round: plain data, stored as is. z, double[dim], and the
- * bits that each client has sent, uint64[clients], follow in the same bytes. If the job may travel,
- * a struct tally_calm_travel and the clients' last mean, double[dim], follow as well; if it keeps
- * shifts, W and the shift of each client. */
+/* What the server remembers between rounds: plain data, stored unchanged. In the same bytes follow
+ * z, double[dim], and the bits that each client has sent, uint64[clients]. If the job may travel, a
+ * struct tally_calm_travel and the clients' last mean, double[dim], come next; if it keeps shifts,
+ * W and the shift of each client. */
 struct calm_memory {
     double noise, client_spread; /* s0 and B, given or as estimated so far; NaN: not known yet */
     struct tally_calm_state state;
@@ -44,13 +44,13 @@ struct tally_shift *calm_shift(const struct tally_setting *setting, void *memory
  * budget. */
 bool calm_is_planned(const struct tally_setting *setting);
 
-/* Plans a job of known constants for its budget, less what the job keeps free for the scatter of
- * message lengths and for control bits. A direction without a budget gets bits while they are worth
- * their price (calm/calm_plan.h, with processor times). */
+/* Plans a job with known constants for its budget, minus a reserve for the scatter of message
+ * lengths and for control bits. A direction without a budget is given bits while they are worth
+ * their price (calm/calm_plan.h, which gives processor times). */
 void calm_make_schedule(const struct tally_setting *setting,
                         struct tally_calm_schedule *ret_schedule);
 
-/* The forecast of a schedule, from the start on, for a job that has nothing to estimate. */
+/* The forecast of a schedule from the start, for a job that has nothing to estimate. */
 void calm_forecast(const struct tally_setting *setting, const struct tally_calm_schedule *schedule,
                    struct tally_calm_forecast *ret_forecast);
 
@@ -82,32 +82,33 @@ struct tally_calm_constants calm_known_constants(const struct tally_setting *set
 struct tally_calm_constants calm_walk_constants(const struct tally_setting *setting,
                                                 const struct tally_round_plan *plan);
 
-/* The open epoch as scheduled. A job that may travel uses nothing of it but the resolutions. */
+/* The open epoch as scheduled. A job that may travel uses only its resolutions. */
 const struct tally_calm_epoch *calm_open_epoch(const struct calm_memory *memory);
 
-/* The queries that a client's message of this round is made of. A round that makes none repeats
+/* The number of queries behind a client's message of this round. A round without queries repeats
  * those of the opening round. */
 int64_t calm_message_samples(const struct tally_round_plan *plan);
 
-/* What clients of the open round are told. */
+/* The facts that the clients of the open round are told. */
 struct tally_walk_facts calm_facts(const struct tally_setting *setting,
                                    const struct calm_memory *memory);
 
-/* The most that a client may still send, if the one that has sent most is to stay in its budget. */
+/* The most bits that a client may still send if the client that has sent most is to stay within the
+ * budget. */
 uint64_t calm_bits_left(const struct tally_setting *setting, const struct calm_memory *memory);
 
-/* Makes the grids of the epochs to come use what is left of the budget, and no more. Returns the
- * control bits that say so, at most CALM_MOST_INDEX_BITS. */
+/* Adjusts the grids of the remaining epochs so that they use the rest of the budget, and no more.
+ * Returns the number of control bits that tell clients, at most CALM_MOST_INDEX_BITS. */
 uint64_t calm_fit_grids(const struct tally_setting *setting, struct calm_memory *memory);
 
-/* Learns s0 and B of a job that estimates them from what the messages of a walk show: `noise` is
- * their variance around x*. */
+/* Updates s0 and B of a job that estimates them from the messages of a walk: `noise` is their
+ * variance around x*. */
 void calm_learn(const struct tally_setting *setting, struct calm_memory *memory,
                 const struct tally_calm_walk *walk, double noise);
 
 extern const struct tally_opening CALM_OPENING;
 
-/* Whether there is something to be estimated. */
+/* Whether there is something to estimate. */
 bool calm_opens(const union tally_algorithm_params *params);
 
 /* Gradient queries of the opening round. */

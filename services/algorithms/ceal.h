@@ -11,9 +11,9 @@
  * 10) = 13 samples, tau_3 = 3/16, B_3 = min(5 * 3/8, 1) = 1. Stage 4: s_4 = 52, tau_4 = 3/32, B_4 =
  * 15/16.
  *
- * Departs from [1]: scaled by L (`gradient_bound`, 1 there), c is a parameter (40 there), and the
- * log factor of s_j can be switched off, because [1]'s own experiments cannot have had it: at j = 1
- * it already asks for more samples than their horizon. */
+ * Departs from [1]: the sequences are scaled by L (`gradient_bound`, 1 in [1]), c is a parameter
+ * (40 in [1]), and the log factor of s_j can be switched off, because the experiments of [1] cannot
+ * have had it: at j = 1 it already requires more samples than their horizon. */
 #ifndef TALLY_SERVICES_ALGORITHMS_CEAL_H
 #define TALLY_SERVICES_ALGORITHMS_CEAL_H
 
@@ -34,7 +34,7 @@ struct tally_ceal_stage tally_ceal_stage(const struct tally_ceal_params *params,
 
 /* The opening round of a job whose sigma or gradient_bound is `auto` (ceal_opening.c). */
 
-/* Whether sigma or gradient_bound is to be estimated. */
+/* Whether sigma or gradient_bound must be estimated. */
 bool tally_ceal_opens(const union tally_algorithm_params *params);
 
 /* s_0. */

@@ -1,24 +1,26 @@
 /* shift: a vector that server and client both keep for one client.
  *
- * Methods that profit from what a client has sent before need a state per client that both sides
- * know: what its messages leave out (`diana`, `ef21`, and `calm` with `shifts`), what they add up
- * to (`scaffold`). That state is the shift c, and every decoded message Q of the client moves it:
+ * Methods that build on what a client has sent before need a state per client that both sides know:
+ * what its messages omit (`diana`, `ef21`, and `calm` with `shifts`) or their sum (`scaffold`).
+ * That state is the shift c. It starts at 0 or at the initial point, and every decoded message Q of
+ * the client changes it:
  *
  *     both     c <- c + gain Q
  *
- * from 0 or from the initial point on. The gain is in the round's plan.
+ * The gain is in the round's plan.
  *
- * The coordinator keeps c with the job's state, a worker in memory while it serves the client. A
- * message may arrive too late to count, or twice. Therefore a shift also keeps c as it was before
- * its last message, and the rounds of both. Adding a message a second time changes nothing.
+ * The coordinator keeps c with the state of the job, and a worker keeps it in memory while it
+ * serves the client. A message may arrive too late to count, or twice. A shift therefore also keeps
+ * c as it was before its last message, and the rounds of both. Adding a message again changes
+ * nothing.
  *
  *     | round, earlier | now: float[dim] | before: float[dim] |
  *       5      3         with the message  without it
  *                        of round 5
  *
- * Both sides compute c from the decoded message with the same operations, so their copies are
- * equal bit for bit. A worker that lacks the state which the coordinator has is sent it with its
- * task: a client may move, and both sides may crash. */
+ * Both sides compute c from the decoded message with the same operations, so their copies are equal
+ * bit for bit. A client may move, and both sides may crash: a worker that lacks the coordinator's
+ * state receives it with its task. */
 #ifndef TALLY_SERVICES_ALGORITHMS_SHIFT_H
 #define TALLY_SERVICES_ALGORITHMS_SHIFT_H
 
@@ -32,7 +34,7 @@ struct tally_shift {
     float vectors[];  /* now, before */
 };
 
-/* Where the shifts of a job begin, if it keeps some. */
+/* Where the shifts of a job begin, if it keeps shifts. */
 enum tally_shift_start { TALLY_SHIFT_NONE, TALLY_SHIFT_ZERO, TALLY_SHIFT_POINT };
 
 /* Length of a shift, a multiple of 8. */
@@ -56,8 +58,8 @@ void tally_shift_add(struct tally_shift *shift, uint64_t round, const float *mes
 void tally_shift_add_integers(struct tally_shift *shift, uint64_t round, const int64_t *message,
                               double gain, size_t dim);
 
-/* Goes back to the state after the message of `round`. False if the shift never had that state, or
- * no longer has it. */
+/* Returns to the state after the message of `round`. False if the shift never had that state, or no
+ * longer has it. */
 bool tally_shift_return(struct tally_shift *shift, uint64_t round, size_t dim);
 
 /* Sets c to `vector`, float[dim], which need not be aligned; `round` is that of the last message in

@@ -1,17 +1,17 @@
-/* weights: what a client counts for in the mean of a round (`weighting` of the job).
+/* weights: the weight of a client in the mean of a round (`weighting` of the job).
  *
  *     equal     mean = sum v_m / C                 C: the messages of the round
- *     points    mean = sum n_m v_m / sum n_m       n_m: how many points client m has
+ *     points    mean = sum n_m v_m / sum n_m       n_m: the number of points of client m
  *
- * Where the document states the number of data points and they are cut into shards, all sides know
- * n_m. Otherwise every message of a client begins with it, 32 bits in front of what the algorithm
- * sends; the message of a round that the horizon cuts has only these bits. They count as bits of
- * the message, by formula as well. A client sends them again in every round: a server that kept
- * them could not conclude a round from the messages of that round.
+ * If the document states the number of data points and they are cut into shards, all sides know
+ * n_m. Otherwise every message of a client begins with n_m, in 32 bits before what the algorithm
+ * sends; the message of a round that the horizon cuts consists of only these bits. They count as
+ * bits of the message, also by formula. A client sends them again in every round, so that a server
+ * can conclude a round from the messages of that round alone.
  *
- * Sums are integers (codec/numeric/fixed_point.h), and before the division the common divisor of
- * all weights is taken out. So neither the order of arrival nor weights that are all equal change a
- * bit. */
+ * Sums are integers (codec/numeric/fixed_point.h), and the common divisor of all weights is removed
+ * before the division. The result therefore depends neither on the order of arrival nor on a common
+ * factor of the weights, bit for bit. */
 #ifndef TALLY_SERVICES_ALGORITHMS_WEIGHTS_H
 #define TALLY_SERVICES_ALGORITHMS_WEIGHTS_H
 
@@ -24,16 +24,16 @@ enum { TALLY_WEIGHT_MOST = TALLY_DATA_MAX_POINTS };
 /* Bits of n_m in front of a client's message: 32, or 0 if it has none. */
 uint64_t tally_weight_bits(const struct tally_setting *setting);
 
-/* Client: puts its n_m in front of its message, if the job's messages have it. Errors: NO_MEMORY,
+/* Client: puts n_m before its message, if the messages of the job contain it. Errors: NO_MEMORY,
  * OUT_OF_RANGE, those of tally_objective_points(). */
 enum tally_status tally_weight_put(const struct tally_client_task *task,
                                    struct tally_message *message, struct tally_error *err);
-/* Server: sets the weight of a client's message, and takes it off the message where it is there.
- * Errors: MALFORMED. */
+/* Server: sets the weight of a client's message, and removes it from the message if that contains
+ * it. Errors: MALFORMED. */
 enum tally_status tally_weight_take(const struct tally_setting *setting,
                                     struct tally_message_view *message, struct tally_error *err);
 
-/* Counts one more message, of that weight. */
+/* Counts one more message, with this weight. */
 void tally_weights_add(struct tally_weights *weights, uint32_t weight);
 
 /* Words of a sum of one coordinate. */

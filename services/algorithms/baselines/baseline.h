@@ -1,15 +1,15 @@
-/* baseline: what all algorithms but CEAL and CALM share: local steps, real-valued sums, and a
+/* baseline: what all algorithms except CEAL and CALM share: local steps, real-valued sums, and a
  * float32 broadcast of the new point.
  *
  *     between rounds   K gradient queries, at the common point or along a client's own iterates;
  *                      FedAvg, FedProx and FedPAQ may have steps that decay and rounds
  *                      that grow
- *     server           x <- x + (weighted) mean of the clients' (dequantized) steps, or what a
- *                      server optimizer makes of that mean (server_optimizer.h)
- *     downlink         x as float32; every client and the server go on from the rounded values,
- *                      projected onto the domain, as every local step is
+ *     server           x <- x + (weighted) mean of the clients' (dequantized) steps, or the step
+ *                      that a server optimizer computes from that mean (server_optimizer.h)
+ *     downlink         x as float32; every client and the server continue with the rounded values,
+ *                      projected onto the domain, as is every local step
  *
- * The server adds in fixed point (codec/numeric/fixed_point.h), so its sums do not depend on the
+ * The server sums in fixed point (codec/numeric/fixed_point.h), so its sums do not depend on the
  * order. */
 #ifndef TALLY_SERVICES_ALGORITHMS_BASELINES_BASELINE_H
 #define TALLY_SERVICES_ALGORITHMS_BASELINES_BASELINE_H
@@ -30,7 +30,7 @@ extern const struct tally_field TALLY_PROXIMAL_FIELDS[5];
 extern const struct tally_field TALLY_DIANA_FIELDS[4];
 /* step_size, local_steps, server_step_size. */
 extern const struct tally_field TALLY_SCAFFOLD_FIELDS[3];
-/* Which coordinates a message of `ef21` has (ef21.c). */
+/* Which coordinates a message of `ef21` contains (ef21.c). */
 enum tally_compressor { TALLY_TOP_K, TALLY_RAND_K };
 /* step_size, local_steps, k, compressor. */
 extern const struct tally_field TALLY_EF21_FIELDS[4];
@@ -82,21 +82,21 @@ enum tally_status tally_baseline_corrected_walk(const struct tally_client_task *
 void tally_baseline_difference(const struct tally_client_task *task, double scale,
                                struct tally_scratch *scratch);
 
-/* For messages of other kinds than those below. Whether the server can add up a value, false for
- * NaN; the error of a client with a value that it cannot; the server's check of a value. */
+/* For messages of other kinds than those below: whether the server can sum a value exactly (false
+ * for NaN), the error of a client whose value it cannot sum, and the server's check of a value. */
 bool tally_baseline_is_summable(const struct tally_setting *setting, float value);
 enum tally_status tally_baseline_diverged(const struct tally_client_task *task,
                                           struct tally_error *err);
 enum tally_status tally_baseline_check_bound(const struct tally_setting *setting, float value,
                                              const char *name, struct tally_error *err);
-/* Makes room for a message of n bits that costs the same by formula. Errors: NO_MEMORY. */
+/* Makes room for a message whose payload and formula bits are both n. Errors: NO_MEMORY. */
 enum tally_status tally_baseline_open_message(struct tally_message *message, uint64_t n_bits,
                                               struct tally_error *err);
 
-/* A client's message of scratch->vector: as float32 values, or by QSGD with the params' levels. If
- * the job keeps shifts, the decoded message is added to the client's (algorithms/shift.h). Errors:
- * NOT_FINITE (also for numbers above what the server can add up, codec/numeric/fixed_point.h: a
- * walk that diverges meets that bound first), NO_MEMORY. */
+/* Makes a client's message of scratch->vector, as float32 values or by QSGD with the params'
+ * levels. If the job keeps shifts, the decoded message is added to the client's shift
+ * (algorithms/shift.h). Errors: NOT_FINITE (also for numbers that the server cannot sum,
+ * codec/numeric/fixed_point.h: a diverging walk exceeds that bound first), NO_MEMORY. */
 enum tally_status tally_baseline_send_float32(const struct tally_client_task *task,
                                               struct tally_scratch *scratch,
                                               struct tally_message *message,
@@ -105,7 +105,7 @@ enum tally_status tally_baseline_send_qsgd(const struct tally_client_task *task,
                                            struct tally_scratch *scratch,
                                            struct tally_message *message, struct tally_error *err);
 
-/* The `receive` slots for the two kinds of message. They add it to the client's shift, too. */
+/* The `receive` slots for the two kinds of message. They also add it to the client's shift. */
 enum tally_status tally_baseline_receive_float32(const struct tally_setting *setting,
                                                  const struct tally_round_plan *plan,
                                                  const struct tally_message_view *message,
@@ -118,8 +118,8 @@ enum tally_status tally_baseline_receive_qsgd(const struct tally_setting *settin
                                               struct tally_scratch *scratch, int64_t *sums,
                                               struct tally_bits *ret_bits, struct tally_error *err);
 
-/* Broadcasts float32(x + D), D = scale * the (weighted) mean of the messages, or what the job's
- * server optimizer makes of D. Errors: NOT_FINITE, NO_MEMORY. */
+/* Broadcasts float32(x + D), where D = scale * the (weighted) mean of the messages, or the step
+ * that the job's server optimizer computes from that. Errors: NOT_FINITE, NO_MEMORY. */
 enum tally_status tally_baseline_decide(const struct tally_server_task *task, double scale,
                                         struct tally_scratch *scratch,
                                         struct tally_decision *decision, struct tally_error *err);
@@ -130,7 +130,7 @@ enum tally_status tally_baseline_conclude(const struct tally_server_task *task, 
                                           struct tally_scratch *scratch,
                                           struct tally_decision *decision, struct tally_error *err);
 
-/* The `apply` slot: x is what was broadcast, projected. */
+/* The `apply` slot: x is the projected broadcast. */
 enum tally_status tally_baseline_apply(const struct tally_setting *setting,
                                        const struct tally_message_view *broadcast,
                                        struct tally_scratch *scratch, double *x,

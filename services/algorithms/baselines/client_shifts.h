@@ -1,10 +1,10 @@
 /* client_shifts: the memory (algorithm.h) of a method that keeps one shift per client
  * (services/algorithms/shift.h) and nothing else: M shifts, in the order of the clients.
  *
- * The plan of such a method sets facts.shift_gain > 0 in every round, also in one that the horizon
- * cuts. Server and client call tally_shift_add() with the decoded message and that gain: the server
- * in `receive`, once the message is checked wholly; the client in `client_step`, with what the
- * server will decode. */
+ * The plan of such a method sets facts.shift_gain > 0 in every round, including one that the
+ * horizon cuts. Server and client call tally_shift_add() with the decoded message and that gain:
+ * the server in `receive`, after it has checked the whole message; the client in `client_step`,
+ * with what the server will decode. */
 #ifndef TALLY_SERVICES_ALGORITHMS_BASELINES_CLIENT_SHIFTS_H
 #define TALLY_SERVICES_ALGORITHMS_BASELINES_CLIENT_SHIFTS_H
 
@@ -33,20 +33,20 @@ struct tally_shift *tally_client_shifts_of(const struct tally_setting *setting, 
 enum tally_shift_start tally_client_shifts_zero(const struct tally_setting *setting);
 enum tally_shift_start tally_client_shifts_point(const struct tally_setting *setting);
 
-/* Client: scratch->vector <- the mean of plan->samples gradient queries at x, less the shift, as
+/* Client: scratch->vector <- the mean of plan->samples gradient queries at x, minus the shift, as
  * float32. Errors: those of the objective. */
 enum tally_status tally_client_shifts_difference(const struct tally_client_task *task,
                                                  struct tally_scratch *scratch,
                                                  struct tally_error *err);
 
 /* Server, in `decide`: scratch->wide.reals <- the mean of the shifts of all M clients, summed in
- * their order; as they were before the round's messages, or with them. Errors: NO_MEMORY. */
+ * client order, either before the messages of the round or with them. Errors: NO_MEMORY. */
 enum tally_status tally_client_shifts_mean(const struct tally_server_task *task, bool with_messages,
                                            struct tally_scratch *scratch, struct tally_error *err);
 
-/* Server, in `decide`, for clients that take no steps of their own: x - eta g, where g is
- * scratch->wide.reals; with a control bit, whether a client's message counted. Errors: those of
- * tally_baseline_conclude(). */
+/* Server, in `decide`, if clients take no steps of their own: broadcasts x - eta g, where g is
+ * scratch->wide.reals, with a control bit that says whether a client's message counted. Errors:
+ * those of tally_baseline_conclude(). */
 enum tally_status tally_client_shifts_descend(const struct tally_server_task *task,
                                               struct tally_scratch *scratch,
                                               struct tally_decision *decision,

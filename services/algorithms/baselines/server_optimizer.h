@@ -1,4 +1,4 @@
-/* server_optimizer: what the server of a federated method makes of the clients' mean step.
+/* server_optimizer: how the server of a federated method applies the clients' mean step.
  *
  * Reddi, Charles, Zaheer, Garrett, Rush, Konecny, Kumar, McMahan, "Adaptive Federated
  * Optimization", ICLR 2021, Algorithms 1 and 2. D is the mean difference of the clients, which the
@@ -16,10 +16,10 @@
  * Brown, "Measuring the Effects of Non-Identical Data Distribution for Federated Visual
  * Classification", 2019. As in the papers, m and v are not divided by 1 - beta^t.
  *
- * m and v are the algorithm's memory (algorithm.h): double m[dim], then double v[dim] where there
- * is one. The broadcast stays the new point as float32, so messages have the same bits with every
- * optimizer, and clients know nothing of it. Only + - * / and sqrt, which all machines round alike.
- */
+ * m and v are the algorithm's memory (algorithm.h): double m[dim], then double v[dim] if there is
+ * one. The broadcast is still the new point as float32, so messages have the same bits with every
+ * optimizer, and clients need not know it. Only + - * / and sqrt are used, which all machines round
+ * identically. */
 #ifndef TALLY_SERVICES_ALGORITHMS_BASELINES_SERVER_OPTIMIZER_H
 #define TALLY_SERVICES_ALGORITHMS_BASELINES_SERVER_OPTIMIZER_H
 
@@ -36,14 +36,14 @@ struct tally_server_optimizer_kind {
 };
 extern const struct tally_server_optimizer_kind TALLY_SERVER_OPTIMIZER_KINDS[];
 
-/* What a document leaves out: beta1 0.9, beta2 0.99, tau 0.001. */
+/* Defaults for what a document omits: beta1 0.9, beta2 0.99, tau 0.001. */
 struct tally_server_optimizer tally_server_optimizer_defaults(void);
 
 /* Whether a job has one. */
 bool tally_server_optimizer_is_set(const struct tally_server_optimizer *optimizer);
 
-/* The step of coordinate i that the mean difference D of that coordinate leads to. Moves the
- * coordinate's m and v in `memory`, so call it once per round and coordinate. */
+/* Returns the step of coordinate i for the mean difference D of that coordinate. Updates the
+ * coordinate's m and v in `memory`, so it must be called once per round and coordinate. */
 double tally_server_optimizer_step(const struct tally_setting *setting, void *memory, size_t i,
                                    double difference);
 
@@ -51,7 +51,7 @@ double tally_server_optimizer_step(const struct tally_setting *setting, void *me
 size_t tally_server_optimizer_bytes(const struct tally_setting *setting);
 void tally_server_optimizer_begin(const struct tally_setting *setting, const double *x,
                                   int64_t opening_samples, const char *schedule, void *memory);
-/* m and v are finite, and v is not negative. */
+/* Whether m and v are finite and v is not negative. */
 bool tally_server_optimizer_is_valid(const struct tally_setting *setting, const void *memory);
 
 #endif

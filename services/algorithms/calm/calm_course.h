@@ -1,16 +1,16 @@
-/* calm_course: what a schedule costs, as a smooth function that a descent can follow.
+/* calm_course: the cost of a schedule as a smooth function, for a descent.
  *
- * Idea: the variables of a plan are bounded by two sums: epochs and what is left after them fill
- * the horizon, and the messages of one direction share its budget. As shares of a sum they need no
- * bounds: share_k = exp(x_k) / sum_j exp(x_j). A message's bits give its grid through the inverse
- * of the rate. So every point of R^(3K) is a schedule that uses its budget exactly.
+ * Idea: two sums bound the variables of a plan: the epochs and the queries after them fill the
+ * horizon, and the messages of one direction share its budget. As shares of a sum, the variables
+ * need no bounds: share_k = exp(x_k) / sum_j exp(x_j). The bits of a message determine its grid
+ * through the inverse of the rate. Every point of R^(3K) is thus a schedule that uses its budget
+ * exactly.
  *
  *     x = | K logits: n_k, against 0 for the rest | K logits: bits up | K logits: bits down |
  *
- * The value is log(regret). Its gradient goes backwards through the epochs: an epoch maps (V, Vz,
- * n, bits up, bits down) to (V, Vz, regret); the map's partial derivatives are differences, the
- * chain between the epochs is exact. It costs three walks an epoch, however many epochs there are.
- */
+ * The value is log(regret). Its gradient is computed backwards through the epochs: an epoch maps
+ * (V, Vz, n, bits up, bits down) to (V, Vz, regret). The partial derivatives of this map are finite
+ * differences; the chain rule between epochs is exact. The cost is three walks per epoch. */
 #ifndef TALLY_SERVICES_ALGORITHMS_CALM_CALM_COURSE_H
 #define TALLY_SERVICES_ALGORITHMS_CALM_CALM_COURSE_H
 
@@ -38,7 +38,7 @@ struct tally_calm_course {
     int64_t samples[TALLY_CALM_COURSE_EPOCHS];
 };
 
-/* Whether the horizon has room for the epochs, and the pools for their messages. */
+/* Whether the epochs fit the horizon, and their messages the pools. */
 bool tally_calm_course_is_possible(const struct tally_calm_course *course);
 
 /* Variables of the course: 3 n. */
@@ -51,8 +51,8 @@ double tally_calm_course_value(const void *context, const double *x, double *ret
 void tally_calm_course_samples(const struct tally_calm_course *course, const double *x,
                                double *ret_samples);
 
-/* The schedule at x of a settled course. Its exact forecast uses the pools' bits, or less where
- * even the finest grid needs less. */
+/* The schedule at x of a settled course. Its exact forecast uses the bits of the pools, or fewer if
+ * even the finest grid needs fewer. */
 void tally_calm_course_schedule(const struct tally_calm_course *course, const double *x,
                                 struct tally_calm_schedule *ret_schedule);
 

@@ -1,9 +1,10 @@
 /* calm_model: the recursion of a few scalars that predicts a CALM job.
  *
- * Idea: three variances describe a job well enough to run it and to plan it: V, of the common point
- * x around x*; Vz, of the server's unrounded estimate z around x*; and nv, of the noise that a
- * client's own steps have added. Every step length, grid and scale of CALM is a function of them,
- * so client, server and simulator compute the same ones and send none. CALM.md derives each line.
+ * Idea: three variances describe a job well enough to run and to plan it: V, that of the common
+ * point x around x*; Vz, that of the server's unrounded estimate z around x*; and nv, that of the
+ * noise added by a client's own steps. Every step length, grid and scale of CALM is a function of
+ * them, so client, server and simulator compute the same values and send none. CALM.md derives each
+ * line.
  *
  *     epoch of n queries, V = variance of x:
  *
@@ -23,18 +24,18 @@
  *     down     x <- x + Q(z - x), grid step max(r_d sqrt(Vz), sqrt(12 (V / 25 - Vz))),
  *              scale sqrt(max(V - Vz, V / 1000));  V <- Vz + step^2 / 12
  *
- * a is how far the mean of w has come from x (0) to the client's own optimum (1), v = v_i the
+ * a is the progress of the mean of w from x (0) to the client's own optimum (1), and v = v_i is the
  * variance of w around x*. All variances are per coordinate. f has the curvature h in every
- * direction, so f(w) - f* is h d v / 2; gradients have the noise s0 + m v per coordinate, the
+ * direction, so f(w) - f* is h d v / 2. Gradients have the noise s0 + m v per coordinate, the
  * clients' own optima the variance B around x*, and the curvature the relative variance hs.
  *
  * Example: 10 clients, d = 30, h = 1/3, s0 = 2/3, m = 10/3, B = 0.03, hs = 0.0144, V = 1/6, step
  * limit 0.1, n = 14 queries, r_u = 1.08: noise = 0.75, grid step 0.94; Vz falls from 0.167 to
  * 0.056. The broadcast with r_d = 1.17 has a step of 0.277, and leaves V = 0.063.
  *
- * Only sums, products, quotients and square roots decide what both sides must agree on. They are
- * correctly rounded, and the build fuses none of them: equal arguments give equal bits on every
- * machine. Only the forecast of bits uses a logarithm.
+ * Values on which both sides must agree are computed only by sums, products, quotients and square
+ * roots. These are correctly rounded, and the build fuses none of them, so equal arguments give
+ * equal bits on every machine. Only the forecast of bits uses a logarithm.
  *
  * Source: the project's own; the parts are known. Proximal local steps: Li et al., FedProx, 2020.
  * Dithered quantization with an entropy coder: Ziv 1985; Zamir and Feder 1992. */
@@ -44,18 +45,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What a message costs above its ideal code length, in bits: the end of its arithmetic code.
- * Measured with codec/dithered: 1.05 +- 0.1 at any step, d = 30 and 300; lost in the noise at d =
- * 7840. */
+/* The bits of a message beyond its ideal code length: the end of its arithmetic code. Measured with
+ * codec/dithered: 1.05 +- 0.1 at any step for d = 30 and 300; below the noise for d = 7840. */
 #define TALLY_CALM_MESSAGE_BITS 1.05
 
-/* The least r_u and r_d. A finer grid is never worth its bits: step^2 / 12 is then below 0.6 % of
- * the noise, and levels may exceed what the clients' sums have room for. */
+/* The least r_u and r_d. A finer grid is never worth its bits: step^2 / 12 would be below 0.6 % of
+ * the noise, and levels could overflow the clients' sums. */
 #define TALLY_CALM_FINEST 0.25
 
 enum { TALLY_CALM_MAX_EPOCHS = 32 };
 
-/* A problem, as CALM sees it. Variances are per coordinate. */
+/* The constants of a problem for CALM. Variances are per coordinate. */
 struct tally_calm_constants {
     double curvature;        /* h = 1 / step_size; > 0 */
     double noise;            /* s0: of one gradient query at x*; > 0 */
@@ -93,7 +93,7 @@ void tally_calm_walk_begin(struct tally_calm_walk *walk,
  * w <- w - e_i (g + pull (w - x)). In [0, local_step_limit]. */
 double tally_calm_walk_next(struct tally_calm_walk *walk);
 
-/* Only e_i, the next step, without counting its query. */
+/* Returns only e_i, the next step, without counting its query. */
 double tally_calm_walk_step(const struct tally_calm_walk *walk);
 
 /* Variance of the noise in the message of the queries so far: sum s(v_i) / (n h)^2. n >= 1. */
@@ -117,8 +117,8 @@ struct tally_calm_grid tally_calm_downlink_grid(double variance, double estimate
  * shifts. */
 double tally_calm_shift_gain(const struct tally_calm_walk *walk, double step);
 
-/* W after an epoch in which `answers` of the clients answered. `moved`: the mean square of a
- * coordinate of what the broadcast added to x. */
+/* W after an epoch in which `answers` clients answered. `moved`: the mean square, per coordinate,
+ * of what the broadcast added to x. */
 double tally_calm_shift_error(const struct tally_calm_constants *constants,
                               const struct tally_calm_walk *walk, double step, uint32_t answers,
                               double moved);
@@ -130,13 +130,14 @@ double tally_calm_broadcast_variance(double estimate_variance, double step);
  * z - x, plus the rounding. */
 double tally_calm_moved(double variance, double estimate_variance, double variance_after);
 
-/* How the server takes the clients' mean into z. */
+/* How the server merges the clients' mean into z. */
 struct tally_calm_merge {
     double gain;     /* z <- z + gain (estimate - z) */
     double variance; /* Vz afterwards */
 };
 
-/* `walk` as every client made it, `step` of the uplink grid, Vz before; 1 <= answers <= clients. */
+/* `walk` is that of every client, `step` that of the uplink grid; Vz before the merge;
+ * 1 <= answers <= clients. */
 struct tally_calm_merge tally_calm_merge(const struct tally_calm_constants *constants,
                                          const struct tally_calm_walk *walk, double step,
                                          uint32_t answers, double estimate_variance);
@@ -147,14 +148,14 @@ struct tally_calm_epoch {
     double downlink_resolution; /* r_d > 0: step of the downlink grid over sqrt(Vz) */
 };
 
-/* Epochs that end with a message and a broadcast. The queries that they leave of the horizon are a
- * last epoch without a message. */
+/* Epochs that end with a message and a broadcast. The remaining queries of the horizon are a last
+ * epoch without a message. */
 struct tally_calm_schedule {
     int n; /* in [0, TALLY_CALM_MAX_EPOCHS] */
     struct tally_calm_epoch epochs[TALLY_CALM_MAX_EPOCHS];
 };
 
-/* Where a job stands at the start of an epoch. */
+/* The state of a job at the start of an epoch. */
 struct tally_calm_state {
     double variance;          /* V of x */
     double estimate_variance; /* Vz of z */
@@ -164,7 +165,7 @@ struct tally_calm_state {
 /* At the start of the job: x = z. */
 struct tally_calm_state tally_calm_start(const struct tally_calm_constants *constants);
 
-/* One epoch, as it is expected to run. */
+/* The forecast of one epoch. */
 struct tally_calm_epoch_forecast {
     int64_t samples;
     double regret;                           /* sum over clients and queries of f(w) - f* */
@@ -182,15 +183,15 @@ struct tally_calm_forecast {
     struct tally_calm_epoch_forecast epochs[TALLY_CALM_MAX_EPOCHS + 1];
 };
 
-/* What the job still has to expect, if all clients answer. An epoch that would reach the horizon is
- * cut there and sends nothing. Epochs are walked by tally_calm_walk_ahead() (calm_leg.h). */
+/* The forecast of the rest of the job if all clients answer. An epoch that would reach the horizon
+ * is cut there and sends nothing. tally_calm_walk_ahead() (calm_leg.h) walks the epochs. */
 void tally_calm_forecast(const struct tally_calm_constants *constants,
                          const struct tally_calm_state *state,
                          const struct tally_calm_schedule *schedule,
                          struct tally_calm_forecast *ret_forecast);
 
-/* Rate of the entropy-coded dithered quantizer for a Gaussian coordinate, in bits; step_ratio =
- * step / scale > 0. Interpolated, exact to 0.001 bit up to a ratio of 12, to 1 % above. */
+/* The rate of the entropy-coded dithered quantizer for a Gaussian coordinate, in bits; step_ratio =
+ * step / scale > 0. Interpolated; accurate to 0.001 bit up to a ratio of 12, and to 1 % above. */
 double tally_calm_rate(double step_ratio);
 /* Its inverse: step / scale of the quantizer that costs `rate` > 0 bits. */
 double tally_calm_step_ratio(double rate);

@@ -1,20 +1,20 @@
-/* calm_travel: when a CALM job that knows nothing but its step size stops averaging and travels.
+/* calm_travel: when a CALM job that is given only a step size stops averaging and travels.
  *
- * Idea: the recursion of calm_model.h has one curvature h. Along a direction that is much flatter,
- * a client's prediction w - g / h falls far short of the optimum: the clients' means of successive
- * epochs point the same way, and are longer than V predicts. Averaging at one point would waste the
- * queries of such a job. So the clients travel: each takes plain gradient steps of one length e,
- * which the server sends, and reports w - x, how far it got. Epochs grow slowly.
+ * Idea: the recursion of calm_model.h has one curvature h. Along a much flatter direction, a
+ * client's prediction w - g / h falls far short of the optimum. The clients' means of successive
+ * epochs then point the same way and are longer than V predicts, and averaging at one point would
+ * waste the queries of the job. The clients therefore travel: each takes plain gradient steps of
+ * one length e, which the server sends, and reports its displacement w - x. Epochs grow slowly.
  *
  *     averaging   | 6 | 18 |  the means agree
  *     travelling           | 24 | 24 | 24 | 27 | 31 | 36 ...   n = max(n before, 0.15 t)
  *
- * The steps follow Polyak's rule for the gap f - f* that is left and the noise s of one query: e =
+ * The steps follow Polyak's rule for the remaining gap f - f* and the noise s of one query: e =
  * h vs / (h^2 vs + s), where h vs / 2 is the gap per coordinate. The square of f's gradient per
- * coordinate is estimated as gamma_k = cos_k sqrt(raw_k raw_{k-1}) / (E_k E_{k-1}), from two
- * successive means, so that their noise cancels. E is how far an epoch would carry a point along a
- * constant gradient of 1. While f - f* falls as a power of tau, the sum of all E, the gap is a
- * multiple of gamma tau. vs follows that gap, within bounds per epoch.
+ * coordinate is estimated from two successive means, so that their noise cancels, as gamma_k =
+ * cos_k sqrt(raw_k raw_{k-1}) / (E_k E_{k-1}). E is the distance that an epoch would move a point
+ * along a constant gradient of 1. While f - f* falls as a power of tau, the sum of all E, the gap
+ * is a multiple of gamma tau. vs follows that gap, within bounds per epoch.
  *
  *     D_k         the mean of the clients' messages in epoch k
  *     raw, cos    mean square of D_k per coordinate; cosine of D_k and D_{k-1}
@@ -24,17 +24,17 @@
  *     E           e n while travelling, 1.5 / h while averaging
  *     t           queries of a client so far
  *
- * All of this is computed by the server. Clients are told in one bit whether they travel, while
- * that may change; e in 6 bits, later 5; and A (5 bits) and m (6 bits) for the grids. Each value is
- * sent as the index of a quarter octave relative to one that the clients know.
+ * The server computes all of this. It tells the clients, while that may change, in one bit whether
+ * they travel; e in 6 bits, later in 5; and A (5 bits) and m (6 bits) for the grids. Each value is
+ * sent as an index of quarter octaves relative to a value that the clients know.
  *
  * Example: logistic regression, d = 30, step 1/2: the cosine of the second and third mean is 0.9;
  * from then on 27 rounds of 24 to 500 queries with steps that shrink from 0.3 to 0.02.
  *
- * A job without a regret is judged by its final model: its last epoch ends at the horizon with a
- * message. Any other job makes its last queries without one.
+ * A job without regret is judged by its final model, so its last epoch ends at the horizon with a
+ * message. Any other job makes its last queries without a message.
  *
- * Left out: blocks of coordinates, each with a grid of its own; CALM.md says what they would give.
+ * Left out: blocks of coordinates, each with its own grid; CALM.md states their possible gain.
  *
  * Source: the project's own; the constants were found by search on quadratics, logistic and softmax
  * regressions and a small network. Polyak's step: Polyak, Introduction to Optimization, 1987. */
@@ -45,7 +45,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Plain data, stored as is. Initialise with tally_calm_travel_begin(), not with zeros. */
+/* Plain data, stored unchanged. Initialise it with tally_calm_travel_begin(), not with zeros. */
 struct tally_calm_travel {
     int64_t samples;  /* n of the open epoch */
     int64_t epochs;   /* epochs that ended */
@@ -67,7 +67,7 @@ struct tally_calm_travel {
 /* What the server observes when an epoch ends. Variances and squares are per coordinate. */
 struct tally_calm_sight {
     double square;   /* raw */
-    double cosine;   /* with the mean before; 0 for the first */
+    double cosine;   /* with the previous mean; 0 for the first */
     double spread;   /* variance across the clients' messages, quantization included */
     double noise;    /* A, as clients are told it: without quantization */
     double step;     /* of the uplink grid */
@@ -77,7 +77,7 @@ struct tally_calm_sight {
     int64_t time;    /* t */
 };
 
-/* A job, as travelling sees it. */
+/* The constants of a job for travelling. */
 struct tally_calm_ground {
     double curvature; /* h */
     size_t dim;
@@ -92,29 +92,29 @@ int tally_calm_travel_advance(struct tally_calm_travel *travel,
                               const struct tally_calm_ground *ground,
                               const struct tally_calm_sight *sight);
 
-/* What the open epoch, which travels, is expected to send: the variance of its noise, and the mean
- * square with what the clients have in common. `query` as in the sight. */
+/* The expected message of the open epoch, which travels: the variance of its noise, and the mean
+ * square including the common part of all clients. `query` as in the sight. */
 struct tally_calm_passage {
     double noise, square;
 };
 struct tally_calm_passage tally_calm_travel_message(const struct tally_calm_travel *travel,
                                                     double query);
 
-/* Whether the open epoch is to last to the horizon, `left` queries away: it would leave less than a
- * third of itself. */
+/* Whether the open epoch must last to the horizon, `left` queries away, because otherwise less than
+ * a third of its length would remain. */
 bool tally_calm_travel_is_last(const struct tally_calm_travel *travel, int64_t left);
 
-/* The client's step where its own gradients show noise of `seen` per query: e, shorter if that is
- * more than `query`. Noise may grow with the distance. */
+/* The step of a client whose own gradients show noise of `seen` per query: e, or shorter if `seen`
+ * is above `query`. Noise may grow with the distance. */
 double tally_calm_travel_step(double step, double curvature, double seen, double query);
 
-/* `value` > 0 as `bits` control bits state it: the nearest of reference 2^(j / 4), j in
+/* `value` > 0 as encoded in `bits` control bits: the nearest of reference 2^(j / 4), with j in
  * [-2^(bits - 1), 2^(bits - 1) - 1]. */
 double tally_calm_coded(double value, double reference, int bits);
 
 enum { TALLY_CALM_TRAVEL_BITS = 6 };
 
-/* Whether stored bytes can be a state of a job. */
+/* Whether stored bytes can be the state of a job. */
 bool tally_calm_travel_is_valid(const struct tally_calm_travel *travel);
 
 #endif
