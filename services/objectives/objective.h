@@ -5,7 +5,7 @@
 #include "services/objectives/losses/kind.h"
 
 /* One row per type: enumerator, and the name in job documents. The file of the type defines
- * TALLY_OBJECTIVE_<enumerator>. A row may stand anywhere: nothing stores its place. */
+ * TALLY_OBJECTIVE_<enumerator>. The order of the rows does not matter: it is not stored. */
 #define TALLY_OBJECTIVE_TABLE(X)                                                                   \
     X(LEAST_SQUARES, least_squares)                                                                \
     X(SOFTMAX_REGRESSION, softmax_regression)                                                      \
@@ -33,18 +33,18 @@ struct tally_objective_spec tally_objective_spec_default(void);
 /* Gives a spec its type and the type's defaults. */
 void tally_objective_spec_choose(struct tally_objective_spec *spec, int type);
 
-/* Checks what the field tables cannot: that every client gets a point, and that the data fit in
+/* Checks what the field tables cannot: that every client has a point, and that the data fit in
  * memory. Errors: INVALID_ARGUMENT, with the field's path below "objective". */
 enum tally_status tally_objective_spec_validate(const struct tally_objective_spec *spec,
                                                 int64_t clients, struct tally_error *err);
 
-/* Whether the objective is made of points, so that clients can be weighted by their number. */
+/* Whether the objective consists of points, so that clients can be weighted by their number. */
 bool tally_objective_spec_has_points(const struct tally_objective_spec *spec);
 /* The number of points of all clients, cut as tally_shard_of() does it, if the spec says; 0: only
  * known with the data. */
 uint32_t tally_objective_spec_points(const struct tally_objective_spec *spec);
 
-/* Forgets what clients report besides the loss, for a process that only solves: it then needs no
+/* Removes what clients report besides the loss, for a process that only solves and thus needs no
  * files of held-out points. */
 void tally_objective_spec_drop_report(struct tally_objective_spec *spec);
 

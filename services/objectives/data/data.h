@@ -1,4 +1,4 @@
-/* data: what an objective is made of, as a job document describes it.
+/* data: the data of an objective, as a job document describes them.
  *
  * `synthetic_linear` is drawn, the others are files below the data folder of
  * the process that reads them (loaders/load.h). */
@@ -45,7 +45,7 @@ struct tally_idx_data {
     char labels[TALLY_DATA_NAME_CAPACITY];
     int64_t features;         /* rows * columns of an image */
     int64_t classes;          /* labels are 0 .. classes - 1 */
-    int64_t points_per_class; /* a balanced subset of them; 0 = all images there are */
+    int64_t points_per_class; /* a balanced subset; 0 = all images */
     char test_images[TALLY_DATA_NAME_CAPACITY], test_labels[TALLY_DATA_NAME_CAPACITY];
 };
 
@@ -119,43 +119,43 @@ struct tally_data_kind {
 extern const char *const TALLY_DATA_NAMES[]; /* NULL-terminated */
 extern const struct tally_data_kind TALLY_DATA_KINDS[];
 
-/* What labels must be, as the objective says. */
+/* The kinds of labels that an objective may require. */
 enum tally_labels {
     TALLY_LABELS_REAL,    /* any finite number */
     TALLY_LABELS_BINARY,  /* -1 and 1, or 0 and 1 */
     TALLY_LABELS_CLASSES, /* 0 .. classes - 1; given classes, the other kinds are that too */
 };
 
-/* Checks what the field tables cannot: names of files, that there are classes, that drawn points
- * are enough for the clients and not too many. Errors: INVALID_ARGUMENT, with the field's path
- * below "objective.data". */
+/* Checks what the field tables cannot: names of files, that classes are given, and that there are
+ * enough drawn points for the clients, but not too many. Errors: INVALID_ARGUMENT, with the field's
+ * path below "objective.data". */
 enum tally_status tally_data_spec_validate(const struct tally_data_spec *data,
                                            enum tally_labels labels, int64_t clients,
                                            struct tally_error *err);
 
-/* Numbers in a point; the d of `matrix`. */
+/* The number of features of a point; the d of `matrix`. */
 int64_t tally_data_spec_features(const struct tally_data_spec *data);
-/* Number of data points, which are cut into the clients' shards; 0 if the spec does not say, or
- * they are not cut. */
+/* The number of data points that are cut into the clients' shards; 0 if the spec does not state it,
+ * or if the points are not cut. */
 uint32_t tally_data_spec_points(const struct tally_data_spec *data);
 /* 0 if the labels are not classes. */
 int64_t tally_data_spec_classes(const struct tally_data_spec *data);
 
-/* The first name of a file that the data have, NULL if none: it stands for the data in messages. */
+/* The first file name of the data, which identifies them in messages; NULL = none. */
 const char *tally_data_spec_file(const struct tally_data_spec *data);
 
 /* Held-out points: files of the same type, with the same features, classes and arrays. */
 bool tally_data_spec_has_test(const struct tally_data_spec *data);
-/* The spec of the held-out points, which has them whole and in the order of the file; with `local`
- * as `data`. The data have some. */
+/* The spec of the held-out points: all of them in the order of the file, or, with `local`, sharded
+ * as `data`. Precondition: the data have held-out points. */
 struct tally_data_spec tally_data_spec_test(const struct tally_data_spec *data);
 /* Path of the member of a document that names them. */
 const char *tally_data_spec_test_field(const struct tally_data_spec *data);
 /* Forgets them. */
 void tally_data_spec_drop_test(struct tally_data_spec *data);
 
-/* Whether f, over all clients' points, can be had from the data folder of the coordinator: with
- * `local` and one name for all it cannot. */
+/* Whether f, over the points of all clients, can be computed from the data folder of the
+ * coordinator. With `local` and one name for all clients it cannot. */
 bool tally_data_spec_is_shared(const struct tally_data_spec *data);
 
 #endif

@@ -1,8 +1,7 @@
-/* data_file: the bytes of a file below the data folder, one after the other, unpacked if it is
- * gzip.
+/* data_file: the bytes of a file below the data folder, as a stream, unpacked if it is gzip.
  *
- * Only a window of some KiB is kept, so that reading takes the same memory whatever a file claims
- * or unpacks to. */
+ * Only a window of some KiB is kept, so reading takes the same memory whatever a file claims or
+ * unpacks to. */
 #ifndef TALLY_SERVICES_OBJECTIVES_DATA_DATA_FILE_H
 #define TALLY_SERVICES_OBJECTIVES_DATA_DATA_FILE_H
 
@@ -16,8 +15,8 @@
 
 enum { TALLY_DATA_WINDOW = 1 << 16 };
 
-/* The unpacked bytes of a file, at most: TALLY_DATA_MAX_VALUES of the longest numbers. The limit
- * stops files that unpack to endless blanks. */
+/* The most unpacked bytes of a file: TALLY_DATA_MAX_VALUES of the longest numbers. The limit stops
+ * files that unpack to endless blanks. */
 #define TALLY_DATA_MAX_BYTES (UINT64_C(1) << 34)
 
 struct tally_data_file;
@@ -40,7 +39,7 @@ struct tally_data_file {
     uint64_t unpacked_bytes;
     uint64_t untold_bytes;       /* unpacked since on_progress was called last */
     uint64_t points;             /* for on_progress; the loader counts them */
-    enum tally_data_place place; /* what messages call a place in it */
+    enum tally_data_place place; /* the word for a place in messages */
     uint64_t line;               /* lines from 1, rows from 0; the loader counts */
     enum tally_status status;    /* why there are no more bytes; OK at the end */
     struct tally_error *err;     /* borrowed */
@@ -52,13 +51,13 @@ struct tally_data_file {
     uint8_t window[TALLY_DATA_WINDOW];
 };
 
-/* Opens dir/name or else dir/name.gz. Errors: INVALID_ARGUMENT (the message names the file and what
- * to do), NO_MEMORY. `err` is kept for reading. */
+/* Opens dir/name or, if that does not exist, dir/name.gz. Errors: INVALID_ARGUMENT (the message
+ * names the file and a remedy), NO_MEMORY. `err` is kept for reading. */
 enum tally_status tally_data_file_open(const struct tally_data_source *source, const char *name,
                                        struct tally_data_file **ret_file, struct tally_error *err);
 /* Whether the name exists, so that tally_data_file_open() opens or refuses it. */
 bool tally_data_file_exists(const struct tally_data_source *source, const char *name);
-/* Only the descriptor, for libraries that do their own reading. */
+/* Opens only the descriptor, for libraries that read by themselves. */
 enum tally_status tally_data_file_descriptor(const struct tally_data_source *source,
                                              const char *name, int *ret_fd,
                                              struct tally_error *err);
@@ -81,7 +80,7 @@ static inline int tally_data_file_next(struct tally_data_file *file)
     return file->at < file->n || tally_data_file_fill(file) ? file->window[file->at++]
                                                             : TALLY_DATA_END;
 }
-/* The same without moving on. */
+/* The same without consuming it. */
 static inline int tally_data_file_peek(struct tally_data_file *file)
 {
     return file->at < file->n || tally_data_file_fill(file) ? file->window[file->at]

@@ -14,9 +14,9 @@ struct tally_load_progress {
 
 struct tally_data_source {
     const char *dir; /* the data folder */
-    /* Called after every few MiB; packed files are read, and so reported, twice. There is no
-     * clock here: a callback that prints must limit its own rate. False stops the reading. May be
-     * NULL. */
+    /* Called after every few MiB. Packed files are read, and therefore reported, twice. There is no
+     * clock here, so a callback that prints must limit its own rate. Returning false stops the
+     * reading. May be NULL. */
     bool (*on_progress)(void *context, const struct tally_load_progress *progress);
     void *context;
 };

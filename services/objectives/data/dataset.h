@@ -18,7 +18,7 @@ struct tally_dataset {
     uint32_t clients;
     uint32_t points;
     size_t features;
-    /* All clients' points are here, so that f can be computed and not only some f_m. */
+    /* The points of all clients are here, so f can be computed, not only some f_m. */
     bool is_whole;
     /* Client m's points are first .. first + size - 1 of shards[m]. With `local` sharding, size may
      * be 0 (no file of that client is here), and all clients may share all points. */
@@ -43,19 +43,19 @@ enum tally_status tally_dataset_shard(const struct tally_dataset *dataset, uint3
 enum tally_status tally_dataset_count(const struct tally_dataset *dataset, uint32_t client,
                                       uint32_t *ret_n, struct tally_error *err);
 
-/* How many clients' shards, from the first on, are all that is here: 1 where all clients share the
- * points, else all; some of them may be empty. */
+/* The number of leading shards that contain all local points: 1 if all clients share the points,
+ * otherwise all shards, some of which may be empty. */
 uint32_t tally_dataset_n_shards(const struct tally_dataset *dataset);
 
-/* Whether f can be had. Errors: FAILED_PRECONDITION unless is_whole. */
+/* Whether f can be computed. Errors: FAILED_PRECONDITION unless is_whole. */
 enum tally_status tally_dataset_check_whole(const struct tally_dataset *dataset,
                                             struct tally_error *err);
 
-/* From now on f is the mean over all points, not over the clients. */
+/* Makes f the mean over all points instead of over the clients. */
 void tally_dataset_weigh_points(struct tally_dataset *dataset);
 
-/* The weight of the mean over a shard among the shards: 1, or n_m over the common divisor of all
- * n_m, so that weights that are all equal change no bit. */
+/* The weight of the mean over a shard: 1, or n_m divided by the common divisor of all n_m, so that
+ * equal weights change no bit. */
 uint32_t tally_dataset_share(const struct tally_dataset *dataset, struct tally_shard shard);
 /* The weight of a point of the shard in f: 1 / (M n_m), or 1 / sum n_m. */
 double tally_dataset_weight(const struct tally_dataset *dataset, struct tally_shard shard);

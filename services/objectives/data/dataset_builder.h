@@ -1,6 +1,7 @@
 /* dataset_builder: a dataset while its files are read, for the loaders only.
  *
- * Memory grows with the numbers that the files really hold, and never past the limits of data.h. */
+ * Memory grows with the numbers that the files actually contain, and never beyond the limits of
+ * data.h. */
 #ifndef TALLY_SERVICES_OBJECTIVES_DATA_DATASET_BUILDER_H
 #define TALLY_SERVICES_OBJECTIVES_DATA_DATASET_BUILDER_H
 
@@ -12,7 +13,7 @@ struct tally_dataset_builder {
     enum tally_labels rule;
     int64_t classes; /* labels are 0 .. classes - 1; 0 = they are not classes */
     bool is_sparse;
-    bool is_trial;          /* everything is checked and counted, and nothing kept */
+    bool is_trial;          /* checks and counts everything, but keeps nothing */
     size_t expected_values; /* that a trial has counted; 0 = not known */
     size_t n_values, value_capacity, column_capacity;
     size_t label_capacity, row_capacity;
@@ -28,7 +29,7 @@ enum tally_status tally_builder_value(struct tally_dataset_builder *builder,
 /* Ends the row of a point. If dense, it may also be called for all points after all values. */
 enum tally_status tally_builder_point(struct tally_dataset_builder *builder,
                                       struct tally_data_file *file, double label);
-/* What is wrong with a label, or NULL: for loaders that have no lines. */
+/* Describes what is wrong with a label, or returns NULL; for formats without lines. */
 const char *tally_builder_check_label(struct tally_dataset_builder *builder, double label);
 
 #endif

@@ -62,7 +62,7 @@ enum tally_status tally_plugin_check(const struct tally_plugin *plugin, struct t
                                       plugin->name, lacks);
 }
 
-/* A function returned `code` and said `why`, which is any bytes. */
+/* For a function that returned `code` and wrote `why`, which may be any bytes. */
 static enum tally_status failed(int code, char why[TALLY_PLUGIN_WHY_CAPACITY],
                                 struct tally_error *err)
 {
@@ -92,7 +92,7 @@ static enum tally_status local_gradient(struct tally_plugin_instance *instance, 
                                              .below = draw_below,
                                              .stream = rng};
     for (uint64_t i = 0; i < self->dim; i++) {
-        ret_gradient[i] = NAN; /* so that what is left out is noticed */
+        ret_gradient[i] = NAN; /* so that omitted coordinates are noticed */
     }
     const int code =
         self->plugin->gradient(self->state, &query, x, ret_gradient, &n, why, sizeof why);

@@ -1,4 +1,4 @@
-/* domain: the convex set X that a job's points stay in, and the projection onto it.
+/* domain: the convex set X that contains a job's points, and the projection onto it.
  *
  *     whole   R^d
  *     ball    |x| <= radius, the Euclidean norm, around 0
@@ -38,12 +38,12 @@ extern const struct tally_domain_kind TALLY_DOMAIN_KINDS[];
  * "domain". */
 enum tally_status tally_domain_validate(const struct tally_domain *domain, struct tally_error *err);
 
-/* Whether it is less than the whole space; NULL is the whole space. */
+/* Whether the domain is less than the whole space; NULL is the whole space. */
 bool tally_domain_is_bounded(const struct tally_domain *domain);
 
-/* x, double[dim], becomes the nearest point of the domain; one that is inside stays bit for bit,
- * and what comes out is inside. A NaN stays one, and a point whose norm overflows is left as it is
- * by a ball: it diverged, which is for the caller to notice. */
+/* Replaces x, double[dim], by the nearest point of the domain, which is inside. A point that is
+ * inside is unchanged bit for bit. A NaN stays NaN, and a ball leaves a point whose norm overflows
+ * unchanged: such a point diverged, which the caller must detect. */
 void tally_domain_project(const struct tally_domain *domain, double *x, size_t dim);
 
 /* Whether x is inside; false for NaN, unless the domain is the whole space. */

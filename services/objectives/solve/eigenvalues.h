@@ -27,15 +27,16 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The smallest and the largest eigenvalue of A, double[dim][dim] of which only the lower triangle
- * is read and which is undefined afterwards; right to a few dim units of rounding of the largest in
- * absolute value. The values are finite. False when memory ran out. */
+/* The smallest and the largest eigenvalue of A, double[dim][dim]. Only the lower triangle of A is
+ * read, and A is undefined afterwards. The error is a few dim units of rounding of the eigenvalue
+ * that is largest in absolute value. Precondition: the values of A are finite. False when memory
+ * ran out. */
 bool tally_eigenvalues_range(double *a, size_t dim, double *ret_smallest, double *ret_largest);
 
 /* An upper estimate of the largest eigenvalue of a positive semidefinite operator: power iteration
- * from a random point, plus 5 %, which makes up for what it has not reached; at most `trace`, which
- * is a bound. times() writes A v. Gives up (NAN) once *stop is set, which may be NULL, and when
- * memory ran out. */
+ * from a random point, plus 5 % for incomplete convergence, and at most `trace`, which is a bound.
+ * times() writes A v. Returns NAN once *stop is set (`stop` may be NULL), and when memory ran out.
+ */
 double tally_eigenvalues_largest(size_t dim, double trace,
                                  void (*times)(void *context, const double *v, double *ret_product),
                                  void *context, const atomic_bool *stop);
