@@ -1,4 +1,4 @@
-"""The wall clock of the coordinator jumps, as NTP and operators make it; nobody notices."""
+"""The wall clock of the coordinator jumps, as NTP and operators make it jump, without effect."""
 
 import subprocess
 import time

@@ -1,4 +1,4 @@
-"""Whole messages are delayed, overtake each other, come twice, or come when nobody waits for them."""
+"""Whole messages are delayed, reordered, duplicated, or delivered when no one waits for them any more."""
 
 import contextlib
 import socket
@@ -18,8 +18,8 @@ LATE_S = 60  # longest that a delivery waits for its answer
 
 
 class Courier(RecordingProxy):
-    """Delivers requests and answers when it likes. Of a request that comes late the worker hears
-    nothing but that its connection broke; it has long sent it again."""
+    """Delivers requests and responses at random times. For a late request the worker only sees a broken connection,
+    and it has long repeated the request."""
 
     FATES = {"pass": 88, "late": 3, "twice": 5, "answer lost": 2, "stuck": 2}
 

@@ -175,7 +175,7 @@ class KillStorm(FaultTestCase):
         return sum(record["missing"] != "" for record in records)
 
     def test_kills_while_rounds_drop_clients(self):
-        """The result depends on who was there; but whoever was acknowledged counts."""
+        """The result depends on which clients were present, but every acknowledged update counts."""
         document = job_document(
             LONG_JOB, horizon=ENDLESS, policy="drop", quorum=4, round_deadline_ms=150
         )
@@ -203,7 +203,7 @@ class KillStorm(FaultTestCase):
         self.assertGreaterEqual(self.coordinator.client.job(self.job_id)["round"], seen)
 
     def order(self, job_id, what, status):
-        """What an operator does; it is answered after it is durable."""
+        """An operator's request, which is answered after it is durable."""
         answer = self.coordinator.client.post(f"/v1/jobs/{job_id}/{what}")
         self.assertEqual(answer.status, 200, answer)
         self.assertEqual(answer.json()["status"], status)
@@ -238,7 +238,7 @@ class KillStorm(FaultTestCase):
         self.restart_coordinator()
         self.assertEqual(self.coordinator.client.job(second)["status"], "cancelled")
         self.check_endless(self.coordinator, self.job_id, document)
-        # What was cancelled holds no client: a third one has them all.
+        # The cancelled job holds no client: a third job has them all.
         third = self.coordinator.client.submit({**document, "horizon": 20})
         self.check_result(self.coordinator, third, {**document, "horizon": 20})
         self.assert_ends_well(worker, self.coordinator)

@@ -78,7 +78,7 @@ class NetworkFaults(FaultTestCase):
         self.assert_ends_well(*self.workers.values(), self.coordinator)
 
     def wait_for_a_loss(self):
-        """That the fault was there. A few rounds need so few packets that none may have been lost yet."""
+        """Checks that the fault was present. A few rounds need so few packets that none may have been lost yet."""
         wait_until(lambda: self.network.n_lost() > 0, "a packet to be lost")
 
     def cut_off(self, places, for_s):
@@ -128,7 +128,7 @@ class NetworkFaults(FaultTestCase):
         self.assertLessEqual(closed, 1)
         self.network.heal()
         self.assertLess(self.progress(5, "all were cut off, healed"), RESUME_S)
-        # The coordinator dies meanwhile: nobody hears of it, and the connections are dead when the
+        # The coordinator dies in the meantime, unnoticed, and the connections are dead when the
         # line is back.
         self.network.cut_off("c")
         seen = self.round()

@@ -49,7 +49,7 @@ class Stopped(FaultTestCase):
             process.popen.send_signal(signal.SIGCONT)
 
     def stop_a_worker(self):
-        """Stops one in the middle of its work; returns it and the client it plays."""
+        """Stops a worker in the middle of its work; returns it and its client."""
         name = self.random.choice(sorted(self.workers))
         client = self.sessions()[name]["assignments"][0]["client"]
         self.stop(self.workers[name])
@@ -117,7 +117,7 @@ class Stopped(FaultTestCase):
         self.assert_ends_well(*self.workers.values(), self.coordinator)
 
     def last_missing(self):
-        """Whom the newest round lacked."""
+        """The clients that did not answer in the newest round."""
         after = max(self.detail()["round"] - 1, 0)
         return self.client.get_json(f"/v1/jobs/{self.job_id}/rounds?after={after}")["rounds"][-1]["missing"]
 

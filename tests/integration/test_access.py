@@ -1,6 +1,6 @@
-"""Who may do what: tokens, and sessions that belong to them.
+"""Permissions: tokens, and the sessions that belong to them.
 
-Every refusal is followed by a look at everything that must not have changed.
+After every refusal the tests check that nothing has changed.
 """
 
 import contextlib
@@ -86,7 +86,7 @@ class AccessTestCase(TallyTestCase):
         wait_until(lambda: self.coordinator.log().count(event) > before, event)
 
     def playing(self, job_id):
-        """Who plays which client of the job."""
+        """Which worker serves which client of the job."""
         return {(worker["name"], each["client"]) for worker in self.admin.get_json("/v1/workers")["workers"]
                 for each in worker["assignments"] if each["job"] == job_id}
 
@@ -94,8 +94,8 @@ class AccessTestCase(TallyTestCase):
         wait_until(lambda: self.playing(job_id) == set(wanted), f"{wanted} to play {job_id}")
 
     def everything(self):
-        """All that a request could have changed: jobs, workers, and every row of the database. What
-        time alone changes, the ages of the workers, is left out."""
+        """Everything that a request could have changed: jobs, workers, and every row of the database, without the
+        ages of the workers, which time alone changes."""
         jobs = self.admin.get_json("/v1/jobs")["jobs"]
         details = [self.admin.job(job["id"]) for job in jobs]
         workers = self.admin.get_json("/v1/workers")
@@ -107,7 +107,7 @@ class AccessTestCase(TallyTestCase):
 
     @contextlib.contextmanager
     def nothing_changes(self):
-        # Wire counters of what was before are stored within a second; then all stands still.
+        # The wire counters of earlier requests are stored within a second. After that nothing changes.
         def settled():
             counters = [self.admin.job(job["id"])["bits"]["wire_bytes"] for job in
                         self.admin.get_json("/v1/jobs")["jobs"]]
@@ -123,7 +123,7 @@ class AccessTestCase(TallyTestCase):
 
 
 class Tokens(AccessTestCase):
-    # Whose token, and the status at the routes of: REST, workers, metrics.
+    # The owner of the token, and the status at the routes of REST, workers and metrics.
     STATUS = {None: (401, 401, 401), "": (401, 401, 401), "nonsense-nonsense": (401, 401, 401),
               "expired": (401, 401, 401), "old-admin": (401, 401, 401),
               "alice": (403, None, 403), "bob": (403, None, 403), "metrics": (403, 403, None),
@@ -166,14 +166,14 @@ class Tokens(AccessTestCase):
                                      {401: "unauthenticated", 403: "permission_denied"}[worker])
                 for path in ("/healthz", "/readyz", "/", "/openapi.yaml"):
                     self.assertEqual(client.get(path).status, 200)
-        # The calls were right but for their tokens.
+        # Only the tokens of the calls were wrong.
         alice.post(right)
         self.assertEqual(bob.poll_task().round, task.round)
         self.assertEqual(self.client("metrics").get("/metrics").status, 200)
         self.assertEqual(self.admin.get("/metrics").status, 200)
 
     def test_a_large_body_of_a_refused_request_is_not_read(self):
-        """The answer comes while nothing of the body has been sent."""
+        """The response comes before any byte of the body is sent."""
         self.start(store="memory:")
         join = "/tally.v1.WorkerService/Join"
         for (who, path, status), framing in itertools.product(
@@ -208,7 +208,7 @@ class Tokens(AccessTestCase):
             self.assertEqual(answer.status, status, header[:100])
 
     def test_a_token_ends_in_time(self):
-        """Also for what is open: the stream ends with the token that it was opened with."""
+        """A revoked token also ends an open stream that was opened with it."""
         self.write("admin-tokens", self.tokens["admin"], f"{self.tokens['old-admin']} until={utc(3)}")
         self.start(store="memory:")
         job_id = self.admin.submit(job_document())
@@ -226,7 +226,7 @@ class Tokens(AccessTestCase):
 
 
 class Identity(AccessTestCase):
-    """alice has a name, which two of her tokens share; bob is his token."""
+    """alice is a name that two tokens share; bob is identified by his only token."""
 
     def setUp(self):
         super().setUp()
@@ -248,7 +248,7 @@ class Identity(AccessTestCase):
             self.assert_denied(thief.post, thief.update(task, 0))
             self.assert_denied(thief.post, thief.update(task, 0, failure="made up"))
             self.assert_denied(thief.leave)
-        # The other token of the same name may: that is how tokens are changed under way.
+        # The other token of the same name may do so, which allows tokens to be changed during a job.
         alice.client = self.client("alice2")
         alice.post(alice.update(task, 0))
         self.assertEqual(alice.poll_task().round, task.round + 1)
@@ -276,7 +276,7 @@ class Identity(AccessTestCase):
         self.assertEqual(names, {"w": None})
 
     def test_a_token_has_so_many_sessions(self):
-        """Tokens of one name count as one; whoever comes again under its name is counted once."""
+        """Tokens with the same name count as one, and a worker that joins again under its name counts once."""
         self.start("--session-timeout-ms", "600000", "--max-sessions-per-token", "2", store="memory:")
         first = self.worker("alice", "first")
         self.worker("alice2", "second")
@@ -297,7 +297,7 @@ class Identity(AccessTestCase):
         alice = self.worker("alice", "alice", slots=3)
         self.wait_playing(job_id, ("alice", 0), ("alice", 1), ("alice", 2))
         alice.leave()
-        # Somebody else gets what is next, not what he asks for.
+        # Another owner receives the next free client, not the one that it asks for.
         bob = self.worker("bob", "alice", held=[(job_id, 2)])
         self.wait_playing(job_id, ("alice", 0))
         bob.leave()
@@ -305,7 +305,7 @@ class Identity(AccessTestCase):
         self.wait_playing(job_id, ("alice", 2))
 
     def test_after_a_restart_the_first_to_ask_gets_it(self):
-        """The coordinator does not store who played what: it says so, and this holds it to it."""
+        """The coordinator documents that it does not store which owner served a client; this test checks it."""
         self.start("--session-timeout-ms", "600000")
         job_id = self.admin.submit(job_document(clients=3, quorum=3))
         self.worker("alice", "alice", slots=3)
@@ -387,7 +387,7 @@ class Rotation(AccessTestCase):
         self.write_workers("bob")
         self.reload()
         for thread in threads:
-            thread.join(common.HANG_S)  # both end at once, and find the door closed
+            thread.join(common.HANG_S)  # both polls end at once, and their workers are refused
         self.assertEqual(len(ended), 2)
         self.assert_problem(self.admin.get("/v1/jobs"), 401)
         self.admin = self.client("old-admin")
@@ -397,7 +397,7 @@ class Rotation(AccessTestCase):
         bob.poll_task()
 
     def test_a_request_that_comes_with_the_hangup_opens_nothing_for_long(self):
-        """Its token was good when it was looked at, and is gone when its turn has come."""
+        """The token is valid when it is checked, but revoked when the request has its turn."""
         self.start()
         job_id = self.admin.submit(job_document())
         connection = http.client.HTTPConnection("127.0.0.1", self.coordinator.port, timeout=common.HANG_S)
@@ -423,7 +423,7 @@ class Rotation(AccessTestCase):
                "\x00" * 40: "NUL byte"}
         for text, reason in bad.items():
             Path(self.folder, "admin-tokens").write_text(text)
-            self.write_workers("bob")  # this one is right, but not taken alone
+            self.write_workers("bob")  # this file is valid, but is not loaded alone
             self.reload("tokens not reloaded; the old ones remain valid")
             self.assertIn(reason, self.coordinator.log().splitlines()[-1] + self.coordinator.log())
             self.assertEqual(self.admin.get("/v1/jobs").status, 200)
@@ -559,7 +559,7 @@ class Start(AccessTestCase):
 
 
 class SharedTokens(AccessTestCase):
-    """A token in two files opens two roles: who gave it as one of them is told, but not what it is."""
+    """A token in two files opens two roles: a warning names the two files, but not the token."""
 
     WORDS = 'level=warn event="one token grants two roles"'
     FIRST = "--admin-token-file admin-tokens:1 name=operator"
@@ -606,7 +606,7 @@ class SharedTokens(AccessTestCase):
 
 
 class Secrecy(AccessTestCase):
-    """No token and no session id in anything that comes out, but where it must be: in the answer to Join."""
+    """No output contains a token or a session id, except the response to Join, which must contain the session id."""
 
     def setUp(self):
         super().setUp()
@@ -675,7 +675,7 @@ class Secrecy(AccessTestCase):
                 self.reload("tokens not reloaded")
                 self.write("admin-tokens", self.tokens["admin"])
                 self.reload()
-                # A worker of somebody else under a name that is taken, and one whose token is no good.
+                # A worker of another owner under a name that is taken, and one whose token is invalid.
                 for token_file in ("metrics-tokens", "admin-tokens"):
                     self.run_program(common.BIN / "tally-worker", "--coordinator", self.coordinator.url, "--name",
                                      "foreign", "--token-file", token_file, "--log-level", "debug")
@@ -726,7 +726,7 @@ class Secrecy(AccessTestCase):
             self.assertIn("NoNewPrivs:\t1\n", status)
             self.assertIn("Umask:\t0077\n", status)
             owner, status = self.owner_of_its_secrets(program, *options)
-            self.assertEqual(owner, nobody, program)  # nothing to hide: whoever debugs it may
+            self.assertEqual(owner, nobody, program)  # without secrets, debuggers are allowed
             self.assertIn("NoNewPrivs:\t1\n", status)
 
 

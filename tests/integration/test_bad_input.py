@@ -1,4 +1,4 @@
-"""What is wrong is refused, says where, and leaves everything as it was."""
+"""Invalid input is refused, with the place of the error, and changes nothing."""
 
 import json
 import os
@@ -126,7 +126,7 @@ class BadDocuments(TallyTestCase):
                 self.assertLess(len(answer.body), 2000, "the answer repeats the input")
                 self.assertNotIn("\n", problem["detail"])
         self.assert_nothing_stored()
-        # All of them were wrong; the one they were made from is not.
+        # All of them were wrong; the original is valid.
         self.assertEqual(self.client.post_job(GOOD).status, 201)
 
     def test_every_prefix_of_a_document(self):
@@ -136,7 +136,7 @@ class BadDocuments(TallyTestCase):
         self.assert_nothing_stored()
 
     def test_random_damage(self):
-        """Documents with random bytes replaced: never a crash, never an answer but 201 or 400."""
+        """Documents with randomly replaced bytes never cause a crash or a status other than 201 and 400."""
         source = random.Random(20240501)
         text = json.dumps(GOOD).encode()
         accepted = 0
@@ -198,7 +198,7 @@ class BadDocuments(TallyTestCase):
         self.assert_nothing_stored()
 
     def test_endless_chunked_body(self):
-        """Without a length, the limit holds all the same."""
+        """The limit also holds without a Content-Length."""
         chunk = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
         head = (
             b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -282,7 +282,7 @@ class BadDocuments(TallyTestCase):
 
 
 class HugeDocuments(TallyTestCase):
-    """A document is measured before it is built: what it costs does not grow with what it holds."""
+    """A document is measured before it is built, so its cost does not grow with its content."""
 
     MANY = 1000000
 
@@ -460,7 +460,7 @@ class BadWorkerCalls(TallyTestCase):
         answer = self.worker.post(last)
         after = self.detail()
         self.assertEqual(after["round"], self.before["round"] + 1)
-        # The round is closed. A repetition still gets its answer (the first may have been lost), and
+        # The round is closed. A repetition is still answered (the first response may have been lost), and
         # other bytes for it come too late.
         for repeated, expected in ((update, first), (last, answer)):
             self.assertEqual(self.worker.post(repeated), expected)
@@ -523,7 +523,7 @@ class BadWorkerCalls(TallyTestCase):
         self.assert_unchanged()
 
     def test_job_goes_on_afterwards(self):
-        """After all that, the job still runs to its end, by zeros alone: no round ever passes."""
+        """After all that, the job still runs to its end, on zeros alone: no round ever passes."""
         task = self.task
         rounds = 0
         while True:

@@ -46,7 +46,7 @@ class BatchWorker(ForeignWorker):
         return self.batch(task, [self.update(task, client, **changes) for client in clients], wait_ms)
 
     def post_all(self, request):
-        """The answer, with a result for each update in any case."""
+        """Posts the updates and returns the results, one for each update in every case."""
         answer = self.client.call("PostUpdates", request, messages.PostUpdatesResponse)
         if not answer.results:  # all are acknowledged; a message of zeros costs its payload bits
             assert answer.payload_bits == sum(update.payload_bits for update in request.updates), answer
@@ -201,7 +201,7 @@ class Batches(BatchTestCase):
         self.assertEqual(self.counted(), (0, 0))
 
     def test_a_round_that_closes_in_the_middle_ends_the_others(self):
-        """The last worker's client first, so that the second of three closes the round."""
+        """The client of the last worker is first, so the second of three updates closes the round."""
         self.last.post(self.last.update(self.last_task, self.last_task.clients[0]))
         a, b, c = self.task.clients
         request = self.worker.batch(self.task, [
@@ -296,7 +296,7 @@ class WireBytes(BatchTestCase):
 
 
 class EqualResults(BatchTestCase):
-    """A job comes to the same end whether its updates come alone, together, or both."""
+    """A job has the same result whether its updates arrive alone, together, or both."""
 
     def play(self, name, sizes):
         coordinator = self.start_coordinator(name=name, store=f"sqlite:{self.folder}/{name}.db")
@@ -380,7 +380,7 @@ class LargeBatch(BatchTestCase):
 
 
 class Kills(BatchTestCase):
-    """kill -9 at any instant of a batch: all of what was answered is there, and never a part of a batch."""
+    """kill -9 at any moment of a batch: everything acknowledged is stored, and never only a part of a batch."""
 
     def test_no_batch_is_half_acknowledged(self):
         draw = random.Random(7)

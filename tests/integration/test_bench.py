@@ -82,7 +82,7 @@ class Results(BenchCase):
             self.assertLess(row["wire_bytes_per_update"], most)
 
     def test_seconds(self):
-        """Jobs are as long as it takes, each of them whole."""
+        """Jobs are as long as the measurement requires, and all of them complete."""
         row, = json.loads(self.expect("--clients", 3, "--dim", 30, "--store", "memory", "--encoding", "entropy",
                                       "--runs", 1, "--seconds", 1, "--json"))
         self.check_row(row)
@@ -91,7 +91,7 @@ class Results(BenchCase):
         self.assertGreater(row["updates"], 3 * row["clients"])
 
     def test_idle(self):
-        """Workers without a client wait, and are another row."""
+        """Workers without a client wait, and have a row of their own."""
         plain, idle = json.loads(self.expect("--clients", 2, "--dim", 30, "--store", "sqlite", "--idle", 50,
                                              "--rounds", 20, "--runs", 1, "--seconds", 0.1, "--json"))
         for row, n in ((plain, 0), (idle, 50)):
@@ -160,7 +160,7 @@ class Refusals(BenchCase):
         self.assertIn(b"cannot make a folder in TMPDIR: No such file", done.stderr)
 
     def test_no_coordinator(self):
-        """It starts the one beside itself, wherever that is."""
+        """It starts the coordinator that lies beside it, wherever that is."""
         alone = self.folder / "bin"
         alone.mkdir()
         shutil.copy2(BIN / "tally", alone)
@@ -171,7 +171,7 @@ class Refusals(BenchCase):
 
 
 def children_of(pid):
-    """Processes that say that this is their parent."""
+    """Processes whose parent is this one."""
     found = []
     for status in Path("/proc").glob("[0-9]*/stat"):
         try:

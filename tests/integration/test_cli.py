@@ -62,7 +62,7 @@ def problem(status, code, message, field=None):
 
 
 class Coordinator:
-    """Answers with `answer(method, path, headers, body)`; keeps what it was asked in `requests`."""
+    """Responds with `answer(method, path, headers, body)` and records the requests in `requests`."""
 
     def __init__(self, answer, port=0):
         self.requests, self.connections = [], []
@@ -106,7 +106,7 @@ class Coordinator:
         self.thread.start()
 
     def close(self):
-        """As a killed process: kept-alive connections break too."""
+        """Stops like a killed process, so that kept-alive connections break too."""
         self.server.shutdown()
         for connection in self.connections:
             try:
@@ -390,7 +390,7 @@ class Submit(CliCase):
 
 
 class JobNames(CliCase):
-    """What a person calls a job: an id, its beginning, latest."""
+    """How users name a job: by its id, a prefix of the id, or `latest`."""
     IDS = ["ab12cd34ef56", "ab9900000000", "c0ffee000000"]  # newest first
 
     def answer(self, method, path, *_):
@@ -475,7 +475,7 @@ class Width(CliCase):
     WIDE = "中文名字" * 8  # two columns each
 
     def on_terminal(self, columns, *words):
-        """What the command shows on such a terminal, line by line."""
+        """Returns the output of the command on such a terminal, line by line."""
         main_end, other_end = pty.openpty()
         fcntl.ioctl(other_end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         with self.running(*words, stdout=other_end, stderr=other_end) as child:
@@ -501,7 +501,7 @@ class Width(CliCase):
                 self.assertTrue(line.startswith("0123456789ab  "))
                 for number in ("12345.7", "0.123457", "running"):
                     self.assertIn(number, line)
-            # Columns line up: what stands under REGRET ends where REGRET ends.
+            # Columns are aligned: the cells under REGRET end where REGRET ends.
             ends = {self.width(line[:line.index("12345.7") + 7]) for line in lines[1:]}
             self.assertEqual(ends, {lines[0].index("REGRET") + 6 if "NAME" in lines[0] else ends.pop()})
         self.assertLess(len(heads[80]), len(heads[110]))
@@ -658,7 +658,7 @@ class Watch(CliCase):
     FAST = ("--interval-ms", "10")
 
     def script(self, *answers):
-        """Each request gets the next answer; the last one stays."""
+        """Each request receives the next answer; the last one is repeated."""
         rest = list(answers)
         return lambda *_: rest.pop(0) if len(rest) > 1 else rest[0]
 
@@ -780,7 +780,7 @@ class Watch(CliCase):
         os.close(main_end)
 
     def read_terminal(self, main_end, enough):
-        """What the terminal shows until `enough(text)` holds or it is closed."""
+        """Returns what the terminal shows until `enough(text)` holds or it is closed."""
         text, until = "", time.monotonic() + PATIENCE_S
         while not enough(text) and time.monotonic() < until:
             if select.select([main_end], [], [], 1)[0]:

@@ -1,5 +1,5 @@
-"""Cohorts: a round is given to the clients that are drawn for it and to no others, workers without one of them wait,
-and the service computes what `tally simulate` does."""
+"""Cohorts: only the clients that are drawn for a round receive its task, workers without such a client wait, and the
+service computes what `tally simulate` does."""
 
 import unittest
 
@@ -133,8 +133,8 @@ class Cohorts(TallyTestCase):
         self.assertEqual({each.client for each in held}, {update.client for update in updates})
 
     def test_a_worker_is_given_its_drawn_clients_and_caught_up(self):
-        """Each of the hands has one client. Whoever is not drawn gets no task; whoever has been away for long gets
-        the point, which counts as recovery."""
+        """Each of the hands serves one client. A client that is not drawn receives no task; one that has missed many
+        rounds receives the point, which counts as recovery."""
         coordinator = self.start_coordinator(options=("--session-timeout-ms", str(HOUR_MS)))
         client = coordinator.client
         job_id = client.submit(document("synthetic-minibatch-sgd", clients=4, cohort=1, quorum=1, horizon=10**8))
@@ -161,7 +161,7 @@ class Cohorts(TallyTestCase):
         self.assertEqual(client.job(job_id)["bits"]["downlink"]["delivered_payload"], 30 * 32 * DIM)
 
     def play_round(self, client, job_id, hands, number):
-        """Every hand that has a task answers it. Returns the clients that they played, and the record."""
+        """Every hand that has a task answers it. Returns the clients that took part, and the record."""
         played = []
         for hand in hands:
             poll = hand.poll(wait_ms=0)

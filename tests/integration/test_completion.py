@@ -39,7 +39,7 @@ class Completion(CliCase):
     # ---- bash ----
 
     def bash(self, *words):
-        """What bash offers for the last word."""
+        """Returns the completions of the last word in bash."""
         script = ("source ./completion.bash; COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); _tally; "
                   "[[ ${#COMPREPLY[@]} == 0 ]] || printf '%s\\n' \"${COMPREPLY[@]}\"")
         done = subprocess.run(["bash", "--norc", "-euc", script, "bash", "tally", *words], capture_output=True, text=True,

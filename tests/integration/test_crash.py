@@ -76,7 +76,7 @@ class Crash(TallyTestCase):
             coordinator = self.start_coordinator(port=coordinator.port, store=coordinator.store)
             detail = coordinator.client.job(job_id)
             print(f"killed past round {seen}, back at round {detail['round']}", flush=True)
-            # What was shown was durable: counters never go back.
+            # Everything that was shown is durable: counters never decrease.
             self.assertGreaterEqual(detail["round"], seen)
         detail = self.check_result(coordinator, job_id)
         self.wait_until_heard(coordinator.client, workers)
@@ -120,7 +120,7 @@ class Crash(TallyTestCase):
             workers[victim].kill()
             workers[victim] = self.start_worker(self.gate, new_name(victim, n), clients=clients)
         detail = self.check_result(coordinator, job_id)
-        # A worker that starts from nothing is sent the point, and that is counted.
+        # A new worker receives the point, and its bits are counted.
         self.assertGreater(detail["bits"]["recovery"], 0)
         self.assert_ends_well(*workers, coordinator)
 
@@ -131,13 +131,13 @@ class Crash(TallyTestCase):
         self.check_worker_killed(lambda victim, n: f"w{victim}", clients=5)
 
     def test_worker_killed_and_replaced_by_another(self):
-        """Its clients are given away once it has been silent for the session timeout."""
+        """The clients of a worker are reassigned when it has been silent for the session timeout."""
         self.check_worker_killed(
             lambda victim, n: f"replacement-{n}", options=("--session-timeout-ms", "1000")
         )
 
     def test_connections_break_all_the_time(self):
-        """Requests and answers are lost and cut; what is sent again is not counted again."""
+        """Requests and responses are lost or truncated, and repetitions are not counted again."""
         coordinator = self.start_coordinator()
         faults = ("request", "half request", "response", "half response")
         proxy = RecordingProxy(

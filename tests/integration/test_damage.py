@@ -76,7 +76,7 @@ class FlippedBits(DamageTestCase):
         self.random = random.Random(self.seed)
 
     def check_ended(self, client):
-        """What is told of the ended job is what was stored, or is refused."""
+        """Every response about the ended job equals what was stored, or is refused."""
         refused = 0
         for path, known in (("", None), ("/rounds", self.rounds), ("/model", self.model)):
             answer = client.get(f"/v1/jobs/{COMPLETED}{path}")
@@ -94,7 +94,7 @@ class FlippedBits(DamageTestCase):
         return refused
 
     def check_live(self, client, job):
-        """The job ends as if nothing had been, or has ended with a reason, or is refused."""
+        """The job ends as if undisturbed, or has ended with a reason, or is refused."""
 
         def look():
             answer = client.get(f"/v1/jobs/{job}")
@@ -113,7 +113,7 @@ class FlippedBits(DamageTestCase):
         return wait_until(look, f"job {job} to end")
 
     def check_damaged(self):
-        """One start on a damaged file; returns what came of it."""
+        """Starts once on a damaged file and returns the outcome."""
         coordinator = self.start_any()
         if coordinator is None:
             return "start refused"
@@ -151,8 +151,8 @@ class FlippedBits(DamageTestCase):
             self.trial(f"cut to {n} bytes", self.file[:n])
 
     def test_flipped_bits_in_the_log(self):
-        """SQLite's log is summed frame by frame: what follows the damage is gone, as after a crash
-        at that instant, and the job goes on from there."""
+        """SQLite's log has a checksum per frame: everything after the damage is lost, as after a crash at that
+        moment, and the job continues from there."""
         self.path.write_bytes(self.file)
         coordinator = self.start_any()
         worker = Process(self.folder, "first-worker", [
@@ -269,7 +269,7 @@ class DamagedChanges(DamageTestCase):
         self.rounds = [round for (round,) in query(self.path, "SELECT round FROM job_state_changes ORDER BY round")]
 
     def check_job_ends(self, sql, reason):
-        """That job fails, the others go on."""
+        """Only the damaged job fails; the others continue."""
         query(self.path, sql)
         coordinator = self.start_coordinator()
         detail = coordinator.client.job(RUNNING_4)
@@ -302,7 +302,7 @@ class DamagedChanges(DamageTestCase):
         self.check(place)
 
     def test_missing(self):
-        """Nothing shows in the rows that are left; what they lead to is not what the job has."""
+        """The remaining rows show no damage, but their result differs from the state of the job."""
         self.check_job_ends(f"DELETE FROM job_state_changes WHERE round = {self.rounds[0]}", "stored")
 
     def test_last_one_missing(self):

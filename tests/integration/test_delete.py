@@ -1,4 +1,4 @@
-"""DELETE /v1/jobs/{id}: what is gone, what is refused, and that nothing comes back after a crash."""
+"""DELETE /v1/jobs/{id}: what it deletes, what is refused, and that nothing reappears after a crash."""
 
 import json
 import subprocess
@@ -111,7 +111,7 @@ class Delete(TallyTestCase):
         self.assertEqual(self.client.get(f"/v1/jobs/{job_id}").status, 404)
 
     def test_deleted_jobs_stay_deleted_after_kills(self):
-        """A job whose deletion was answered never comes back; one whose deletion was not is whole or gone."""
+        """A job whose deletion was acknowledged never reappears; otherwise it is either complete or gone."""
         self.start_worker(self.coordinator, "w", clients=2)
         port = self.coordinator.port
         for turn in range(5):

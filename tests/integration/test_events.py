@@ -1,4 +1,4 @@
-"""Live events and the thinned-out series tell the same as the list of rounds."""
+"""Live events and the thinned-out series agree with the list of rounds."""
 
 import contextlib
 import http.client
@@ -213,7 +213,7 @@ class Events(EventsTestCase):
                         self.coordinator.kill()
             self.assertFalse(self.coordinator.is_alive())
             self.restart()
-            # What was seen was durable.
+            # Every event that was seen is durable.
             self.assertGreaterEqual(self.client.job(job_id)["round"], len(rounds))
         self.assertEqual(self.client.job(job_id)["status"], "running")
         last = self.opened(job_id, last_event_id=len(rounds))
@@ -320,7 +320,7 @@ class Series(EventsTestCase):
         return series
 
     def assert_thinned(self, series, rows, points):
-        """At most so many true rows, with the ends and the extremes."""
+        """At most this many rows, all of them exact, including the ends and the extremes."""
         self.assertTrue(series["reduced"])
         self.assertEqual(series["rounds"], len(rows))
         self.assertLessEqual(len(series["rows"]), points)
@@ -405,7 +405,7 @@ class Series(EventsTestCase):
         self.assertEqual(rounds[-1]["totals"], totals[-1])
 
     def lengthen(self, job_id, n):
-        """Gives a finished job n round records, as if it had run so long."""
+        """Gives a finished job n round records, as if it had run that long."""
         with edited_database(self.coordinator.store.removeprefix("sqlite:")) as db:
             key, last = db.execute("SELECT job_key, round FROM jobs WHERE id = ?", (job_id,)).fetchone()
             names = [row[1] for row in db.execute("PRAGMA table_info(rounds)")]

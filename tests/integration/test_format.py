@@ -1,5 +1,5 @@
-"""Worker and coordinator whose payloads are of different formats (codec/FORMAT.md, versions): they part at
-Join with a clear word, and nothing is decoded as what it is not."""
+"""Worker and coordinator with different payload formats (codec/FORMAT.md, versions): they disconnect at Join with a
+clear message, and no payload is decoded in the wrong format."""
 
 import http.server
 import json
@@ -51,7 +51,7 @@ class Answering(http.server.BaseHTTPRequestHandler):
 
 
 class Coordinator(TallyTestCase):
-    """What it makes of workers of another format."""
+    """A coordinator refuses workers with another format."""
 
     def setUp(self):
         super().setUp()
@@ -87,7 +87,7 @@ class Coordinator(TallyTestCase):
         live.poll(wait_ms=1)  # nobody took the session's place
 
     def test_silence(self):
-        """Tally's own worker says its format since 0.6.0; others may not have heard of it."""
+        """Tally's own workers state their format since 0.6.0; other workers may not know the field."""
         body = messages.JoinRequest(name="w", slots=1).SerializeToString()
         for agent, status in ((b"tally-worker", 400), (b"tally-worker-of-mine", 200), (b"node", 200)):
             with self.subTest(agent):
@@ -107,7 +107,7 @@ class Coordinator(TallyTestCase):
 
 
 class Worker(TallyTestCase):
-    """What it makes of a coordinator of another format: it ends, and says why."""
+    """A worker that meets a coordinator with another format ends and gives the reason."""
 
     def run_at(self, **script):
         coordinator = OtherCoordinator(**script)
@@ -123,7 +123,7 @@ class Worker(TallyTestCase):
         return messages.JoinResponse(session=7, session_timeout_ms=10000, **other)
 
     def test_older_coordinator(self):
-        """It took the worker: the slots are given back, and no task is asked for."""
+        """If such a coordinator accepted the worker, the worker leaves and requests no task."""
         calls, log = self.run_at(Join=[self.joined()], Leave=[messages.LeaveResponse()])
         self.assertEqual(calls, ["Join", "Leave"])
         self.assertIn("upgrade the coordinator", log)

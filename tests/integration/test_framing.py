@@ -1,5 +1,5 @@
-"""Where a request ends is never a matter of opinion (RFC 9112, section 6): whatever another program
-in front could read otherwise gets one answer, and nothing that comes behind it is executed."""
+"""The end of a request is unambiguous (RFC 9112, section 6): a request that a proxy could frame differently gets one
+response, and nothing that follows it is executed."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from common import HANG_S, TallyTestCase, job_document
 from test_tls import Authority, TlsCoordinator
 
 DOCUMENT = json.dumps(job_document()).encode()
-# Comes behind each request below, and would submit a job.
+# Follows each request below, and would submit a job.
 SMUGGLED = (b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             b"Connection: close\r\nContent-Length: %d\r\n\r\n%s" % (len(DOCUMENT), DOCUMENT))
 BODY = b"0\r\n\r\n"  # a body of five bytes, and an empty chunked one
@@ -85,7 +85,7 @@ REFUSED = [
     *((f"{n} headers", get(*([b"X: y"] * (n - 1)), HOST), 431) for n in (101, 150, 160, 170, 180, 500)),
 ]
 
-# They do not fit into the memory of a connection.
+# Too large for the memory of a connection.
 CRAMPED = [
     ("long cookie", get(HOST, b"Cookie: a=" + b"a" * 7000), 431),
     *((f"{n} cookies", get(HOST, b"Cookie: " + b"; ".join([b"a=b"] * n)), 431) for n in (170, 200, 1000)),
@@ -149,7 +149,7 @@ class Framing(TallyTestCase):
         return socket.create_connection(("127.0.0.1", self.port), timeout=HANG_S)
 
     def converse(self, *pieces, connection=None):
-        """All that comes back until the server closes."""
+        """Returns everything that the server sends until it closes the connection."""
         answer = b""
         with connection or self.connect() as connection:
             try:
@@ -214,7 +214,7 @@ class Framing(TallyTestCase):
         self.assert_nothing_submitted()
 
     def test_the_one_that_is_meant(self):
-        """The library does not say whose request it refuses; one that is under way beside it goes on."""
+        """The library does not say which request it refuses; a request in progress on another connection continues."""
         for what, request, status in REFUSED + CRAMPED + BARE:
             cut = request.find(b"\r\n") + 2
             with self.subTest(what), self.connect() as older, self.connect() as newer:
@@ -231,7 +231,7 @@ class Framing(TallyTestCase):
                 self.assertEqual(split(self.converse(connection=newer))[0], 200)
 
     def test_never_closed_without_a_word(self):
-        """Where the request just fits into the connection's memory, its response has to fit as well."""
+        """If a request just fits the memory of a connection, its response must fit too."""
         last = get(HOST, b"Connection: close")
         shapes = [("cookie", n, get(HOST, b"Cookie: a=" + b"x" * n)) for n in range(5600, 6200, 20)]
         shapes += [(f"{k} headers", n, get(HOST, *([b"X: " + b"y" * n] * k)))
@@ -261,7 +261,7 @@ class Framing(TallyTestCase):
                     self.assertEqual(split(behind)[0], 200, answer)
 
     def test_on_connections_for_large_bodies(self):
-        """They have a buffer of another size, and a daemon of the library of their own."""
+        """Large bodies have a buffer of another size, and a separate daemon of the library."""
         large = get(HOST, b"Content-Length: 100000") + b" " * 100000
         _, headers, _, _ = split(self.converse(large))
         self.assertEqual(headers["connection"], ["close"])  # from now on the server looks for such

@@ -1,4 +1,4 @@
-"""cmake --install: what lands where, that it runs, and that man pages and units are sound.
+"""cmake --install: where files are installed, that the programs run, and that man pages and units are valid.
 
 TALLY_BIN is the folder of the programs, below the build that is installed.
 """
@@ -76,7 +76,7 @@ class Install(InstalledCase):
     def test_the_programs_understand_the_example_configuration(self):
         for program, config in (("tally-coordinator", "coordinator"), ("tally-worker", "worker")):
             source = (self.root / f"etc/tally/{config}.conf").read_text()
-            # Every line that is commented out is one to be switched on.
+            # Every commented-out line must work when enabled.
             options = re.findall(r"(?m)^#(\S+ = .*)$", source)
             self.assertTrue(options)
             changed = pathlib.Path(self.folder.name) / f"{config}.conf"

@@ -1,5 +1,5 @@
-"""Every limit of the coordinator that is an option: what it refuses, in which words, and what it
-lets pass."""
+"""Every limit of the coordinator that is an option: what it refuses, with which message, and what it
+admits."""
 
 import json
 import socket
@@ -94,7 +94,7 @@ class Limits(TallyTestCase):
         self.assertIn('tally_http_requests_total{method="other",route="unmatched",code="431"} 1', requests)
 
     def test_body(self):
-        """A client that sends all before it reads: the answer is there, not a reset."""
+        """A client that sends everything before it reads receives the response, not a reset."""
         self.start("--max-body-bytes", "2048")
         self.assert_problem(self.client.post_job(b" " * 2048), 400)
         n = 20 << 20

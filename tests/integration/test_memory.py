@@ -1,4 +1,4 @@
-"""Memory is bounded by bytes: what a job holds while it waits, and what jobs hold together that have started."""
+"""Memory is bounded in bytes: that of a waiting job, and that of all started jobs together."""
 
 import re
 import resource
@@ -17,7 +17,7 @@ def plain_job(dim, algorithm="ceal", **changes):
 
 
 class Queued(TallyTestCase):
-    """A job that waits holds its row, its document, and nothing that grows with dim or clients."""
+    """A waiting job holds its row, its document, and nothing that grows with dim or clients."""
 
     JOBS = 12
     MOST = MIB // 2  # of each: well above what one takes (below 100 KB), and far below any vector
@@ -53,7 +53,7 @@ class Queued(TallyTestCase):
 
     @unittest.skipIf(IS_SANITIZED, "memory of a sanitizer is measured as well")
     def test_a_large_model_is_no_json(self):
-        """As JSON a model of 10^7 held the one thread for ten seconds, and 300 MB beside its text."""
+        """As JSON, a model of 10^7 coordinates blocked the only thread for 10 s and took 300 MB besides its text."""
         coordinator = self.start_coordinator()
         client = coordinator.client
         for dim, status in ((1_000_000, 200), (1_000_001, 406), (10_000_000, 406)):
@@ -93,7 +93,7 @@ class Limited(TallyTestCase):
             self.worker = ForeignWorker(self.client, slots=slots)
 
     def wait_queued(self, job_id, what):
-        """The text of a queued job's `waiting` once it is for that."""
+        """Waits until a queued job waits for this, and returns the text of `waiting`."""
         def look():
             detail = self.client.job(job_id)
             return detail if (detail["waiting"] or {}).get("for") == what else None
@@ -204,7 +204,7 @@ class Limited(TallyTestCase):
 
     @unittest.skipIf(IS_SANITIZED, "sanitizers reserve more address space than any limit")
     def test_a_job_that_cannot_be_loaded_waits(self):
-        """The system gives less than the limit says: the process goes on, and the job once there is enough."""
+        """If the system provides less than the limit, the process continues; the job starts once there is enough."""
         self.start(1 << 40)
         job_id = self.client.submit(plain_job(10_000_000))
         self.client.wait_status(job_id, "running")
@@ -226,7 +226,7 @@ class Limited(TallyTestCase):
 
 
 class Estimated(TallyTestCase):
-    """The estimate against what the process holds. It keeps up to 64 MiB of what was freed."""
+    """Compares the estimate with the memory of the process, which keeps up to 64 MiB of what was freed."""
 
     DIM = 1_000_000
     PARAMETERS = {"ceal": {"sigma": 0.5, "sample_scale": 1e-9, "step_size": 0.1},

@@ -1,5 +1,5 @@
-"""The bits on the wire, counted by somebody else: every message of a job is read with a decoder
-written from codec/FORMAT.md, and the sums are the job's counters."""
+"""The bits on the wire, counted independently: a decoder that was written from codec/FORMAT.md reads every message of a
+job, and the sums equal the job's counters."""
 
 import contextlib
 import http.client
@@ -17,7 +17,7 @@ from recording_proxy import RecordingProxy
 
 class MessagesTestCase(TallyTestCase):
     def n_stored(self):
-        """What a kill -9 would leave of the open round: the updates in the database, seen from outside."""
+        """Returns the stored updates of the open round, as kill -9 would leave them, read from outside."""
         with contextlib.closing(sqlite3.connect(f"file:{self.folder}/tally.db?mode=ro", uri=True)) as database:
             return database.execute("SELECT count(*) FROM updates WHERE round > 0").fetchone()[0]
 
@@ -107,7 +107,7 @@ class Messages(TallyTestCase):
         self.assertEqual(delivered, 2 * downlink["payload"])
 
     def test_wire_bytes_are_those_on_the_wire(self):
-        """Counted are the exchanges that carry a job's messages: tasks and updates."""
+        """Counts the exchanges that carry a job's messages: tasks and updates."""
         coordinator = self.start_coordinator()
         proxy = RecordingProxy(coordinator.port)
         self.addCleanup(proxy.close)
@@ -327,7 +327,7 @@ class LargeUpdateThatPolls(MessagesTestCase):
         wait_until(look, f"{n} updates that wait")
 
     def close_round(self):
-        """The last worker answers; what has become of the point and what was counted."""
+        """The last worker answers. Returns the point and the counters."""
         self.workers[-1].post(self.message(-1))
         detail = self.coordinator.client.job(self.job_id)
         self.assertEqual(detail["round"], 1)
@@ -372,7 +372,7 @@ class LargeUpdateThatPolls(MessagesTestCase):
             thread.join(HANG_S)
 
     def test_a_caller_that_leaves_takes_nothing_along(self):
-        """Its connection is gone at once, and it sends the same again: it has come or not."""
+        """The connection breaks at once, and the worker repeats the update, which may have arrived or not."""
         expected = self.result_without_a_crash(2)
         self.start(2)
         update = self.message(0)

@@ -1,4 +1,4 @@
-"""Metrics are true, bounded and readable by Prometheus; requests have names that the log knows."""
+"""Metrics are exact, bounded and readable by Prometheus; requests have ids that appear in the log."""
 
 import contextlib
 import http.client
@@ -103,7 +103,7 @@ def scrape(client, **headers):
 
 
 def job_samples(detail):
-    """What /metrics must say of a job whose detail REST shows."""
+    """The series that /metrics must have for a job with this detail."""
     job, bits = detail["id"], detail["bits"]
     samples = {
         ("tally_job_info", ("name", detail["name"]), ("algorithm", detail["algorithm"]["type"])): 1,
@@ -137,7 +137,7 @@ def job_samples(detail):
 
 
 def n_clients(text):
-    """How many "3 17 20-25" are."""
+    """The number of clients in a list such as "3 17 20-25"."""
     ranges = [[int(end) for end in each.split("-")] for each in text.split()]
     return sum(each[-1] - each[0] + 1 for each in ranges)
 
@@ -149,7 +149,7 @@ def promtool(*arguments, text=None):
 
 class MetricsTestCase(TallyTestCase):
     def run_round(self, worker, n=1, clients=1, metrics=()):
-        """Plays all clients for n rounds; returns the last task. Each update reports the metrics, pairs of name and
+        """Serves all clients for n rounds and returns the last task. Each update reports the metrics, pairs of name and
         value."""
         for _ in range(n):
             task = worker.poll_task()
@@ -251,7 +251,7 @@ class Content(MetricsTestCase):
         self.assertIsNone(metrics.get("tally_http_request_duration_seconds_count", **route))
 
     def test_routes_are_patterns(self):
-        """Paths that clients make up make no series."""
+        """Arbitrary paths of clients create no series."""
         client = self.start_coordinator().client
         before = len(scrape(client).values)
         for i in range(50):
@@ -329,7 +329,7 @@ class Content(MetricsTestCase):
         self.assertEqual(scrape(client).get("tally_workers", state="working"), 0)
 
     def test_what_is_not_stored_is_not_counted(self):
-        """The disk is full: the engine was ahead of the store, the metrics never are."""
+        """With a full disk the engine is ahead of the store, but the metrics never are."""
         coordinator = self.start_with_a_disk_that_fills()
         client = coordinator.client
         job_id = client.submit(document())
@@ -360,7 +360,7 @@ class Content(MetricsTestCase):
         self.assertEqual(metrics.get("tally_job_rounds_total", job=job_id), 3)
 
     def test_a_job_that_cannot_be_read_back_is_left_out(self):
-        """Its row is ahead of the store: rather no series than one that goes back."""
+        """If the row is ahead of the store, there is no series rather than one that decreases."""
         coordinator = self.start_with_a_disk_that_fills()
         client = coordinator.client
         job_id = client.submit(document())
@@ -384,7 +384,7 @@ class Content(MetricsTestCase):
         self.assertEqual(metrics.get("tally_jobs_left_out"), 0)
 
     def test_counters_survive_kill(self):
-        """Counters of jobs never go back, whatever is killed when; those of the process start anew."""
+        """Counters of jobs never decrease, whatever is killed and when; those of the process start at zero."""
         coordinator = self.start_coordinator()
         done = coordinator.client.submit(job_document(name="done"))
         cancelled = coordinator.client.submit(document(50, name="cancelled"))
@@ -562,7 +562,7 @@ class Access(MetricsTestCase):
             self.assertEqual((answer.status, answer.headers["X-Request-Id"]), (200, "mine"))
 
     def test_drained_polls_have_ids(self):
-        """Errors have one, those of long polls too."""
+        """Errors have a request id, including those of long polls."""
         coordinator = self.start_coordinator()
         worker = ForeignWorker(coordinator.client)
         connection = http.client.HTTPConnection("127.0.0.1", coordinator.port, timeout=HANG_S)
@@ -576,7 +576,7 @@ class Access(MetricsTestCase):
         self.assertRegex(response.headers["X-Request-Id"], DRAWN_ID)
 
     def test_levels(self):
-        """By default the log tells of writes and of what went wrong, not of reads and worker calls."""
+        """By default the log contains writes and errors, but no reads and worker calls."""
         coordinator = self.start_coordinator(options=("--log-format", "json"))
         client = coordinator.client
         job_id = client.submit(document())
@@ -853,7 +853,7 @@ class Prometheus(Process):
 
 class Scraped(MetricsTestCase):
     def test_prometheus(self):
-        """A real one scrapes jobs that run, wait and have ended, and says what REST says."""
+        """A real Prometheus scrapes running, waiting and ended jobs, and agrees with REST."""
         coordinator = self.start_coordinator()
         client = coordinator.client
         prometheus = Prometheus(self.folder, coordinator.port)

@@ -121,7 +121,7 @@ class Upgrade(OperationsTestCase):
         self.check_jobs(self.documents, self.old)
 
     def test_no_space_for_the_copy(self):
-        """The copy is the way back: without it there is no migration."""
+        """The copy allows a return to the old version: without it there is no migration."""
         os.mkdir(f"{self.path}.v1.bak")  # a name that cannot be written
         done = self.run_program("tally-coordinator", "--listen", "127.0.0.1:0", "--store", self.uri)
         self.assertEqual(done.returncode, 1, done.stderr)
@@ -168,7 +168,7 @@ class UpgradeOfUnaryBits(OperationsTestCase):
         self.assertEqual(essence(detail), essence(simulate(self.documents[detail["id"]])))
 
     def test_without_the_step_the_result_would_be_another(self):
-        """What this database is for: the old messages are not malformed, and nothing would be said."""
+        """The purpose of this database: the old messages are well formed, so a wrong decoding would go unnoticed."""
         query(self.path, "PRAGMA user_version = 3")
         coordinator = self.start_coordinator()
         self.start_worker(coordinator, "w", clients=11)
@@ -231,7 +231,7 @@ class UpgradeOfUnaryBits(OperationsTestCase):
         self.finish(coordinator)
 
     def test_damage_stays_damage(self):
-        """No checksum is made anew."""
+        """No checksum is recomputed."""
         query(self.path, "UPDATE rounds SET norm = 1.0 WHERE job_key = 1 AND round = 7")
         query(self.path, "UPDATE updates SET body = x'00' WHERE job_key = 3 AND client = 1")
         for program, *arguments in (("tally-coordinator", "--check", "--store", self.uri),
@@ -359,7 +359,7 @@ class Check(OperationsTestCase):
 
 class Backup(OperationsTestCase):
     def test_under_load(self):
-        """Every copy is of one instant: the job goes on from it to the same result."""
+        """Every copy is consistent: a job that continues from it has the same result."""
         coordinator = self.start_coordinator()
         document = job_document("synthetic-ceal-long", horizon=3000)
         expected = essence(simulate(document))
@@ -501,7 +501,7 @@ class Backup(OperationsTestCase):
 
 
 class OneOwner(OperationsTestCase):
-    """Two coordinators never serve one file, whatever became of its lock file and whatever its name."""
+    """Two coordinators never serve the same file, whatever happens to its lock file and under whatever name."""
 
     def refuse_second(self, path, words):
         done = self.run_program("tally-coordinator", "--store", f"sqlite:{path}", "--listen", "127.0.0.1:0")
@@ -509,7 +509,7 @@ class OneOwner(OperationsTestCase):
         self.assertIn(words, done.stderr)
 
     def refuse_reading(self, link):
-        """What is read without the log may lack acknowledged jobs."""
+        """A database that is read without its log may lack acknowledged jobs."""
         said = self.tally("backup", "--store", f"sqlite:{link}", "old.db", status=1)
         self.assertIn("2 names (hard links)", said)
         done = self.run_program("tally-coordinator", "--check", "--store", f"sqlite:{link}")
@@ -518,7 +518,7 @@ class OneOwner(OperationsTestCase):
         self.assertFalse(Path(f"{link}-wal").exists())
 
     def look(self, n_jobs):
-        """What only reads goes on beside the coordinator."""
+        """Commands that only read work beside the coordinator."""
         copy = Path(self.folder, f"copy-{n_jobs}.db")
         self.tally("backup", "--store", self.uri, copy)
         self.assertEqual(query(copy, "SELECT count(*) FROM jobs"), [(n_jobs,)])
@@ -689,7 +689,7 @@ class Stop(OperationsTestCase):
         self.stop(coordinator)
 
     def test_cancelled_job_is_not_solved(self):
-        """The queue of solves is one thread's: what nobody waits for must not hold up the others."""
+        """One thread solves all references, so a solve that is no longer needed must not delay the others."""
         coordinator = self.start_coordinator()
         long = job_document(clients=2, quorum=2, objective__data__dim=500,
                             objective__data__points=4000)
@@ -735,7 +735,7 @@ class Stop(OperationsTestCase):
         self.assertEqual(uplink_of_workers(workers), detail["bits"]["uplink"])
 
     def test_of_a_worker_that_has_hardly_begun(self):
-        """What ends it here waits until the signal can be heard; before that it would end anything."""
+        """The test sends the signal only when its handler is installed; before that it would kill any program."""
         coordinator = self.start_coordinator()
         slow = self.start_worker(coordinator, "slow", launcher=("sh", "-c", 'sleep 0.2; exec "$@"', "-"))
         self.assert_ends_well(slow)

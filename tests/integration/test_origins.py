@@ -1,4 +1,4 @@
-"""What a web page of somebody else can have a browser do: nothing (services/coordinator/access/origin_policy.h)."""
+"""A foreign web page can make a browser do nothing at the coordinator (services/coordinator/access/origin_policy.h)."""
 
 import json
 import pathlib
@@ -45,7 +45,7 @@ class Origins(TallyTestCase):
         self.assertEqual(self.ask("GET", "/v1/jobs", **headers).json()["jobs"], [])
 
     def test_rebound_names(self):
-        """DNS has evil.test point here: neither reads nor writes, and the answer is not the page's."""
+        """With evil.test resolving to this machine, the page can neither read nor write, nor see the response."""
         self.start()
         for path in READS:
             for method in ("GET", "HEAD"):
@@ -117,7 +117,7 @@ class Origins(TallyTestCase):
             self.assertEqual(self.ask("GET", path, Host="tally.example").status, 200)
 
     def test_only_where_a_token_is_needed(self):
-        """Each interface for itself: the workers' is open here."""
+        """Each interface is judged separately: that of the workers is open here."""
         self.start_guarded("admin")
         bearer = {"Authorization": f"Bearer {ADMIN}"}
         self.assertEqual(self.ask("GET", "/v1/jobs", Host="tally.example", **bearer).status, 200)
@@ -173,7 +173,7 @@ class Origins(TallyTestCase):
                         {"Host": "localhost:8443", "Origin": "https://localhost:8443"}):
             answer = self.client.request("POST", "/v1/jobs", DOCUMENT, {**JSON, **headers})
             self.assertEqual(answer.status, 201, headers)
-        # A page may ask; the browser does not show it the answer, as nothing here allows that.
+        # A page may send requests, but the browser does not show it the responses, because nothing here allows that.
         answer = self.ask("GET", "/v1/jobs", Origin="http://evil.test", Sec_Fetch_Site="cross-site")
         self.assertEqual(answer.status, 200)
         self.assertNotIn("Access-Control-Allow-Origin", answer.headers)

@@ -49,7 +49,7 @@ class OverSelection(TallyTestCase):
                 self.assertEqual(detail["policy"], "drop")
 
     def test_many_workers_and_a_crash(self):
-        """Whoever is first: every round has as many answers as it wants."""
+        """The first answers count, and every round has the number of answers that it requires."""
         wanted = document(horizon=6000, algorithm__local_steps=10)
         coordinator = self.start_coordinator()
         workers = [self.start_worker(coordinator, f"w{i}", clients=3, options=("--log-level", "debug"))
@@ -81,7 +81,7 @@ class OverSelection(TallyTestCase):
         wait_until(lambda: levels_of_late_updates([late]) == {"info"}, "a refusal at the level info")
 
     def test_late_and_vacant_clients_do_not_count(self):
-        """Four hands are left for the five clients of a round, so one of them has none."""
+        """Four hands remain for the five clients of a round, so one client is vacant."""
         coordinator = self.start_coordinator(options=("--session-timeout-ms", str(HOUR_MS)))
         client = coordinator.client
         job_id = client.submit(document("synthetic-minibatch-sgd", horizon=10**8, reference={"type": "none"}))

@@ -275,7 +275,7 @@ class Plugins(TallyTestCase):
             self.wait_for_no_child(worker)
             self.assert_ends_well(worker)
 
-    # ---- who is left ----
+    # ---- the remaining workers ----
 
     def test_with_policy_drop_rounds_close_without_it(self):
         coordinator = self.start_coordinator()
@@ -330,7 +330,7 @@ class Plugins(TallyTestCase):
                                              client=task.clients[0], refusal=reason, tried=tried))
 
     def test_who_has_tried_in_vain_ends_the_job_and_who_lacks_something_does_not(self):
-        """After a round that everybody has answered."""
+        """After a round that all clients have answered."""
         coordinator = self.start_coordinator()
         client = coordinator.client
         for tried in ((False, False), (True, False), (False, True), (True, True)):
@@ -370,7 +370,7 @@ class Plugins(TallyTestCase):
         self.assertEqual(client.job(job_id)["reason"], "no worker can serve the job; goes: it is gone")
 
     def test_iterates_that_diverge_fail_the_job_at_once(self):
-        """Steps of 1e30 leave the numbers: that is no plug-in's fault, and the next worker would fare alike."""
+        """Steps of 1e30 overflow, which is not the plug-in's fault: the job would diverge at any worker."""
         coordinator = self.start_coordinator()
         client = coordinator.client
         self.start_moody(coordinator, "w", 4)
@@ -381,7 +381,7 @@ class Plugins(TallyTestCase):
     # ---- processes ----
 
     def wait_for_child(self, worker):
-        """A child that computes: the sleep of moody's `hang`."""
+        """A child that is computing: the sleep of moody's `hang`."""
         (child,) = wait_until(lambda: children(worker.pid), "a child")
         return child
 
@@ -464,7 +464,7 @@ class Plugins(TallyTestCase):
     # ---- at the start ----
 
     def start_in_vain(self, *options, mood="", environment=None):
-        """What a worker says that does not start."""
+        """Returns the message of a worker that does not start."""
         done = subprocess.run(
             [BIN / "tally-worker", *(str(option) for option in options)], capture_output=True, text=True,
             env={**os.environ, "MOODY": mood, **(environment or {})}, timeout=HANG_S, check=False)

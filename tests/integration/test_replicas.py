@@ -331,7 +331,7 @@ class Replicas(PostgresTestCase):
         time.sleep(self.random.uniform(0, 0.05))  # anywhere within a round
         leader.kill()
         killed = time.monotonic()
-        after = other.client.job(job_id)  # though nobody leads it
+        after = other.client.job(job_id)  # although no replica leads it
         self.assertGreaterEqual(after["round"], before["round"])
         wait_until(lambda: "job taken over" in other.log(), "the take-over")
         print(f"killed at round {after['round']}, taken over after {time.monotonic() - killed:.1f} s", flush=True)
@@ -426,7 +426,7 @@ class Replicas(PostgresTestCase):
         if took_s < lease_s or answer.next.WhichOneof("kind") != "idle":
             self.assertFalse(answer.HasField("next"))
 
-    # ---- Leaders that err ----
+    # ---- Leaders that are mistaken ----
 
     def test_paused_leader_wakes_up(self):
         a, b, balancer = self.start_balanced_pair()

@@ -1,4 +1,4 @@
-"""Who plays what when there are fewer workers than the jobs began with."""
+"""Which worker serves which client when there are fewer workers than at the start of the jobs."""
 
 import unittest
 
@@ -7,7 +7,7 @@ from common import ForeignWorker, TallyTestCase, job_document, wait_until
 
 class Slots(TallyTestCase):
     def start_job(self, client, name, workers):
-        """A job of two clients, and the worker that plays each."""
+        """A job of two clients, and the worker of each."""
         job_id = client.submit(job_document(clients=2, quorum=2, horizon=200, name=name,
                                             reference={"type": "value", "value": 0}))
         pair = [ForeignWorker(client, worker) for worker in workers]
@@ -16,7 +16,7 @@ class Slots(TallyTestCase):
         return job_id, pair
 
     def play(self, worker):
-        """Answers what the worker is asked within a moment, if anything."""
+        """Answers the task that the worker receives within a moment, if any."""
         answer = worker.poll(wait_ms=50)
         if answer.WhichOneof("kind") == "task":
             worker.cursors[answer.task.job_id] = answer.task.iterate

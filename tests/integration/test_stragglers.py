@@ -1,5 +1,5 @@
-"""Clients that do not answer: a round waits for them, goes on without them or ends the job, as the
-job's policy says; whoever waits says for whom; whoever comes back is caught up, and it is counted.
+"""Clients that do not answer: by the job's policy a round waits for them, continues without them or ends the job. A
+waiting job names the clients that it waits for. Clients that return receive what they missed, and it is counted.
 
 A deadline of an hour never passes. One of SOON_MS is there to pass, but not before a test that answers at
 once has done so, on whatever machine. A job that must not end before it is disturbed is held by a gate."""
@@ -45,7 +45,7 @@ def drop(quorum=1, deadline_ms=HOUR_MS, **changes):
 
 
 class Hand(ForeignWorker):
-    """A worker whose every step is the test's."""
+    """A worker whose every step the test makes."""
 
     def vector(self, task, client, value=0.0, **changes):
         return self.update(task, client, payload=struct.pack(f"<{DIM}f", *[value] * DIM),
@@ -64,7 +64,7 @@ class Hand(ForeignWorker):
 
 class Stragglers(TallyTestCase):
     def start(self, options=("--session-timeout-ms", str(HOUR_MS)), **others):
-        """Hands poll one after the other, and one of them may wait for long until another is done."""
+        """Hands poll one after the other, so one of them may wait long for another."""
         coordinator = self.start_coordinator(options=options, **others)
         return coordinator, coordinator.client
 
@@ -74,7 +74,7 @@ class Stragglers(TallyTestCase):
         return client.rounds(job_id)
 
     def wait_waiting(self, client, job_id, what, text=""):
-        """The `waiting` of a job once it is for that and says the text."""
+        """Waits until the job waits for this with the text, and returns `waiting`."""
 
         def look():
             waiting = client.job(job_id)["waiting"]
@@ -97,7 +97,7 @@ class Stragglers(TallyTestCase):
                    "the wire bytes to be stored")
 
     def waiting_seconds(self, client, job_id):
-        """For how long the job has waited, by the coordinator's clock."""
+        """How long the job has waited, by the coordinator's clock."""
         metrics = client.get("/metrics").body.decode()
         return float(metrics.split(f'tally_job_waiting_seconds{{job="{job_id}"}} ')[1].split()[0])
 
@@ -187,7 +187,7 @@ class Stragglers(TallyTestCase):
         self.assertEqual([(r["received"], r["missing"]) for r in records], [(2, "")])
 
     def test_a_killed_worker_is_not_waited_for_again(self):
-        """One round waits until it is known to be silent, those after it do not."""
+        """One round waits until the worker is known to be silent; later rounds do not wait."""
         coordinator, client = self.start(options=("--session-timeout-ms", "3000"))
         document = job_document("synthetic-ceal-long", horizon=1000, policy="drop", quorum=1,
                                 round_deadline_ms=HOUR_MS)
@@ -221,7 +221,7 @@ class Stragglers(TallyTestCase):
         self.assertEqual([(r["received"], r["missing"]) for r in records], [(2, str(tasks[1].clients[0]))])
 
     def test_real_workers_one_of_ten_is_stopped(self):
-        """The job ends on time without it, and the others' counters are exact."""
+        """The job ends on time without the stopped worker, and the counters of the others are exact."""
         coordinator, client = self.start()
         document = job_document("synthetic-ceal-long", horizon=2000, policy="drop", quorum=1,
                                 round_deadline_ms=SOON_MS)
@@ -408,7 +408,7 @@ class Stragglers(TallyTestCase):
         self.assertEqual(client.job(job_id)["bits"]["recovery"], bits)
 
     def test_broadcasts_that_a_client_missed_are_no_recovery(self):
-        """It was owed them, and gets each for the first time: the ledger has counted them."""
+        """The returning client receives each missed broadcast for the first time, as the ledger has counted it."""
         _, client = self.start()
         job_id = client.submit(drop(deadline_ms=SOON_MS, clients=2))
         awake, sleepy = Hand(client, "awake"), Hand(client, "sleepy")
@@ -503,7 +503,7 @@ class Stragglers(TallyTestCase):
         self.assertEqual(detail["reason_code"], "no_worker_can_serve")
 
     def test_a_job_that_has_been_served_waits_for_a_worker_that_can(self):
-        """After a restart, the first worker that comes must not be the end of it."""
+        """After a restart, a refusal by the first worker that joins must not end the job."""
         coordinator, client = self.start()
         job_id = client.submit(by_hand(clients=1, quorum=1))
         Hand(client, "able").play()
@@ -570,7 +570,7 @@ class Stragglers(TallyTestCase):
         self.assertEqual(set(struct.unpack(f"<{DIM}f", broadcast.payload)), {-4.0})
 
     def test_deadlines_while_nothing_can_be_stored(self):
-        """They are kept as soon as it can."""
+        """They are stored as soon as the store can."""
         coordinator = self.start_with_a_disk_that_fills()
         client = coordinator.client
         failing = client.submit(by_hand(clients=1, quorum=1, policy="fail", round_deadline_ms=SOON_MS))
@@ -586,7 +586,7 @@ class Stragglers(TallyTestCase):
         self.assertIn(f"job deadline of {SOON_MS} ms has passed", client.wait_status(ending, "failed")["reason"])
 
     def test_a_damaged_job_ends_while_others_keep_the_store_busy(self):
-        """What a failed commit left has to be read back, and cannot be; nobody else waits for that."""
+        """After a failed commit the job must be read back, which fails; no other job waits for that."""
         coordinator = self.start_with_a_disk_that_fills()
         client = coordinator.client
         self.start_worker(coordinator, "busy")
@@ -645,7 +645,7 @@ class Stragglers(TallyTestCase):
         hand.post(hand.vector(task, 1))
         self.assertEqual(client.job(job_id)["round"], 1)
 
-    # ---- it is told everywhere ----
+    # ---- where waiting is reported ----
 
     def events(self, coordinator, job_id):
         """The `waiting` of each job event of the stream."""
@@ -728,7 +728,7 @@ class Stragglers(TallyTestCase):
         self.wait_waiting(client, job_id, "workers")
 
     def test_many_clients_and_workers(self):
-        """The lists are cut; what they are cut from is counted in full."""
+        """The lists are truncated, but the counts are complete."""
         _, client = self.start()
         job_id = client.submit(by_hand(clients=100))
         hands = [Hand(client, f"h{i:02}", slots=5) for i in range(20)]

@@ -81,7 +81,7 @@ class TrafficCase(TallyTestCase):
         return client.get_json(f"/v1/jobs/{job_id}/traffic{query}")
 
     def check_sum(self, client, job_id):
-        """No byte of the job is left out, and none stands twice."""
+        """Every byte of the job is counted exactly once."""
         answer = self.traffic(client, job_id)
         self.assertIsNone(answer["next_client"])
         total = {way: sum(each["wire_bytes"][way] for each in [*answer["clients"], {"wire_bytes": answer["other_wire_bytes"]}])
@@ -223,7 +223,7 @@ class Faults(TrafficCase):
 
 
 class KeptCase(TrafficCase):
-    """The traffic of a job survives a shutdown whole; after kill -9 no byte stands with the wrong client."""
+    """The traffic of a job survives a shutdown completely; after kill -9 no byte is attributed to the wrong client."""
 
     def check_kept(self, start):
         """start(): a coordinator on the same store."""

@@ -1,4 +1,4 @@
-"""Waiting that ends: a worker exits with the last job, or gives up; a job says what it waits for, the cause first.
+"""Waiting that ends: a worker exits with the last job or gives up, and a job reports what it waits for, cause first.
 
 No test measures time. A poll that is to end early is compared with one that began before it and waits as long: it must
 be the first to end."""
@@ -146,7 +146,7 @@ class Waiting(TallyTestCase):
     def test_a_worker_gives_up_without_work(self):
         coordinator, client = self.start()
         self.assertIn(f'"no work at {coordinator.url} for 1 s"', self.gives_up(coordinator.url))
-        client.submit(by_hand(clients=2))  # a job that it cannot fill is no work either
+        client.submit(by_hand(clients=2))  # a job with more clients than it has slots is no work either
         self.assertIn("no work at", self.gives_up(coordinator.url))
         self.assertEqual(client.get_json("/v1/workers")["workers"], [])  # it has left
 

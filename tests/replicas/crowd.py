@@ -1,4 +1,4 @@
-"""Many small jobs at once on one coordinator or several: what comes of them, and how fast.
+"""Many small jobs at once on one coordinator or several: their results, and how fast they are.
 
 The jobs are small on purpose: 200 of them are 400 clients, whose work is nothing next to what
 coordinators and store have to do for it.

@@ -1,4 +1,4 @@
-"""The coordinator that leads is killed, paused or cut off at random moments; no result tells of it."""
+"""The leading coordinator is killed, paused or cut off at random moments, without effect on any result."""
 
 import time
 import unittest

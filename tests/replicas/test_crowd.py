@@ -1,4 +1,4 @@
-"""Two coordinators on one PostgreSQL carry 200 jobs at once, and everybody's result is that of the simulation."""
+"""Two coordinators on one PostgreSQL run 200 jobs at once, and every result equals that of the simulation."""
 
 import tempfile
 import unittest

@@ -1,4 +1,4 @@
-"""A leader that was paused, and wakes up when another leads its jobs, can write nothing to them.
+"""A leader that was paused, and continues when another replica leads its jobs, cannot write to them.
 
 The worst moment for a pause is after the database was told to write and before it was told to commit.
 It is brought about here: the leader is cut off from the database, asked for a change, stopped once what
@@ -16,7 +16,7 @@ from common import ENDLESS, essence_so_far, wait_until
 from lanes import CLIENTS, documents
 from namespaces import run
 
-# Found before the one in pg_catalog: nobody may end the session of another.
+# Found before the function in pg_catalog: no session may end another one.
 SPARE_SESSIONS_SQL = """
     CREATE FUNCTION public.pg_terminate_backend(integer) RETURNS boolean LANGUAGE sql AS 'SELECT false';
     ALTER DATABASE tally SET search_path = public, pg_catalog"""
@@ -39,11 +39,11 @@ class Fence(ReplicasTestCase):
         return job_id
 
     def ask(self, name, job_id, verb):
-        """What an operator wants of a replica, which may be stopped; the answer comes later."""
+        """An operator's request to a replica that may be stopped; the response comes later."""
         return self.pool.submit(self.replicas[name].client.post, f"/v1/jobs/{job_id}/{verb}")
 
     def row(self, job_id):
-        """What the database has of a job."""
+        """The job's row in the database."""
         return [
             self.query(f"SELECT * FROM {table} WHERE job_key = (SELECT job_key FROM jobs WHERE id = '{job_id}')"
                        " ORDER BY 1, 2")
@@ -53,7 +53,7 @@ class Fence(ReplicasTestCase):
     # The pause in the middle of a write.
 
     def unsent_bytes(self):
-        """Of what a has sent to the database, the bytes that it has no receipt for."""
+        """The bytes that replica a has sent to the database and that are not acknowledged."""
         listed = run(*self.network.enter("a"), "ss", "-Htn", "dst", self.network.address("db"))
         return sum(int(line.split()[2]) for line in listed.splitlines())
 
@@ -128,7 +128,7 @@ class Fence(ReplicasTestCase):
         self.assert_ends_well(*self.replicas.values())
 
     def test_without_the_fence_it_writes(self):
-        """The mutant without the check of the token, in the same distress: so the test above can fail."""
+        """The mutant without the token check, in the same situation, which shows that the test above can fail."""
         self.start(program="tally-coordinator-without-fence", prepare_sql=SPARE_SESSIONS_SQL,
                    conninfo_more=LONG_TIMEOUTS)
         before, after, status, _ = self.late_write()
@@ -173,7 +173,7 @@ class Fence(ReplicasTestCase):
         self.assert_ends_well(*self.workers, *self.replicas.values())
 
     def gets_on(self, job_id, other_than=None, more_than=0):
-        """Who leads the job, if it is led and has closed rounds."""
+        """The leader of the job, if the job is led and has closed rounds."""
         leader, token, rounds = self.leaders()[job_id]
         return (leader, token, rounds) if leader not in (None, other_than) and rounds > more_than else None
 

@@ -23,7 +23,7 @@ class Outages(ReplicasTestCase):
         self.lanes.wait(lambda: len(self.led()) == 2, "both jobs to run")
 
     def led(self):
-        """The jobs that somebody leads and that have closed a round."""
+        """The jobs that have a leader and have closed a round."""
         return {job: what for job, what in self.leaders().items() if what[0] and what[2] > 0}
 
     def goes_on(self, what):
@@ -63,7 +63,7 @@ class Outages(ReplicasTestCase):
             time.sleep(away_s)  # the length of the fault
             self.revive()
             self.goes_on(f"all were killed and were away for {away_s} s")
-        # Of them and the database, nobody is there.
+        # Neither they nor the database are there.
         for name in self.replicas:
             self.strike("kill", name)
         self.postgres.stop("immediate")
