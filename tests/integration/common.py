@@ -26,7 +26,7 @@ from unittest import mock
 
 REPO = Path(__file__).resolve().parents[2]
 BIN = Path(os.environ.get("TALLY_BIN", REPO / "build/release/bin")).resolve()
-IS_SANITIZED = BIN.parent.name in ("asan", "tsan")  # such a program holds memory that is the sanitizer's
+IS_SANITIZED = BIN.parent.name in ("asan", "tsan")  # such a program also holds the memory of the sanitizer
 JOBS = REPO / "deploy/jobs"
 FORMAT = int(re.match(r"# .*, version (\d+)\n", (REPO / "codec/FORMAT.md").read_text())[1])
 # A runner started in the background ignores SIGINT, and the processes that it starts would inherit that.
@@ -108,7 +108,7 @@ def edited_database(path):
 
 
 def job_document(base="synthetic-ceal", /, **changes):
-    """A job of deploy/jobs with members replaced: algorithm__sigma reaches inside, None drops."""
+    """A job of deploy/jobs with members replaced: algorithm__sigma is a nested member, and None removes a member."""
     document = json.loads((JOBS / f"{base}.json").read_text())
     return changed(document, {key.replace("__", "."): value for key, value in changes.items()})
 
@@ -117,8 +117,8 @@ ENDLESS = 10**8  # a horizon that no test reaches
 
 
 def essence_so_far(detail, document):
-    """The essence of a job before its horizon, and the expected one: of an undisturbed run whose horizon is the
-    job's time step."""
+    """Returns the essence of a job before its horizon, and that of an undisturbed run whose horizon is the job's time
+    step."""
     so_far = simulate({**document, "horizon": detail["time_step"]})
     return {**essence(detail), "status": None}, {**essence(so_far), "status": None}
 

@@ -58,7 +58,7 @@ class Synthetic(AlgorithmTestCase):
     MESSAGE_BITS = {"minibatch-sgd": 960, "fedavg": 960, "fedpaq": 122, "fedcom": 122, "fedprox": 960}
 
     def test_service_equals_simulation(self):
-        """T = 430 is no multiple of K: the last round is cut."""
+        """T = 430 is not a multiple of K, so the last round is cut."""
         coordinator = self.start_service()
         for name in (*ALGORITHMS, "fedprox"):
             with self.subTest(name):
@@ -101,7 +101,7 @@ class Synthetic(AlgorithmTestCase):
 
 
 class OnePointClients(AlgorithmTestCase):
-    """Every client has one data point, so its gradient is known, and another than that of the others."""
+    """Every client has one data point, so its gradient is known and differs from those of the others."""
 
     POINTS = numpy.array([[1.0, 2.0, 0.5], [0.3, -1.0, 2.0], [-1.5, 0.2, 0.1], [0.4, 0.8, -0.6]])
     LABELS = numpy.array([1.0, -2.0, 0.5, 3.0])
@@ -121,7 +121,7 @@ class OnePointClients(AlgorithmTestCase):
         return numpy.mean((self.POINTS @ x - self.LABELS) ** 2)
 
     def walk(self, x, client, before, samples, mu):
-        """The end of a client's own steps, and the sum of f over the points that it queries."""
+        """Returns the end point of a client's own steps, and the sum of f over the points that it queries."""
         own, losses, point = x.copy(), 0.0, self.POINTS[client]
         for step in range(before, before + samples):
             losses += self.loss(own)
@@ -131,7 +131,7 @@ class OnePointClients(AlgorithmTestCase):
 
 
 class Schedule(OnePointClients):
-    """Steps that decay and rounds that grow, against a computation in NumPy from the definitions."""
+    """Compares steps that decay and rounds that grow with a computation in NumPy from the definitions."""
 
     def expected(self, mu=0):
         """The regret at the end; f is quadratic, so x* solves the normal equations."""

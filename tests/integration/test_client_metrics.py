@@ -1,4 +1,4 @@
-"""What single clients report: `GET /v1/jobs/{id}/metrics`, from every store, also after crashes and after the end."""
+"""Metrics of single clients (`GET /v1/jobs/{id}/metrics`), from every store, also after crashes and after the end."""
 
 import json
 import subprocess
@@ -33,7 +33,7 @@ class ClientMetricsCase(TallyTestCase):
                 "clients": [{"client": client, "metrics": metrics} for client, metrics in of_client.items()]}
 
     def check(self, coordinator, restart):
-        """restart(): kills the coordinator, and returns the one that takes its place."""
+        """restart() kills the coordinator and returns its replacement."""
         client = coordinator.client
         job_id = client.submit(by_hand(clients=3))
         none = {"round": None, "next_client": None, "clients": []}

@@ -101,7 +101,7 @@ class Diana(States):
             self.assertEqual(detail["bits"]["control"], rounds)
 
     def test_messages_vanish_though_the_clients_differ(self):
-        """The point of the method: without shifts the quantized vectors keep the length of the gradients."""
+        """Shows the purpose of the method: without shifts the quantized vectors keep the length of the gradients."""
         self.HORIZON = 1800
         _, squares = self.expected(2, self.THEORY)
         self.assertLess(squares[-1], 1e-6 * squares[0])

@@ -43,7 +43,7 @@ class DataFileCase(TallyTestCase):
             writer.writerows([*map(repr, map(float, row)), repr(float(label))] for row, label in zip(X, y))
 
     def serve(self, *folders):
-        """A coordinator on the first folder, and a worker on each for its part of the clients."""
+        """Starts a coordinator on the first folder, and a worker on each folder for its share of the clients."""
         coordinator = self.start_coordinator(options=("--data-dir", folders[0]))
         for i, folder in enumerate(folders):
             self.start_worker(coordinator, f"w{i}", clients=CLIENTS // len(folders), options=("--data-dir", folder))
@@ -99,7 +99,7 @@ class Formats(DataFileCase):
             self.assertEqual(essence(self.run_job(client, document)), ends["by_label", name], name)
 
     def test_files_of_the_clients_are_their_shards(self):
-        """Cut by hand as `contiguous` cuts."""
+        """Cuts the points by hand in the way of `contiguous`."""
         sizes = [len(self.X) // CLIENTS + (m < len(self.X) % CLIENTS) for m in range(CLIENTS)]
         ends = np.cumsum([0, *sizes])
         self.write_csv("x.csv", self.X, self.y)
@@ -113,8 +113,8 @@ class Formats(DataFileCase):
         self.assertEqual(essence(self.run_job(client, parts)), expected)
 
     def test_workers_with_files_of_their_own_meet_in_the_middle(self):
-        """Labels 1 at one worker and 4 at the other, for half of the clients each: f is least at 2.5, and nobody
-        has it."""
+        """One worker has labels 1 and the other labels 4, for half of the clients each: f has its minimum at 2.5, which
+        is no label."""
         folders = []
         for i, label in enumerate((1, 4)):
             folder = Path(self.folder) / f"own{i}"

@@ -1,4 +1,4 @@
-"""Documents that are wrong get all errors at once; a dry run tells what a job would be, and creates nothing."""
+"""Invalid documents get all errors at once; a dry run describes the job that would result, and creates nothing."""
 
 import contextlib
 import http.client

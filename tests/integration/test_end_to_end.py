@@ -1,4 +1,4 @@
-"""One job, one truth: the same bits from `tally simulate`, from ten worker processes and from one."""
+"""A job has the same bits in `tally simulate`, with ten worker processes and with one."""
 
 import unittest
 
@@ -20,7 +20,7 @@ class EndToEnd(TallyTestCase):
         coordinator, detail, started = self.run_job(document, workers, clients_each)
         self.assertEqual(essence(detail), essence(simulate(document)))
         self.check_counters(coordinator, detail)
-        # Nothing was lost on the way, so nothing was sent twice.
+        # No message was lost, so none was sent twice.
         self.assertEqual(detail["bits"]["recovery"], 0)
         self.wait_until_heard(coordinator.client, started)
         self.assert_ends_well(*started, coordinator)
@@ -114,7 +114,7 @@ class EndToEnd(TallyTestCase):
         self.assertGreater(detail["cumulative_regret"], 0)
 
     def test_two_jobs_share_the_workers(self):
-        """Idle workers serve the next job, and jobs side by side do not touch each other."""
+        """Idle workers serve the next job, and concurrent jobs do not affect each other."""
         documents = [job_document(seed=seed, clients=4, quorum=4) for seed in (11, 12, 13)]
         coordinator = self.start_coordinator()
         for i in range(3):  # 9 slots: two jobs fit, the third waits

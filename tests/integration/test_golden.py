@@ -56,7 +56,7 @@ class Golden(CodecCase):
 
 
 class Corpus(CodecCase):
-    """The second decoder accepts and refuses the same seeds of the fuzz targets."""
+    """The second decoder accepts and refuses the same fuzz seeds as the codec."""
 
     def test_the_corpus_reads_alike(self):
         for encoding, decode in (("unary", decoder.decode_unary), ("entropy", decoder.decode_entropy)):

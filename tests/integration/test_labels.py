@@ -15,7 +15,7 @@ class LabelCase(TallyTestCase):
         return client.submit(job_document(**SHORT, seed=seed, labels=labels, **changes))
 
     def listed(self, client, *labels, limit=50, **query):
-        """The ids of all pages."""
+        """Returns the ids on all pages."""
         found, cursor = [], None
         while True:
             parameters = [("label", label) for label in labels] + [("limit", limit), *query.items()]

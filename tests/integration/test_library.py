@@ -1,4 +1,4 @@
-"""libtally as it is installed: found by pkg-config and by CMake, its ABI, its man page; and the wheel.
+"""The installed libtally: that pkg-config and CMake find it, its ABI and its man page; and the Python wheel.
 
 TALLY_BIN is the folder of the programs, below the build that is installed.
 """
@@ -27,7 +27,7 @@ def sanitizer():
 
 
 class LibraryCase(InstalledCase):
-    """An installed tree, and programs made of it in a folder that knows of no other."""
+    """An installed tree, and programs that are built against it alone, in a separate folder."""
 
     @classmethod
     def setUpClass(cls):
@@ -105,7 +105,7 @@ class Installed(LibraryCase):
 
 
 class Abi(LibraryCase):
-    """What programs rely on is a line in services/libtally/libtally.abi, and lines only come."""
+    """Everything that programs rely on is a line in services/libtally/libtally.abi, and lines are only added."""
 
     def members(self, body):
         body = re.sub(r"/\*.*?\*/", " ", body, flags=re.S)
@@ -204,7 +204,7 @@ class Wheel(TallyTestCase):
         super().setUpClass()
         cls.place = tempfile.TemporaryDirectory()
         cls.addClassCleanup(cls.place.cleanup)
-        # No index, no proxy that works: whoever asks for something gets an error.
+        # Neither an index nor a working proxy: every download fails.
         closed = environment(PIP_INDEX_URL="http://127.0.0.1:1", https_proxy="http://127.0.0.1:1",
                              http_proxy="http://127.0.0.1:1")
         cls.python = pathlib.Path(cls.place.name) / "venv/bin/python3"

@@ -1,4 +1,4 @@
-"""tally migrate: a SQLite store into PostgreSQL, whatever happens meanwhile."""
+"""tally migrate: copies a SQLite store into PostgreSQL, whatever happens in the meantime."""
 
 import contextlib
 import hashlib
@@ -71,7 +71,7 @@ class MigrateTestCase(TallyTestCase):
         return self.start_coordinator(store=self.target.uri, name=f"on-target-{free_port()}", **options)
 
     def assert_not_served(self, *words):
-        """No coordinator takes a half of a store for a whole one."""
+        """No coordinator accepts a partly copied store."""
         done = subprocess.run(
             [BIN / "tally-coordinator", "--listen", f"127.0.0.1:{free_port()}", "--store", self.target.uri],
             stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=HANG_S, check=False,
@@ -81,7 +81,7 @@ class MigrateTestCase(TallyTestCase):
             self.assertIn(word, done.stdout + done.stderr)
 
     def source_bytes(self):
-        """Of database and log; not of the shared memory beside them, nor of who has the lock."""
+        """Digests of database and log, without the shared memory beside them and the owner of the lock."""
         return {name: hashlib.sha256(Path(f"{self.path}{name}").read_bytes()).hexdigest()
                 for name in ("", "-wal") if Path(f"{self.path}{name}").exists()}
 
@@ -165,7 +165,7 @@ class Jobs(MigrateTestCase):
         self.processes.clear()
 
     def look(self, client):
-        """What is shown of each job, rounds included."""
+        """Everything that REST shows of each job, including its rounds."""
         details = {status: client.job(job) for status, job in self.ids.items()}
         rounds = {status: client.rounds(job) for status, job in self.ids.items()}
         return details, rounds
@@ -220,7 +220,7 @@ class Jobs(MigrateTestCase):
         self.assertEqual(client.post_job(small(seed=77), key).status, 409)
 
     def test_open_round_is_not_asked_for_again(self):
-        """The updates that were acknowledged before the move are not computed a second time."""
+        """Updates that were acknowledged before the migration are not computed again."""
         self.make_store()
         self.migrate()
         coordinator = self.start_on_target()
@@ -273,11 +273,11 @@ class Interrupted(MigrateTestCase):
         return self.ask("SELECT count(*) FROM jobs")
 
     def has_begun(self):
-        """Rows have been written, which others do not see before the commit."""
+        """Waits until rows have been written, which other sessions do not see before the commit."""
         return self.ask("SELECT pg_relation_size('rounds')") > 0
 
     def start_midway(self):
-        """One that has copied a part and is stopped there."""
+        """A migration that is stopped after it has copied a part."""
         for _ in range(20):
             process = self.start()
             wait_until(lambda process=process: self.has_begun() or not process.is_alive(), "a part to be copied",
@@ -324,7 +324,7 @@ class Interrupted(MigrateTestCase):
         self.assertEqual(len(self.start_on_target().client.rounds(LONG)), N_LONG_ROUNDS)
 
     def test_killed_run_leaves_an_empty_store(self):
-        """It serves as one, and the next run takes the source as it is by then."""
+        """The source can serve again, and the next run copies its then current content."""
         self.make_long_store()
         self.start_midway().kill()
         self.assert_empty()
@@ -415,7 +415,7 @@ class Interrupted(MigrateTestCase):
 
 
 class Found(MigrateTestCase):
-    """What verification finds after the fact."""
+    """Damage that verification finds afterwards."""
 
     CHANGES = {
         "jobs": "UPDATE jobs SET recovery_bits = recovery_bits + 1 WHERE job_key = 2",
@@ -568,7 +568,7 @@ class OtherPrograms(MigrateTestCase):
         self.check(1, "only a part of another store", "tally migrate")
 
     def test_every_program_takes_a_url(self):
-        """All forms of a store's URI are known to all programs."""
+        """All programs accept all forms of a store's URI."""
         self.make_short_store()
         password = "swordfish"
         urls = [self.target.url(scheme) + f"&password={password}"

@@ -1,5 +1,5 @@
 """The example of services/objectives/example, built and run as its README says, word for word, from an installed
-tree: `cmake --install` puts header, example and programs where a stranger finds them."""
+tree: `cmake --install` puts header, example and programs where a user finds them."""
 
 import json
 import os

@@ -50,7 +50,7 @@ def plugin_job(dim=4, name="python", **changes):
 
 
 def pull(x, query):
-    """The gradient of |x - 1|^2, and noise of the job's own."""
+    """The gradient of |x - 1|^2 plus noise from the job's random numbers."""
     return 2 * (x - 1) + 0.01 * (query.below(201) - 100)
 
 
@@ -97,7 +97,7 @@ class PythonCase(TallyTestCase):
 
 
 class Codec(unittest.TestCase):
-    """What `tally encode` writes, bit by bit."""
+    """The codec of the package equals `tally encode` bit by bit."""
 
     def of_program(self, array, *options):
         """The payload and the facts that the program makes of a .npy file."""
@@ -337,7 +337,7 @@ class Gradients(PythonCase):
         self.assertEqual(of_client[0]["first"], detail["metrics"]["first"]["max"])
 
     def test_clients_with_too_many_names_cannot_hold_up_a_job(self):
-        """The coordinator refuses the 17th name of a round; the update itself must count."""
+        """The coordinator refuses the 17th metric of a round, but the update itself must count."""
         coordinator = self.coordinator
         job = coordinator.client.submit(plugin_job(clients=20, quorum=20))
         self.play(coordinator.url, pull, 4, loss=squares, clients=20,

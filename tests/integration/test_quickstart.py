@@ -53,7 +53,7 @@ class Progress(unittest.TestCase):
         return text
 
     def build(self, source, output, before):
-        """One step after the other, each once the step before is shown."""
+        """Builds one step after the other, each after the previous one is shown."""
         process = self.start(output)
         with open(self.folder / "steps", "w", buffering=1, encoding="ascii") as steps:
             for i in range(1, 4):

@@ -1,4 +1,4 @@
-"""Data that nobody here made, each through a coordinator and four workers, and what comes out beside scikit-learn.
+"""Real data sets, each with a coordinator and four workers, compared with the results of scikit-learn.
 
     heart_scale     LIBSVM, sparse: Debian's liblinear-tools (Statlog heart, 270 points, 13 features)
     iris.csv        CSV with a header: Debian's python3-sklearn (Fisher's iris, 150 points, 4 features, 3 classes;
@@ -61,7 +61,7 @@ def fit(X, y, weights, l2):
 
 class RealData(TallyTestCase):
     def run_job(self, folder, **document):
-        """Detail and final model of a job that four workers play."""
+        """Returns detail and final model of a job that four workers serve."""
         coordinator = self.start_coordinator(options=("--data-dir", folder))
         for i in range(CLIENTS):
             self.start_worker(coordinator, f"w{i}", clients=1, options=("--data-dir", folder))
@@ -88,7 +88,7 @@ class RealData(TallyTestCase):
         self.assertLess(end[0] - least[0], 0.01 * least[0])
 
     def test_libsvm(self):
-        """By CEAL, which is told a step size and no more."""
+        """CEAL, which is given only a step size."""
         X, y = np.zeros((270, 13)), np.zeros(270)
         for i, line in enumerate((HEART / "heart_scale").read_text().splitlines()):
             label, *cells = line.split()

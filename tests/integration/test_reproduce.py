@@ -1,4 +1,4 @@
-"""`tally reproduce` as people and scripts call it: the JSON of the issue, seeds, threads, files.
+"""`tally reproduce` as users and scripts call it: its JSON, seeds, threads and files.
 
 TALLY_BIN is the folder of the programs. MNIST takes a minute; it is run where TALLY_DATA names the
 folder of its files, as tests/run bench does.

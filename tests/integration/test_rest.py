@@ -1,4 +1,4 @@
-"""The REST interface does what api/README.md says."""
+"""The REST interface behaves as api/README.md describes."""
 
 import contextlib
 import csv
@@ -241,14 +241,14 @@ class Rest(TallyTestCase):
         self.assertEqual(model["iterate"], 1)
 
     def vector_job(self, dim):
-        """A job that waits: its model is the initial point."""
+        """A waiting job, whose model is the initial point."""
         return self.client.submit({
             "algorithm": {"type": "minibatch_sgd", "step_size": 0.1, "local_steps": 1}, "clients": 1, "horizon": 10,
             "objective": {"type": "plugin", "name": "bowl", "dim": dim}, "reference": {"type": "none"},
             "initial_point": {"type": "random_sphere", "radius": 2.0}})
 
     def test_layout_of_a_model(self):
-        """Also where it is made in several pieces, which end after 4,096 coordinates."""
+        """Also for models that are made in several pieces, each of 4,096 coordinates."""
         for dim in (1, 4096, 4097, 8192, 10_000):
             with self.subTest(dim=dim):
                 path = f"/v1/jobs/{self.vector_job(dim)}/model"
@@ -391,7 +391,7 @@ class Rest(TallyTestCase):
         self.client.wait_rounds(job_id, 20)
 
     def test_pinned_worker(self):
-        """A worker of one job serves no other."""
+        """A worker that is started for one job serves no other."""
         first = self.client.submit(job_document(clients=1, quorum=1, name="first"))
         second = self.client.submit(job_document(clients=1, quorum=1, name="second"))
         pinned = ForeignWorker(self.client, "pinned", job_id=second)
@@ -420,7 +420,7 @@ class Rest(TallyTestCase):
         self.assert_ends_well(worker, self.coordinator)
 
     def test_idle_connections_do_not_hold_it(self):
-        """Connections that say nothing do not hold the process."""
+        """Silent connections do not keep the process from ending."""
         idle = Client(self.coordinator.port)
         idle.get("/healthz")
         connections = [
@@ -430,7 +430,7 @@ class Rest(TallyTestCase):
         self.assert_ends_well(self.coordinator)
 
     def test_port_taken(self):
-        """A second coordinator on the port says so and ends with an error."""
+        """A second coordinator on the same port reports that and ends with an error."""
         second = Process(
             self.folder, "second",
             [BIN / "tally-coordinator", "--listen", f"127.0.0.1:{self.coordinator.port}", "--store", "memory:"],
@@ -449,7 +449,7 @@ class Rest(TallyTestCase):
         self.assertEqual(self.client.get("/readyz").status, 200)
 
     def test_json_is_json(self):
-        """Whatever is answered as JSON can be read strictly: no NaN, no Infinity."""
+        """Every JSON response is strictly valid, without NaN and Infinity."""
 
         def refuse(text):
             raise AssertionError(text)

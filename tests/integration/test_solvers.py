@@ -1,4 +1,4 @@
-"""f(x*) and the curvature of f, as the service finds them, against SciPy, scikit-learn and LAPACK.
+"""f(x*) and the curvature of f, as the service computes them, compared with SciPy, scikit-learn and LAPACK.
 
 What runs is `tally simulate` with one time step on generated files; scikit-learn and SciPy, both of
 Debian, minimise the same sums with programs of their own.

@@ -1,5 +1,5 @@
-"""Jobs that know less of their problem: sigma and gradient_bound "auto", no f(x*), a domain; and clients that have
-gradients alone."""
+"""Jobs with unknown constants (sigma and gradient_bound "auto"), without f(x*), with a domain, and with clients that
+have only gradients."""
 
 import csv
 import io
@@ -42,7 +42,7 @@ class Unknowns(TallyTestCase):
         self.wait_until_heard(self.coordinator.client, workers)
         self.assert_ends_well(*workers, self.coordinator)
         self.assertEqual(uplink_of_workers(workers), detail["bits"]["uplink"])
-        # The document stays as it was; what was found out stands beside it.
+        # The document is unchanged; the estimates are separate members.
         self.assertEqual(detail["algorithm"]["sigma"], "auto")
         self.assertEqual(detail["algorithm"]["gradient_bound"], "auto")
         self.assertGreater(detail["estimates"]["sigma"], 0)

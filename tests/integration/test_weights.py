@@ -47,7 +47,7 @@ class WeightedFiles(TallyTestCase):
                 "objective": {"type": "least_squares", "data": data}, **changes}
 
     def expected(self, walks):
-        """The regret and the point at the end."""
+        """Returns the regret and the final point."""
         sizes = numpy.array(SIZES, dtype=float)
         root = numpy.sqrt(sizes)
         optimum = numpy.linalg.lstsq(root[:, None] * POINTS, root * LABELS, rcond=None)[0]

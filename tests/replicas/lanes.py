@@ -108,7 +108,7 @@ class Lanes:
 
 
 class Takeovers:
-    """How long it took until the jobs of a replica that was struck were led again, and went on."""
+    """How long it took until the jobs of a replica that was struck were led again and progressed."""
 
     def __init__(self, test, lanes):
         self.test, self.lanes = test, lanes
