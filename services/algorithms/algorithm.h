@@ -1,8 +1,8 @@
 /* algorithm: what a federated optimisation method does in one round, on both sides of the wire.
  *
  * One file per algorithm; services/algorithms/README.md lists papers and equations. All functions
- * are pure: the point, the sums and the random streams come in as arguments, so that coordinator,
- * worker and simulator share them and agree bit for bit. */
+ * are pure: the point, the sums and the random streams are arguments. Coordinator, worker and
+ * simulator therefore share these functions and agree bit for bit. */
 #ifndef TALLY_SERVICES_ALGORITHMS_ALGORITHM_H
 #define TALLY_SERVICES_ALGORITHMS_ALGORITHM_H
 
@@ -22,7 +22,7 @@
 #include "services/objectives/objective.h"
 #include "services/objectives/solve/domain.h"
 
-/* Parameters of `ceal`; README.md has the equations. NaN: to be estimated. */
+/* Parameters of `ceal`; README.md gives the equations. NaN: must be estimated. */
 struct tally_ceal_params {
     double step_size;      /* eta > 0 */
     double sigma;          /* noise of one gradient query; may be NaN */
@@ -43,14 +43,14 @@ struct tally_server_optimizer {
     double tau;          /* > 0 */
 };
 
-/* Parameters of the baselines; each uses those that its file names. */
+/* Parameters of the baselines. Each baseline uses those that its file names. */
 struct tally_baseline_params {
     double step_size;          /* eta > 0 */
     int64_t local_steps;       /* K gradient queries between two rounds */
     int64_t levels;            /* s of the QSGD quantizer */
-    double server_step_size;   /* of the server, times step_size */
-    double step_decay;         /* step t is eta / (1 + step_decay t) long; 0: all are eta */
-    double local_steps_growth; /* a round that begins after t has K + local_steps_growth t */
+    double server_step_size;   /* S: factor of the clients' mean step */
+    double step_decay;         /* step t has length eta / (1 + step_decay t); 0: always eta */
+    double local_steps_growth; /* a round after t queries has K + local_steps_growth t */
     double mu;                 /* weight of the proximal term of `fedprox`; 0: none */
     double alpha;              /* gain of the shifts of `diana`; NaN: by theory */
     int64_t k;                 /* coordinates of a message of `ef21` */
@@ -58,16 +58,16 @@ struct tally_baseline_params {
     struct tally_server_optimizer server_optimizer;
 };
 
-/* Parameters of `calm`, per coordinate where not said otherwise; calm.c has the equations. NaN: to
- * be estimated. */
+/* Parameters of `calm`, per coordinate unless stated otherwise; calm.c gives the equations. NaN:
+ * must be estimated. */
 struct tally_calm_params {
     double step_size;        /* 1 / h, h: the curvature of f */
     double noise;            /* s0: variance of one gradient query at x*; may be NaN */
-    double noise_growth;     /* m: what a query's variance grows by, per squared distance from x* */
+    double noise_growth;     /* m: growth of a query's variance per squared distance from x* */
     double client_spread;    /* B: variance of the clients' own optima around x*; may be NaN */
     double curvature_spread; /* hs: relative variance of the curvature around h */
     double initial_variance; /* V: mean square of x^(1) - x*; may be NaN */
-    double local_step_limit; /* of a client's own steps; NaN: step_size */
+    double local_step_limit; /* longest own step of a client; NaN: step_size */
     bool shifts;             /* both sides keep a shift per client (shift.h) */
 };
 
@@ -95,27 +95,27 @@ struct tally_setting {
     uint32_t cohort;            /* clients that take part in a round, in [1, M] */
     size_t dim;                 /* d */
     int64_t horizon;            /* T */
-    int64_t minibatch;          /* data points per gradient query; 0: all of the client */
+    int64_t minibatch;          /* data points per gradient query; 0: all points of the client */
     int64_t evaluate_every;     /* local steps between two evaluations of the loss */
-    struct tally_domain domain; /* that the points stay in */
+    struct tally_domain domain; /* all points stay in it */
     struct tally_rng_key key;
     const struct tally_encoding *encoding; /* of the levels; NULL: `dithered` */
     struct tally_budget budget;
     bool weighs_points; /* clients are weighted by their points (weights.h) */
-    uint32_t points;    /* of all clients, if weighs_points; 0: only the clients know theirs */
+    uint32_t points;    /* of all clients, if weighs_points; 0: each client knows only its own */
     bool has_regret;    /* f(x*) is known; otherwise the job is judged only by its final point */
 };
 
-/* What the server knows about the point of a round and clients need for their own steps, per
- * coordinate. Only `calm` sets these facts (see calm.c), except shift_gain, which every algorithm
- * with shifts sets. */
+/* Facts about the point of a round that the server knows and that clients need for their own steps,
+ * per coordinate. Only `calm` sets them (see calm.c), except shift_gain, which every algorithm with
+ * shifts sets. */
 struct tally_walk_facts {
     double distance;      /* V: mean square of x - x* */
     double client_spread; /* B */
     double noise;         /* s0 */
     double noise_growth;  /* m */
-    double travel_step;   /* e: clients take plain gradient steps of this length; 0: they do not */
-    double shift_gain;    /* a client's shift moves by this times its message; 0: no shifts */
+    double travel_step;   /* e: length of the clients' plain gradient steps; 0: they take none */
+    double shift_gain;    /* a client's shift changes by this times its message; 0: no shifts */
     double shift_error;   /* W: of the shifts (calm/calm_model.h); only the server uses it */
 };
 
@@ -123,8 +123,8 @@ struct tally_walk_facts {
 struct tally_round_plan {
     int64_t stage;          /* j */
     int64_t samples;        /* gradient queries per client */
-    struct tally_grid grid; /* of the uplink message; zero where it has none */
-    bool cut;               /* the horizon ends the round: steps are made, no message is sent */
+    struct tally_grid grid; /* of the uplink message; zero if the message has none */
+    bool cut;               /* the horizon ends the round: clients take steps but send no vector */
     struct tally_walk_facts facts;
     uint64_t max_bits; /* of one message; 0: no limit. A client whose message is longer declines */
 };
@@ -143,8 +143,8 @@ struct tally_client_task {
     const struct tally_objective *objective;
     uint32_t client, round;
     const double *x;           /* double[dim]: the common point */
-    bool evaluate;             /* it reports a loss */
-    struct tally_shift *shift; /* of the client; NULL: the job keeps none */
+    bool evaluate;             /* the client reports a loss */
+    struct tally_shift *shift; /* of the client; NULL: the job keeps no shifts */
 };
 
 /* The weights of the messages of a round; equal weights are 1. */
@@ -157,13 +157,13 @@ struct tally_weights {
 struct tally_server_task {
     const struct tally_setting *setting;
     const struct tally_round_plan *plan;
-    const int64_t *sums; /* int64[dim], or [dim][2] (weights.h): of the messages */
+    const int64_t *sums; /* of the messages: int64[dim], or [dim][2] (weights.h) */
     int64_t received;    /* messages; at least 1, unless clients may decline */
     struct tally_weights weights;
     uint32_t round, iterate;
     double squares;  /* sum of scratch.square over the messages, in the order of the clients */
     const double *x; /* double[dim]: the common point */
-    void *memory;    /* what the server remembers (server_memory); NULL if it keeps nothing */
+    void *memory;    /* the server's memory (tally_algorithm.memory); NULL if it has none */
 };
 
 /* The results of a client in a round. */
@@ -172,7 +172,7 @@ struct tally_client_answer {
     double loss;                  /* if requested; see client_step */
 };
 
-/* A message that came from the other side; borrowed. */
+/* A message received from the other side; borrowed. */
 struct tally_message_view {
     const uint8_t *payload;
     size_t n_payload;
@@ -180,8 +180,8 @@ struct tally_message_view {
     struct tally_grid grid;
     uint32_t client;           /* of an update */
     uint32_t number;           /* the round of an update; the iterate that a broadcast leads to */
-    uint32_t weight;           /* of an update: what it counts for */
-    struct tally_shift *shift; /* of an update: of its client; NULL: the job keeps none */
+    uint32_t weight;           /* of an update in the mean */
+    struct tally_shift *shift; /* of an update's client; NULL: the job keeps no shifts */
 };
 
 /* Scratch vectors, made once and used in every round. */
@@ -194,9 +194,9 @@ struct tally_scratch {
         double *reals;
         int64_t *integers;
     } wide;        /* [dim]; NULL until tally_scratch_widen() */
-    double square; /* of the norm of the message that `receive` took last; 0: it does not say */
+    double square; /* squared norm of the last message in `receive`; 0: not computed */
 };
-/* The functions below that scratch is for: all, or only receive, decide and apply. */
+/* Which of the functions below use the scratch vectors: all, or only receive, decide and apply. */
 enum tally_scratch_use { TALLY_SCRATCH_CLIENT, TALLY_SCRATCH_SERVER };
 enum tally_status tally_scratch_init(struct tally_scratch *scratch, size_t dim,
                                      enum tally_scratch_use use, struct tally_error *err);
@@ -208,9 +208,9 @@ void tally_scratch_fini(struct tally_scratch *scratch);
 /* The server's decision after a round. */
 struct tally_decision {
     double norm; /* of the server's estimate */
-    bool passed; /* `broadcast` goes down and the iterate moves */
+    bool passed; /* `broadcast` is sent and the iterate moves */
     int64_t next_stage;
-    uint64_t control_bits;          /* that clients must be told besides the broadcast */
+    uint64_t control_bits;          /* sent to clients besides the broadcast */
     struct tally_message broadcast; /* meaningful if passed */
 };
 
@@ -221,40 +221,40 @@ struct tally_report {
 };
 
 /* The opening round of an algorithm whose parameters may be unknown: round 1, stage 0. The client's
- * part is client_step, which is given the stage. All slots are required. */
+ * part is client_step, which reads the stage from the plan. All slots are required. */
 struct tally_opening {
-    /* Whether these parameters contain unknown values, so that the job begins with stage 0. */
+    /* Whether these parameters contain unknown values. If so, the job begins with stage 0. */
     bool (*opens)(const union tally_algorithm_params *params);
     /* Server: reads a message. Errors: MALFORMED, NOT_FINITE. */
     enum tally_status (*receive)(const struct tally_setting *setting,
                                  const struct tally_message_view *message,
                                  struct tally_report *ret_report, struct tally_bits *ret_bits,
                                  struct tally_error *err);
-    /* Server: concludes from n >= 1 reports, in client order, and counts the bits that the clients
-     * must be told. Errors: NOT_FINITE. */
+    /* Server: computes the estimates from n >= 1 reports, in client order, and counts the bits
+     * that state them to the clients. Errors: NOT_FINITE. */
     enum tally_status (*conclude)(const struct tally_setting *setting,
                                   const struct tally_round_plan *plan,
                                   const struct tally_report *reports, int64_t n,
                                   struct tally_estimates *ret_estimates, uint64_t *ret_control_bits,
                                   struct tally_error *err);
-    /* Fills in the unknown values. False if these parameters cannot have such estimates. */
+    /* Fills in the unknown values. False if these parameters cannot take such estimates. */
     bool (*adopt)(const struct tally_setting *setting, const struct tally_estimates *estimates,
                   union tally_algorithm_params *params);
 };
 
-/* Largest step size at which the method can converge with exact gradients: beyond it, even they may
- * lead away from the minimum of a function of that smoothness. Noise and quantization may require a
- * smaller one. */
+/* Largest step size at which the method can converge with exact gradients. With a larger one, even
+ * exact gradients may lead away from the minimum of a function of that smoothness. Noise and
+ * quantization may require a smaller one. */
 struct tally_step_limit {
     double step_size;    /* of the job */
     double limit;        /* > 0 */
-    const char *formula; /* of the limit, for people */
+    const char *formula; /* of the limit, to be displayed */
 };
 
-/* Bits of one message up, and of one broadcast. */
+/* Bits of one uplink message and of one broadcast. */
 struct tally_message_bits {
     uint64_t uplink, downlink;
-    bool is_bound; /* uplink is the most that a message up may have */
+    bool is_bound; /* uplink is an upper bound */
 };
 
 /* Slots are required unless stated otherwise. Functions that fail leave their results unspecified
@@ -264,8 +264,8 @@ struct tally_algorithm {
     const struct tally_field *fields; /* of its params */
     size_t n_fields;
     union tally_algorithm_params (*defaults)(void);
-    /* Optional: other defaults for members that a document omits, depending on those that it has
-     * (`read`). */
+    /* Optional: other defaults for members that a document omits. They depend on the members that
+     * it states (`read`). */
     union tally_algorithm_params (*defaults_beside)(const union tally_algorithm_params *read);
     const struct tally_opening *opening; /* NULL: its parameters are always known */
 
@@ -273,18 +273,18 @@ struct tally_algorithm {
     int64_t (*first_stage)(const union tally_algorithm_params *params);
 
     /* What the server remembers between rounds besides the point: plain bytes, which are stored
-     * with it. Optional: an algorithm without it remembers nothing. */
+     * with the point. Optional: an algorithm without these functions remembers nothing. */
     struct {
         /* 0: a job with this setting has no memory, and the other functions are not called. */
         size_t (*bytes)(const struct tally_setting *setting);
-        /* Fills the memory of a job at its initial point x, double[dim]; again once an opening
-         * round of `opening_samples` > 0 queries has made its parameters known. `schedule`: what
-         * `schedule` below planned; a text that is not a plan, such as "", leaves the algorithm's
-         * own schedule. */
+        /* Fills the memory of a job at its initial point x, double[dim]. Called again once an
+         * opening round of `opening_samples` > 0 queries has made the job's parameters known.
+         * `schedule`: the text from the slot `schedule` below. If it is not a plan, for example
+         * "", the algorithm uses its own schedule. */
         void (*begin)(const struct tally_setting *setting, const double *x, int64_t opening_samples,
                       const char *schedule, void *memory);
-        /* Optional: a client's message of the closing round had `bits` bits. Called before
-         * `decide`. */
+        /* Optional: records that a client's message had `bits` bits in the round that is being
+         * closed. Called before `decide`. */
         void (*spend)(const struct tally_setting *setting, void *memory, uint32_t client,
                       uint64_t bits);
         /* Whether stored bytes can belong to this job. */
@@ -299,7 +299,7 @@ struct tally_algorithm {
     enum tally_shift_start (*shift_start)(const struct tally_setting *setting);
 
     /* Optional: plans a job before it starts. This may take seconds, so a host calls it once,
-     * outside of its event loop, and stores the text. "" if there is nothing to plan. */
+     * outside its event loop, and stores the text. "" if there is nothing to plan. */
     void (*schedule)(const struct tally_setting *setting,
                      char ret_schedule[TALLY_SCHEDULE_CAPACITY]);
 
@@ -314,14 +314,14 @@ struct tally_algorithm {
 
     /* Whether params.baseline.server_optimizer may be set. */
     bool takes_server_optimizer;
-    /* Whether a round may have only some of the clients (job/engine/cohort.h). Such an algorithm
-     * moves the point in every round except a cut one, and keeps nothing per client. */
+    /* Whether only some of the clients may take part in a round (job/engine/cohort.h). Such an
+     * algorithm moves the point in every round except a cut one, and keeps no state per client. */
     bool takes_cohorts;
-    /* Whether clients may have weights: its mean is tally_weighted_mean(). */
+    /* Whether clients may have weights. The algorithm's mean is then tally_weighted_mean(). */
     bool takes_weights;
-    /* If not, the reason: a clause for the error that refuses them. */
+    /* The reasons if not: clauses for the error that rejects cohorts or weights. */
     const char *no_cohorts_reason, *no_weights_reason;
-    /* Whether a round needs the message of every client, so that the quorum must be `clients`. */
+    /* Whether a round needs the message of every client. The quorum must then be `clients`. */
     bool needs_everyone;
     /* Whether no point may be projected onto a domain. */
     bool needs_whole_space;
@@ -331,20 +331,21 @@ struct tally_algorithm {
     bool repeats_opening;
 
     /* Optional, for algorithms with messages of fixed or bounded length: the bits of each message
-     * of a client and of each broadcast. Every round except a cut one has both. */
+     * of a client and of each broadcast. Every round except a cut one has both messages. */
     struct tally_message_bits (*message_bits)(const struct tally_setting *setting);
 
-    /* Client: makes plan->samples gradient queries, starting at x, and its message unless the round
-     * is cut. With `evaluate` it reports a loss whose mean over clients is the mean of f over the
-     * round's clients and time steps: if all clients stay at x, the local loss there; otherwise f
-     * at its own iterates, evaluated every evaluate_every steps and at the last one, and
-     * interpolated linearly. Errors: NOT_FINITE (the iterates diverged), NO_MEMORY. */
+    /* Client: makes plan->samples gradient queries, starting at x. Then it makes its message,
+     * unless the round is cut. With `evaluate` it reports a loss whose mean over clients is the
+     * mean of f over the round's clients and time steps. If all clients stay at x, that is the
+     * local loss at x. Otherwise it is f at the client's own iterates, evaluated every
+     * evaluate_every steps and at the last one, and interpolated linearly. Errors: NOT_FINITE (the
+     * iterates diverged), NO_MEMORY. */
     enum tally_status (*client_step)(const struct tally_client_task *task,
                                      struct tally_scratch *scratch,
                                      struct tally_client_answer *answer, struct tally_error *err);
 
     /* Server: checks the whole message, then adds it to sums, an int64[dim] or, with weights,
-     * [dim][2]. Errors: MALFORMED, in which case nothing was added. */
+     * [dim][2]. Errors: MALFORMED; nothing is added in that case. */
     enum tally_status (*receive)(const struct tally_setting *setting,
                                  const struct tally_round_plan *plan,
                                  const struct tally_message_view *message,
@@ -384,7 +385,7 @@ extern const char *const TALLY_ALGORITHM_NAMES[];
 
 /* Shared by algorithms. */
 
-/* Client: the loss for an algorithm whose clients stay at x: f_m at x, if the task requires it.
+/* Client: the loss f_m at x, for an algorithm whose clients stay at x, if the task requests a loss.
  * Errors: those of the objective. */
 enum tally_status tally_client_loss(const struct tally_client_task *task, double *ret_loss,
                                     struct tally_error *err);
@@ -395,14 +396,14 @@ enum tally_status tally_client_gradient(const struct tally_client_task *task,
                                         struct tally_scratch *scratch, struct tally_error *err);
 
 /* Client: mean <- the mean of plan->samples gradient queries at x, double[dim], by Welford's
- * recurrence; *ret_variance is the sum over the coordinates of their variances, 0 for one query.
+ * recurrence. *ret_variance is the sum of the variances of all coordinates; 0 for one query.
  * Errors: those of the objective. */
 enum tally_status tally_client_moments(const struct tally_client_task *task,
                                        struct tally_scratch *scratch, double *mean,
                                        double *ret_variance, struct tally_error *err);
 
-/* Quantizes scratch->vector on `grid`, with the words of `rng`, and encodes it into message (its
- * old payload is replaced). Errors: NOT_FINITE, TOO_LARGE, NO_MEMORY. */
+/* Quantizes scratch->vector on `grid`, with the words of `rng`, and encodes it into message,
+ * replacing the old payload. Errors: NOT_FINITE, TOO_LARGE, NO_MEMORY. */
 enum tally_status tally_message_of_vector(const struct tally_setting *setting,
                                           const struct tally_grid *grid,
                                           const struct tally_rng *rng,

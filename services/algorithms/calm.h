@@ -6,10 +6,10 @@
 #include "services/algorithms/calm/calm_model.h"
 #include "services/algorithms/calm/calm_travel.h"
 
-/* What the server remembers between rounds: plain data, stored unchanged. In the same bytes follow
- * z, double[dim], and the bits that each client has sent, uint64[clients]. If the job may travel, a
- * struct tally_calm_travel and the clients' last mean, double[dim], come next; if it keeps shifts,
- * W and the shift of each client. */
+/* What the server remembers between rounds: plain data, stored unchanged. The same bytes continue
+ * with z, double[dim], and the bits that each client has sent, uint64[clients]. If the job may
+ * travel, a struct tally_calm_travel and the clients' last mean, double[dim], come next. If the job
+ * keeps shifts, W and the shift of each client come last. */
 struct calm_memory {
     double noise, client_spread; /* s0 and B, given or as estimated so far; NaN: not known yet */
     struct tally_calm_state state;
@@ -19,12 +19,12 @@ struct calm_memory {
     struct tally_calm_schedule schedule;
 };
 
-/* Control bits. If a value differs from what clients expect, they are told the factor as 2^(k/4):
- * one bit for k = 0, else one more for the sign and |k| in unary, because |k| is mostly small. Two
- * factors are told this way: between the planned uplink grids and those that the rest of a budget
- * allows, with |k| at most CALM_MOST_INDEX; and between the expected and the true size of a
- * broadcast if constants are estimated. A broadcast's grid that is 1.125^i times as coarse as
- * intended takes i + 1 bits. */
+/* Control bits. If a value differs from the one that clients expect, the server sends them the
+ * factor as 2^(k/4): one bit for k = 0; otherwise also the sign and |k| in unary, because |k| is
+ * mostly small. Two factors are sent this way. The first is between the planned uplink grids and
+ * those that the rest of a budget allows; its |k| is at most CALM_MOST_INDEX. The second, if
+ * constants are estimated, is between the expected and the true size of a broadcast. A broadcast
+ * grid that is 1.125^i times as coarse as intended takes i + 1 bits. */
 uint64_t calm_index_bits(int64_t k);
 
 enum { CALM_MOST_INDEX = 8, CALM_MOST_INDEX_BITS = CALM_MOST_INDEX + 2 };
@@ -54,17 +54,17 @@ void calm_make_schedule(const struct tally_setting *setting,
 void calm_forecast(const struct tally_setting *setting, const struct tally_calm_schedule *schedule,
                    struct tally_calm_forecast *ret_forecast);
 
-/* The slot tally_algorithm.schedule: a plan as text, the number of epochs, and for each one its
- * queries and both resolutions, which hexadecimal digits keep exact: "1 49 0x1.8p+0 0x1.4p+0". */
+/* The slot tally_algorithm.schedule. A plan as text is the number of epochs, then for each epoch its
+ * queries and both resolutions, exact in hexadecimal: "1 49 0x1.8p+0 0x1.4p+0". */
 void calm_schedule(const struct tally_setting *setting, char ret_schedule[TALLY_SCHEDULE_CAPACITY]);
-/* Its inverse; false if the text is not a plan. */
+/* The inverse of calm_schedule(). False if the text is not a plan. */
 bool calm_read_schedule(const char *text, struct tally_calm_schedule *ret_schedule);
 
 /* The vectors that follow a struct calm_memory. */
 double *calm_estimate(struct calm_memory *memory);
 uint64_t *calm_spent(const struct tally_setting *setting, struct calm_memory *memory);
-/* NULL for a job that never travels: one with a budget, or whose document limits the clients' own
- * steps or gives problem constants. */
+/* NULL for a job that never travels: it has a budget, or its document limits the clients' own steps
+ * or gives problem constants. */
 struct tally_calm_travel *calm_travel(const struct tally_setting *setting,
                                       struct calm_memory *memory);
 /* W of calm/calm_model.h. Precondition: the job keeps shifts. */
@@ -78,7 +78,7 @@ struct tally_calm_constants calm_constants(const struct tally_setting *setting,
 /* The constants of a job that has nothing to estimate, at its start. */
 struct tally_calm_constants calm_known_constants(const struct tally_setting *setting);
 
-/* The same for a round's walk: clients that repeat the opening round's queries do not move. */
+/* calm_constants() for a round's walk: clients that repeat the opening queries do not move. */
 struct tally_calm_constants calm_walk_constants(const struct tally_setting *setting,
                                                 const struct tally_round_plan *plan);
 
@@ -89,7 +89,7 @@ const struct tally_calm_epoch *calm_open_epoch(const struct calm_memory *memory)
  * those of the opening round. */
 int64_t calm_message_samples(const struct tally_round_plan *plan);
 
-/* The facts that the clients of the open round are told. */
+/* The facts that are sent to the clients of the open round. */
 struct tally_walk_facts calm_facts(const struct tally_setting *setting,
                                    const struct calm_memory *memory);
 
@@ -98,17 +98,17 @@ struct tally_walk_facts calm_facts(const struct tally_setting *setting,
 uint64_t calm_bits_left(const struct tally_setting *setting, const struct calm_memory *memory);
 
 /* Adjusts the grids of the remaining epochs so that they use the rest of the budget, and no more.
- * Returns the number of control bits that tell clients, at most CALM_MOST_INDEX_BITS. */
+ * Returns the number of control bits that state this to clients, at most CALM_MOST_INDEX_BITS. */
 uint64_t calm_fit_grids(const struct tally_setting *setting, struct calm_memory *memory);
 
-/* Updates s0 and B of a job that estimates them from the messages of a walk: `noise` is their
- * variance around x*. */
+/* Updates s0 and B, in a job that estimates them, from the messages of a walk. `noise` is the
+ * variance of these messages around x*. */
 void calm_learn(const struct tally_setting *setting, struct calm_memory *memory,
                 const struct tally_calm_walk *walk, double noise);
 
 extern const struct tally_opening CALM_OPENING;
 
-/* Whether there is something to estimate. */
+/* Whether a parameter must be estimated. */
 bool calm_opens(const union tally_algorithm_params *params);
 
 /* Gradient queries of the opening round. */
@@ -117,7 +117,7 @@ enum { CALM_OPENING_SAMPLES = 6 };
 /* Bits of a client's report, and the most control bits of the opening round. */
 enum { CALM_REPORT_BITS = 20 };
 
-/* Client: the slot. */
+/* Client: the slot tally_algorithm.client_step. */
 enum tally_status calm_client_step(const struct tally_client_task *task,
                                    struct tally_scratch *scratch,
                                    struct tally_client_answer *answer, struct tally_error *err);
@@ -137,7 +137,7 @@ void calm_follow_shifts(const struct tally_server_task *task, double moved);
 void calm_take_shift(const struct tally_round_plan *plan, uint32_t round, const int64_t *integers,
                      size_t dim, struct tally_shift *shift);
 
-/* Client: queries x plan->samples times and makes its report. Errors: NOT_FINITE, NO_MEMORY. */
+/* Client: makes plan->samples queries at x, and its report. Errors: NOT_FINITE, NO_MEMORY. */
 enum tally_status calm_report(const struct tally_client_task *task, struct tally_scratch *scratch,
                               struct tally_client_answer *answer, struct tally_error *err);
 

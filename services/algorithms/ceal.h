@@ -12,8 +12,8 @@
  * 15/16.
  *
  * Departs from [1]: the sequences are scaled by L (`gradient_bound`, 1 in [1]), c is a parameter
- * (40 in [1]), and the log factor of s_j can be switched off, because the experiments of [1] cannot
- * have had it: at j = 1 it already requires more samples than their horizon. */
+ * (40 in [1]), and the log factor of s_j can be switched off. The experiments of [1] cannot have
+ * used that factor: already at j = 1 it requires more samples than their horizon. */
 #ifndef TALLY_SERVICES_ALGORITHMS_CEAL_H
 #define TALLY_SERVICES_ALGORITHMS_CEAL_H
 
@@ -37,10 +37,10 @@ struct tally_ceal_stage tally_ceal_stage(const struct tally_ceal_params *params,
 /* Whether sigma or gradient_bound must be estimated. */
 bool tally_ceal_opens(const union tally_algorithm_params *params);
 
-/* s_0. */
+/* s_0: queries of the opening round. */
 int64_t tally_ceal_opening_samples(uint32_t clients);
 
-/* Client: queries x plan->samples times and makes its message. Errors: NOT_FINITE, NO_MEMORY. */
+/* Client: makes plan->samples queries at x, and its message. Errors: NOT_FINITE, NO_MEMORY. */
 enum tally_status tally_ceal_report(const struct tally_client_task *task,
                                     struct tally_scratch *scratch, struct tally_message *message,
                                     struct tally_error *err);

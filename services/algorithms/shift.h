@@ -11,16 +11,16 @@
  *
  * The coordinator keeps c with the state of the job, and a worker keeps it in memory while it
  * serves the client. A message may arrive too late to count, or twice. A shift therefore also keeps
- * c as it was before its last message, and the rounds of both. Adding a message again changes
- * nothing.
+ * the c that preceded its last message, and the round of each version. Adding a message again
+ * changes nothing.
  *
  *     | round, earlier | now: float[dim] | before: float[dim] |
  *       5      3         with the message  without it
  *                        of round 5
  *
  * Both sides compute c from the decoded message with the same operations, so their copies are equal
- * bit for bit. A client may move, and both sides may crash: a worker that lacks the coordinator's
- * state receives it with its task. */
+ * bit for bit. A client may be reassigned, and both sides may crash. A worker that lacks the
+ * coordinator's state therefore receives it with its task. */
 #ifndef TALLY_SERVICES_ALGORITHMS_SHIFT_H
 #define TALLY_SERVICES_ALGORITHMS_SHIFT_H
 
@@ -29,7 +29,7 @@
 #include <stdint.h>
 
 struct tally_shift {
-    uint64_t round;   /* of the last message in it; 0 = none */
+    uint64_t round;   /* of the last message in `now`; 0 = none */
     uint64_t earlier; /* of the last message in `before` */
     float vectors[];  /* now, before */
 };
@@ -62,11 +62,11 @@ void tally_shift_add_integers(struct tally_shift *shift, uint64_t round, const i
  * longer has it. */
 bool tally_shift_return(struct tally_shift *shift, uint64_t round, size_t dim);
 
-/* Sets c to `vector`, float[dim], which need not be aligned; `round` is that of the last message in
- * it. */
+/* Sets c to `vector`, float[dim], which need not be aligned. `round` is the round of the last
+ * message in `vector`. */
 void tally_shift_load(struct tally_shift *shift, uint64_t round, const void *vector, size_t dim);
 
-/* Whether stored bytes can be a shift: finite, and with its rounds in order. */
+/* Whether stored bytes can be a shift: its values are finite and its rounds are in order. */
 bool tally_shift_is_valid(const struct tally_shift *shift, size_t dim);
 
 #endif

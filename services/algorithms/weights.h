@@ -4,10 +4,10 @@
  *     points    mean = sum n_m v_m / sum n_m       n_m: the number of points of client m
  *
  * If the document states the number of data points and they are cut into shards, all sides know
- * n_m. Otherwise every message of a client begins with n_m, in 32 bits before what the algorithm
- * sends; the message of a round that the horizon cuts consists of only these bits. They count as
- * bits of the message, also by formula. A client sends them again in every round, so that a server
- * can conclude a round from the messages of that round alone.
+ * n_m. Otherwise every message of a client begins with n_m, in 32 bits before the
+ * algorithm's own bits. In a round that the horizon cuts, the message consists of these 32 bits
+ * only. They count as bits of the message, also by formula. A client sends them again in every
+ * round, because a server must be able to conclude a round from the messages of that round alone.
  *
  * Sums are integers (codec/numeric/fixed_point.h), and the common divisor of all weights is removed
  * before the division. The result therefore depends neither on the order of arrival nor on a common
@@ -21,22 +21,22 @@
 
 enum { TALLY_WEIGHT_MOST = TALLY_DATA_MAX_POINTS };
 
-/* Bits of n_m in front of a client's message: 32, or 0 if it has none. */
+/* Bits of n_m in front of a client's message: 32, or 0 if the message does not contain n_m. */
 uint64_t tally_weight_bits(const struct tally_setting *setting);
 
-/* Client: puts n_m before its message, if the messages of the job contain it. Errors: NO_MEMORY,
+/* Client: puts n_m before its message if the messages of the job contain n_m. Errors: NO_MEMORY,
  * OUT_OF_RANGE, those of tally_objective_points(). */
 enum tally_status tally_weight_put(const struct tally_client_task *task,
                                    struct tally_message *message, struct tally_error *err);
-/* Server: sets the weight of a client's message, and removes it from the message if that contains
- * it. Errors: MALFORMED. */
+/* Server: sets the weight of a client's message. If the message contains n_m, removes n_m from it.
+ * Errors: MALFORMED. */
 enum tally_status tally_weight_take(const struct tally_setting *setting,
                                     struct tally_message_view *message, struct tally_error *err);
 
-/* Counts one more message, with this weight. */
+/* Counts one more message with this weight. */
 void tally_weights_add(struct tally_weights *weights, uint32_t weight);
 
-/* Words of a sum of one coordinate. */
+/* Number of int64 words in the sum of one coordinate. */
 size_t tally_weighted_sum_words(const struct tally_setting *setting);
 /* Server: adds value, within tally_fixed_point_bound(cohort), to the sum of coordinate i. */
 static inline void tally_weighted_sum_add(const struct tally_setting *setting, uint32_t weight,
