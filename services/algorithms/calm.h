@@ -54,8 +54,8 @@ void calm_make_schedule(const struct tally_setting *setting,
 void calm_forecast(const struct tally_setting *setting, const struct tally_calm_schedule *schedule,
                    struct tally_calm_forecast *ret_forecast);
 
-/* The slot tally_algorithm.schedule. A plan as text is the number of epochs, then for each epoch its
- * queries and both resolutions, exact in hexadecimal: "1 49 0x1.8p+0 0x1.4p+0". */
+/* The slot tally_algorithm.schedule. A plan as text is the number of epochs, then for each epoch
+ * its queries and both resolutions, exact in hexadecimal: "1 49 0x1.8p+0 0x1.4p+0". */
 void calm_schedule(const struct tally_setting *setting, char ret_schedule[TALLY_SCHEDULE_CAPACITY]);
 /* The inverse of calm_schedule(). False if the text is not a plan. */
 bool calm_read_schedule(const char *text, struct tally_calm_schedule *ret_schedule);
@@ -108,7 +108,7 @@ void calm_learn(const struct tally_setting *setting, struct calm_memory *memory,
 
 extern const struct tally_opening CALM_OPENING;
 
-/* Whether a parameter must be estimated. */
+/* Whether s0 or V must be estimated in an opening round. */
 bool calm_opens(const union tally_algorithm_params *params);
 
 /* Gradient queries of the opening round. */

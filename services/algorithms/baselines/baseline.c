@@ -222,7 +222,7 @@ void tally_baseline_difference(const struct tally_client_task *task, double scal
     }
 }
 
-/* Makes room for a message whose payload and formula bits are both n. */
+/* Makes room for a message of n payload bits and n formula bits. */
 enum tally_status tally_baseline_open_message(struct tally_message *message, uint64_t n_bits,
                                               struct tally_error *err)
 {
@@ -276,7 +276,7 @@ bool tally_baseline_is_summable(const struct tally_setting *setting, float value
     return fabs((double)value) <= tally_fixed_point_bound(setting->cohort);
 }
 
-/* On both sides: adds a decoded message, float[dim], to the shift of its client, if it has one. */
+/* Both sides: adds a decoded message, float[dim], to the client's shift unless `shift` is NULL. */
 static void keep(const struct tally_setting *setting, const struct tally_round_plan *plan,
                  struct tally_shift *shift, uint32_t round, const float *decoded)
 {
@@ -285,7 +285,7 @@ static void keep(const struct tally_setting *setting, const struct tally_round_p
     }
 }
 
-/* The same for scratch->levels. */
+/* keep() for the message in scratch->levels. */
 static void keep_qsgd(const struct tally_setting *setting, const struct tally_round_plan *plan,
                       struct tally_shift *shift, uint32_t round, const struct tally_qsgd *qsgd,
                       struct tally_scratch *scratch)

@@ -2,9 +2,9 @@
  * (services/algorithms/shift.h) and nothing else: M shifts, in the order of the clients.
  *
  * The plan of such a method sets facts.shift_gain > 0 in every round, including one that the
- * horizon cuts. Server and client call tally_shift_add() with the decoded message and that gain:
- * the server in `receive`, after it has checked the whole message; the client in `client_step`,
- * with what the server will decode. */
+ * horizon cuts. Both sides call tally_shift_add() with the decoded message and that gain. The
+ * server does so in `receive`, after it has checked the whole message. The client does so in
+ * `client_step`, with the values that the server will decode. */
 #ifndef TALLY_SERVICES_ALGORITHMS_BASELINES_CLIENT_SHIFTS_H
 #define TALLY_SERVICES_ALGORITHMS_BASELINES_CLIENT_SHIFTS_H
 
@@ -40,7 +40,7 @@ enum tally_status tally_client_shifts_difference(const struct tally_client_task 
                                                  struct tally_error *err);
 
 /* Server, in `decide`: scratch->wide.reals <- the mean of the shifts of all M clients, summed in
- * client order, either before the messages of the round or with them. Errors: NO_MEMORY. */
+ * client order, with or without the messages of the round. Errors: NO_MEMORY. */
 enum tally_status tally_client_shifts_mean(const struct tally_server_task *task, bool with_messages,
                                            struct tally_scratch *scratch, struct tally_error *err);
 

@@ -12,9 +12,9 @@
  * |C(v) - v|^2 is at most (1 - k/d) |v|^2, for `rand_k` on average.
  *
  * Idea: both sides keep an estimate g_m of the client's gradient, and each round corrects its k
- * worst coordinates. When x converges, the gradients do too, and the estimates reach them. A sparse
- * message of the gradient itself would omit the same coordinates every time. g_m is the client's
- * shift (algorithms/shift.h); the decoded message is added to it without a factor.
+ * worst coordinates. When x converges, the gradients converge too, and the estimates reach them. A
+ * sparse message of the gradient itself would omit the same coordinates every time. g_m is the
+ * client's shift (algorithms/shift.h); the decoded message is added to it without a factor.
  *
  * Departs from the paper: the paper lets g_m start anywhere and suggests the first gradient, which
  * costs a dense message; here g_m starts at 0. A round may lack clients (policy `drop`): they keep
@@ -69,7 +69,7 @@ static enum tally_status draw(const struct tally_setting *setting, uint32_t clie
     return TALLY_OK;
 }
 
-/* vector[0 .. k - 1] <- its coordinates at the ascending indices. */
+/* vector[0 .. k - 1] <- the coordinates of vector at the ascending indices. */
 static void gather(float *vector, const uint32_t *indices, size_t k)
 {
     for (size_t i = 0; i < k; i++) {

@@ -27,12 +27,13 @@ static enum tally_status decide(const struct tally_server_task *task, struct tal
                                  decision, err);
 }
 
-/* Along an eigenvector of the Hessian a round multiplies the distance from x* by
+/* Along an eigenvector of the Hessian, a round multiplies the distance from x* by
  *
  *     1 - S (1 - (1 - eta lambda)^K),     S = server_step_size
  *
  * which stays in [-1, 1] for every lambda up to smoothness if eta smoothness is at most 2 (S <= 1),
- * at most 1 (S <= 2), or otherwise at most the value that makes the bracket 2 / S. */
+ * at most 1 (S <= 2), or otherwise at most the value at which the bracket equals
+ * 2 / S. */
 static struct tally_step_limit step_limit(const union tally_algorithm_params *params,
                                           double smoothness)
 {

@@ -11,7 +11,7 @@
  * bit.
  *
  * Departs from the paper: Definition 2 lets each client stop at its own accuracy, so that slow
- * machines work less. Here all clients make the same K steps, because that defines a round here. */
+ * machines work less. Here all clients take the same K steps, because K defines a round here. */
 #include "services/algorithms/baselines/baseline.h"
 
 static enum tally_status client_step(const struct tally_client_task *task,

@@ -46,8 +46,8 @@ static enum tally_status plan(const struct tally_setting *setting, int64_t stage
     return status;
 }
 
-/* scratch->wide.reals <- v_m. A shift consists of float32 values; of the points, only the first one
- * does not, so it is rounded as the shift was. */
+/* scratch->wide.reals <- v_m. A shift consists of float32 values, and so does every point except
+ * the initial one. That point is therefore rounded here, as it was for the shift. */
 static void find_correction(const struct tally_client_task *task, struct tally_scratch *scratch)
 {
     const struct tally_baseline_params *params = &task->setting->params->baseline;
@@ -93,9 +93,9 @@ static enum tally_status decide(const struct tally_server_task *task, struct tal
     return tally_baseline_conclude(task, square, scratch, decision, err);
 }
 
-/* The limit of FedCOM, because a round does the same along an eigenvector if all clients are alike.
- * If they are not, z_m - x is multiplied by 1 - (1 - (1 - eta lambda)^K) / (K eta lambda), which is
- * in [0, 1] for eta lambda up to 2. */
+/* The limit of FedCOM: if all clients have equal data, a round has the same effect along an
+ * eigenvector. If they do not, z_m - x is multiplied by 1 - (1 - (1 - eta lambda)^K) / (K eta
+ * lambda), which is in [0, 1] for eta lambda up to 2. */
 static struct tally_step_limit step_limit(const union tally_algorithm_params *params,
                                           double smoothness)
 {

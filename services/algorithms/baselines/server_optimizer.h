@@ -16,10 +16,10 @@
  * Brown, "Measuring the Effects of Non-Identical Data Distribution for Federated Visual
  * Classification", 2019. As in the papers, m and v are not divided by 1 - beta^t.
  *
- * m and v are the algorithm's memory (algorithm.h): double m[dim], then double v[dim] if there is
- * one. The broadcast is still the new point as float32, so messages have the same bits with every
- * optimizer, and clients need not know it. Only + - * / and sqrt are used, which all machines round
- * identically. */
+ * m and v are the algorithm's memory (algorithm.h): double m[dim], then double v[dim] if the
+ * optimizer uses v. The broadcast is still the new point as float32, so messages have the same bits
+ * with every optimizer, and clients need not know which is used. Only + - * / and sqrt are used,
+ * which all machines round identically. */
 #ifndef TALLY_SERVICES_ALGORITHMS_BASELINES_SERVER_OPTIMIZER_H
 #define TALLY_SERVICES_ALGORITHMS_BASELINES_SERVER_OPTIMIZER_H
 
@@ -39,7 +39,7 @@ extern const struct tally_server_optimizer_kind TALLY_SERVER_OPTIMIZER_KINDS[];
 /* Defaults for what a document omits: beta1 0.9, beta2 0.99, tau 0.001. */
 struct tally_server_optimizer tally_server_optimizer_defaults(void);
 
-/* Whether a job has one. */
+/* Whether a job has a server optimizer. */
 bool tally_server_optimizer_is_set(const struct tally_server_optimizer *optimizer);
 
 /* Returns the step of coordinate i for the mean difference D of that coordinate. Updates the
@@ -47,7 +47,7 @@ bool tally_server_optimizer_is_set(const struct tally_server_optimizer *optimize
 double tally_server_optimizer_step(const struct tally_setting *setting, void *memory, size_t i,
                                    double difference);
 
-/* The `memory` slots. 0 bytes without an optimizer, and with sgd. */
+/* The `memory` slots: 0 bytes without an optimizer or with sgd. */
 size_t tally_server_optimizer_bytes(const struct tally_setting *setting);
 void tally_server_optimizer_begin(const struct tally_setting *setting, const double *x,
                                   int64_t opening_samples, const char *schedule, void *memory);

@@ -1,6 +1,6 @@
-/* calm_course: the cost of a schedule as a smooth function, for a descent.
+/* calm_course: the cost of a schedule as a smooth function that descent.h can minimise.
  *
- * Idea: two sums bound the variables of a plan: the epochs and the queries after them fill the
+ * Idea: two sums bound the variables of a plan. The epochs and the queries after them fill the
  * horizon, and the messages of one direction share its budget. As shares of a sum, the variables
  * need no bounds: share_k = exp(x_k) / sum_j exp(x_j). The bits of a message determine its grid
  * through the inverse of the rate. Every point of R^(3K) is thus a schedule that uses its budget
@@ -22,9 +22,9 @@ enum { TALLY_CALM_COURSE_EPOCHS = 16 };
 
 enum tally_calm_direction { TALLY_CALM_UP, TALLY_CALM_DOWN, TALLY_CALM_DIRECTIONS };
 
-/* A sum of bits that the messages of one direction, or of both, share. */
+/* Pools of bits that the messages of one direction, or of both, share. */
 struct tally_calm_pools {
-    int of[TALLY_CALM_DIRECTIONS];      /* 0 or 1 */
+    int of[TALLY_CALM_DIRECTIONS];      /* pool of a direction: 0 or 1 */
     double bits[TALLY_CALM_DIRECTIONS]; /* of pool 0, of pool 1 */
 };
 
@@ -33,7 +33,7 @@ struct tally_calm_course {
     struct tally_calm_state state; /* at the start */
     struct tally_calm_pools pools;
     int n;           /* epochs with a message, in [1, TALLY_CALM_COURSE_EPOCHS] */
-    bool is_ideal;   /* rates of the limit lines instead of those of the dithered quantizer */
+    bool is_ideal;   /* uses the rates of the limit lines, not of the dithered quantizer */
     bool is_settled; /* samples[] is fixed */
     int64_t samples[TALLY_CALM_COURSE_EPOCHS];
 };
@@ -44,10 +44,10 @@ bool tally_calm_course_is_possible(const struct tally_calm_course *course);
 /* Variables of the course: 3 n. */
 int tally_calm_course_variables(const struct tally_calm_course *course);
 
-/* log(regret) at x; the form that a descent takes, `context` is the course. */
+/* log(regret) at x, in the form of tally_descent.value. `context` is the course. */
 double tally_calm_course_value(const void *context, const double *x, double *ret_gradient);
 
-/* The epochs' queries at x, as real numbers. */
+/* The number of queries of each epoch at x, as real numbers. */
 void tally_calm_course_samples(const struct tally_calm_course *course, const double *x,
                                double *ret_samples);
 

@@ -1,7 +1,7 @@
 /* calm_leg: the walk of one epoch for the planner, in few strides and for any real number of
  * queries.
  *
- * Idea: a search needs thousands of walks and their derivatives by n. The first queries are counted
+ * Idea: a search needs thousands of walks and their derivatives in n. The first queries are counted
  * one by one. After them, a stride covers a constant share of the queries before it, with the step
  * length of its start. Under a constant step, a and nv are geometric sequences, so a stride of any
  * real length w has a closed form:
@@ -32,8 +32,8 @@ struct tally_calm_leg tally_calm_leg(const struct tally_calm_constants *constant
 enum { TALLY_CALM_EXACT_QUERIES = 1 << 18 };
 
 /* A walk after n >= 1 queries, for forecasts: exact up to TALLY_CALM_EXACT_QUERIES, and in strides
- * beyond, so that even a horizon of 2^31 costs little time. Not for values on which client and
- * server must agree. */
+ * beyond that. Even a horizon of 2^31 therefore costs little time. Not for values on which client
+ * and server must agree. */
 void tally_calm_walk_ahead(struct tally_calm_walk *walk,
                            const struct tally_calm_constants *constants, double variance,
                            int64_t n);

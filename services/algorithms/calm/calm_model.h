@@ -1,6 +1,6 @@
 /* calm_model: the recursion of a few scalars that predicts a CALM job.
  *
- * Idea: three variances describe a job well enough to run and to plan it: V, that of the common
+ * Idea: three variances describe a job well enough to run it and to plan it: V, that of the common
  * point x around x*; Vz, that of the server's unrounded estimate z around x*; and nv, that of the
  * noise added by a client's own steps. Every step length, grid and scale of CALM is a function of
  * them, so client, server and simulator compute the same values and send none. CALM.md derives each
@@ -37,8 +37,8 @@
  * roots. These are correctly rounded, and the build fuses none of them, so equal arguments give
  * equal bits on every machine. Only the forecast of bits uses a logarithm.
  *
- * Source: the project's own; the parts are known. Proximal local steps: Li et al., FedProx, 2020.
- * Dithered quantization with an entropy coder: Ziv 1985; Zamir and Feder 1992. */
+ * Source: the project's own combination of known parts. Proximal local steps: Li et al., FedProx,
+ * 2020. Dithered quantization with an entropy coder: Ziv 1985; Zamir and Feder 1992. */
 #ifndef TALLY_SERVICES_ALGORITHMS_CALM_CALM_MODEL_H
 #define TALLY_SERVICES_ALGORITHMS_CALM_CALM_MODEL_H
 
@@ -64,7 +64,7 @@ struct tally_calm_constants {
     double curvature_spread; /* hs: of the curvature around h, relative and squared; >= 0 */
     double initial_variance; /* V0: of the start point around x*; > 0 */
     double shift_error;      /* W: of the shifts around the clients' optima; 0: no shifts */
-    double local_step_limit; /* longest own step of a client; >= 0, 0 = none */
+    double local_step_limit; /* longest own step of a client; >= 0; 0: clients take none */
     uint32_t clients;        /* M >= 1 */
     size_t dim;              /* d >= 1 */
     int64_t horizon;         /* T: gradient queries of a client; >= 1 */
@@ -93,7 +93,7 @@ void tally_calm_walk_begin(struct tally_calm_walk *walk,
  * w <- w - e_i (g + pull (w - x)). In [0, local_step_limit]. */
 double tally_calm_walk_next(struct tally_calm_walk *walk);
 
-/* Returns only e_i, the next step, without counting its query. */
+/* Returns e_i, the length of the next step, without counting its query. */
 double tally_calm_walk_step(const struct tally_calm_walk *walk);
 
 /* Variance of the noise in the message of the queries so far: sum s(v_i) / (n h)^2. n >= 1. */
@@ -113,7 +113,7 @@ struct tally_calm_grid tally_calm_uplink_grid(const struct tally_calm_walk *walk
 struct tally_calm_grid tally_calm_downlink_grid(double variance, double estimate_variance,
                                                 double resolution);
 
-/* The factor with which a message is added to a shift: W / (W + noise + step^2 / 12). 0 without
+/* The factor of a message that is added to a shift: W / (W + noise + step^2 / 12). 0 without
  * shifts. */
 double tally_calm_shift_gain(const struct tally_calm_walk *walk, double step);
 
@@ -136,8 +136,8 @@ struct tally_calm_merge {
     double variance; /* Vz afterwards */
 };
 
-/* `walk` is that of every client, `step` that of the uplink grid; Vz before the merge;
- * 1 <= answers <= clients. */
+/* `walk` is that of every client and `step` that of the uplink grid. `estimate_variance` is Vz
+ * before the merge. 1 <= answers <= clients. */
 struct tally_calm_merge tally_calm_merge(const struct tally_calm_constants *constants,
                                          const struct tally_calm_walk *walk, double step,
                                          uint32_t answers, double estimate_variance);
@@ -148,7 +148,7 @@ struct tally_calm_epoch {
     double downlink_resolution; /* r_d > 0: step of the downlink grid over sqrt(Vz) */
 };
 
-/* Epochs that end with a message and a broadcast. The remaining queries of the horizon are a last
+/* Epochs that end with a message and a broadcast. The remaining queries of the horizon form a last
  * epoch without a message. */
 struct tally_calm_schedule {
     int n; /* in [0, TALLY_CALM_MAX_EPOCHS] */
@@ -193,7 +193,7 @@ void tally_calm_forecast(const struct tally_calm_constants *constants,
 /* The rate of the entropy-coded dithered quantizer for a Gaussian coordinate, in bits; step_ratio =
  * step / scale > 0. Interpolated; accurate to 0.001 bit up to a ratio of 12, and to 1 % above. */
 double tally_calm_rate(double step_ratio);
-/* Its inverse: step / scale of the quantizer that costs `rate` > 0 bits. */
+/* The inverse of tally_calm_rate(): step / scale of the quantizer that costs `rate` > 0 bits. */
 double tally_calm_step_ratio(double rate);
 
 #endif

@@ -5,7 +5,7 @@
  * points. A plan tries K = 1, 2, ... 16 epochs, each from a few starting points, until more epochs
  * no longer help. Then it rounds the epochs to whole queries. It uses no random numbers and no
  * clock: equal arguments give equal schedules on one machine. The plan of the example takes about
- * 0.1 s of processor time, or half a second if a direction has no budget (AMD EPYC). A coordinator
+ * 0.1 s of processor time, or 0.5 s if a direction has no budget (AMD EPYC). A coordinator
  * stores a plan and never computes it again, because exp and log may differ between machines.
  *
  * Example: the job of calm_model.h, T = 2000, at 263 bits up and 289 down without margins: epochs
@@ -30,8 +30,8 @@ struct tally_calm_budget {
 };
 
 /* The schedule from `state` on. Its forecast never exceeds budget - margin; if no message fits, it
- * has no epochs. `previous`: the rest of an earlier plan, from which the search starts and then
- * takes only a few milliseconds; NULL = none. */
+ * has no epochs. `previous`: the rest of an earlier plan. The search starts from it and
+ * then takes only a few milliseconds. NULL = none. */
 void tally_calm_plan(const struct tally_calm_constants *constants,
                      const struct tally_calm_state *state, const struct tally_calm_budget *budget,
                      const struct tally_calm_schedule *previous,

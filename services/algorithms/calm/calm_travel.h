@@ -1,4 +1,4 @@
-/* calm_travel: when a CALM job that is given only a step size stops averaging and travels.
+/* calm_travel: decides when a CALM job that specifies only a step size stops averaging and travels.
  *
  * Idea: the recursion of calm_model.h has one curvature h. Along a much flatter direction, a
  * client's prediction w - g / h falls far short of the optimum. The clients' means of successive
@@ -24,19 +24,21 @@
  *     E           e n while travelling, 1.5 / h while averaging
  *     t           queries of a client so far
  *
- * The server computes all of this. It tells the clients, while that may change, in one bit whether
- * they travel; e in 6 bits, later in 5; and A (5 bits) and m (6 bits) for the grids. Each value is
- * sent as an index of quarter octaves relative to a value that the clients know.
+ * The server computes all of this. While travelling may start or stop, it sends one bit that says
+ * whether clients travel. It also sends e in 6 bits, later in 5, and for the grids A (5 bits) and m
+ * (6 bits). Each value is sent as an index of quarter octaves relative to a value that the clients
+ * know.
  *
- * Example: logistic regression, d = 30, step 1/2: the cosine of the second and third mean is 0.9;
- * from then on 27 rounds of 24 to 500 queries with steps that shrink from 0.3 to 0.02.
+ * Example: logistic regression, d = 30, step 1/2: the cosine of the second and third mean is 0.9.
+ * From then on the job travels: 27 rounds of 24 to 500 queries, with steps that shrink from 0.3 to
+ * 0.02.
  *
  * A job without regret is judged by its final model, so its last epoch ends at the horizon with a
  * message. Any other job makes its last queries without a message.
  *
  * Left out: blocks of coordinates, each with its own grid; CALM.md states their possible gain.
  *
- * Source: the project's own; the constants were found by search on quadratics, logistic and softmax
+ * Source: the project's own. The constants were found by search on quadratics, logistic and softmax
  * regressions and a small network. Polyak's step: Polyak, Introduction to Optimization, 1987. */
 #ifndef TALLY_SERVICES_ALGORITHMS_CALM_CALM_TRAVEL_H
 #define TALLY_SERVICES_ALGORITHMS_CALM_CALM_TRAVEL_H
@@ -50,18 +52,18 @@ struct tally_calm_travel {
     int64_t samples;  /* n of the open epoch */
     int64_t epochs;   /* epochs that ended */
     int32_t is_on;    /* the open epoch travels */
-    int32_t is_first; /* it is the first epoch that travels */
-    double step;      /* e of the open epoch if it travels, else of the last that did; 0: none */
+    int32_t is_first; /* the open epoch travels, and the one before did not */
+    double step;      /* e of the open or the last epoch that travels; 0: none has */
     /* For the epoch that ended last: */
     double reach;  /* E */
     double square; /* raw */
     double motion; /* m */
     double noise;  /* A */
-    double told;   /* m as clients know it; set where the open epoch travels */
+    double told;   /* m as sent to clients; set if the open epoch travels */
     int64_t time;  /* t: queries up to its end */
     /* Over all epochs: */
     double total_reach; /* tau */
-    double gap;         /* vs; 0: not travelled yet */
+    double gap;         /* vs; 0: no epoch has travelled */
 };
 
 /* What the server observes when an epoch ends. Variances and squares are per coordinate. */
@@ -69,7 +71,7 @@ struct tally_calm_sight {
     double square;   /* raw */
     double cosine;   /* with the previous mean; 0 for the first */
     double spread;   /* variance across the clients' messages, quantization included */
-    double noise;    /* A, as clients are told it: without quantization */
+    double noise;    /* A as sent to clients: without quantization */
     double step;     /* of the uplink grid */
     double variance; /* V of x, before the broadcast */
     double query;    /* s: noise of one query */
@@ -83,7 +85,7 @@ struct tally_calm_ground {
     size_t dim;
 };
 
-/* The job starts to average with epochs of `samples` queries. */
+/* The job starts by averaging, with a first epoch of `samples` queries. */
 void tally_calm_travel_begin(struct tally_calm_travel *travel, int64_t samples);
 
 /* Ends the open epoch: decides whether the next one travels, its steps and its length. Returns the
@@ -100,12 +102,12 @@ struct tally_calm_passage {
 struct tally_calm_passage tally_calm_travel_message(const struct tally_calm_travel *travel,
                                                     double query);
 
-/* Whether the open epoch must last to the horizon, `left` queries away, because otherwise less than
- * a third of its length would remain. */
+/* Whether the open epoch must last to the horizon, `left` queries away, because otherwise at most a
+ * third of its length would remain after it. */
 bool tally_calm_travel_is_last(const struct tally_calm_travel *travel, int64_t left);
 
-/* The step of a client whose own gradients show noise of `seen` per query: e, or shorter if `seen`
- * is above `query`. Noise may grow with the distance. */
+/* The step of a client whose own gradients show noise of `seen` per query: e, or a shorter step if
+ * `seen` is above `query`, because noise may grow with the distance from x*. */
 double tally_calm_travel_step(double step, double curvature, double seen, double query);
 
 /* `value` > 0 as encoded in `bits` control bits: the nearest of reference 2^(j / 4), with j in
