@@ -1,7 +1,6 @@
-"""What the integration tests share: real processes on loopback, HTTP, and the job documents.
+"""What the integration tests share: real processes on loopback, an HTTP client, and the job documents.
 
-Waits poll a condition; their limits only keep a broken program from hanging the run. Processes are
-ended by their id.
+Waits poll a condition; their limits only keep a broken program from hanging the run. Processes are ended by their id.
 """
 
 import contextlib
@@ -26,7 +25,7 @@ from unittest import mock
 
 REPO = Path(__file__).resolve().parents[2]
 BIN = Path(os.environ.get("TALLY_BIN", REPO / "build/release/bin")).resolve()
-IS_SANITIZED = BIN.parent.name in ("asan", "tsan")  # such a program also holds the memory of the sanitizer
+IS_SANITIZED = BIN.parent.name in ("asan", "tsan")  # a sanitized program's memory includes that of the sanitizer
 JOBS = REPO / "deploy/jobs"
 FORMAT = int(re.match(r"# .*, version (\d+)\n", (REPO / "codec/FORMAT.md").read_text())[1])
 # A runner started in the background ignores SIGINT, and the processes that it starts would inherit that.
@@ -69,13 +68,13 @@ def wait_until(condition, what, timeout_s=HANG_S, pause_s=0.01):
         time.sleep(pause_s)
 
 
-_claims = []  # sockets, for as long as this process lives
+_claims = []  # sockets, held as long as this process lives
 
 
 def free_port():
-    """A port without a listener, below the range from which the kernel takes source ports: a worker
-    that keeps trying a dead coordinator's port in that range could connect to itself. The UDP port of the
-    same number is held as a claim, so that no other test gets the port before a program listens on it."""
+    """Returns a port without a listener, below the range from which the kernel takes source ports: a worker that keeps
+    trying a dead coordinator's port in that range could connect to itself. The UDP port of the same number is held as a
+    claim, so that no other test gets the port before a program listens on it."""
     while True:
         port = random.randrange(20000, 30000)
         claim = socket.socket(type=socket.SOCK_DGRAM)
@@ -90,8 +89,8 @@ def free_port():
 
 @contextlib.contextmanager
 def edited_database(path):
-    """A stopped coordinator's database, for the caller to change. The caller cannot make the checksums of rows,
-    so the database is left at schema version 1, which had none; the next start computes them."""
+    """Opens a stopped coordinator's database for the caller to change. The caller cannot make the checksums of rows, so
+    the database is left at schema version 1, which had none; the next start computes them."""
     added = {"jobs": ("fixed_checksum", "row_checksum", "estimated_sigma", "estimated_gradient_bound", "smoothness",
                       "strong_convexity", "schedule", "metrics", "labels"),
              "rounds": ("missing", "row_checksum", "metrics"),
@@ -108,7 +107,8 @@ def edited_database(path):
 
 
 def job_document(base="synthetic-ceal", /, **changes):
-    """A job of deploy/jobs with members replaced: algorithm__sigma is a nested member, and None removes a member."""
+    """Returns a job document of deploy/jobs with members replaced: algorithm__sigma is a nested member, and None
+    removes a member."""
     document = json.loads((JOBS / f"{base}.json").read_text())
     return changed(document, {key.replace("__", "."): value for key, value in changes.items()})
 
@@ -175,8 +175,9 @@ def cpu_seconds(process):
 
 
 class Lateness:
-    """How long this thread and the given processes together have waited for a processor since this was made, or since
-    they began: what a busy machine adds to a time that a test measures. Of a process, its first thread counts."""
+    """How long this thread and the given processes have waited for a processor, in total, since this object was made or
+    since they began: what a busy machine adds to a time that a test measures. Only the first thread of each process
+    counts."""
 
     def __init__(self, *pids):
         self._pids = (os.getpid() if threading.current_thread() is threading.main_thread()
@@ -187,7 +188,7 @@ class Lateness:
     def _of(pid):
         try:  # proc(5): nanoseconds on a processor, nanoseconds that it waited for one, slices
             return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[1]) / 1e9
-        except OSError:  # it has ended
+        except OSError:  # the process has ended
             return 0.0
 
     def seconds(self):
@@ -195,14 +196,14 @@ class Lateness:
 
 
 def memory_bytes(pid, what="VmRSS"):
-    """Resident memory of the process, or its peak with VmHWM: proc(5)."""
+    """Returns the resident memory of the process, or its peak with VmHWM: proc(5)."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return 1024 * int(next(line for line in lines if line.startswith(what)).split()[1])
 
 
 def signal_once_caught(popen, number):
-    """Sends a signal to a program once it has installed its handler; before that the signal would just kill
-    it. A program that has ended gets none."""
+    """Sends a signal to a program once it has installed its handler; before that the signal would just kill it. A
+    program that has ended gets no signal."""
     wait_until(lambda: popen.poll() is not None or catches(popen.pid, number),
                f"process {popen.pid} to catch signal {number}", pause_s=0.001)
     popen.send_signal(number)
@@ -234,12 +235,12 @@ class Process:
         return self.output.read_text(errors="replace")
 
     def kill(self):
-        """kill -9"""
+        """Sends SIGKILL and waits for the process to end."""
         self.popen.kill()
         self.popen.wait(HANG_S)
 
     def terminate(self):
-        """SIGTERM; returns the exit status, negative for a signal."""
+        """Sends SIGTERM; returns the exit status, negative for a signal."""
         signal_once_caught(self.popen, signal.SIGTERM)
         return self.popen.wait(HANG_S)
 
@@ -248,7 +249,7 @@ class Process:
 
 
 class Coordinator(Process):
-    """A tally-coordinator process; `launcher` is a command in front of the program (nsenter ...)."""
+    """A tally-coordinator process; `launcher` is a command that starts it (nsenter ...)."""
 
     def __init__(self, folder, port=None, store=None, name="coordinator", options=(),
                  host="127.0.0.1", launcher=(), wait=True, program="tally-coordinator"):
@@ -279,7 +280,7 @@ class Coordinator(Process):
 
 
 class Client:
-    """HTTP, one connection per request."""
+    """An HTTP client that opens one connection per request."""
 
     def __init__(self, port, host="127.0.0.1"):
         self.port = port
@@ -329,7 +330,7 @@ class Client:
         return self.get_json(f"/v1/jobs/{job_id}")
 
     def rounds(self, job_id):
-        """All round records, page by page."""
+        """Returns all round records, page by page."""
         records, after = [], 0
         while after is not None:
             page = self.get_json(f"/v1/jobs/{job_id}/rounds?after={after}")
@@ -343,7 +344,7 @@ class Client:
         wait_until(lambda: self.job(job_id)["round"] >= wanted, f"round {wanted} of job {job_id}", pause_s=0.002)
 
     def wait_status(self, job_id, *wanted):
-        """The detail once the job has one of the statuses; raises if the job ends with another."""
+        """Returns the detail once the job has one of the statuses; raises if the job ends with another."""
 
         def look():
             detail = self.job(job_id)
@@ -356,7 +357,7 @@ class Client:
         return wait_until(look, f"job {job_id} to be {' or '.join(wanted)}")
 
     def call_raw(self, method, body, headers=None):
-        """One Connect call with these bytes as its body."""
+        """Makes one Connect call with these bytes as its body."""
         return self.request(
             "POST",
             f"/tally.v1.WorkerService/{method}",
@@ -414,7 +415,7 @@ class ForeignWorker:
         return wait_until(look, "a task")
 
     def update(self, task, client, /, dim=30, **changes):
-        """A correct update of a task, with fields replaced."""
+        """Returns a correct update of a task, with fields replaced."""
         request = messages.PostUpdateRequest(
             session=self.session, job_id=task.job_id, round=task.round, client=client
         )
@@ -437,7 +438,7 @@ class ForeignWorker:
 
 
 def task_of(exchange):
-    """The task in the response of an exchange of the recording proxy, or None."""
+    """Returns the task in the response of an exchange of the recording proxy, or None."""
     answer = messages.PollTaskResponse()
     if exchange.status == 200 and exchange.method == "PollTask":
         answer = messages.PollTaskResponse.FromString(exchange.response_body)
@@ -449,9 +450,9 @@ def task_of(exchange):
 
 
 def updates_of(exchange):
-    """The updates that an exchange of the recording proxy posted, each as (PostUpdateRequest, result): a result has
-    payload_bits, and a `code` if the update was refused. If all of several updates are acknowledged, the response has
-    sums: the first result has all formula_bits then."""
+    """Returns the updates that an exchange of the recording proxy posted, each as (PostUpdateRequest, result). A result
+    has payload_bits, and a `code` if the update was refused. If several updates are all acknowledged, the response has
+    sums; the first result then has all formula_bits."""
     if exchange.method == "PostUpdate":
         request = messages.PostUpdateRequest.FromString(exchange.request_body)
         if exchange.status != 200:
@@ -475,7 +476,7 @@ def shared_out(answer, updates):
 
 
 def whole_update(whole, update):
-    """One update of a PostUpdatesRequest as if it had been posted by itself, without its poll."""
+    """Returns one update of a PostUpdatesRequest as if it had been posted by itself, without its poll."""
     request = messages.PostUpdateRequest(session=whole.session, job_id=whole.job_id, round=whole.round, mark=whole.mark,
                                          client=update.client, payload=update.payload, payload_bits=update.payload_bits,
                                          clipped=update.clipped, metrics=update.metrics)
@@ -484,7 +485,7 @@ def whole_update(whole, update):
     return request
 
 
-# What the algorithm and its accounting define; it is equal wherever a job runs.
+# What the algorithm and its accounting define, which is equal wherever a job runs.
 def essence(detail):
     bits = detail["bits"]
     return {
@@ -496,7 +497,7 @@ def essence(detail):
 
 
 def sum_of_rounds(records):
-    """The job counters that the round records add up to."""
+    """Returns the job counters that the round records add up to."""
 
     def total(*path):
         values = []
@@ -517,7 +518,7 @@ def sum_of_rounds(records):
 
 
 def uplink_of_workers(workers):
-    """The sum of the workers' own counters, which each logs when it stops."""
+    """Returns the sum of the workers' own counters, which each worker logs when it stops."""
     names = {"formula": "uplink_formula_bits", "payload": "uplink_payload_bits",
              "messages": "uplink_messages", "clipped": "uplink_clipped"}
     totals = dict.fromkeys(names, 0)
@@ -544,7 +545,7 @@ def _simulate(text, options):
 
 
 def simulate(document, options=()):
-    """The job detail of the undisturbed run in one process."""
+    """Returns the job detail of the undisturbed run in one process."""
     return json.loads(_simulate(json.dumps(document), tuple(str(option) for option in options)))
 
 
@@ -597,7 +598,7 @@ class TallyTestCase(unittest.TestCase):
         return coordinator
 
     def start_with_a_disk_that_fills(self, **options):
-        """A coordinator that ignores SIGXFSZ, so that a write past RLIMIT_FSIZE fails as on a full disk."""
+        """Starts a coordinator that ignores SIGXFSZ, so that a write past RLIMIT_FSIZE fails as on a full disk."""
         wrapper = Path(self.folder) / "bin" / "tally-coordinator"
         wrapper.parent.mkdir()
         wrapper.write_text(f'#!/bin/sh\nexec env --ignore-signal=XFSZ "{BIN}/tally-coordinator" "$@"\n')
@@ -607,7 +608,7 @@ class TallyTestCase(unittest.TestCase):
 
     @contextlib.contextmanager
     def full_disk(self, coordinator):
-        """The journal cannot grow; the log file, which is shorter, can."""
+        """Lets the log file grow but not the journal, which is longer."""
         journal = os.stat(f"{self.folder}/tally.db-wal").st_size
         _, hard = resource.prlimit(coordinator.pid, resource.RLIMIT_FSIZE)
         resource.prlimit(coordinator.pid, resource.RLIMIT_FSIZE, (journal, hard))
@@ -620,13 +621,13 @@ class TallyTestCase(unittest.TestCase):
         return worker
 
     def assert_ends_well(self, *processes):
-        """SIGTERM drains and exits 0."""
+        """Checks that the processes drain and exit with 0 after SIGTERM."""
         for process in processes:
             self.assertEqual(process.terminate(), 0, f"{process.name}:\n{process.log()[-2000:]}")
 
     def wait_until_heard(self, client, workers):
-        """Until the workers of an ended job have heard all answers and wait for another: SIGTERM interrupts an exchange,
-        and its worker would not count an update that the coordinator has counted."""
+        """Waits until the workers of an ended job have received all responses and poll again. SIGTERM interrupts an
+        exchange, and its worker would not count an update that the coordinator has counted."""
         names = {worker.name.removeprefix("worker-") for worker in workers}
         wait_until(lambda: names <= {worker["name"] for worker in client.get_json("/v1/workers")["workers"]
                                      if worker["state"] == "waiting"}, "the workers to wait")
@@ -638,7 +639,7 @@ class TallyTestCase(unittest.TestCase):
         return caught.exception
 
     def assert_problem(self, answer, status, field=None):
-        """RFC 9457, naming the field."""
+        """Checks for a problem document (RFC 9457) that names the field."""
         self.assertEqual(answer.status, status, answer)
         self.assertEqual(answer.type, "application/problem+json", answer)
         problem = answer.json()

@@ -19,7 +19,7 @@ COMPLETED_4, RUNNING_4, QUEUED_4 = "674616a0d0d6", "24e267e07cfc", "c882b2040098
 
 
 def make_version(version, path):
-    """A fixture as a database file."""
+    """Makes a database file from a fixture."""
     database = sqlite3.connect(path)
     database.executescript((FIXTURES / f"v{version}.sql").read_text())
     database.close()
@@ -66,7 +66,7 @@ def schema_version(path):
 
 
 def document_of(path, job_id):
-    """The job document as submitted."""
+    """Returns the job document as submitted."""
     [(text,)] = query(
         path, "SELECT document FROM job_documents JOIN jobs USING (job_key) WHERE id = ?", job_id
     )
@@ -74,14 +74,15 @@ def document_of(path, job_id):
 
 
 def answer_in_part(test, coordinator, path, job=RUNNING):
-    """Two of the three clients post updates of the open round, which are stored, and leave."""
+    """Lets two of the three clients post updates of the open round, and waits until these are stored and the worker has
+    left."""
     worker = test.start_worker(coordinator, "two-of-three", clients=2, options=["--job", job])
     wait_until(lambda: query(path, "SELECT count(*) FROM updates WHERE round > 0") == [(2,)], "two updates")
     test.assert_ends_well(worker)
 
 
 def n_changes(path):
-    """The number of stored changes since the last full snapshots."""
+    """Returns the number of stored changes since the last full snapshots."""
     return query(path, "SELECT count(*) FROM job_state_changes")[0][0]
 
 
@@ -92,7 +93,7 @@ def kill_amid_changes(test, coordinator, path, job=RUNNING_4):
     while True:
         wait_until(lambda: n_changes(path) > 2, "some changes", pause_s=0.002)
         worker.popen.send_signal(signal.SIGSTOP)
-        time.sleep(0.2)  # its requests have been answered; if not, the kill interrupts them
+        time.sleep(0.2)  # time for its requests to be answered; otherwise the kill interrupts them
         if n_changes(path) > 1:
             break
         worker.popen.send_signal(signal.SIGCONT)

@@ -37,7 +37,7 @@ class Stream:
         self.connection.close()
 
     def lines(self):
-        """Complete lines. readline() would hide that a chunked body was cut short."""
+        """Yields complete lines. readline() would hide that a chunked body was cut short."""
         rest = b""
         while piece := self.response.read1(65536):
             *lines, rest = (rest + piece).split(b"\n")
@@ -45,7 +45,7 @@ class Stream:
         assert rest == b"", rest
 
     def items(self):
-        """("job" or "round", data) of every event, and ("comment", text), until the stream ends;
+        """Yields ("job" or "round", data) for every event, and ("comment", text), until the stream ends; raises
         IncompleteRead or ConnectionError if it breaks."""
         name, data = "message", []
         for line in self.lines():
@@ -73,7 +73,7 @@ class Stream:
         return (item for item in self.items() if item[0] != "comment")
 
     def rounds(self):
-        """The rounds until the stream ends; each has its number as id."""
+        """Yields the rounds until the stream ends; each has its number as id."""
         for name, data in self.events():
             if name == "round":
                 assert self.last_id == data["round"], (self.last_id, data)
@@ -88,7 +88,7 @@ class Stream:
 
 
 def running_totals(records):
-    """The expected `totals` after each round of the job."""
+    """Returns the expected `totals` after each round of the job."""
     sums = dict.fromkeys(COLUMNS[10:], 0)
     totals = []
     for record in records:

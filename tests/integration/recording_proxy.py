@@ -22,7 +22,7 @@ class Exchange:
 
     @property
     def method(self):
-        """Last word of the path: Join, PollTask, PostUpdate, PostUpdates, Leave."""
+        """The last word of the path: Join, PollTask, PostUpdate, PostUpdates, Leave."""
         return self.request.split(b" ", 2)[1].rsplit(b"/", 1)[-1].decode()
 
     @property
@@ -39,7 +39,7 @@ class Exchange:
 
 
 def read_message(stream):
-    """One HTTP message unchanged, or b"" at the end of the connection."""
+    """Returns one HTTP message unchanged, or b"" at the end of the connection."""
     head = b""
     while not head.endswith(b"\r\n\r\n"):
         line = stream.readline()
@@ -57,7 +57,7 @@ def read_message(stream):
 
 
 def is_answered(connection, upstream):
-    """Waits for the response. False if the client has disconnected; the server is then disconnected too."""
+    """Waits for the response. Returns False if the client has disconnected; the server is then disconnected too."""
     while True:
         ready, _, _ = select.select([connection, upstream], [], [])
         if upstream in ready:
@@ -67,12 +67,12 @@ def is_answered(connection, upstream):
 
 
 class RecordingProxy:
-    """Listens on `url` until close(); `exchanges` has what went through, in order of completion.
+    """Listens on `url` until close(); `exchanges` lists the completed exchanges in order of completion.
 
-    `fault`, if given, is asked before each exchange and says where its connection breaks: None for
-    not at all, "request" before the coordinator gets it, "half request" while it does, "response"
-    after the coordinator has answered, "half response" while the worker reads the answer. Each
-    request is passed on `delay_s` late. Without `keeps`, `exchanges` stays empty."""
+    `fault`, if given, is called before each exchange and says where its connection breaks: None for not at all,
+    "request" before the coordinator receives the request, "half request" in the middle of the request, "response" after
+    the coordinator has responded, "half response" in the middle of the response. Each request is forwarded `delay_s`
+    late. Without `keeps`, `exchanges` stays empty."""
 
     def __init__(self, port, fault=lambda: None, host="127.0.0.1", delay_s=0, keeps=True):
         self.address = (host, port)
@@ -94,7 +94,7 @@ class RecordingProxy:
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection):
-        with connection, contextlib.suppress(OSError):  # one of the two has disconnected
+        with connection, contextlib.suppress(OSError):  # the worker or the coordinator has disconnected
             with socket.create_connection(self.address) as upstream:
                 self._pass_on(connection, upstream)
 

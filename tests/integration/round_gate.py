@@ -1,7 +1,7 @@
 """A gate between workers and a coordinator: a job cannot pass a round until the test opens the gate.
 
-A test that needs a job that is still running does not race the job with a long horizon. It holds the
-job, does what it has to do, and opens the gate."""
+A test that needs a running job does not rely on a long horizon to outlast the test. It holds the job at a round, does
+its work, and opens the gate."""
 
 import select
 import socket
@@ -25,7 +25,7 @@ class RoundGate(RecordingProxy):
         self._is_open = threading.Event()
 
     def let_pass(self, last):
-        """Moves the gate behind round `last`."""
+        """Moves the gate to after round `last`."""
         self._last = last
 
     def open(self):
@@ -33,7 +33,7 @@ class RoundGate(RecordingProxy):
         self._is_open.set()
 
     def close(self):
-        self.open()  # otherwise the end of the workers would wait for held requests
+        self.open()  # otherwise the workers could not end before their held requests did
         super().close()
 
     def _is_held(self, request):
@@ -44,7 +44,7 @@ class RoundGate(RecordingProxy):
         return kind.FromString(request.partition(b"\r\n\r\n")[2]).round > self._last
 
     def _may_pass(self, request, connection):
-        """Waits at the gate. If the worker disconnects meanwhile, its request is dropped; it will send it
+        """Waits at the gate. If the worker disconnects meanwhile, its request is dropped; the worker will send it
         again."""
         while self._is_held(request):
             readable, _, _ = select.select([connection], [], [], LOOK_S)
@@ -54,7 +54,7 @@ class RoundGate(RecordingProxy):
 
 
 def start_gate(test, coordinator, last=0, keeps=False):
-    """A gate that ends with the test. Workers are started with it in place of the coordinator."""
+    """Starts a gate that ends with the test. Workers are started with the gate in place of the coordinator."""
     gate = RoundGate(coordinator, last, keeps)
     test.addCleanup(gate.close)
     return gate

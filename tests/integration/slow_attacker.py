@@ -1,10 +1,10 @@
-"""slow_attacker: thousands of peers on loopback that keep a server waiting. Bounded: ends by itself.
+"""slow_attacker: opens thousands of loopback connections that keep a server waiting, and ends by itself.
 
     slow_attacker.py PORT CONNECTIONS SECONDS [PATH]
 
-A quarter of the peers each writes headers, writes a body, reads a large response, all at one byte a second, or
-is silent. A peer that is dropped connects again. They come from several addresses of 127.0.0.0/8. Prints "ready"
-when all are connected, and at the end a line of JSON.
+A quarter of the peers write headers, a quarter write a body, a quarter read a large response, all at one byte a second;
+the others are silent. A peer whose connection is dropped connects again. The peers use several addresses of
+127.0.0.0/8. Prints "ready" when all are connected, and at the end a line of JSON.
 """
 
 import errno
@@ -19,7 +19,7 @@ import time
 ADDRESSES = 40
 HEADERS, BODY, READER, SILENT = range(4)
 SLOW_S = 1.0
-AT_ONCE = 100  # connections begun before the events are looked at again
+AT_ONCE = 100  # connections begun before events are checked again
 
 
 class Attacker:
@@ -29,7 +29,7 @@ class Attacker:
         self.peers = {}  # descriptor -> (socket, kind, index)
         self.free = list(range(n))
         self.dropped = self.refused = 0
-        self.samples = []  # of connections that were open, once a second
+        self.samples = []  # the number of open connections, sampled once a second
 
     def opening(self, kind):
         host = b"HTTP/1.1\r\nHost: localhost\r\n"

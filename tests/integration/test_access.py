@@ -30,7 +30,7 @@ def utc(seconds_from_now):
 
 
 class TokenClient(Client):
-    """Shows a token with every request; None shows none."""
+    """Sends its token with every request; None sends no token."""
 
     def __init__(self, port, token):
         super().__init__(port)
@@ -94,8 +94,8 @@ class AccessTestCase(TallyTestCase):
         wait_until(lambda: self.playing(job_id) == set(wanted), f"{wanted} to play {job_id}")
 
     def everything(self):
-        """Everything that a request could have changed: jobs, workers, and every row of the database, without the
-        ages of the workers, which time alone changes."""
+        """Returns everything that a request could have changed: jobs, workers, and every row of the database, without
+        the time since each worker's last contact, which changes by itself."""
         jobs = self.admin.get_json("/v1/jobs")["jobs"]
         details = [self.admin.job(job["id"]) for job in jobs]
         workers = self.admin.get_json("/v1/workers")
@@ -139,7 +139,7 @@ class Tokens(AccessTestCase):
         job_id = self.admin.submit(document.decode())
         bob = self.worker("bob", "bob")
         alice = self.worker("alice", "alice")
-        self.wait_playing(job_id, ("alice", 0), ("bob", 1))  # who came last is served first
+        self.wait_playing(job_id, ("alice", 0), ("bob", 1))  # the worker that joined last gets the first client
         task = alice.poll_task()
         right = alice.update(task, 0)
         calls = {"Join": messages.JoinRequest(name="alice", slots=1, format=FORMAT), "PollTask":
@@ -208,7 +208,7 @@ class Tokens(AccessTestCase):
             self.assertEqual(answer.status, status, header[:100])
 
     def test_a_token_ends_in_time(self):
-        """A revoked token also ends an open stream that was opened with it."""
+        """An open event stream ends when the token that opened it expires."""
         self.write("admin-tokens", self.tokens["admin"], f"{self.tokens['old-admin']} until={utc(3)}")
         self.start(store="memory:")
         job_id = self.admin.submit(job_document())
@@ -226,7 +226,7 @@ class Tokens(AccessTestCase):
 
 
 class Identity(AccessTestCase):
-    """alice is a name that two tokens share; bob is identified by his only token."""
+    """"alice" is a name that two tokens share; "bob" has a single token."""
 
     def setUp(self):
         super().setUp()
@@ -248,7 +248,7 @@ class Identity(AccessTestCase):
             self.assert_denied(thief.post, thief.update(task, 0))
             self.assert_denied(thief.post, thief.update(task, 0, failure="made up"))
             self.assert_denied(thief.leave)
-        # The other token of the same name may do so, which allows tokens to be changed during a job.
+        # The other token of the same name is accepted, so tokens can be changed during a job.
         alice.client = self.client("alice2")
         alice.post(alice.update(task, 0))
         self.assertEqual(alice.poll_task().round, task.round + 1)
@@ -265,7 +265,7 @@ class Identity(AccessTestCase):
             self.assert_denied(lambda: self.worker("bob", "w"))
             self.assert_denied(lambda: self.worker("bob", "w", held=[(job_id, 0)]))
         alice.post(alice.update(task, 0))
-        again = self.worker("alice2", "w", held=[(job_id, 0)])  # she herself may
+        again = self.worker("alice2", "w", held=[(job_id, 0)])  # the same owner may take the name over
         self.assert_connect_error("not_found", alice.poll, 0)
         self.assertEqual(again.poll_task().round, task.round + 1)
         names = {worker["name"]: worker["token_name"] for worker in self.admin.get_json("/v1/workers")["workers"]}
@@ -305,7 +305,8 @@ class Identity(AccessTestCase):
         self.wait_playing(job_id, ("alice", 2))
 
     def test_after_a_restart_the_first_to_ask_gets_it(self):
-        """The coordinator documents that it does not store which owner served a client; this test checks it."""
+        """After a restart, another owner gets a client that it asks for: which owner served it is not stored, as
+        documented."""
         self.start("--session-timeout-ms", "600000")
         job_id = self.admin.submit(job_document(clients=3, quorum=3))
         self.worker("alice", "alice", slots=3)
@@ -317,12 +318,12 @@ class Identity(AccessTestCase):
 
     def test_a_late_update_counts_if_it_is_by_whoever_played(self):
         self.start("--session-timeout-ms", "8000", store="memory:")
-        other = self.admin.submit(job_document(clients=100, quorum=100))  # never starts: a job to be pinned to
+        other = self.admin.submit(job_document(clients=100, quorum=100))  # never starts; workers can be pinned to it
         job_id = self.admin.submit(job_document(clients=1, quorum=1))
         alice = self.worker("alice", "alice")
         self.wait_playing(job_id, ("alice", 0))
         task = alice.poll_task()
-        self.wait_playing(job_id)  # she fell silent
+        self.wait_playing(job_id)  # the session of alice has timed out
         bob = self.worker("bob", "alice", job_id=other)
         self.assert_denied(bob.post, bob.update(task, 0))
         bob.leave()
@@ -353,7 +354,7 @@ class Rotation(AccessTestCase):
         self.write_workers("alice2 name=site", "alice name=site")  # both are valid
         self.reload()
         self.admin.wait_rounds(job_id, 10)
-        self.write_workers("alice2 name=site")  # now the old one is not
+        self.write_workers("alice2 name=site")  # now the old one is invalid
         self.reload()
         wait_until(lambda: all("token reloaded" in worker.log() for worker in workers), "new tokens in use")
         self.write("admin-tokens", self.tokens["old-admin"])
@@ -371,7 +372,7 @@ class Rotation(AccessTestCase):
         self.start("--session-timeout-ms", "600000")
         job_id = self.admin.submit(job_document(clients=2, quorum=2))
         bob, alice = self.worker("bob", "bob"), self.worker("alice", "alice")
-        self.wait_playing(job_id, ("alice", 0), ("bob", 1))  # who came last is served first
+        self.wait_playing(job_id, ("alice", 0), ("bob", 1))  # the worker that joined last gets the first client
         task = alice.poll_task()
         alice.post(alice.update(task, 0))
         ended = []
@@ -387,7 +388,7 @@ class Rotation(AccessTestCase):
         self.write_workers("bob")
         self.reload()
         for thread in threads:
-            thread.join(common.HANG_S)  # both polls end at once, and their workers are refused
+            thread.join(common.HANG_S)  # the poll and the stream end at once
         self.assertEqual(len(ended), 2)
         self.assert_problem(self.admin.get("/v1/jobs"), 401)
         self.admin = self.client("old-admin")
@@ -397,7 +398,8 @@ class Rotation(AccessTestCase):
         bob.poll_task()
 
     def test_a_request_that_comes_with_the_hangup_opens_nothing_for_long(self):
-        """The token is valid when it is checked, but revoked when the request has its turn."""
+        """A stream ends, or is refused, if its token is valid when checked but revoked before the request is
+        processed."""
         self.start()
         job_id = self.admin.submit(job_document())
         connection = http.client.HTTPConnection("127.0.0.1", self.coordinator.port, timeout=common.HANG_S)
@@ -412,7 +414,7 @@ class Rotation(AccessTestCase):
         self.coordinator.popen.send_signal(signal.SIGCONT)
         answer = connection.getresponse()
         if answer.status == 200:
-            answer.read()  # to its end
+            answer.read()  # until the stream ends
         else:
             self.assertEqual(answer.status, 401)
 
@@ -431,7 +433,7 @@ class Rotation(AccessTestCase):
         os.unlink(Path(self.folder, "admin-tokens"))
         self.reload("tokens not reloaded; the old ones remain valid")
         self.assertIn("admin-tokens: No such file", self.coordinator.log())
-        os.mkfifo(Path(self.folder, "admin-tokens"))  # nobody will ever write to it
+        os.mkfifo(Path(self.folder, "admin-tokens"))  # opening it for reading would block: there is no writer
         self.reload("tokens not reloaded; the old ones remain valid")
         self.assertIn("admin-tokens: is not a regular file", self.coordinator.log())
         self.assertEqual(self.admin.get("/v1/jobs").status, 200)
@@ -451,7 +453,7 @@ class Rotation(AccessTestCase):
 
 class Start(AccessTestCase):
     def run_briefly(self, *options, environment=(), config=None):
-        """The exit status and all output of a coordinator that is ended once it listens."""
+        """Returns the exit status and all output of a coordinator that is ended once it listens."""
         if config is not None:
             (Path(self.folder) / "coordinator.conf").write_text(config)
             options = ("--config", "coordinator.conf", *options)
@@ -507,7 +509,7 @@ class Start(AccessTestCase):
         self.assertEqual(self.client("admin").get("/v1/jobs").status, 200)
         self.assertEqual(self.client("metrics").get("/metrics").status, 200)
         self.assert_problem(self.client("bob").get("/v1/jobs"), 403)
-        self.reload()  # keeps them
+        self.reload()  # keeps the tokens
         self.assertEqual(self.client("admin").get("/v1/jobs").status, 200)
         environment = Path(f"/proc/{self.coordinator.pid}/environ").read_bytes()
         self.assertIn(b"TALLY_ADMIN_TOKEN=", environment)
@@ -662,7 +664,7 @@ class Secrecy(AccessTestCase):
                                            options=("--token-file", "worker-tokens", "--log-level", "debug"))
                 task = foreign[0].poll_task()
                 client = task.clients[0]
-                foreign[0].post(foreign[0].update(task, client))  # stands in the store, with its body
+                foreign[0].post(foreign[0].update(task, client))  # stored, with its body
                 self.assert_connect_error("already_exists", foreign[0].post,
                                           foreign[0].update(task, client, payload=b"\xff" * 8, payload_bits=60))
                 sessions = [each.session for each in foreign]
@@ -675,7 +677,7 @@ class Secrecy(AccessTestCase):
                 self.reload("tokens not reloaded")
                 self.write("admin-tokens", self.tokens["admin"])
                 self.reload()
-                # A worker of another owner under a name that is taken, and one whose token is invalid.
+                # One worker has a token of another owner and a name that is taken, the other an invalid token.
                 for token_file in ("metrics-tokens", "admin-tokens"):
                     self.run_program(common.BIN / "tally-worker", "--coordinator", self.coordinator.url, "--name",
                                      "foreign", "--token-file", token_file, "--log-level", "debug")
@@ -700,8 +702,8 @@ class Secrecy(AccessTestCase):
                         self.assertNotIn(form, text, name)
 
     def owner_of_its_secrets(self, program, *options, **variables):
-        """The user that /proc says may look into the program, once it has said something, and its
-        status. Root sees no difference, hence another user."""
+        """Returns the user that may look into the program according to /proc, once the program has written a line, and
+        its status file. The program runs as another user than root, for which this makes no difference."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith("TALLY_")}
         user = {"user": 65534, "group": 65534, "extra_groups": []} if os.getuid() == 0 else {}
         child = subprocess.Popen([common.BIN / program, "--log-level", "debug", *options], cwd="/", text=True,
@@ -716,7 +718,8 @@ class Secrecy(AccessTestCase):
             child.stdout.close()
 
     def test_memory_is_for_the_program_alone(self):
-        """What may not be dumped belongs to root in /proc (proc(5)), and no core file shows it."""
+        """A program with secrets is not dumpable: its files in /proc belong to root (proc(5)), and it leaves no core
+        file."""
         nobody = 65534 if os.getuid() == 0 else os.getuid()
         for program, options, variable in (
                 ("tally-coordinator", ("--listen", "127.0.0.1:0", "--store", "memory:"), "TALLY_ADMIN_TOKEN"),
