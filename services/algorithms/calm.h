@@ -63,8 +63,8 @@ bool calm_read_schedule(const char *text, struct tally_calm_schedule *ret_schedu
 /* The vectors that follow a struct calm_memory. */
 double *calm_estimate(struct calm_memory *memory);
 uint64_t *calm_spent(const struct tally_setting *setting, struct calm_memory *memory);
-/* NULL for a job that never travels: it has a budget, or its document limits the clients' own steps
- * or gives problem constants. */
+/* NULL for a job that never travels: it has a budget or keeps shifts, or its document limits the
+ * clients' own steps or gives problem constants. */
 struct tally_calm_travel *calm_travel(const struct tally_setting *setting,
                                       struct calm_memory *memory);
 /* W of calm/calm_model.h. Precondition: the job keeps shifts. */

@@ -32,8 +32,7 @@ static enum tally_status decide(const struct tally_server_task *task, struct tal
  *     1 - S (1 - (1 - eta lambda)^K),     S = server_step_size
  *
  * which stays in [-1, 1] for every lambda up to smoothness if eta smoothness is at most 2 (S <= 1),
- * at most 1 (S <= 2), or otherwise at most the value at which the bracket equals
- * 2 / S. */
+ * at most 1 (S <= 2), or otherwise at most the value at which the bracket equals 2 / S. */
 static struct tally_step_limit step_limit(const union tally_algorithm_params *params,
                                           double smoothness)
 {

@@ -93,8 +93,8 @@ static enum tally_status decide(const struct tally_server_task *task, struct tal
     return tally_baseline_conclude(task, square, scratch, decision, err);
 }
 
-/* The limit of FedCOM: if all clients have equal data, a round has the same effect along an
- * eigenvector. If they do not, z_m - x is multiplied by 1 - (1 - (1 - eta lambda)^K) / (K eta
+/* The limit of FedCOM: if all clients have the same f_m, a round has the same effect along an
+ * eigenvector. Otherwise, z_m - x is multiplied by 1 - (1 - (1 - eta lambda)^K) / (K eta
  * lambda), which is in [0, 1] for eta lambda up to 2. */
 static struct tally_step_limit step_limit(const union tally_algorithm_params *params,
                                           double smoothness)

@@ -7,7 +7,7 @@
 #define STEP_SIZE                                                                                  \
     TALLY_POSITIVE("step_size", PARAM(step_size), 1e9, .required = true,                           \
                    .doc = "step size S of the server")
-/* With a beta closer to 1, m or v would not decay noticeably within a million rounds. */
+/* With a beta closer to 1, m or v would decay by less than a factor e in a million rounds. */
 #define BETA(key, member, text)                                                                    \
     TALLY_REAL(key, PARAM(member), 0, 0.999999, .unit = "per round", .doc = text)
 #define BETA1 BETA("beta1", beta1, "share of the mean step m that a round keeps")
