@@ -1,11 +1,11 @@
-/* objective: the table of all types of objectives (losses/kind.h), and their specs. */
+/* objective: the table of all types of objective (losses/kind.h), and their specs. */
 #ifndef TALLY_SERVICES_OBJECTIVES_OBJECTIVE_H
 #define TALLY_SERVICES_OBJECTIVES_OBJECTIVE_H
 
 #include "services/objectives/losses/kind.h"
 
 /* One row per type: enumerator, and the name in job documents. The file of the type defines
- * TALLY_OBJECTIVE_<enumerator>. The order of the rows does not matter: it is not stored. */
+ * TALLY_OBJECTIVE_<enumerator>. The rows may be reordered, since their indices are not stored. */
 #define TALLY_OBJECTIVE_TABLE(X)                                                                   \
     X(LEAST_SQUARES, least_squares)                                                                \
     X(SOFTMAX_REGRESSION, softmax_regression)                                                      \
@@ -30,7 +30,7 @@ extern const char *const TALLY_OBJECTIVE_NAMES[];
 extern const struct tally_objective_kind *const TALLY_OBJECTIVE_KINDS[];
 
 struct tally_objective_spec tally_objective_spec_default(void);
-/* Gives a spec its type and the type's defaults. */
+/* Sets the spec's type and the defaults of that type. */
 void tally_objective_spec_choose(struct tally_objective_spec *spec, int type);
 
 /* Checks what the field tables cannot: that every client has a point, and that the data fit in
@@ -38,24 +38,24 @@ void tally_objective_spec_choose(struct tally_objective_spec *spec, int type);
 enum tally_status tally_objective_spec_validate(const struct tally_objective_spec *spec,
                                                 int64_t clients, struct tally_error *err);
 
-/* Whether the objective consists of points, so that clients can be weighted by their number. */
+/* Whether the objective is a mean over data points, whose number can serve as a client's weight. */
 bool tally_objective_spec_has_points(const struct tally_objective_spec *spec);
-/* The number of points of all clients, cut as tally_shard_of() does it, if the spec says; 0: only
- * known with the data. */
+/* The number of points of all clients, which tally_shard_of() splits; 0 if the spec does not state
+ * it. */
 uint32_t tally_objective_spec_points(const struct tally_objective_spec *spec);
 
-/* Removes what clients report besides the loss, for a process that only solves and thus needs no
+/* Removes the metrics from a spec, for a process that only computes the minimum and so needs no
  * files of held-out points. */
 void tally_objective_spec_drop_report(struct tally_objective_spec *spec);
 
 /* d, without making the data. At most TALLY_MAX_DIM in a valid spec. */
 size_t tally_objective_spec_dim(const struct tally_objective_spec *spec);
-/* Path of the member of a job document that d depends on. */
+/* The path of the job document's member that determines d. */
 const char *tally_objective_dim_field(const struct tally_objective_spec *spec);
 
-/* Makes or loads the data of all clients; random choices come from the key's streams. Files come
- * from the source. Errors: NO_MEMORY, those of the file loader (data/loaders/load.h),
- * FAILED_PRECONDITION for a plug-in (services/plugins makes it). Precondition: a valid spec. */
+/* Makes an objective with the data of all clients, drawn from the key's streams or loaded from the
+ * source. Precondition: a valid spec. Errors: NO_MEMORY, those of the file loader
+ * (data/loaders/load.h), FAILED_PRECONDITION for a plug-in (services/plugins makes it). */
 enum tally_status tally_objective_load(const struct tally_objective_spec *spec, uint32_t clients,
                                        struct tally_rng_key key,
                                        const struct tally_data_source *source,

@@ -1,7 +1,7 @@
-/* linear_model: makes objectives of a scalar loss phi(z, y), z = X_i . x (linear_model.c).
+/* linear_model: makes objectives from a scalar loss phi(z, y), z = X_i . x (linear_model.c).
  *
- * A loss of this family is a file with phi, phi', phi'' and its bounds, and a row in
- * TALLY_OBJECTIVE_TABLE; logistic_regression.c is a short example. */
+ * A loss of this family consists of a file with phi, phi', phi'' and the bounds of phi'', and a
+ * row in TALLY_OBJECTIVE_TABLE. logistic_regression.c is a short example. */
 #ifndef TALLY_SERVICES_OBJECTIVES_LOSSES_LINEAR_MODEL_H
 #define TALLY_SERVICES_OBJECTIVES_LOSSES_LINEAR_MODEL_H
 
@@ -16,7 +16,7 @@ struct tally_scalar_loss {
     bool is_square;                         /* phi is (z - y)^2, so that f is a quadratic form */
 };
 
-/* For `make` of a kind that has a `loss`. */
+/* The `make` of every kind that has a `loss`. */
 tally_objective_make_fn tally_linear_model_make;
 
 #endif

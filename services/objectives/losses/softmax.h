@@ -1,5 +1,5 @@
-/* softmax: what the two forms of softmax regression share (softmax_regression.c), and the loss of
- * one point, from its logits.
+/* softmax: declarations shared by the two forms of softmax regression (softmax_regression.c), and
+ * the loss of one point, computed from its logits.
  *
  *     z_y + log sum_k exp(-z_k),     z_k = X . W_k     ([1] section V: the logits are negated)
  */
@@ -37,8 +37,8 @@ static inline double tally_softmax_loss(const double *z, size_t classes, size_t 
     return true_logit - least + log(sum);
 }
 
-/* The class that logits z, double[classes], stand for: the least, since they are negated; the first
- * of equal ones. */
+/* The class predicted by logits z, double[classes]: that of the least logit, since they are
+ * negated, or of the first among equals. */
 static inline size_t tally_softmax_class(const double *z, size_t classes)
 {
     size_t least = 0;
