@@ -21,7 +21,7 @@ def end_of(text):
 
 
 def describe(failed):
-    """failed: [(name, what it wrote)]. The empty string if there is none."""
+    """failed: [(name, output)]. Returns the empty string if there is none."""
     lines = []
     for name, text in failed[:TEXTS]:
         lines += [f"==== what {name} wrote", *end_of(text)]
@@ -34,13 +34,13 @@ def describe(failed):
 def failed_in(report):
     try:
         cases = xml.etree.ElementTree.parse(report).getroot().iter("testcase")
-    except xml.etree.ElementTree.ParseError as error:  # ctest did not come so far as to write it
+    except xml.etree.ElementTree.ParseError as error:  # ctest ended before it wrote the report
         return [("ctest", f"no report: {error}")]
     return [(case.get("name"), case.findtext("system-out") or "") for case in cases if has_failed(case)]
 
 
 def has_failed(case):
-    skipped = case.find("skipped")  # "not run" is also a program that does not exist
+    skipped = case.find("skipped")  # "not run" includes programs that do not exist
     return case.find("failure") is not None or (
         skipped is not None and not skipped.get("message").startswith("SKIP_"))
 

@@ -71,7 +71,7 @@ def large(arguments):
     for (_, store, _), row in bench(arguments, "--clients", CLIENTS, "--dim", dim).items():
         verdict(f"processor time of an update, of decoding and adding up alone, d = {dim}, {store}",
                 row["cpu_us_per_update"] / row["accumulate_us_per_update"], 2)
-    # One job and the one that warms up: the in-memory store keeps the points of all that there were.
+    # One measured job and the warm-up: the in-memory store keeps the points of all past jobs.
     for (_, store, _), row in bench(arguments, "--clients", CLIENTS, "--dim", dim, "--runs", 1, "--rounds", 40).items():
         verdict(f"MB of memory, d = {dim}, {store}", row["rss_mb"], (40 * dim + 100e6) / 1e6)
 

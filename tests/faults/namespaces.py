@@ -31,7 +31,7 @@ _told = set()
 
 
 def skip(why):
-    """Skips the test and prints why, once, for the terminal."""
+    """Skips the test, and prints why once, to the terminal."""
     if why not in _told:
         _told.add(why)
         print(f"\n*** SKIPPED: {why}", flush=True)
@@ -47,8 +47,8 @@ def unshare(flags, what):
 
 
 class Network:
-    """`places` are namespaces with the addresses address(place), connected through the router, where the test
-    runs. The test's own packets are never lost."""
+    """`places` are namespaces with the addresses address(place), connected through the router, in which the test runs.
+    The test's own packets are never lost."""
 
     def __init__(self, places):
         for tool in ("ip", "tc", "nft", "nsenter", "setpriv"):
@@ -81,7 +81,7 @@ class Network:
             [*DIES_WITH_US, "unshare", "--net", "sh", "-c", "echo; exec cat"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         )
-        holder.stdout.readline()  # the holder is in its namespace
+        holder.stdout.readline()  # the holder has entered its namespace
         self._holders[place] = holder
         router = f"{self._subnet(place)}.1"
         run("ip", "link", "add", "name", place, "type", "veth", "peer", "name", "eth0", "netns", holder.pid)
@@ -94,7 +94,7 @@ class Network:
         run(*inside, "ip", "route", "add", "default", "via", router)
 
     def enter(self, place):
-        """The words before a command that run it in that place."""
+        """Returns the command prefix that runs a program in that place."""
         return (*DIES_WITH_US, "nsenter", f"--net=/proc/{self._holders[place].pid}/ns/net")
 
     def close(self):
@@ -128,7 +128,7 @@ class Network:
         self._rules([])
 
     def n_lost(self):
-        """Packets lost since the rules were last changed."""
+        """Returns the number of packets lost since the rules were last changed."""
         found = json.loads(run("nft", "-j", "list", "counter", "inet", "faults", "lost"))
         return next(item["counter"]["packets"] for item in found["nftables"] if "counter" in item)
 

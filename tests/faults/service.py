@@ -1,8 +1,9 @@
-"""What the fault tests share: the processes of the integration tests, a proxy that records what was
-acknowledged, and the comparison with an undisturbed run.
+"""What the fault tests share: the processes of the integration tests, a proxy that records what was acknowledged, and
+the comparison with an undisturbed run.
 
-Every test draws from one seed, which is printed; TALLY_FAULTS_SEED repeats it as far as real
-processes can be repeated. Limits in time are generous: a busy machine is no fault of ours."""
+Every test draws from one seed, which is printed. TALLY_FAULTS_SEED repeats it as far as real processes can be repeated.
+Time limits are generous, since a busy machine must not fail a test.
+"""
 
 import json
 import os
@@ -25,7 +26,7 @@ CLIENTS = 10
 
 
 class FaultTestCase(TallyTestCase):
-    _undisturbed = {}  # document: rounds.csv; shared by the tests of a process
+    _undisturbed = {}  # document -> rounds.csv; shared by all tests of a process
 
     def setUp(self):
         super().setUp()
@@ -37,7 +38,7 @@ class FaultTestCase(TallyTestCase):
         print(f"    {text}", flush=True)
 
     def undisturbed(self, document):
-        """rounds.csv of the same job on an undisturbed coordinator."""
+        """Returns the rounds.csv of the same job on an undisturbed coordinator."""
         key = json.dumps(document)
         if key not in self._undisturbed:
             self._undisturbed[key] = self._run_undisturbed(document)
@@ -84,7 +85,7 @@ class FaultTestCase(TallyTestCase):
             if exchange.status != 200:
                 continue
             for update, result in updates_of(exchange) if name in exchange.request_body else ():
-                if update.job_id == job_id and result.code == "":  # not only in the cursors of its poll
+                if update.job_id == job_id and result.code == "":  # not just in its poll's cursors
                     key = (update.round, update.client)
                     what = (update.payload, update.loss, result.payload_bits)
                     first = acknowledged.setdefault(key, (position, what))
@@ -128,7 +129,7 @@ class FaultTestCase(TallyTestCase):
 
 
 def clients_of(text):
-    """The clients that "3 17 20-25" names."""
+    """Returns the clients in a list such as "3 17 20-25"."""
     for item in text.split():
         first, _, last = item.partition("-")
         yield from range(int(first), int(last or first) + 1)

@@ -1,4 +1,4 @@
-"""The wall clock of the coordinator jumps, as NTP and operators make it jump, without effect."""
+"""The coordinator's wall clock jumps, as NTP and operators can make it jump. Nothing else changes."""
 
 import subprocess
 import time
@@ -9,12 +9,12 @@ from namespaces import skip
 from service import CLIENTS, ENDLESS, LONG_JOB, FaultTestCase, job_document
 
 HOUR_S, DAY_S = 3600, 86400
-# Forth and back, over the end of all deadlines and to before the job was submitted.
+# Forward and back: past the end of all deadlines, and to before the job was submitted.
 JUMPS_S = (HOUR_S, -HOUR_S, 400 * DAY_S, -400 * DAY_S, 1, 0)
 
 
 def libfaketime():
-    """Debian's, or None."""
+    """Returns the path of Debian's libfaketime, or None."""
     listed = subprocess.run(["dpkg", "-L", "libfaketime"], capture_output=True, text=True, check=False)
     return next((line for line in listed.stdout.split() if line.endswith("libfaketime.so.1")), None)
 

@@ -1,4 +1,4 @@
-"""The disk fills up under a running job, and space comes back."""
+"""The disk fills up while a job runs, and later has space again."""
 
 import time
 import unittest
@@ -9,7 +9,7 @@ from service import (
     CLIENTS, LONG_JOB, FaultTestCase, job_document, uplink_of_workers, wait_until,
 )
 
-DISK = "16m"  # holds the log of SQLite at its usual size, and the job
+DISK = "16m"  # holds SQLite's log at its usual size, and the job
 WORKERS = 5
 WORKER_OPTIONS = ("--wait-ms", "300")
 
@@ -17,14 +17,14 @@ WORKER_OPTIONS = ("--wait-ms", "300")
 class Disk(FaultTestCase):
     def setUp(self):
         super().setUp()
-        # A mount namespace of its own: whatever becomes of the test, the mount goes with it.
+        # In a mount namespace of its own: whatever happens to the test, the mount ends with it.
         unshare(CLONE_NEWNS, "a full disk")
         run("mount", "--make-rprivate", "/")
         self.disk = Path(self.folder) / "disk"
         self.disk.mkdir()
         run("mount", "-t", "tmpfs", "-o", f"size={DISK}", "tmpfs", self.disk)
         self.addCleanup(run, "umount", self.disk)
-        self.addCleanup(self._end_processes)  # before it
+        self.addCleanup(self._end_processes)  # before the coordinator
         self.filler = self.disk / "filler"
 
     def start_coordinator_there(self, **again):
@@ -63,7 +63,7 @@ class Disk(FaultTestCase):
         for kills in (False, True, False):
             self.wait_for_more(self.client, job_id, self.random.randint(1, 200))
             self.fill()
-            # What fits into the log of SQLite still goes on.
+            # The job continues as long as SQLite's log has room.
             wait_until(lambda: not self.is_ready(), "the full disk to be noticed")
             seen = self.client.job(job_id)
             self.assertEqual(seen["status"], "running")
@@ -72,7 +72,7 @@ class Disk(FaultTestCase):
             self.assert_problem(self.client.post_job(document), 503)
             detail = wait_until(lambda: self.waits_for_store(job_id), "the detail to say so")
             self.say(detail["waiting"]["text"])
-            time.sleep(self.random.uniform(0, 1.5))  # the length of the fault
+            time.sleep(self.random.uniform(0, 1.5))  # duration of the fault
             seen = wait_until(lambda: self.waits_for_store(job_id), "the detail to say so again")
             if seen["round"] == detail["round"]:
                 self.assertEqual(seen["waiting"]["since_ms"], detail["waiting"]["since_ms"])
@@ -89,11 +89,11 @@ class Disk(FaultTestCase):
         self.assertEqual(len(self.client.get_json("/v1/jobs")["jobs"]), 1)
         self.wait_until_heard(self.client, workers)
         self.assert_ends_well(*workers, self.coordinator)
-        # Each update was acknowledged once: what the workers counted is what was counted.
+        # Each update was acknowledged once: the workers' counts equal the coordinator's.
         self.assertEqual(uplink_of_workers(workers), detail["bits"]["uplink"])
 
     def test_database_moved_away_and_back(self):
-        """What no file with a name would keep is not acknowledged."""
+        """Nothing is acknowledged that would be stored only in a file without a name."""
         document = job_document(LONG_JOB, horizon=8000)
         self.start_coordinator_there()
         workers = self.start_workers()
@@ -102,14 +102,14 @@ class Disk(FaultTestCase):
         files = list(self.disk.glob("tally.db*"))
         elsewhere = self.disk / "elsewhere"
         elsewhere.mkdir()
-        # The database first: what is left of it alone is no database any more.
+        # The database moves first, since without its log it is not a valid database.
         for file in sorted(files):
             file.rename(elsewhere / file.name)
         seen = wait_until(lambda: self.waits_for_store(job_id), "the detail to say so")
         self.say(seen["waiting"]["text"])
         self.assertFalse(self.is_ready())
         self.assert_problem(self.client.post_job(document), 503)
-        time.sleep(self.random.uniform(0, 2))  # the length of the fault
+        time.sleep(self.random.uniform(0, 2))  # duration of the fault
         self.assertEqual(self.client.job(job_id)["round"], seen["round"], "it went on without a file")
         for file in files:
             (elsewhere / file.name).rename(file)

@@ -1,4 +1,4 @@
-"""Whole messages are delayed, reordered, duplicated, or delivered when no one waits for them any more."""
+"""Whole messages are delayed, reordered or duplicated, or arrive when nobody waits for them any more."""
 
 import contextlib
 import socket
@@ -14,12 +14,12 @@ WORKERS = 5
 OPTIONS = ("--session-timeout-ms", "500")
 WORKER_OPTIONS = ("--wait-ms", "300")
 KILLS = 5
-LATE_S = 60  # longest that a delivery waits for its answer
+LATE_S = 60  # the longest that a delivery waits for its response
 
 
 class Courier(RecordingProxy):
-    """Delivers requests and responses at random times. For a late request the worker only sees a broken connection,
-    and it has long repeated the request."""
+    """Delivers requests and responses at random times. When a request is late, its worker has already seen a broken
+    connection and repeated the request."""
 
     FATES = {"pass": 88, "late": 3, "twice": 5, "answer lost": 2, "stuck": 2}
 
@@ -45,7 +45,7 @@ class Courier(RecordingProxy):
                 threading.Timer(late_s, self._deliver_late, [request]).start()
             if fate == "late":
                 return
-            # Longer than the session timeout: the worker's clients are given away meanwhile.
+            # Longer than the session timeout, so the worker's clients are reassigned in the meantime.
             time.sleep(late_s if fate == "stuck" else delays[0])
             response = self._deliver(request, upstream, from_coordinator)
             if not response or fate == "answer lost":

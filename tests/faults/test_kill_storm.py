@@ -1,4 +1,4 @@
-"""A hundred kill -9 of coordinator and workers, at any time and several at once, change nothing."""
+"""A hundred kill -9 of coordinators and workers, at any time and several at once, change nothing."""
 
 import statistics
 import time
@@ -9,9 +9,9 @@ from service import (
 )
 
 KILLS = 100
-ROUNDS = 1000  # over which they are spread
+ROUNDS = 1000  # the time over which the kills are spread
 WORKERS = 5
-OPTIONS = ("--session-timeout-ms", "500")  # a worker that is replaced is missed for this long
+OPTIONS = ("--session-timeout-ms", "500")  # how long a worker stays away before it is replaced
 WORKER_OPTIONS = ("--wait-ms", "300")
 
 
@@ -23,10 +23,10 @@ class KillStorm(FaultTestCase):
         self.workers = []
         self.ready_s, self.round_s = [], []
 
-    # What a strike is made of.
+    # The kinds of strike.
 
     def launch_coordinator(self):
-        """Starts it again at once, on the same address and database; does not wait for it."""
+        """Starts the coordinator again at once, on the same address and database; does not wait for it."""
         old = self.coordinator
         self.coordinator = self.start_coordinator(
             port=old.port, store=old.store, options=OPTIONS, wait=False
@@ -55,7 +55,7 @@ class KillStorm(FaultTestCase):
         return f"replacement-{self.names}"
 
     def await_coordinator(self, seen):
-        """Measures the recovery: exec until ready, and until a round closes that nobody had seen."""
+        """Measures two recovery times: from exec until ready, and until a round closes that nobody has seen before."""
         self.coordinator.wait_ready(pause_s=0.002)
         self.ready_s.append((time.monotonic() - self.coordinator.began, self.lateness.seconds()))
         detail = self.coordinator.client.job(self.job_id)
@@ -77,7 +77,7 @@ class KillStorm(FaultTestCase):
         self.kill_coordinator()
         for _ in range(self.random.randint(1, 3)):
             self.launch_coordinator()
-            time.sleep(self.random.uniform(0, 0.04))  # anywhere within its start
+            time.sleep(self.random.uniform(0, 0.04))  # at any point of its start
             self.kill_coordinator()
         self.launch_coordinator()
         self.await_coordinator(seen)
@@ -96,7 +96,7 @@ class KillStorm(FaultTestCase):
         place = self.random.randrange(WORKERS)
         self.kill_worker(place)
         self.launch_worker(place, self.worker_names[place])
-        time.sleep(self.random.uniform(0, 0.03))  # anywhere within its start
+        time.sleep(self.random.uniform(0, 0.03))  # at any point of its start
         self.kill_worker(place)
         self.launch_worker(place, self.random.choice((self.worker_names[place], self.new_name())))
 
@@ -146,14 +146,14 @@ class KillStorm(FaultTestCase):
         self.coordinator.client.wait_status(self.job_id, "running")
 
     def storm(self, kills):
-        """Runs the job, which does not end by itself, with so many processes killed on the way."""
-        # A strike kills 1.6 processes on the average. Each comes at a round that is drawn, or as
-        # soon as the last one is over if the job has passed it.
+        """Runs an endless job during which n processes are killed."""
+        # A strike kills 1.6 processes on average. Each strike has a random round, and comes as soon as the previous one
+        # is over if the job has already passed that round.
         done = {strike.__name__: 0 for strike in self.STRIKES}
         points = iter(sorted(self.random.randrange(1, ROUNDS) for _ in range(kills)))
         while self.kills < kills:
             self.wait_for_round(self.coordinator.client, self.job_id, next(points))
-            time.sleep(self.random.uniform(0, 0.02))  # anywhere within a round
+            time.sleep(self.random.uniform(0, 0.02))  # anywhere in a round
             strike = self.random.choices(list(self.STRIKES), self.STRIKES.values())[0]
             strike(self)
             done[strike.__name__] += 1
@@ -175,12 +175,12 @@ class KillStorm(FaultTestCase):
         return sum(record["missing"] != "" for record in records)
 
     def test_kills_while_rounds_drop_clients(self):
-        """The result depends on which clients were present, but every acknowledged update counts."""
+        """Which clients were present affects the result, but every acknowledged update counts."""
         document = job_document(
             LONG_JOB, horizon=ENDLESS, policy="drop", quorum=4, round_deadline_ms=150
         )
         self.start_job(document)
-        # Whether the storm keeps a worker away past a deadline is up to the machine: this one is.
+        # Whether the kills keep a worker away past a deadline depends on the machine; this worker certainly stays away.
         self.kill_worker(0)
         wait_until(self.dropped_rounds, "a round closed without the clients of a killed worker")
         self.launch_worker(0, self.worker_names[0])
@@ -203,13 +203,13 @@ class KillStorm(FaultTestCase):
         self.assertGreaterEqual(self.coordinator.client.job(self.job_id)["round"], seen)
 
     def order(self, job_id, what, status):
-        """An operator's request, which is answered after it is durable."""
+        """Sends an operator's request, which is answered once it is durable."""
         answer = self.coordinator.client.post(f"/v1/jobs/{job_id}/{what}")
         self.assertEqual(answer.status, 200, answer)
         self.assertEqual(answer.json()["status"], status)
 
     def test_what_an_operator_ordered_survives(self):
-        """A job is paused, resumed and another one cancelled, each right before a kill."""
+        """A job is paused and resumed, and another one cancelled, each right before a kill."""
         document = job_document(LONG_JOB, horizon=ENDLESS)
         self.coordinator = self.start_coordinator(options=OPTIONS)
         worker = self.start_worker(
@@ -225,10 +225,10 @@ class KillStorm(FaultTestCase):
             wait_until(
                 lambda: self.coordinator.client.get_json("/v1/workers")["workers"], "the worker"
             )
-            time.sleep(self.random.uniform(0, 0.2))  # in which it must not move
+            time.sleep(self.random.uniform(0, 0.2))  # the job must not progress
             after = self.coordinator.client.job(self.job_id)
             self.assertEqual(after["status"], "paused")
-            # The answers to the open round may still come, and close it.
+            # Answers to the open round may still arrive, and close it.
             self.assertLessEqual(after["round"], before["round"] + 1, "a paused job moved")
             self.order(self.job_id, "resume", "running")
             self.restart_coordinator()
@@ -238,14 +238,14 @@ class KillStorm(FaultTestCase):
         self.restart_coordinator()
         self.assertEqual(self.coordinator.client.job(second)["status"], "cancelled")
         self.check_endless(self.coordinator, self.job_id, document)
-        # The cancelled job holds no client: a third job has them all.
+        # The cancelled job holds no clients: a third job gets them all.
         third = self.coordinator.client.submit({**document, "horizon": 20})
         self.check_result(self.coordinator, third, {**document, "horizon": 20})
         self.assert_ends_well(worker, self.coordinator)
 
     def check_recovery(self, what, measured):
-        """The promise is 2 s on a machine that has a processor for every process; measured: [(time, part of it without
-        a processor)]. A disk that does other things as well may be late now and then."""
+        """Recovery should take 2 s on a machine with a processor for every process; measured: [(time, share of it
+        without a processor)]. On a disk that is busy with other things, it may be late occasionally."""
         times_s = sorted(time_s for time_s, _ in measured)
         median = statistics.median(times_s)
         p90 = times_s[len(times_s) * 9 // 10]

@@ -1,4 +1,4 @@
-"""Coordinator and workers in network namespaces of their own, and a router that misbehaves."""
+"""Coordinator and workers in network namespaces of their own, behind a router that misbehaves."""
 
 import os
 import time
@@ -12,25 +12,24 @@ SESSION_TIMEOUT_S = 1
 OPTIONS = ("--insecure", "--session-timeout-ms", SESSION_TIMEOUT_S * 1000)
 WORKER_OPTIONS = ("--wait-ms", "500")
 PLACES = ("w1", "w2", "w3")
-# Room for what is not the network: TCP doubles its pauses while nothing comes through.
+# Allows for TCP's backoff, which doubles while nothing comes through.
 RESUME_S = 100
 
 
 class NetworkFaults(FaultTestCase):
     def setUp(self):
         super().setUp()
-        # The addresses are not those of the loopback interface: a proxy of the environment is none
-        # of their business.
+        # The addresses are not those of the loopback interface, so a proxy in the environment must be ignored.
         patch = mock.patch.dict(os.environ, {"no_proxy": "*"})
         patch.start()
         self.addCleanup(patch.stop)
         self.network = Network(("c", *PLACES))
         self.addCleanup(self.network.close)
-        self.addCleanup(self._end_processes)  # first: they hold the namespaces
+        self.addCleanup(self._end_processes)  # first, since they hold the namespaces
         self.document = job_document(LONG_JOB, horizon=ENDLESS)
 
     def start_in_places(self, slots):
-        """The coordinator, a worker in each place with so many slots, and the job."""
+        """Starts the coordinator, a worker with n slots in each place, and the job."""
         self.start_coordinator_there()
         self.workers = {
             place: self.start_worker(
@@ -57,13 +56,13 @@ class NetworkFaults(FaultTestCase):
         return self.client.job(self.job_id)["round"]
 
     def waiting_for(self, places):
-        """What the job says if it waits for the clients of these workers alone. Others may be late for a moment, or
-        even lose their sessions, on a busy machine."""
+        """Returns `waiting` if the job waits for the clients of these workers alone. On a busy machine, others may be
+        late for a moment or even lose their sessions."""
         waiting = self.client.job(self.job_id)["waiting"]
         return waiting if waiting and (waiting["for"], waiting["workers"]) == ("clients", places) else None
 
     def progress(self, rounds, what):
-        """Waits for so many rounds and says how fast they were."""
+        """Waits for n rounds and prints how fast they were."""
         began, first = time.monotonic(), self.round()
         last = self.wait_for_round(self.client, self.job_id, first + rounds)["round"]
         took = time.monotonic() - began
@@ -71,21 +70,21 @@ class NetworkFaults(FaultTestCase):
         return took
 
     def finish(self):
-        """Heals everything; then the job must end as if nothing had happened."""
+        """Heals everything. The job must then end as if undisturbed."""
         self.network.heal()
         self.progress(1, "healed")
         self.check_endless(self.coordinator, self.job_id, self.document)
         self.assert_ends_well(*self.workers.values(), self.coordinator)
 
     def wait_for_a_loss(self):
-        """Checks that the fault was present. A few rounds need so few packets that none may have been lost yet."""
+        """Checks that packets were lost. A few rounds need so few packets that at first there may have been no loss."""
         wait_until(lambda: self.network.n_lost() > 0, "a packet to be lost")
 
     def cut_off(self, places, for_s):
-        """Nothing comes through for a while; the rounds that were then closed."""
+        """Drops everything for a while; returns the rounds that had closed when the fault ended."""
         self.network.cut_off(*places)
         before = self.round()
-        time.sleep(for_s)  # the length of the fault
+        time.sleep(for_s)  # duration of the fault
         after = self.round()
         self.wait_for_a_loss()
         return after - before
@@ -115,7 +114,7 @@ class NetworkFaults(FaultTestCase):
             self.assertLessEqual(closed, 1, "rounds closed without their clients")
             waiting = wait_until(lambda: self.waiting_for([place]), f"the job to wait for {place} and nobody else")
             self.say(waiting["text"])
-            # Some of them may have answered before.
+            # Some of them may have answered earlier.
             self.assertLessEqual(set(clients_of(waiting["clients"])), set(clients))
             self.network.heal()
             took = self.progress(5, f"{place} was cut off, healed")
@@ -128,14 +127,13 @@ class NetworkFaults(FaultTestCase):
         self.assertLessEqual(closed, 1)
         self.network.heal()
         self.assertLess(self.progress(5, "all were cut off, healed"), RESUME_S)
-        # The coordinator dies in the meantime, unnoticed, and the connections are dead when the
-        # line is back.
+        # The coordinator dies unnoticed in the meantime, and its connections are dead when the network is back.
         self.network.cut_off("c")
         seen = self.round()
         self.coordinator.kill()
         self.start_coordinator_there(port=self.coordinator.port, store=self.coordinator.store)
         self.assertGreaterEqual(self.round(), seen)
-        time.sleep(SESSION_TIMEOUT_S)  # the length of the fault
+        time.sleep(SESSION_TIMEOUT_S)  # duration of the fault
         self.network.heal()
         self.assertLess(self.progress(5, "all were cut off, coordinator killed, healed"), RESUME_S)
         self.finish()
@@ -161,7 +159,7 @@ class NetworkFaults(FaultTestCase):
         until = time.monotonic() + 8
         while time.monotonic() < until:
             self.network.cut_off(*self.random.sample(("c", *PLACES), self.random.randint(1, 2)))
-            time.sleep(self.random.uniform(0.02, 1.5 * SESSION_TIMEOUT_S))  # the length of the fault
+            time.sleep(self.random.uniform(0.02, 1.5 * SESSION_TIMEOUT_S))  # duration of the fault
             self.network.heal()
             time.sleep(self.random.uniform(0.01, 0.3))  # between two faults
         self.assertLess(self.progress(5, "flapped for 8 s, healed"), RESUME_S)

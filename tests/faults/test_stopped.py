@@ -1,4 +1,4 @@
-"""One of ten workers is stopped (SIGSTOP): it holds its connection and its clients, and is silent."""
+"""One of ten workers is stopped (SIGSTOP): it keeps its connection and its clients, but is silent."""
 
 import signal
 import time
@@ -9,17 +9,17 @@ from service import (
 )
 
 SESSION_TIMEOUT_S = 10
-DEADLINE_S = 5  # no worker that runs is that late, on a machine that has other things to do
-HELD_AT = 150  # rounds, before a job goes past which a worker is stopped
+DEADLINE_S = 5  # no running worker is that late, even on a busy machine
+HELD_AT = 150  # the round at which a gate holds the job until a worker is stopped
 OPTIONS = ("--session-timeout-ms", SESSION_TIMEOUT_S * 1000)
 WORKER_OPTIONS = ("--wait-ms", "300")
-# Far below one deadline for each of the rounds that are left, far above a few.
+# Far less than one deadline for each remaining round, far more than a few deadlines.
 ON_TIME_S = 300
 
 
 class Stopped(FaultTestCase):
     def start(self, horizon, **changes):
-        """Ten workers of one client each, and the job."""
+        """Starts ten workers of one client each, and the job."""
         self.document = job_document(
             LONG_JOB, horizon=horizon, round_deadline_ms=int(DEADLINE_S * 1000), **changes
         )
@@ -49,7 +49,7 @@ class Stopped(FaultTestCase):
             process.popen.send_signal(signal.SIGCONT)
 
     def stop_a_worker(self):
-        """Stops a worker in the middle of its work; returns it and its client."""
+        """Stops a worker while it computes; returns it and its client."""
         name = self.random.choice(sorted(self.workers))
         client = self.sessions()[name]["assignments"][0]["client"]
         self.stop(self.workers[name])
@@ -58,7 +58,7 @@ class Stopped(FaultTestCase):
         return self.workers[name], name, client
 
     def wait_for_waiting(self, client):
-        """The detail once it says that the job waits for this client alone."""
+        """Waits until the job waits for this client alone; returns the detail."""
 
         def look():
             detail = self.detail()
@@ -69,7 +69,7 @@ class Stopped(FaultTestCase):
         return wait_until(look, f"the detail to name client {client}")
 
     def check_records(self, detail):
-        """Every round has an account of all ten clients, and the counters are their sum."""
+        """Checks that every round accounts for all ten clients, and that the counters are the sums of the rounds."""
         records = self.client.rounds(self.job_id)
         for record in records:
             if not record["cut"]:
@@ -101,7 +101,7 @@ class Stopped(FaultTestCase):
             began = time.monotonic()
             wait_until(lambda: self.last_missing() == str(client), "rounds without it")
             self.say(f"missed after {time.monotonic() - began:.1f} s")
-            time.sleep(max(0, stopped_s - (time.monotonic() - began)))  # the length of the fault
+            time.sleep(max(0, stopped_s - (time.monotonic() - began)))  # duration of the fault
             self.resume(worker)
             began = time.monotonic()
             wait_until(lambda: self.last_missing() == "", "rounds with it")
@@ -117,7 +117,7 @@ class Stopped(FaultTestCase):
         self.assert_ends_well(*self.workers.values(), self.coordinator)
 
     def last_missing(self):
-        """The clients that did not answer in the newest round."""
+        """Returns the clients that did not answer in the newest round."""
         after = max(self.detail()["round"] - 1, 0)
         return self.client.get_json(f"/v1/jobs/{self.job_id}/rounds?after={after}")["rounds"][-1]["missing"]
 
@@ -125,8 +125,8 @@ class Stopped(FaultTestCase):
         self.start(2000, policy="wait")
         before_ms = time.time() * 1000
         worker, name, client = self.stop_a_worker()
-        for pause_s in (0, 2 * SESSION_TIMEOUT_S):  # it has a session still, and no longer
-            time.sleep(pause_s)  # the length of the fault
+        for pause_s in (0, 2 * SESSION_TIMEOUT_S):  # its session lasts until now, but not much longer
+            time.sleep(pause_s)  # duration of the fault
             detail = self.wait_for_waiting(client)
             self.say(detail["waiting"]["text"])
             self.assertEqual(detail["waiting"]["workers"], [name])
@@ -161,7 +161,7 @@ class Stopped(FaultTestCase):
         self.start(2000, policy="wait")
         self.stop(self.coordinator)
         self.gate.open()
-        time.sleep(2.5 * SESSION_TIMEOUT_S)  # the length of the fault
+        time.sleep(2.5 * SESSION_TIMEOUT_S)  # duration of the fault
         self.resume(self.coordinator)
         self.check_result(self.coordinator, self.job_id, self.document)
         self.assert_ends_well(*self.workers.values(), self.coordinator)

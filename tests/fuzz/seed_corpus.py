@@ -1,8 +1,8 @@
-"""Writes valid inputs of every fuzz target, the first seeds.
+"""Writes valid inputs for every fuzz target, as initial seeds.
 
-    TALLY_BIN=build/release/bin /usr/bin/python3 tests/fuzz/seed_corpus.py FOLDER
+TALLY_BIN=build/release/bin /usr/bin/python3 tests/fuzz/seed_corpus.py FOLDER
 
-makes FOLDER/TARGET/seed-N. The archives in tests/fuzz/seeds hold these and what libFuzzer found beyond them
+writes FOLDER/TARGET/seed-N. The archives in tests/fuzz/seeds contain these and what libFuzzer has found since
 (README.md, "Seeds").
 """
 
@@ -25,11 +25,11 @@ import decoder  # noqa: E402
 import make_golden  # noqa: E402
 
 JOB = "0123456789abcdef0123456789abcdef"
-DRAWN = 40000  # coordinates more, of a long message that is drawn (fuzz_entropy_long.c)
+DRAWN = 40000  # extra coordinates of a selected long message (fuzz_entropy_long.c)
 
 
 def encode(encoding, levels, intervals):
-    """(payload, payload_bits)."""
+    """Returns (payload, payload_bits)."""
     with tempfile.TemporaryDirectory() as scratch:
         out = pathlib.Path(scratch) / "payload"
         facts = json.loads(subprocess.run(
@@ -39,12 +39,12 @@ def encode(encoding, levels, intervals):
 
 
 def head(dim, power, bits, choice=0):
-    """The head that fuzz.h describes; dim <= 256, p = 2^power, choice < 11 for fuzz_cpu() and `twice`."""
+    """Returns the head described in fuzz.h. dim <= 256, p = 2^power, choice < 11 for fuzz_cpu() and `twice`."""
     return bytes([dim - 1, 0, power - 1 + 22 * choice, -bits % 8])
 
 
 def checksum(content):
-    """FORMAT.md, section 9."""
+    """Returns the checksum of FORMAT.md, section 9."""
     most = 2**64 - 1
     h = 0xcbf29ce484222325
     for first in range(0, len(content), 8):
@@ -57,7 +57,7 @@ def checksum(content):
 
 
 def message_of(content):
-    """(dim, intervals, payload_bits, payload) of an input with such a head; payload_bits is what it claims."""
+    """Returns (dim, intervals, payload_bits, payload) of an input with such a head; payload_bits as claimed."""
     first, second, third, fourth = content[:4]
     dim = 1 + first + (32 * (second - 239) if second > 239 else 0)
     if second == 255 and checksum(content) % 64 == 0:
@@ -67,7 +67,7 @@ def message_of(content):
 
 
 def long_message(levels):
-    """The form that messages of 2^18 coordinates have, whatever their number."""
+    """Returns a message in the form for 2^18 coordinates and more, whatever its own number of coordinates."""
     real, decoder.LONG = decoder.LONG, 0
     payload = make_golden.encode_long(levels)
     decoder.LONG = real
@@ -75,7 +75,8 @@ def long_message(levels):
 
 
 def drawn_message(generator, std, step):
-    """A long message that is drawn: a spare bit of the head and the instruction set are turned until it is."""
+    """Returns a long message that the target selects: a spare bit of the head and the instruction set are varied until
+    it does."""
     dim = 1 + generator.randrange(256)
     levels = [0] * (dim + DRAWN)
     for i in range(generator.randrange(step), len(levels), step):
@@ -98,12 +99,12 @@ def level_vectors(generator):
 
 
 def seeds():
-    """(target, bytes) of each."""
+    """Yields (target, bytes) for each seed."""
     generator = random.Random(7)
     for levels, power in level_vectors(generator):
         for encoding in ("unary", "entropy"):
             if encoding == "unary" and sum(map(abs, levels)) > 5000:
-                continue  # a large message, and slow
+                continue  # a large message, and a slow one
             payload, bits = encode(encoding, levels, 2**power)
             yield encoding, head(len(levels), power, bits) + payload
         for choice in (0, 7):
@@ -153,7 +154,7 @@ def dithered_seeds():
 
 
 def data_seeds():
-    real, classes = b"\x01\x00", b"\x01\x32"  # of two features; of classes 0 to 2
+    real, classes = b"\x01\x00", b"\x01\x32"  # with two features, and classes 0 to 2
     yield "libsvm", real + b"# points\n1.5 1:0.5 2:-2e3 # one\r\n\n-2\t2:1\n0"
     yield "libsvm", classes + b"0 1:1\n2 2:.5\n"
     yield "libsvm", b"\x01\x01" + b"+1 1:1\n-1 2:2\n"
@@ -204,7 +205,7 @@ def message_seeds():
 
 
 def restore_seeds(dim=40):
-    """Broadcasts of zeros, which leave the point where it was: the progress has its checksum."""
+    """Broadcasts of zeros leave the point unchanged, so that the progress can state its checksum."""
 
     def broadcast(step, intervals, payload, bits):
         return struct.pack("<dQQQ", step, intervals, bits, len(payload)) + payload

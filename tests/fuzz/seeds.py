@@ -26,18 +26,18 @@ def archive(target):
 
 
 def read(target):
-    """{name: content}, sorted by name."""
+    """Returns {name: content}, sorted by name."""
     with zipfile.ZipFile(archive(target)) as stored:
         return {name: stored.read(name) for name in sorted(stored.namelist())}
 
 
 def packed(seeds):
-    """The bytes of the archive."""
+    """Returns the bytes of the archive."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as stored:
         for name, content in sorted(seeds.items()):
             info = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
-            info.create_system = 3  # Unix, wherever this runs
+            info.create_system = 3  # Unix, on any machine
             info.external_attr = 0o644 << 16
             stored.writestr(info, content)
     return out.getvalue()

@@ -19,7 +19,7 @@ FORMAT = HERE.parents[1] / "codec/FORMAT.md"
 
 
 class Malformed(Exception):
-    """Refused; the argument is the reason, a word of README.md."""
+    """A message is refused; the argument is the reason, a word from README.md."""
 
 
 def refuse_unless(condition, reason):
@@ -31,7 +31,7 @@ def refuse_unless(condition, reason):
 
 
 class Bits:
-    """A message read bit by bit."""
+    """Reads a message bit by bit."""
 
     def __init__(self, payload, payload_bits):
         refuse_unless(len(payload) == (payload_bits + 7) // 8, "framing")
@@ -42,7 +42,7 @@ class Bits:
         self.bits = [payload[i // 8] >> i % 8 & 1 for i in range(payload_bits)]
 
     def read(self, n):
-        """An integer of n bits, the lowest first."""
+        """Reads an integer of n bits, lowest bit first."""
         refuse_unless(self.at + n <= self.n, "early-end")
         self.at += n
         return sum(bit << k for k, bit in enumerate(self.bits[self.at - n:self.at]))
@@ -80,7 +80,7 @@ def decode_float32(payload, payload_bits, dim):
 
 
 def read_index_set(bits, dim, k):
-    """Section 4.1: k of the indices below dim."""
+    """Section 4.1: reads k of the indices below dim."""
     n = min(k, dim - k)
     r = 0
     while 4 * (n + 1) * 2**r < 2 * dim - n + 1:
@@ -98,7 +98,7 @@ def read_index_set(bits, dim, k):
 
 
 def decode_top_k(payload, payload_bits, dim, k):
-    """(indices, values)."""
+    """Returns (indices, values)."""
     bits = Bits(payload, payload_bits)
     bits.read(32 * k)
     values = decode_float32(payload[:4 * k], 32 * k, k)
@@ -108,7 +108,7 @@ def decode_top_k(payload, payload_bits, dim, k):
 
 
 def draw_indices(dim, k, stream):
-    """Section 4.2: Floyd's algorithm."""
+    """Section 4.2: draws indices by Floyd's algorithm."""
     words = stream_words(**stream)
 
     def below(n):
@@ -125,7 +125,7 @@ def draw_indices(dim, k, stream):
 
 
 def decode_qsgd(payload, payload_bits, dim, s):
-    """(norm, levels)."""
+    """Returns (norm, levels)."""
     width = s.bit_length()
     refuse_unless(payload_bits == 32 + dim * (1 + width), "length")
     bits = Bits(payload, payload_bits)
@@ -146,7 +146,7 @@ def decode_qsgd(payload, payload_bits, dim, s):
 
 
 def read_priors():
-    """(weights[prior][|symbol - 10|], FROM[0 .. 15]) from the table of the text."""
+    """Reads (weights[prior][|symbol - 10|], FROM[0 .. 15]) from the table of the text."""
     priors, thresholds = [], []
     for line in FORMAT.read_text().splitlines():
         cells = [cell.strip() for cell in line.strip("| ").split("|")]
@@ -188,7 +188,7 @@ def symbol_of(level, shift):
 
 
 def n_class_bits(symbol):
-    """Of sign and u."""
+    """Returns the number of bits for the sign and u."""
     return 0 if symbol <= 20 else 1 + 2 * (symbol - 21) + 4
 
 
@@ -200,7 +200,7 @@ def high_of(symbol, extra):
 
 
 def frequencies(prior, window, shift):
-    """The 32 frequencies after these levels."""
+    """Returns the 32 frequencies after these levels."""
     counts = [0] * 31
     for level in window:
         counts[symbol_of(level, shift)] += 1
@@ -213,7 +213,7 @@ def frequencies(prior, window, shift):
 
 
 def blocks(dim):
-    """(first, end) of each."""
+    """Yields (first, end) of each block."""
     longest = 256 if dim < LONG else 16384
     first, n = 0, 32
     while first < dim:
@@ -223,7 +223,7 @@ def blocks(dim):
 
 
 def tables(dim, scale, levels):
-    """For each block (first, end, frequencies, cumulative), made of the levels that there are then."""
+    """Yields, for each block, (first, end, frequencies, cumulative), computed from the levels decoded by then."""
     shift, prior = shift_and_prior(scale)
     for first, end in blocks(dim):
         shares = frequencies(prior, levels[max(0, first - 4096):first], shift)
@@ -243,16 +243,16 @@ def escaped(symbol, shares):
 
 
 class Interval:
-    """[L, L + R) and the place of the string in it. `above` is string - L, whole units of it."""
+    """The interval [L, L + R), and the position of the string in it: `above` is string - L in whole units."""
 
     def __init__(self, string):
-        self.string = string  # its bits, first to last
+        self.string = string  # the string's bits, first to last
         self.n_units = 63  # the unit is 2^-n_units
         self.range = 2**63
         self.above = self.window(0, 63)
 
     def window(self, first, end):
-        """These bits of the string, zeros beyond its end, as a number."""
+        """Returns these bits of the string as a number; bits beyond its end are zeros."""
         text = "".join(map(str, self.string[first:end]))
         return int(text.ljust(end - first, "0"), 2)
 
@@ -271,7 +271,7 @@ class Interval:
             self.n_units += 32
 
     def raw(self, n):
-        """n bits without a model."""
+        """Reads n bits without a model."""
         value = 0
         for done in range(0, n, 16):
             m = min(16, n - done)
@@ -288,8 +288,8 @@ class Interval:
 
 
 def shortest_string(low, width, n_units):
-    """(n, value) of the shortest string whose continuations all lie in [low, low + width) / 2^n_units,
-    the smallest of them."""
+    """Returns (n, value) of the shortest string whose continuations all lie in [low, low + width) / 2^n_units; of
+    several, the smallest."""
     n = max(0, n_units - width.bit_length())
     while True:
         value = -(-low >> n_units - n) if n <= n_units else low << n - n_units
@@ -324,7 +324,7 @@ def decode_short(bits, dim):
 
 
 class Words:
-    """Words of 16 bits."""
+    """Reads words of 16 bits."""
 
     def __init__(self, payload):
         refuse_unless(len(payload) % 2 == 0, "length")
@@ -338,7 +338,7 @@ class Words:
 
 
 class RawBits:
-    """Bits in words, from the next word on."""
+    """Reads bits from the next word on."""
 
     def __init__(self, words):
         self.words, self.value, self.n = words, 0, 0
@@ -405,7 +405,7 @@ def decode_entropy(payload, payload_bits, dim, intervals):
 
 
 def philox(rounds, counter, key):
-    """The block of Philox4x32 (section 10)."""
+    """Returns the block of Philox4x32 (section 10)."""
     most = 2**32 - 1
     for _ in range(rounds):
         p0, p1 = 0xD2511F53 * counter[0], 0xCD9E8D57 * counter[2]
@@ -420,21 +420,21 @@ def stream_key(seed, run):
 
 
 def stream_words(seed, run, client, round, purpose):
-    """The words of a stream, block after block."""
+    """Yields the words of a stream, block after block."""
     key = stream_key(seed, run)
     for block in range(2**32):
         yield from philox(7, [block, client, round, purpose], key)
 
 
 def dithers(dim, seed, run, client, round, purpose):
-    """U of every coordinate."""
+    """Returns U for every coordinate."""
     key = stream_key(seed, run)
     words = [philox(7, [16 * (i // 64) + i % 16, client, round, purpose], key)[i // 16 % 4] for i in range(dim)]
     return [word - 2**32 if word >= 2**31 else word for word in words]
 
 
 def read_normal_table():
-    """A_0 .. A_88 from the table of the text."""
+    """Reads A_0 .. A_88 from the table of the text."""
     rows = re.findall(r"^\| (\d+) \| ([\d ]+) \|$", FORMAT.read_text(), re.MULTILINE)
     table = [int(number) for _, row in rows for number in row.split()]
     assert len(table) == 89
@@ -446,7 +446,7 @@ INVERSE = [round(2**32 * 2 ** (-j / 16)) for j in range(16)]
 
 
 def normal(scale, bound):
-    """N(scale, bound)."""
+    """Computes N(scale, bound)."""
     m = abs(bound) >> scale // 16
     z = m * INVERSE[scale % 16] >> 40
     k = z >> 12
@@ -468,14 +468,14 @@ class Dithered:
         self.weights = [42 * 2**16] + 6 * [2**16]
 
     def below(self, x, dither):
-        """N_h(x) of all h."""
+        """Returns N_h(x) for all h."""
         if x < -self.reach or x > self.reach + 1:
             return 7 * [0 if x < 0 else 2**24]
         bound = (2 * (2**self.shift * x - self.half) - 1) * 2**31 - dither
         return [normal(scale, bound) for scale in self.scales]
 
     def shares(self, x, below):
-        """F(x)."""
+        """Returns F(x)."""
         if x < -self.reach or x > self.reach + 1:
             return 0 if x < 0 else 2**16
         mean = sum(w * n for w, n in zip(self.weights, below)) // sum(self.weights)
@@ -522,7 +522,7 @@ def bin_of(dither, t):
 
 
 class Binned(Dithered):
-    """The model of a long message: F[bin][symbol], ends included."""
+    """The model of a long message: F[bin][symbol], both ends included."""
 
     def __init__(self, scale):
         super().__init__(scale)
@@ -586,7 +586,7 @@ def decode_dithered_short(bits, scale, all_dithers):
 
 
 def decode_dithered(payload, payload_bits, dim, intervals, scale, stream):
-    """Levels q; the values are (q - U 2^-32) step."""
+    """Returns the levels q; the values are (q - U 2^-32) step."""
     bits = Bits(payload, payload_bits)
     all_dithers = dithers(dim, **stream)
     levels, check_end = decode_dithered_short(bits, scale, all_dithers) if dim < LONG else \
@@ -600,7 +600,7 @@ def decode_dithered(payload, payload_bits, dim, intervals, scale, stream):
 
 
 def expand(pieces):
-    """The list or bytes that [[times, piece], ...] stands for."""
+    """Expands [[times, piece], ...] to a list or to bytes."""
     whole = [] if not pieces or isinstance(pieces[0][1], list) else b""
     for times, piece in pieces:
         whole += (piece if isinstance(piece, list) else bytes.fromhex(piece)) * times
@@ -608,7 +608,7 @@ def expand(pieces):
 
 
 def decode(vector):
-    """What a golden file's payload means: levels, values, or norm and levels, as it has them."""
+    """Returns what a golden file's payload decodes to: levels, values, or norm and levels."""
     payload = expand(vector["payload"])
     message = payload, int(vector["payload_bits"]), vector["dim"]
     if vector["encoding"] == "unary":
@@ -639,7 +639,7 @@ def formula_bits(vector, meaning):
 
 
 def check(vector):
-    """Raises AssertionError unless a golden file is as it says."""
+    """Raises AssertionError unless a golden file matches its payload."""
     try:
         meaning = decode(vector)
     except Malformed as refusal:
@@ -648,7 +648,7 @@ def check(vector):
     assert "refused" not in vector, "is accepted"
     for key, found in meaning.items():
         expected = vector[key] if key == "norm" else expand(vector[key])
-        assert repr(found) == repr(expected), f"other {key}"  # repr: -0.0 is not 0.0
+        assert repr(found) == repr(expected), f"other {key}"  # compared by repr, since -0.0 == 0.0
     assert formula_bits(vector, meaning) == vector["formula_bits"], "other formula_bits"
 
 

@@ -28,7 +28,7 @@ MOST = 2**22  # intervals
 
 
 def pack(whole):
-    """[[times, piece], ...]: what repeats often enough with a short period is written once."""
+    """Returns [[times, piece], ...], in which runs that repeat with a short period are written once."""
     pieces, start, i = [], 0, 0
     text = (lambda piece: piece.hex()) if isinstance(whole, bytes) else list
     while i < len(whole):
@@ -53,7 +53,7 @@ def pack(whole):
 
 
 def encode(encoding, levels, intervals):
-    """A valid vector, by the program."""
+    """Returns a valid vector, encoded by the program."""
     with tempfile.TemporaryDirectory() as scratch:
         out = pathlib.Path(scratch) / "payload"
         done = subprocess.run(
@@ -66,7 +66,7 @@ def encode(encoding, levels, intervals):
 
 
 def refused(vector, reason, says, payload=None, payload_bits=None, **changes):
-    """The vector with a defect."""
+    """Returns the vector with a defect."""
     bad = {key: value for key, value in vector.items()
            if key not in ("levels", "values", "indices", "norm", "formula_bits")}
     if payload is not None:
@@ -92,7 +92,7 @@ def flip(payload, *positions):
 
 
 def framing_defects(good):
-    """Of every encoding that says so in the same words."""
+    """Yields framing defects, which every encoding refuses with the same words."""
     payload, n = good["payload"], good["payload_bits"]
     says = "do not frame"
     yield "byte-missing", refused(good, "framing", says, payload[:-1], n)
@@ -177,7 +177,7 @@ def float32_malformed():
 
 
 def gaps_of(indices, dim):
-    """FORMAT.md, section 4.1, as bits."""
+    """Returns FORMAT.md, section 4.1, as bits."""
     chosen = set(indices)
     written = indices if 2 * len(indices) <= dim else [i for i in range(dim) if i not in chosen]
     n, r, bits, start = len(written), 0, [], 0
@@ -348,7 +348,7 @@ def entropy_long_valid(generator):
 
 
 def choices(levels, scale, escape_at):
-    """For each block (first, shares, before, [(symbol, [(n, bits), ...], low)]); bits: after the symbol."""
+    """Yields, for each block, (first, shares, before, [(symbol, [(n, bits), ...], low)]); bits after the symbol."""
     shift, _ = shift_and_prior(scale)
     for first, end, shares, before in decoder.tables(len(levels), scale, levels):
         block = []
@@ -366,7 +366,7 @@ def choices(levels, scale, escape_at):
 
 
 def interval_of(levels, scale, escape_at=None):
-    """(L, R, n_units) of a short message."""
+    """Returns (L, R, n_units) of a short message."""
     shift, _ = shift_and_prior(scale)
     low, width, n_units = 0, 2**63, 63
 
@@ -392,7 +392,7 @@ def interval_of(levels, scale, escape_at=None):
 
 
 def short_message(scale, n, value):
-    """(payload, payload_bits) of a scale and a string."""
+    """Returns (payload, payload_bits) of a scale and a string."""
     head = [scale >> k & 1 for k in range(4)] if scale < 15 else [1] * 4 + [scale - 15 >> k & 1 for k in range(6)]
     bits = head + [value >> n - 1 - k & 1 for k in range(n)]
     return from_bits(bits), len(bits)
@@ -441,7 +441,7 @@ def entropy_malformed():
     says = "bits announced, 12 coordinates take"
     yield "bit-left-over", refused(good, "length", says, *short_message(scale, n + 1, 2 * value))
     yield "end-too-early", refused(good, "length", "coordinates take", *short_message(scale, n - 1, value >> 1))
-    for wide in range(1, 200):  # until there are two strings of the shortest length
+    for wide in range(1, 200):  # until the shortest length has two strings
         some = [0] * wide + [1]
         a, b, c = interval_of(some, decoder.scale_of(some))
         m, first = shortest_string(a, b, c)
@@ -460,7 +460,7 @@ def entropy_malformed():
 
 
 def outside_all_shares(good):
-    """A string at the very end of an interval that does not divide into 4096 shares."""
+    """Returns a string at the very end of an interval that 4096 shares do not fill."""
     levels, width = [1], 0
     while width % 4096 == 0:
         levels.append(-levels[-1])
@@ -480,7 +480,7 @@ def entropy_long_malformed():
     yield "end-in-the-states", refused(good, "early-end", says, payload[:200])
     yield "end-too-early", refused(good, "early-end", says, payload[:-2])
     says = "bits announced, 262144 coordinates take"
-    zeros = min(7, 8 - payload[-1].bit_length())  # at the end, which a shorter claim leaves out
+    zeros = min(7, 8 - payload[-1].bit_length())  # at the end, which a smaller payload_bits cuts off
     assert zeros > 0
     yield "last-byte-not-counted-whole", refused(good, "length", says, payload_bits=8 * len(payload) - zeros)
     yield "half-a-word", refused(good, "length", "bits announced", payload + b"\0")
@@ -503,7 +503,7 @@ def entropy_long_malformed():
 
 
 def dithered_messages(n, seed, *form):
-    """Valid vectors, by the program."""
+    """Yields valid vectors, encoded by the program."""
     done = subprocess.run([TALLY.parent / "tally-dithered-messages", str(n), str(seed), *form], capture_output=True, check=True)
     for line in done.stdout.splitlines():
         vector = json.loads(line)
@@ -521,14 +521,14 @@ def dithered_malformed():
     n, value = good["payload_bits"], string_of(good)
     yield from framing_defects(good)
     yield "bit-left-over", refused(good, "length", "coordinates take", bytes_of(n + 1, 2 * value), n + 1)
-    yield "no-bits", refused(good, "above", "level of coordinate 0 is above", b"", 0)  # a lower tail without end
+    yield "no-bits", refused(good, "above", "level of coordinate 0 is above", b"", 0)  # an endless lower tail
     top = max(map(abs, good["levels"]))
     yield "level-above-the-top", refused(good, "above", f"is above {top - 1}", intervals=2 * (top - 1))
     yield "string-not-the-smallest", next(filter(None, map(not_the_smallest, messages)))
 
 
 def string_of(vector):
-    """Its bits as a number, the first one highest."""
+    """Returns the string's bits as a number, highest bit first."""
     text = "".join(str(vector["payload"][i // 8] >> i % 8 & 1) for i in range(vector["payload_bits"]))
     return int(text, 2)
 
@@ -539,7 +539,7 @@ def bytes_of(n, value):
 
 
 def not_the_smallest(vector):
-    """The next string of as many bits, if it lies in the same interval."""
+    """Returns the next string of as many bits, if it lies in the same interval."""
     n, value = vector["payload_bits"], string_of(vector) + 1
     if value >> n:
         return None
@@ -555,7 +555,7 @@ def not_the_smallest(vector):
 
 
 def vectors():
-    """(folder, name, vector)."""
+    """Yields (folder, name, vector)."""
     generator = random.Random(7)
     for folder, source in [
             ("unary", unary_valid(generator)), ("unary-malformed", unary_malformed()),

@@ -25,7 +25,7 @@ from unittest import mock
 
 REPO = Path(__file__).resolve().parents[2]
 BIN = Path(os.environ.get("TALLY_BIN", REPO / "build/release/bin")).resolve()
-IS_SANITIZED = BIN.parent.name in ("asan", "tsan")  # a sanitized program's memory includes that of the sanitizer
+IS_SANITIZED = BIN.parent.name in ("asan", "tsan")  # under a sanitizer, memory includes the sanitizer's own
 JOBS = REPO / "deploy/jobs"
 FORMAT = int(re.match(r"# .*, version (\d+)\n", (REPO / "codec/FORMAT.md").read_text())[1])
 # A runner started in the background ignores SIGINT, and the processes that it starts would inherit that.

@@ -74,8 +74,8 @@ def document_of(path, job_id):
 
 
 def answer_in_part(test, coordinator, path, job=RUNNING):
-    """Lets two of the three clients post updates of the open round, and waits until these are stored and the worker has
-    left."""
+    """Posts the updates of two of the three clients of the open round, and waits until they are stored and the worker
+    has left."""
     worker = test.start_worker(coordinator, "two-of-three", clients=2, options=["--job", job])
     wait_until(lambda: query(path, "SELECT count(*) FROM updates WHERE round > 0") == [(2,)], "two updates")
     test.assert_ends_well(worker)

@@ -62,7 +62,7 @@ class Balancer:
 
 
 class PostgresTestCase(TallyTestCase):
-    """Each test has an empty database."""
+    """A test case in which every test starts with an empty database."""
 
     @classmethod
     def setUpClass(cls):

@@ -19,7 +19,7 @@ import time
 ADDRESSES = 40
 HEADERS, BODY, READER, SILENT = range(4)
 SLOW_S = 1.0
-AT_ONCE = 100  # connections begun before events are checked again
+AT_ONCE = 100  # so many connections are opened before the next check for events
 
 
 class Attacker:
@@ -45,7 +45,7 @@ class Attacker:
         peer = socket.socket()
         peer.setblocking(False)
         if kind == READER:
-            peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)  # the least the kernel gives
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)  # the smallest size that the kernel allows
         peer.bind((f"127.0.0.{2 + index % ADDRESSES}", 0))
         code = peer.connect_ex(("127.0.0.1", self.port))
         if code not in (0, errno.EINPROGRESS):

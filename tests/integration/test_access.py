@@ -1,6 +1,6 @@
 """Permissions: tokens, and the sessions that belong to them.
 
-After every refusal the tests check that nothing has changed.
+After every refusal, the tests check that nothing has changed.
 """
 
 import contextlib
@@ -56,7 +56,7 @@ class AccessTestCase(TallyTestCase):
         fresh = path.with_suffix(".new")
         fresh.write_text("".join(line + "\n" for line in lines))
         fresh.chmod(0o600)
-        os.replace(fresh, path)  # a reader sees the old file or the new one
+        os.replace(fresh, path)  # replaced atomically: a reader sees either the old file or the new one
         return path
 
     def write_workers(self, *lines):
@@ -86,7 +86,7 @@ class AccessTestCase(TallyTestCase):
         wait_until(lambda: self.coordinator.log().count(event) > before, event)
 
     def playing(self, job_id):
-        """Which worker serves which client of the job."""
+        """Returns which worker serves which client of the job."""
         return {(worker["name"], each["client"]) for worker in self.admin.get_json("/v1/workers")["workers"]
                 for each in worker["assignments"] if each["job"] == job_id}
 
@@ -139,7 +139,7 @@ class Tokens(AccessTestCase):
         job_id = self.admin.submit(document.decode())
         bob = self.worker("bob", "bob")
         alice = self.worker("alice", "alice")
-        self.wait_playing(job_id, ("alice", 0), ("bob", 1))  # the worker that joined last gets the first client
+        self.wait_playing(job_id, ("alice", 0), ("bob", 1))  # the worker that joined last is assigned the first client
         task = alice.poll_task()
         right = alice.update(task, 0)
         calls = {"Join": messages.JoinRequest(name="alice", slots=1, format=FORMAT), "PollTask":
@@ -166,7 +166,7 @@ class Tokens(AccessTestCase):
                                      {401: "unauthenticated", 403: "permission_denied"}[worker])
                 for path in ("/healthz", "/readyz", "/", "/openapi.yaml"):
                     self.assertEqual(client.get(path).status, 200)
-        # Only the tokens of the calls were wrong.
+        # Only the tokens were wrong; the calls themselves are valid.
         alice.post(right)
         self.assertEqual(bob.poll_task().round, task.round)
         self.assertEqual(self.client("metrics").get("/metrics").status, 200)
@@ -226,7 +226,7 @@ class Tokens(AccessTestCase):
 
 
 class Identity(AccessTestCase):
-    """"alice" is a name that two tokens share; "bob" has a single token."""
+    """Token names and sessions: two tokens share the name "alice"; "bob" has one token."""
 
     def setUp(self):
         super().setUp()
@@ -265,18 +265,19 @@ class Identity(AccessTestCase):
             self.assert_denied(lambda: self.worker("bob", "w"))
             self.assert_denied(lambda: self.worker("bob", "w", held=[(job_id, 0)]))
         alice.post(alice.update(task, 0))
-        again = self.worker("alice2", "w", held=[(job_id, 0)])  # the same owner may take the name over
+        again = self.worker("alice2", "w", held=[(job_id, 0)])  # the owner may reuse the name for a new session
         self.assert_connect_error("not_found", alice.poll, 0)
         self.assertEqual(again.poll_task().round, task.round + 1)
         names = {worker["name"]: worker["token_name"] for worker in self.admin.get_json("/v1/workers")["workers"]}
         self.assertEqual(names, {"w": "alice"})
         again.leave()
-        self.worker("bob", "w")  # the name is free
+        self.worker("bob", "w")  # the name is free again
         names = {worker["name"]: worker["token_name"] for worker in self.admin.get_json("/v1/workers")["workers"]}
         self.assertEqual(names, {"w": None})
 
     def test_a_token_has_so_many_sessions(self):
-        """Tokens with the same name count as one, and a worker that joins again under its name counts once."""
+        """The session limit applies to all tokens of one name together. A worker that joins again under its name does
+        not count twice."""
         self.start("--session-timeout-ms", "600000", "--max-sessions-per-token", "2", store="memory:")
         first = self.worker("alice", "first")
         self.worker("alice2", "second")
@@ -297,7 +298,7 @@ class Identity(AccessTestCase):
         alice = self.worker("alice", "alice", slots=3)
         self.wait_playing(job_id, ("alice", 0), ("alice", 1), ("alice", 2))
         alice.leave()
-        # Another owner receives the next free client, not the one that it asks for.
+        # The other owner receives the next free client, not the one that it requests.
         bob = self.worker("bob", "alice", held=[(job_id, 2)])
         self.wait_playing(job_id, ("alice", 0))
         bob.leave()
@@ -305,8 +306,8 @@ class Identity(AccessTestCase):
         self.wait_playing(job_id, ("alice", 2))
 
     def test_after_a_restart_the_first_to_ask_gets_it(self):
-        """After a restart, another owner gets a client that it asks for: which owner served it is not stored, as
-        documented."""
+        """The owner that served a client is not stored, so after a restart another owner may request that client and
+        get it."""
         self.start("--session-timeout-ms", "600000")
         job_id = self.admin.submit(job_document(clients=3, quorum=3))
         self.worker("alice", "alice", slots=3)
@@ -318,7 +319,7 @@ class Identity(AccessTestCase):
 
     def test_a_late_update_counts_if_it_is_by_whoever_played(self):
         self.start("--session-timeout-ms", "8000", store="memory:")
-        other = self.admin.submit(job_document(clients=100, quorum=100))  # never starts; workers can be pinned to it
+        other = self.admin.submit(job_document(clients=100, quorum=100))  # never starts; for pinned workers
         job_id = self.admin.submit(job_document(clients=1, quorum=1))
         alice = self.worker("alice", "alice")
         self.wait_playing(job_id, ("alice", 0))
@@ -364,7 +365,7 @@ class Rotation(AccessTestCase):
         self.admin.wait_rounds(job_id, 10)
         detail = self.admin.job(job_id)
         self.assertEqual(*essence_so_far(detail, document))
-        self.assertEqual(detail["bits"]["recovery"], 0)  # not even a point had to be sent again
+        self.assertEqual(detail["bits"]["recovery"], 0)  # no point had to be sent again
         self.assertEqual([worker.is_alive() for worker in workers], [True] * 3)
         self.assertNotIn("session timed out", self.coordinator.log())
 
@@ -372,7 +373,7 @@ class Rotation(AccessTestCase):
         self.start("--session-timeout-ms", "600000")
         job_id = self.admin.submit(job_document(clients=2, quorum=2))
         bob, alice = self.worker("bob", "bob"), self.worker("alice", "alice")
-        self.wait_playing(job_id, ("alice", 0), ("bob", 1))  # the worker that joined last gets the first client
+        self.wait_playing(job_id, ("alice", 0), ("bob", 1))  # the worker that joined last is assigned the first client
         task = alice.poll_task()
         alice.post(alice.update(task, 0))
         ended = []
@@ -388,7 +389,7 @@ class Rotation(AccessTestCase):
         self.write_workers("bob")
         self.reload()
         for thread in threads:
-            thread.join(common.HANG_S)  # the poll and the stream end at once
+            thread.join(common.HANG_S)  # both the poll and the stream end at once
         self.assertEqual(len(ended), 2)
         self.assert_problem(self.admin.get("/v1/jobs"), 401)
         self.admin = self.client("old-admin")
@@ -425,7 +426,7 @@ class Rotation(AccessTestCase):
                "\x00" * 40: "NUL byte"}
         for text, reason in bad.items():
             Path(self.folder, "admin-tokens").write_text(text)
-            self.write_workers("bob")  # this file is valid, but is not loaded alone
+            self.write_workers("bob")  # this file is valid, but if one of the two files is invalid, neither is loaded
             self.reload("tokens not reloaded; the old ones remain valid")
             self.assertIn(reason, self.coordinator.log().splitlines()[-1] + self.coordinator.log())
             self.assertEqual(self.admin.get("/v1/jobs").status, 200)
@@ -433,7 +434,7 @@ class Rotation(AccessTestCase):
         os.unlink(Path(self.folder, "admin-tokens"))
         self.reload("tokens not reloaded; the old ones remain valid")
         self.assertIn("admin-tokens: No such file", self.coordinator.log())
-        os.mkfifo(Path(self.folder, "admin-tokens"))  # opening it for reading would block: there is no writer
+        os.mkfifo(Path(self.folder, "admin-tokens"))  # opening a FIFO for reading would block, since it has no writer
         self.reload("tokens not reloaded; the old ones remain valid")
         self.assertIn("admin-tokens: is not a regular file", self.coordinator.log())
         self.assertEqual(self.admin.get("/v1/jobs").status, 200)
@@ -453,7 +454,7 @@ class Rotation(AccessTestCase):
 
 class Start(AccessTestCase):
     def run_briefly(self, *options, environment=(), config=None):
-        """Returns the exit status and all output of a coordinator that is ended once it listens."""
+        """Stops a coordinator as soon as it listens; returns its exit status and all of its output."""
         if config is not None:
             (Path(self.folder) / "coordinator.conf").write_text(config)
             options = ("--config", "coordinator.conf", *options)
@@ -561,7 +562,7 @@ class Start(AccessTestCase):
 
 
 class SharedTokens(AccessTestCase):
-    """A token in two files opens two roles: a warning names the two files, but not the token."""
+    """A token that is in two files grants both roles. A warning names the two files, but not the token."""
 
     WORDS = 'level=warn event="one token grants two roles"'
     FIRST = "--admin-token-file admin-tokens:1 name=operator"
@@ -664,7 +665,7 @@ class Secrecy(AccessTestCase):
                                            options=("--token-file", "worker-tokens", "--log-level", "debug"))
                 task = foreign[0].poll_task()
                 client = task.clients[0]
-                foreign[0].post(foreign[0].update(task, client))  # stored, with its body
+                foreign[0].post(foreign[0].update(task, client))  # stored, together with its body
                 self.assert_connect_error("already_exists", foreign[0].post,
                                           foreign[0].update(task, client, payload=b"\xff" * 8, payload_bits=60))
                 sessions = [each.session for each in foreign]
@@ -677,7 +678,7 @@ class Secrecy(AccessTestCase):
                 self.reload("tokens not reloaded")
                 self.write("admin-tokens", self.tokens["admin"])
                 self.reload()
-                # One worker has a token of another owner and a name that is taken, the other an invalid token.
+                # One worker has a token of another owner and a name that is taken; the other has an invalid token.
                 for token_file in ("metrics-tokens", "admin-tokens"):
                     self.run_program(common.BIN / "tally-worker", "--coordinator", self.coordinator.url, "--name",
                                      "foreign", "--token-file", token_file, "--log-level", "debug")
@@ -685,7 +686,7 @@ class Secrecy(AccessTestCase):
                 for process in (self.coordinator, worker):
                     for name in ("cmdline", "environ"):
                         said[f"{process.name}: {name}"] = Path(f"/proc/{process.pid}/{name}").read_bytes()
-                # While the round is open, and after the end.
+                # While the round is open, and after the end of the job.
                 for moment in ("running", "ended"):
                     for path in Path(self.folder).iterdir():
                         if path.is_file() and not path.name.endswith("-tokens"):
@@ -702,8 +703,9 @@ class Secrecy(AccessTestCase):
                         self.assertNotIn(form, text, name)
 
     def owner_of_its_secrets(self, program, *options, **variables):
-        """Returns the user that may look into the program according to /proc, once the program has written a line, and
-        its status file. The program runs as another user than root, for which this makes no difference."""
+        """Returns the owner of the program's files in /proc and the text of its status file, once the program has
+        written a line. The program runs as a user other than root; for root, the owner would be the same in either
+        case."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith("TALLY_")}
         user = {"user": 65534, "group": 65534, "extra_groups": []} if os.getuid() == 0 else {}
         child = subprocess.Popen([common.BIN / program, "--log-level", "debug", *options], cwd="/", text=True,
@@ -718,8 +720,8 @@ class Secrecy(AccessTestCase):
             child.stdout.close()
 
     def test_memory_is_for_the_program_alone(self):
-        """A program with secrets is not dumpable: its files in /proc belong to root (proc(5)), and it leaves no core
-        file."""
+        """A program that holds secrets is not dumpable: its files in /proc belong to root (proc(5)), and it leaves no
+        core file."""
         nobody = 65534 if os.getuid() == 0 else os.getuid()
         for program, options, variable in (
                 ("tally-coordinator", ("--listen", "127.0.0.1:0", "--store", "memory:"), "TALLY_ADMIN_TOKEN"),
@@ -729,7 +731,7 @@ class Secrecy(AccessTestCase):
             self.assertIn("NoNewPrivs:\t1\n", status)
             self.assertIn("Umask:\t0077\n", status)
             owner, status = self.owner_of_its_secrets(program, *options)
-            self.assertEqual(owner, nobody, program)  # without secrets, debuggers are allowed
+            self.assertEqual(owner, nobody, program)  # a program without secrets can be debugged
             self.assertIn("NoNewPrivs:\t1\n", status)
 
 

@@ -1,5 +1,6 @@
-"""All algorithms of the paper and FedProx, on both kinds of data: `tally simulate` and the service with ten one-client
-workers agree in every bit of the point and of the counters, and in the regret."""
+"""All algorithms of the paper, and FedProx, on both kinds of data. `tally simulate` and the service with ten one-client
+workers agree in every bit of the point and of the counters, and in the regret.
+"""
 
 import math
 import pathlib
@@ -11,7 +12,7 @@ import numpy
 
 from common import HANG_S, IS_SANITIZED, JOBS, REPO, TallyTestCase, essence, job_document, simulate, sum_of_rounds
 
-ALGORITHMS = ("ceal", "minibatch-sgd", "fedavg", "fedpaq", "fedcom")  # of the paper
+ALGORITHMS = ("ceal", "minibatch-sgd", "fedavg", "fedpaq", "fedcom")  # the algorithms of the paper
 DATA = REPO / "data"  # git-ignored; kept from run to run
 WORKERS = 10
 
@@ -26,7 +27,7 @@ class AlgorithmTestCase(TallyTestCase):
         return coordinator
 
     def run_job(self, coordinator, document):
-        """Runs a job in the service, compares with the simulation, returns detail and records."""
+        """Runs a job in the service and compares it with the simulation; returns the detail and the round records."""
         client = coordinator.client
         detail = client.wait_status(client.submit(document), "completed")
         records = client.rounds(detail["id"])
@@ -38,7 +39,8 @@ class AlgorithmTestCase(TallyTestCase):
         return detail, records
 
     def check_baseline(self, document, detail, records, message_bits, dim):
-        """Bits from the formulas in services/algorithms/README.md, and the cut at the horizon."""
+        """Checks the bits against the formulas in services/algorithms/README.md, and that the horizon cuts the last
+        round."""
         horizon, local_steps = document["horizon"], document["algorithm"]["local_steps"]
         whole, rest = divmod(horizon, local_steps)
         bits = detail["bits"]
@@ -82,8 +84,8 @@ class Synthetic(AlgorithmTestCase):
         self.assertAlmostEqual(regrets[1] / regrets[0], 1, delta=0.01)
 
     def test_divergence_fails_the_job_and_says_why(self):
-        """From an overflow within a round to numbers that are too large to add up exactly. The
-        workers live on and serve the next job."""
+        """Divergence from an overflow within a round to numbers that are too large to add up exactly. The workers
+        survive and serve the next job."""
         coordinator = self.start_service()
         client = coordinator.client
         for name, step_size in (("fedavg", 1e6), ("fedpaq", 1e6), ("fedcom", 1e3),
@@ -121,7 +123,8 @@ class OnePointClients(AlgorithmTestCase):
         return numpy.mean((self.POINTS @ x - self.LABELS) ** 2)
 
     def walk(self, x, client, before, samples, mu):
-        """Returns the end point of a client's own steps, and the sum of f over the points that it queries."""
+        """Returns the final iterate of a client's local steps, and the sum of f over the points at which it computes
+        gradients."""
         own, losses, point = x.copy(), 0.0, self.POINTS[client]
         for step in range(before, before + samples):
             losses += self.loss(own)
@@ -131,10 +134,10 @@ class OnePointClients(AlgorithmTestCase):
 
 
 class Schedule(OnePointClients):
-    """Compares steps that decay and rounds that grow with a computation in NumPy from the definitions."""
+    """Compares decaying steps and growing rounds with a computation in NumPy from their definitions."""
 
     def expected(self, mu=0):
-        """The regret at the end; f is quadratic, so x* solves the normal equations."""
+        """Returns the final regret. f is quadratic, so x* solves the normal equations."""
         optimum = numpy.linalg.lstsq(self.POINTS, self.LABELS, rcond=None)[0]
         x, done, regret = numpy.zeros(3), 0, 0.0
         while done < self.HORIZON:
@@ -180,8 +183,8 @@ class Schedule(OnePointClients):
 
 
 class ServerOptimizers(OnePointClients):
-    """The update equations of "Adaptive Federated Optimization" in NumPy, with the service's roundings: messages and
-    broadcasts are float32, sums are whole multiples of 2^-40."""
+    """The update equations of "Adaptive Federated Optimization" in NumPy, with the service's rounding: messages and
+    broadcasts are float32, and sums are integer multiples of 2^-40."""
 
     SGD = {"type": "sgd", "step_size": 1.4}
     FEDAVGM = {"type": "fedavgm", "step_size": 0.6, "beta1": 0.4}
@@ -190,7 +193,7 @@ class ServerOptimizers(OnePointClients):
     DEFAULTS = {"beta1": 0.9, "beta2": 0.99, "tau": 1e-3}
 
     def expected_with(self, optimizer, mu=0):
-        """The regret at the end."""
+        """Returns the final regret."""
         optimum = numpy.linalg.lstsq(self.POINTS, self.LABELS, rcond=None)[0]
         own = self.DEFAULTS | optimizer
         x, m, v, done, regret = numpy.zeros(3), numpy.zeros(3), numpy.full(3, own["tau"] ** 2), 0, 0.0
@@ -276,8 +279,8 @@ class MissingFiles(AlgorithmTestCase):
 
 
 def fetch(what, tool, folder, *options):
-    """deploy/fetch-mnist into a folder. Only what its download tool cannot do is no failure of
-    ours."""
+    """Runs deploy/fetch-mnist for a folder. Skips the test if the download tool fails; any other failure is an
+    error."""
     done = subprocess.run([REPO / "deploy/fetch-mnist", *options, "--dir", folder], text=True,
                           check=False, stdin=subprocess.DEVNULL, capture_output=True)
     if done.returncode == 0:
@@ -290,7 +293,7 @@ def fetch(what, tool, folder, *options):
 
 
 def mnist_document(name):
-    """A job of the paper's experiment on MNIST, shortened."""
+    """Returns a shortened job of the paper's MNIST experiment."""
     return job_document(f"mnist-{name}" + ("-paper-bits" if name == "ceal" else ""), horizon=100)
 
 
@@ -305,18 +308,18 @@ class Mnist(AlgorithmTestCase):
     def test_service_equals_simulation(self):
         coordinator = self.start_service()
         f_star = None
-        for name in ("ceal", "fedpaq") if IS_SANITIZED else ALGORITHMS:  # all run on the other kind of data
+        for name in ("ceal", "fedpaq") if IS_SANITIZED else ALGORITHMS:  # the others run on the synthetic data
             with self.subTest(name):
                 document = mnist_document(name)
-                if f_star is not None:  # solving it once is enough
+                if f_star is not None:  # f(x*) needs to be computed only once
                     document["reference"] = {"type": "value", "value": f_star}
                 detail, records = self.run_job(coordinator, document)
                 f_star = detail["f_star"]
                 self.assertEqual(detail["dim"], 7840)
                 self.assertAlmostEqual(f_star, 1.918, delta=0.005)  # services/algorithms/README.md
-                if detail["algorithm"]["type"] in ("ceal", "minibatch_sgd"):  # all at W = 0
+                if detail["algorithm"]["type"] in ("ceal", "minibatch_sgd"):  # evaluated only at W = 0
                     self.assertAlmostEqual(records[0]["loss"], math.log(10), delta=1e-8)
-                else:  # on the way down from there
+                else:  # evaluated along the way down from W = 0
                     self.assertTrue(f_star < records[0]["loss"] < math.log(10))
                 self.assertGreater(detail["cumulative_regret"], 0)
                 if name != "ceal":
@@ -325,7 +328,7 @@ class Mnist(AlgorithmTestCase):
 
 
 class FashionMnist(AlgorithmTestCase):
-    """MNIST's job documents on Debian's .gz files, which have the names of MNIST's."""
+    """Runs MNIST's job documents on Debian's Fashion-MNIST .gz files, which have the same names as MNIST's."""
 
     options = ("--data-dir", str(DATA / "fashion"))
 
@@ -338,12 +341,12 @@ class FashionMnist(AlgorithmTestCase):
         for name in ("ceal", "fedavg"):
             with self.subTest(name):
                 document = mnist_document(name)
-                if f_star is not None:  # solving it once is enough
+                if f_star is not None:  # f(x*) needs to be computed only once
                     document["reference"] = {"type": "value", "value": f_star}
                 detail = simulate(document, self.options)
                 f_star = detail["f_star"]
                 self.assertEqual((detail["status"], detail["dim"]), ("completed", 7840))
-                self.assertAlmostEqual(f_star, 1.737, delta=0.005)  # MNIST's is 1.918
+                self.assertAlmostEqual(f_star, 1.737, delta=0.005)  # 1.918 for MNIST
                 self.assertGreater(detail["cumulative_regret"], 0)
                 if name == "fedavg":
                     self.assertEqual(detail["bits"]["uplink_per_client"]["formula"],

@@ -18,12 +18,12 @@ DATA = "objective.data"
 
 
 def text_with(path, text):
-    """The good document as text, with raw text in the place of one member."""
+    """Returns the text of a valid document in which raw text replaces one member."""
     marker = "@@@"
     return json.dumps(changed(GOOD, {path: marker})).replace(f'"{marker}"', text)
 
 
-# (what, document as object / text / bytes, field that the answer must name or None)
+# (what is wrong, document as object / text / bytes, field that the response must name or None)
 WRONG_DOCUMENTS = [
     ("not JSON", "hello", None),
     ("empty body", b"", None),
@@ -126,7 +126,7 @@ class BadDocuments(TallyTestCase):
                 self.assertLess(len(answer.body), 2000, "the answer repeats the input")
                 self.assertNotIn("\n", problem["detail"])
         self.assert_nothing_stored()
-        # All of them were wrong; the original is valid.
+        # Every document above was invalid; the original is valid.
         self.assertEqual(self.client.post_job(GOOD).status, 201)
 
     def test_every_prefix_of_a_document(self):
@@ -163,7 +163,7 @@ class BadDocuments(TallyTestCase):
         self.assertEqual(answer.status, 201)
 
     def post_large(self, n_bytes, head):
-        """Sends a body of n_bytes as long as the server reads it; returns the status line."""
+        """Sends a body of n_bytes for as long as the server reads it; returns the status line."""
         chunk = b" " * (1 << 16)
         with socket.create_connection(("127.0.0.1", self.coordinator.port), timeout=HANG_S) as connection:
             connection.sendall(head)
@@ -173,7 +173,7 @@ class BadDocuments(TallyTestCase):
                     connection.sendall(chunk[: n_bytes - sent])
                     sent += len(chunk)
             except (BrokenPipeError, ConnectionResetError):
-                pass  # refused before it was read, as it should be
+                pass  # refused before the body was read, as it should be
             try:
                 return connection.makefile("rb").readline()
             except ConnectionResetError:
@@ -187,7 +187,7 @@ class BadDocuments(TallyTestCase):
         ).encode()
         with open(f"/proc/{self.coordinator.pid}/statm", encoding="ascii") as statm:
             before = int(statm.read().split()[1])
-        # Only the head: the length alone is enough to refuse it.
+        # Only the header section: the Content-Length alone is enough to refuse it.
         with socket.create_connection(("127.0.0.1", self.coordinator.port), timeout=HANG_S) as connection:
             connection.sendall(head)
             self.assertIn(b"413", connection.makefile("rb").readline())
@@ -217,8 +217,8 @@ class BadDocuments(TallyTestCase):
         self.assert_nothing_stored()
 
     def test_broken_http(self):
-        """Bytes that are no HTTP end their own connection, at the latest when it has been silent
-        for the idle timeout, and nothing else."""
+        """Bytes that are not HTTP end only their own connection, at the latest after it has been silent for the idle
+        timeout."""
         self.coordinator = self.start_coordinator(
             name="impatient", store="memory:", options=("--idle-timeout-s", "1")
         )
@@ -282,7 +282,7 @@ class BadDocuments(TallyTestCase):
 
 
 class HugeDocuments(TallyTestCase):
-    """A document is measured before it is built, so its cost does not grow with its content."""
+    """A document is measured before it is parsed, so a refusal costs the same whatever the document contains."""
 
     MANY = 1000000
 
@@ -310,7 +310,7 @@ class HugeDocuments(TallyTestCase):
                 self.assertIn(words, answer.json()["detail"])
                 largest = max(largest, len(text))
         grown = common.memory_bytes(coordinator.pid, "VmHWM") - before
-        # The body itself, and room to receive it; built, 10^6 keys take eight times as much.
+        # The body itself and a buffer to receive it. Parsed, 10^6 keys would take eight times as much.
         if not common.IS_SANITIZED:
             self.assertLess(grown, 3 * largest + (16 << 20))
         coordinator.client.submit(GOOD)
@@ -327,7 +327,7 @@ class HugeDocuments(TallyTestCase):
 
 
 class BadWorkerCalls(TallyTestCase):
-    """A job in its first round, played by a foreign worker; whatever is wrong leaves it there."""
+    """Invalid calls of a foreign worker to a job in its first round; none of them may end that round."""
 
     def setUp(self):
         super().setUp()
@@ -341,8 +341,8 @@ class BadWorkerCalls(TallyTestCase):
 
     def detail(self):
         detail = self.client.job(self.job_id)
-        detail["bits"].pop("wire_bytes")  # counts the attempts, which are traffic too
-        detail.pop("waiting")  # appears after a second
+        detail["bits"].pop("wire_bytes")  # counts all attempts, since each is traffic
+        detail.pop("waiting")  # the counter lags by up to a second
         return detail
 
     def assert_unchanged(self):
@@ -363,7 +363,7 @@ class BadWorkerCalls(TallyTestCase):
         whole = self.worker.update(self.task, 0).SerializeToString()
         for n in range(len(whole)):
             answer = self.client.call_raw("PostUpdate", whole[:n])
-            self.assertIn(answer.status, (400, 403, 404), answer)  # a prefix may be whole protobuf
+            self.assertIn(answer.status, (400, 403, 404), answer)  # a prefix may be valid protobuf
             self.assertIn(
                 answer.json()["code"],
                 ("invalid_argument", "failed_precondition", "not_found", "permission_denied"),
@@ -374,7 +374,7 @@ class BadWorkerCalls(TallyTestCase):
         source = random.Random(7)
         for method in ("Join", "PollTask", "PostUpdate", "PostUpdates", "Leave"):
             for _ in range(50):
-                # 0xFF cannot end a varint: never a message by accident.
+                # 0xFF cannot be the last byte of a varint, so the result is never a valid message by chance.
                 body = b"\xff" * 11 + source.randbytes(source.randrange(200))
                 self.assert_refused("invalid_argument", method, body, status=400)
         self.assert_unchanged()
@@ -384,7 +384,7 @@ class BadWorkerCalls(TallyTestCase):
         whole = self.worker.update(self.task, 0).SerializeToString()
         for _ in range(300):
             damaged = bytearray(whole)
-            # Not the payload itself: other levels would be another, correct message.
+            # The payload itself is not damaged: other levels would be a different, valid message.
             damaged[source.randrange(9, len(whole) - 20)] ^= 1 << source.randrange(8)
             answer = self.client.call_raw("PostUpdate", bytes(damaged))
             self.assertIn(answer.status, (200, 400, 403, 404, 409), answer)
@@ -421,7 +421,7 @@ class BadWorkerCalls(TallyTestCase):
             ("invalid_argument", update(payload_bits=0)),
             ("invalid_argument", update(payload_bits=2**64 - 1)),
             ("invalid_argument", update(payload=b"\xff" * 4, payload_bits=32)),
-            ("invalid_argument", update(payload=b"\x00\x00\x00\x40")),  # padding is not zero
+            ("invalid_argument", update(payload=b"\x00\x00\x00\x40")),  # nonzero padding
             ("invalid_argument", update(payload=b"\xff" * 100000, payload_bits=800000)),
             ("invalid_argument", update(loss=float("nan"))),
             ("invalid_argument", update(loss=float("inf"))),
@@ -460,7 +460,8 @@ class BadWorkerCalls(TallyTestCase):
         answer = self.worker.post(last)
         after = self.detail()
         self.assertEqual(after["round"], self.before["round"] + 1)
-        # The round is closed. A repetition is still answered (the first response may have been lost), and
+        # The round is closed. A repetition still gets its result, since the first response may have been lost, but an
+        # update with other bytes is too late.
         # other bytes for it come too late.
         for repeated, expected in ((update, first), (last, answer)):
             self.assertEqual(self.worker.post(repeated), expected)
@@ -502,7 +503,7 @@ class BadWorkerCalls(TallyTestCase):
             self.assert_connect_error(
                 "not_found", self.client.call, "PollTask", poll, messages.PollTaskResponse
             )
-            # Leaving twice is no error, nor is leaving what never was.
+            # Leaving twice is not an error, nor is leaving a session that never existed.
             self.client.call("Leave", messages.LeaveRequest(session=session), messages.LeaveResponse)
         self.assert_unchanged()
 
@@ -523,7 +524,8 @@ class BadWorkerCalls(TallyTestCase):
         self.assert_unchanged()
 
     def test_job_goes_on_afterwards(self):
-        """After all that, the job still runs to its end, on zeros alone: no round ever passes."""
+        """After all of that, the job still runs to its end. All gradients are zero, so no round passes the test of
+        CEAL."""
         task = self.task
         rounds = 0
         while True:

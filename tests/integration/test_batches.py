@@ -1,5 +1,6 @@
-"""PostUpdates: the updates of several clients in one request, each with a result of its own, and all that are
-acknowledged durable together."""
+"""PostUpdates: the updates of several clients in one request. Each has its own result, and all acknowledged updates
+become durable together.
+"""
 
 import contextlib
 import http.client
@@ -15,13 +16,13 @@ from common import (
 from recording_proxy import RecordingProxy
 from test_messages import MessagesTestCase
 
-ACCEPTED = ("", 30, 30)  # code, formula and payload bits of ForeignWorker's messages
-# The first level is 1 instead of 0: one bit more, and its sign.
+ACCEPTED = ("", 30, 30)  # code, and formula and payload bits, of ForeignWorker's messages
+# The first level is 1 instead of 0: one more bit, and its sign.
 OTHER = {"payload": bytes([1, 0, 0, 0]), "payload_bits": 32}
 
 
 class BatchWorker(ForeignWorker):
-    """Posts the updates that ForeignWorker.update() makes together."""
+    """A worker that posts the updates made by ForeignWorker.update() in one request."""
 
     def join_again(self):
         return self.client.call("Join", messages.JoinRequest(name="other", slots=1), messages.JoinResponse)
@@ -46,9 +47,9 @@ class BatchWorker(ForeignWorker):
         return self.batch(task, [self.update(task, client, **changes) for client in clients], wait_ms)
 
     def post_all(self, request):
-        """Posts the updates and returns the results, one for each update in every case."""
+        """Posts the updates and returns their results. Checks that there is one result per update."""
         answer = self.client.call("PostUpdates", request, messages.PostUpdatesResponse)
-        if not answer.results:  # all are acknowledged; a message of zeros costs its payload bits
+        if not answer.results:  # if all are acknowledged; a message of zeros costs exactly its payload bits
             assert answer.payload_bits == sum(update.payload_bits for update in request.updates), answer
             n = len(request.updates)
             for update in request.updates:
@@ -122,7 +123,7 @@ class Batches(BatchTestCase):
             self.worker.update(self.task, c, payload_bits=31),
             self.worker.update(self.task, c),
         ], wait_ms=30000)
-        answer = self.worker.post_all(request)  # at once
+        answer = self.worker.post_all(request)  # in the same request
         self.assertEqual(codes_of(answer), [
             "", "invalid_argument", "", "already_exists", "permission_denied", "permission_denied", "invalid_argument",
             "invalid_argument", ""])
@@ -154,7 +155,7 @@ class Batches(BatchTestCase):
         head = self.worker.batch(self.task, []).SerializeToString()
         entries = [update.SerializeToString() for update in
                    self.worker.of_clients(self.task, [a, b]).updates]
-        junk = b"\x0a\x01"  # a packed client, in the wrong type
+        junk = b"\x0a\x01"  # a packed client field of the wrong type
         body = head + b"".join(b"\x2a" + bytes([len(entry)]) + entry for entry in (entries[0], junk, entries[1]))
         answer = messages.PostUpdatesResponse.FromString(self.client.call_raw("PostUpdates", body).body)
         self.assertEqual(codes_of(answer), ["", "invalid_argument", ""])
@@ -201,7 +202,7 @@ class Batches(BatchTestCase):
         self.assertEqual(self.counted(), (0, 0))
 
     def test_a_round_that_closes_in_the_middle_ends_the_others(self):
-        """The client of the last worker is first, so the second of three updates closes the round."""
+        """The last worker has already posted, so the first three updates close the round while two more follow."""
         self.last.post(self.last.update(self.last_task, self.last_task.clients[0]))
         a, b, c = self.task.clients
         request = self.worker.batch(self.task, [
@@ -284,9 +285,9 @@ class WireBytes(BatchTestCase):
         task = worker.poll_task()
         for _ in range(3):
             task = worker.post_all(worker.of_clients(task, task.clients, wait_ms=30000)).next.task
-        refused = worker.of_clients(task, [77, *task.clients[:1]])  # of one that is acknowledged
+        refused = worker.of_clients(task, [77, *task.clients[:1]])  # one of the two is acknowledged
         self.assertEqual(codes_of(worker.post_all(refused)), ["permission_denied", ""])
-        worker.post_all(worker.of_clients(task, [77]))  # of none: no job's
+        worker.post_all(worker.of_clients(task, [77]))  # none is: its bytes belong to no job
         carrying = [exchange for exchange in proxy.exchanges
                     if exchange.method == "PostUpdates" or task_of(exchange) is not None][:-1]
         self.assertEqual(len(carrying), 5)
@@ -341,7 +342,7 @@ class Splitting(MessagesTestCase):
 
 
 class LargeBatch(BatchTestCase):
-    """Payloads of more than 64 KiB, which are no copies in the common buffer."""
+    """Payloads of more than 64 KiB, which are not copied into the common buffer."""
 
     DIM = 20000
 
@@ -380,12 +381,13 @@ class LargeBatch(BatchTestCase):
 
 
 class Kills(BatchTestCase):
-    """kill -9 at any moment of a batch: everything acknowledged is stored, and never only a part of a batch."""
+    """Kills the coordinator (kill -9) at random moments of a batch: everything acknowledged is stored, and a batch is
+    stored either whole or not at all."""
 
     def test_no_batch_is_half_acknowledged(self):
         draw = random.Random(7)
         self.start(8)
-        for trial in range(11):  # rounds of this job that take messages
+        for trial in range(11):  # so many rounds of this job have messages
             worker = BatchWorker(self.client, "w", slots=8, held=[(self.job_id, client) for client in range(8)])
             task = worker.poll_task()
             clients = task.clients[:7]
@@ -399,7 +401,7 @@ class Kills(BatchTestCase):
 
             thread = threading.Thread(target=post)
             thread.start()
-            time.sleep(draw.random() * 0.004)  # anywhere in the exchange; either end is looked at
+            time.sleep(draw.random() * 0.004)  # at any point of the exchange; both outcomes are checked
             self.coordinator.kill()
             thread.join(HANG_S)
             n_stored = self.n_stored()

@@ -1,4 +1,4 @@
-"""`tally bench coordinator`: what it prints, not how fast the machine is."""
+"""`tally bench coordinator`: the contents of its output, not the speed of the machine."""
 
 import json
 import os
@@ -57,7 +57,7 @@ class Results(BenchCase):
         self.assertLessEqual(row["round_ms_p50"], row["round_ms_p99"])
         parts = sum(row[f"{part}_bytes_per_update"] for part in ("payload", "protobuf", "http"))
         self.assertAlmostEqual(row["wire_bytes_per_update"], parts, places=3)
-        # Up and down a payload each: at least a bit per coordinate, at most a few.
+        # One payload up and one down: at least one bit per coordinate, and at most a few.
         self.assertGreater(row["payload_bytes_per_update"], row["dim"] / 8)
         self.assertLess(row["payload_bytes_per_update"], 2 * row["dim"])
 
@@ -70,19 +70,20 @@ class Results(BenchCase):
         for row in rows:
             with self.subTest(clients=row["clients"], dim=row["dim"], store=row["store"]):
                 self.check_row(row)
-                self.assertEqual(row["updates"], 2 * 20 * row["clients"])  # two runs of 20 rounds
-                self.assertLess(row["http_bytes_per_update"], 450)  # of one exchange; two have 660
+                self.assertEqual(row["updates"], 2 * 20 * row["clients"])  # two runs of 20 rounds each
+                self.assertLess(row["http_bytes_per_update"], 450)  # one exchange; two would take 660
                 self.assertEqual((row["encoding"], row["idle"], row["idle_bytes_each"]), ("unary", 0, None))
 
     def test_wire_bytes_of_batches(self):
-        """All that crosses the wire: answers, tasks and HTTP too. Alone, an update of 30 coordinates takes more than 400 bytes."""
+        """wire_bytes counts everything on the wire: responses, tasks and HTTP too. Posted alone, an update of 30
+        coordinates takes more than 400 bytes."""
         for clients_per_worker, most in ((10, 60), (64, 30)):
             row, = json.loads(self.expect("--clients", 640, "--dim", 30, "--clients-per-worker", clients_per_worker,
                                           "--store", "memory", "--runs", 1, "--rounds", 200, "--seconds", 0.1, "--json"))
             self.assertLess(row["wire_bytes_per_update"], most)
 
     def test_seconds(self):
-        """Jobs are as long as the measurement requires, and all of them complete."""
+        """With --seconds, jobs are as long as the measurement requires, and all of them complete."""
         row, = json.loads(self.expect("--clients", 3, "--dim", 30, "--store", "memory", "--encoding", "entropy",
                                       "--runs", 1, "--seconds", 1, "--json"))
         self.check_row(row)
@@ -91,7 +92,7 @@ class Results(BenchCase):
         self.assertGreater(row["updates"], 3 * row["clients"])
 
     def test_idle(self):
-        """Workers without a client wait, and have a row of their own."""
+        """With --idle, workers without a client wait, and they have a row of their own."""
         plain, idle = json.loads(self.expect("--clients", 2, "--dim", 30, "--store", "sqlite", "--idle", 50,
                                              "--rounds", 20, "--runs", 1, "--seconds", 0.1, "--json"))
         for row, n in ((plain, 0), (idle, 50)):
@@ -101,7 +102,7 @@ class Results(BenchCase):
         self.assertGreaterEqual(idle["idle_bytes_each"], 0)
 
     def test_clients_per_worker(self):
-        """The updates of a worker's clients share a request, and each of them counts."""
+        """A worker posts the updates of its clients in one request, and each update is counted."""
         rows = {}
         for n in (1, 6):
             rows[n], = json.loads(self.expect("--clients", 12, "--dim", 30, "--store", "memory", "--rounds", 20,
@@ -120,8 +121,8 @@ class Results(BenchCase):
                              [["2", "30", "sqlite"], ["2", "30", "memory"]])
 
     def test_environment(self):
-        """TALLY_STORE names the user's own database: its kind counts, the file is not touched. What else is
-        set is for another coordinator."""
+        """TALLY_STORE names the user's own database: only its kind is used, and the file is not touched. Other
+        variables are meant for other coordinators and are ignored."""
         self.environment["TALLY_ADMIN_TOKEN"] = "0123456789abcdef"
         self.environment["TALLY_STORE"] = f"sqlite:{self.folder}/mine.db"
         row, = json.loads(self.expect("--clients", 1, "--dim", 30, "--rounds", 1, "--runs", 1, "--seconds", 0.1,
@@ -160,7 +161,7 @@ class Refusals(BenchCase):
         self.assertIn(b"cannot make a folder in TMPDIR: No such file", done.stderr)
 
     def test_no_coordinator(self):
-        """It starts the coordinator that lies beside it, wherever that is."""
+        """The bench starts the coordinator in its own folder, wherever that is."""
         alone = self.folder / "bin"
         alone.mkdir()
         shutil.copy2(BIN / "tally", alone)
@@ -171,12 +172,12 @@ class Refusals(BenchCase):
 
 
 def children_of(pid):
-    """Processes whose parent is this one."""
+    """Returns the processes whose parent is this one."""
     found = []
     for status in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = status.read_text().rsplit(")", 1)[1].split()
-        except OSError:  # it has just ended
+        except OSError:  # it has ended in the meantime
             continue
         if int(fields[1]) == pid:
             found.append(int(status.parent.name))
@@ -185,7 +186,7 @@ def children_of(pid):
 
 class Ends(BenchCase):
     def interrupted(self, number):
-        """A run that would take an hour, its children, and how it ended."""
+        """Interrupts a run that would take an hour; returns its children and how it ended."""
         bench = subprocess.Popen([BIN / "tally", "bench", "coordinator", "--clients", "2", "--dim", "30",
                                   "--rounds", "1", "--runs", "100", "--seconds", "36"], env=self.environment,
                                  stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)

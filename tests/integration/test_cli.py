@@ -1,7 +1,7 @@
 """The program `tally` against a small stand-in for the coordinator.
 
-TALLY_BIN is the folder of the programs. The stand-in answers from a script that each test sets, so
-that outages, refusals and slow jobs happen when the test wants them and not by the clock.
+TALLY_BIN is the folder of the programs. Each test scripts the responses of the stand-in, so that outages, refusals and
+slow jobs happen when the test requires them, whatever the speed of the machine.
 """
 
 import contextlib
@@ -26,11 +26,11 @@ import unicodedata
 import unittest
 
 TALLY = str(pathlib.Path(os.environ.get("TALLY_BIN", "build/dev/bin")).resolve() / "tally")
-PATIENCE_S = 1200  # longest that a command may take before the test calls it hung
+PATIENCE_S = 1200  # a command that takes longer has hung
 
 
 def detail(job_id="ab12", **changes):
-    """A job detail as api/openapi.yaml describes it."""
+    """Returns a job detail as in api/openapi.yaml."""
     job = {
         "id": job_id, "name": "synthetic", "algorithm": {"type": "ceal"}, "encoding": "unary",
         "clients": 10, "horizon": 2000, "status": "running", "reason": None, "time_step": 0,
@@ -97,7 +97,7 @@ class Coordinator:
                 super().process_request(request, client_address)
 
             def handle_error(self, *_):
-                pass  # a client that is killed in the middle is part of some tests
+                pass  # some tests kill a client in the middle of a response
 
         self.server = Server(("127.0.0.1", port), Handler)
         self.port = self.server.server_address[1]
@@ -106,13 +106,13 @@ class Coordinator:
         self.thread.start()
 
     def close(self):
-        """Stops like a killed process, so that kept-alive connections break too."""
+        """Stops as if the process had been killed: kept-alive connections break too."""
         self.server.shutdown()
         for connection in self.connections:
             try:
                 connection.shutdown(socket.SHUT_RDWR)
             except OSError:
-                pass  # closed long ago
+                pass  # already closed
         self.server.server_close()
         self.thread.join()
 
@@ -143,7 +143,7 @@ class CliCase(unittest.TestCase):
 
     @contextlib.contextmanager
     def running(self, *words, **pipes):
-        """The command as a child that is killed when the test is out of patience or done."""
+        """Runs the command as a child process, which is killed at the end of the block or when the test gives up."""
         with subprocess.Popen([TALLY, *words], cwd=self.cwd, env=self.environment,
                               **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE,
                                  "text": True, **pipes}) as child:
@@ -270,8 +270,9 @@ class Health(CliCase):
         self.assertTrue(self.expect(1, "health")[1].startswith("tally: "))
 
     def test_no_answer_in_time_is_exit_code_3(self):
-        """If it was asked: a limit that is over before there is a connection says that it is away, exit code 1. On a
-        busy machine a short one is."""
+        """If the request was sent, no response in time is exit code 3. If the limit passes before there is a
+        connection, the coordinator is unreachable: exit code 1. On a busy machine this can happen with a short
+        limit."""
         over = threading.Event()
         self.addCleanup(over.set)
         coordinator = self.serve(lambda *_: over.wait(PATIENCE_S) and Answer(200, {}))
@@ -347,7 +348,7 @@ class Submit(CliCase):
         self.assertEqual([json.loads(line)["time_step"] for line in out.splitlines()], [0, 2000])
 
     def submit_to(self, workers, *words, **changes):
-        """What `submit` says on stderr at a coordinator with these workers; None = it does not tell."""
+        """Returns what `submit` writes to stderr if the coordinator reports these workers; None: it reports none."""
         def answer(method, path, *_):
             if method == "POST":
                 return Answer(201, detail(clients=4, **changes))
@@ -380,7 +381,7 @@ class Submit(CliCase):
     def test_with_enough_workers_it_says_nothing_more(self):
         for workers in ((1, 4), (9, 90), None):
             self.assertEqual(self.submit_to(workers), "")
-        self.assertEqual(self.submit_to((0, 0), status="completed"), "")  # an idempotency key of long ago
+        self.assertEqual(self.submit_to((0, 0), status="completed"), "")  # the idempotency key of an earlier request
 
     def test_a_document_that_is_too_large_is_not_sent(self):
         coordinator = self.serve(lambda *_: Answer(201, detail()))
@@ -390,7 +391,7 @@ class Submit(CliCase):
 
 
 class JobNames(CliCase):
-    """How users name a job: by its id, a prefix of the id, or `latest`."""
+    """Ways to name a job: by its id, by a prefix of the id, or as `latest`."""
     IDS = ["ab12cd34ef56", "ab9900000000", "c0ffee000000"]  # newest first
 
     def answer(self, method, path, *_):
@@ -470,9 +471,9 @@ class Output(CliCase):
 
 
 class Width(CliCase):
-    """Tables and the progress line on terminals of 80 and 110 columns."""
+    """The layout of tables and of the progress line on terminals of 80 and 110 columns."""
     NUMBERS = {"cumulative_regret": 12345.678, "loss": 0.123456789, "time_step": 1234567, "horizon": 2000000, "round": 87654}
-    WIDE = "中文名字" * 8  # two columns each
+    WIDE = "中文名字" * 8  # each is two columns wide
 
     def on_terminal(self, columns, *words):
         """Returns the output of the command on such a terminal, line by line."""
@@ -508,7 +509,7 @@ class Width(CliCase):
         self.assertIn("REGRET", heads[80])
         self.assertIn("LOSS", heads[80])
         self.assertNotIn("CREATED", heads[80])
-        full = self.expect(0, "list")[0].splitlines()  # a pipe gets all
+        full = self.expect(0, "list")[0].splitlines()  # output to a pipe is not truncated
         self.assertTrue(full[0].endswith("CREATED"))
 
     def test_a_name_that_is_too_wide_goes_and_the_numbers_stay(self):
@@ -658,7 +659,7 @@ class Watch(CliCase):
     FAST = ("--interval-ms", "10")
 
     def script(self, *answers):
-        """Each request receives the next answer; the last one is repeated."""
+        """Sets the responses to the next requests, in order; the last one is repeated."""
         rest = list(answers)
         return lambda *_: rest.pop(0) if len(rest) > 1 else rest[0]
 
@@ -681,7 +682,7 @@ class Watch(CliCase):
         waits = detail(waiting={"for": "workers", "since_ms": 0, "text": "waits for\x1b[2J 2 clients"})
         end = detail(status="completed", time_step=2000, round=2, reason="horizon")
         self.serve(self.script(*[Answer(200, job) for job in (waits, waits, detail(), moved, moved, end)]))
-        self.environment["TALLY_JSON"] = "1"  # says nothing about this command
+        self.environment["TALLY_JSON"] = "1"  # a variable that does not concern this command
         out, err = self.expect(0, "watch", "ab12", *self.FAST)
         lines = out.splitlines()
         self.assertRegex(lines[0], r"^running  since \d+ s: waits for.\[2J 2 clients$")
@@ -702,7 +703,7 @@ class Watch(CliCase):
         coordinator = self.serve(lambda *_: problem(404, "not_found", "no job ab12"))
         self.assertEqual(self.expect(1, "watch", "ab12")[1], "tally: no job ab12\n")
         self.assertEqual([request[1] for request in coordinator.requests],
-                         ["/v1/jobs/ab12", "/v1/jobs?limit=1000"])  # as an id, and as the beginning of one
+                         ["/v1/jobs/ab12", "/v1/jobs?limit=1000"])  # as an id, and as a prefix of one
 
     def test_timeout_is_exit_code_3(self):
         self.serve(lambda *_: Answer(200, detail()))
@@ -725,7 +726,7 @@ class Watch(CliCase):
         self.serve(answer)
         started = time.monotonic()
         self.expect(3, "watch", "ab12", "--timeout", "1")
-        self.assertLess(time.monotonic() - started, 25)  # one exchange may last 30 s
+        self.assertLess(time.monotonic() - started, 25)  # a single exchange may last 30 s
 
     def test_reconnects_after_an_outage(self):
         port = free_port()
@@ -763,7 +764,7 @@ class Watch(CliCase):
                 self.assertEqual(err, "tally: job ab12 continues; stop it with: tally cancel ab12\n")
 
     def test_ctrl_c_in_submit_says_that_the_job_goes_on(self):
-        """Ctrl-C is typed at the terminal that the command runs on."""
+        """Ctrl-C is typed on the terminal in which the command runs."""
         self.serve(lambda method, *_: Answer(201 if method == "POST" else 200, detail(time_step=7)))
         (self.cwd / "job.json").write_bytes(b"{}")
         main_end, other_end = pty.openpty()
@@ -786,7 +787,7 @@ class Watch(CliCase):
             if select.select([main_end], [], [], 1)[0]:
                 try:
                     more = os.read(main_end, 65536)
-                except OSError:  # the other end is closed
+                except OSError:  # the other end has been closed
                     break
                 if not more:
                     break
@@ -927,7 +928,7 @@ class Plan(CliCase):
         self.assertLessEqual(plan["uplink_bits"], 263)
         self.assertLessEqual(plan["downlink_bits"], 289)
         self.assertEqual(sum(epoch["samples"] for epoch in plan["epochs"]), 2000)
-        # Without reserves 522, services/algorithms/calm/calm_plan.h.
+        # 522 without reserves (services/algorithms/calm/calm_plan.h).
         self.assertTrue(522 < plan["regret"] < 1.15 * 522, plan["regret"])
         self.assertTrue(0.85 * 263 < plan["uplink_bits"] < 263, plan["uplink_bits"])
         self.assertLess(report["shared_regret"], plan["ideal_regret"])

@@ -17,7 +17,7 @@ MOST_CLIENTS_OF_A_ROW = 4096
 
 class ClientMetricsCase(TallyTestCase):
     def report(self, hand, task, of_client):
-        """Posts for all clients of the task, each with its metrics; knows the task's point from then on."""
+        """Posts updates with these metrics for all clients of the task. The hand then knows the task's point."""
         hand.cursors[task.job_id] = task.iterate
         for client in task.clients:
             update = hand.vector(task, client)
@@ -99,7 +99,7 @@ class ClientMetrics(ClientMetricsCase):
         self.assertEqual(json.loads(self.shown(coordinator, "--json")[0]), self.found(client, job_id))
 
     def test_pages_are_of_one_round(self):
-        """A round closes between the first page and the second."""
+        """A round closes between the requests for the first and the second page."""
         n = 1001
         coordinator = self.start_coordinator(store="memory:", options=HOURS)
         client = coordinator.client
@@ -136,7 +136,7 @@ class ClientMetrics(ClientMetricsCase):
             self.assertEqual((len(found), {each["number"] for each in found.values()}), (n, {3}))
 
     def test_pages(self):
-        """More clients than one row of the store has, and some of them without metrics."""
+        """There are more clients than fit in one row of the store, and some of them report no metrics."""
         n = MOST_CLIENTS_OF_A_ROW + 4
         coordinator = self.start_coordinator(options=HOURS)
         client = coordinator.client

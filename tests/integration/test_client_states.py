@@ -1,5 +1,6 @@
-"""DIANA and SCAFFOLD, which keep a state per client on both sides: the papers' definitions in NumPy, and what such jobs
-refuse."""
+"""DIANA and SCAFFOLD, which keep a state per client at both the worker and the coordinator: results against the papers'
+definitions in NumPy, and what such jobs refuse.
+"""
 
 import sys
 import unittest
@@ -10,7 +11,7 @@ from common import REPO, simulate
 from test_algorithms import OnePointClients
 
 sys.path.append(str(REPO / "tests/golden"))
-import decoder  # noqa: E402: it has a Philox of its own
+import decoder  # noqa: E402: has its own Philox
 
 UPLINK = 7  # purpose of a stream (codec/numeric/rng.h)
 SEED = 5
@@ -21,12 +22,12 @@ def float32(x):
 
 
 def fixed_point_mean(vectors):
-    """Sums are whole multiples of 2^-40."""
+    """Returns the mean as the service computes it: sums are integer multiples of 2^-40."""
     return sum(numpy.rint(numpy.asarray(v) * 2.0**40) for v in vectors) / 2.0**40 / len(vectors)
 
 
 def qsgd(vector, levels, client, round_number):
-    """QSGD as codec/quantize/qsgd.h defines it; the words of the dithers are the service's."""
+    """QSGD as defined in codec/quantize/qsgd.h, with the service's random words as dithers."""
     vector = float32(vector)
     exact = numpy.sqrt(sum(value * value for value in vector))
     norm = numpy.float32(exact)
@@ -75,7 +76,7 @@ class Diana(States):
     THEORY = 1 / (1 + min(3 / 2**2, 3**0.5 / 2))
 
     def expected(self, levels, alpha):
-        """The regret at the end, and the squared differences that were sent in each round."""
+        """Returns the final regret, and the squared norms of the differences sent in each round."""
         x, regret, squares = numpy.zeros(3), 0.0, []
         shifts = numpy.zeros((4, 3))
         for number in range(1, self.HORIZON // 3 + 1):
@@ -101,7 +102,8 @@ class Diana(States):
             self.assertEqual(detail["bits"]["control"], rounds)
 
     def test_messages_vanish_though_the_clients_differ(self):
-        """Shows the purpose of the method: without shifts the quantized vectors keep the length of the gradients."""
+        """Shows the purpose of the method: without shifts, the quantized vectors would remain as long as the
+        gradients."""
         self.HORIZON = 1800
         _, squares = self.expected(2, self.THEORY)
         self.assertLess(squares[-1], 1e-6 * squares[0])
@@ -120,8 +122,8 @@ class Scaffold(States):
     KNOWN = {"type": "scaffold"}
 
     def expected(self, server_step_size, of_paper):
-        """The regret at the end. `of_paper`: with control variates, as Algorithm 1 has them, in float64; else with the
-        sums z of the clients' messages, and the service's roundings."""
+        """Returns the final regret. With `of_paper`, uses control variates as in Algorithm 1, in float64; otherwise the
+        sums z of the clients' messages, with the service's rounding."""
         x, regret, done = numpy.zeros(3), 0.0, 0
         own, common, sums = numpy.zeros((4, 3)), numpy.zeros(3), numpy.zeros((4, 3))
         round_number = float32 if not of_paper else numpy.asarray

@@ -28,10 +28,10 @@ def npy(descr, values, shape=None):
 
 
 def values_of(file):
-    """(descr, values) of a .npy file, version 1.0."""
+    """Returns (descr, values) of a .npy file, version 1.0."""
     assert file[:8] == b"\x93NUMPY\x01\x00", file[:8]
     (length,) = struct.unpack("<H", file[8:10])
-    header = eval(file[10:10 + length].decode())  # a dictionary that the program under test wrote
+    header = eval(file[10:10 + length].decode())  # the program under test wrote this dictionary
     (n,) = header["shape"]
     return header["descr"], list(struct.unpack(f"<{n}{FORMATS[header['descr']]}", file[10 + length:]))
 
@@ -113,7 +113,7 @@ class RoundTrip(CodecCase):
         for value, exact in zip(values, y):
             self.assertLess(abs(value - max(-2, min(2, exact))), step * 1.00001)
             self.assertEqual(value / step, round(value / step))
-        # Unbiased: the mean error is a mean of 3000 values below one step.
+        # Unbiased: the error, a mean over 3000 values, is below one step.
         inside = [value - exact for value, exact in zip(values, y) if abs(exact) < 2]
         self.assertLess(abs(sum(inside) / len(inside)), 5 * step / math.sqrt(len(inside)))
 
@@ -194,7 +194,7 @@ class Refusals(CodecCase):
 
 
 class Bench(CodecCase):
-    """What it prints, not how fast the machine is."""
+    """`tally bench codec`: the contents of its output, not the speed of the machine."""
 
     def test_json(self):
         answer = json.loads(self.expect("bench", "codec", "--dim", 20000, "--seconds", 0.05, "--json"))
@@ -214,11 +214,11 @@ class Bench(CodecCase):
             self.assertEqual(set(row), {"encoding", "dim", "std", "bits_per_coordinate",
                                         "entropy_per_coordinate"})
         unary = {(row["dim"], row["std"]): row for row in answer["bits"] if row["encoding"] == "unary"}
-        for row in unary.values():  # a prefix code of single levels
+        for row in unary.values():  # a prefix code of each level separately
             self.assertGreaterEqual(row["bits_per_coordinate"], row["entropy_per_coordinate"])
         # A terminated unary code costs about 54 bits at d = 30 and std 0.5.
         self.assertAlmostEqual(30 * unary[30, 0.5]["bits_per_coordinate"], 54, delta=1)
-        # Rounding without bias has E|level| = E|y| and P(0) = E max(0, 1 - |y|), in steps.
+        # For unbiased rounding, in units of the step: E|level| = E|y| and P(0) = E max(0, 1 - |y|).
         for std in (0.3, 0.5, 1, 1.6, 3):
             def density(t):
                 return math.exp(-t * t / 2) / math.sqrt(2 * math.pi)
@@ -232,7 +232,7 @@ class Bench(CodecCase):
         for word in ("memcpy", "add int8 levels", "quantize + encode", "decode + accumulate", "portable",
                      "ENTROPY", "FORMULA", "zstd -1", "3 repetitions"):
             self.assertIn(word, text)
-        # Cells are two blanks apart: operation, encoding, instructions, GB/s, median, ratio.
+        # Cells are separated by two spaces: operation, encoding, instructions, GB/s, median, ratio.
         rows = [re.split(r"\s{2,}", line) for line in text.split("\n\n")[1].splitlines()[1:]]
         speed = {row[0]: float(row[1]) for row in rows if len(row) == 3}
         measured = [row for row in rows if len(row) == 6]
@@ -244,11 +244,11 @@ class Bench(CodecCase):
             self.assertGreaterEqual(float(best), float(median))
             yardstick = (operation, "entropy", instructions) if encoding == "dithered" else {"quantize + encode": "memcpy", "decode + accumulate": "add int8 levels",
                          "encode": "zstd -1", "decode": "zstd -d"}[operation]
-            if yardstick not in speed:  # a build without zstd
+            if yardstick not in speed:  # the program was built without zstd
                 self.assertEqual(ratio, "-")
                 continue
             numbers = [float(best), speed[yardstick]]
-            if min(numbers) < 0.02:  # a sanitizer's: the two digits say too little
+            if min(numbers) < 0.02:  # so slow under a sanitizer that two digits are too few
                 continue
             expected = numbers[0] / numbers[1]
             delta = 0.006 + expected * sum(0.006 / number for number in numbers)

@@ -1,5 +1,6 @@
-"""Cohorts: only the clients that are drawn for a round receive its task, workers without such a client wait, and the
-service computes what `tally simulate` does."""
+"""Cohorts: only the clients drawn for a round receive its task, other workers wait, and the service computes the same
+result as `tally simulate`.
+"""
 
 import unittest
 
@@ -23,7 +24,8 @@ def document(base="synthetic-fedavg", /, **changes):
 
 
 def expected_bits(detail):
-    """By the formula of float32 messages: all of a cohort up, one broadcast down, which reaches a cohort."""
+    """Returns the bits by the formula for float32 messages: one message up from each client of the cohort, and one
+    broadcast down to the cohort."""
     bits = 32 * DIM * detail["round"]
     return {"up": COHORT * bits, "down": bits, "delivered": COHORT * bits}
 
@@ -59,7 +61,7 @@ class Cohorts(TallyTestCase):
         bits = detail["bits"]
         self.assertEqual({"up": bits["uplink"]["payload"], "down": bits["downlink"]["payload"],
                           "delivered": bits["downlink"]["delivered_payload"]}, expected_bits(detail))
-        self.assertEqual(bits["recovery"], 0)  # the worker has a client in every round
+        self.assertEqual(bits["recovery"], 0)  # the worker has a drawn client in every round
         regret = 0
         before = 0
         for record in coordinator.client.rounds(detail["id"]):
@@ -68,7 +70,8 @@ class Cohorts(TallyTestCase):
         self.assertAlmostEqual(detail["cumulative_regret"], regret, delta=1e-9 * abs(regret))
 
     def test_slots_for_a_cohort_are_enough(self):
-        """The drawn clients get the slots of those that are not; a worker that goes and comes back changes nothing."""
+        """Slots move from clients that are not drawn to those that are. A worker that leaves and comes back does not
+        change the result."""
         for base in ("synthetic-fedavg", "synthetic-fedpaq", "synthetic-minibatch-sgd"):
             with self.subTest(base=base):
                 wanted = document(base)
@@ -111,7 +114,8 @@ class Cohorts(TallyTestCase):
         self.wait_until_heard(coordinator.client, workers)
 
     def test_after_a_crash_a_worker_asks_for_the_clients_of_its_last_task(self):
-        """Its slots suffice for one cohort. Asking for others, it would get them, and the round would wait."""
+        """The worker's slots suffice for exactly one cohort. If it asked for other clients, it would get them, and the
+        round would wait."""
         coordinator = self.start_coordinator()
         proxy = RecordingProxy(coordinator.client.port)
         self.addCleanup(proxy.close)
@@ -133,7 +137,7 @@ class Cohorts(TallyTestCase):
         self.assertEqual({each.client for each in held}, {update.client for update in updates})
 
     def test_a_worker_is_given_its_drawn_clients_and_caught_up(self):
-        """Each of the hands serves one client. A client that is not drawn receives no task; one that has missed many
+        """Each hand serves one client. A client that is not drawn receives no task. A client that has missed many
         rounds receives the point, which counts as recovery."""
         coordinator = self.start_coordinator(options=("--session-timeout-ms", str(HOUR_MS)))
         client = coordinator.client
@@ -147,7 +151,7 @@ class Cohorts(TallyTestCase):
             ((hand, task),) = tasks
             self.assertEqual((task.round, len(task.clients)), (round_number, 1))
             missed = round_number - last.get(id(hand), 1)
-            if missed > 2:  # broadcasts of 32 bits a coordinate, against 64 of the point
+            if missed > 2:  # a broadcast has 32 bits per coordinate, the point 64
                 self.assertEqual((len(task.snapshot), len(task.broadcasts)), (8 * DIM, 0))
                 recovery += 64 * DIM
             else:
@@ -161,7 +165,8 @@ class Cohorts(TallyTestCase):
         self.assertEqual(client.job(job_id)["bits"]["downlink"]["delivered_payload"], 30 * 32 * DIM)
 
     def play_round(self, client, job_id, hands, number):
-        """Every hand that has a task answers it. Returns the clients that took part, and the record."""
+        """Answers the round for every hand that has a task. Returns the clients that took part, and the round
+        record."""
         played = []
         for hand in hands:
             poll = hand.poll(wait_ms=0)
@@ -174,8 +179,9 @@ class Cohorts(TallyTestCase):
         return played, record
 
     def test_a_client_without_a_worker_gets_a_slot_when_it_is_drawn(self):
-        """Of four hands with one client each, one goes, then two more. As long as there are hands for a cohort, every
-        round is complete; with one hand, policy drop closes each at once with its answer."""
+        """There are four hands with one client each. One leaves, then two more. While there are enough hands for a
+        cohort, every round is complete; with a single hand, policy `drop` closes each round as soon as it has
+        answered."""
         coordinator = self.start_coordinator(options=("--session-timeout-ms", str(HOUR_MS)))
         client = coordinator.client
         wanted = document("synthetic-minibatch-sgd", clients=4, cohort=2, quorum=1, policy="drop", horizon=10**8)
@@ -221,7 +227,7 @@ class Cohorts(TallyTestCase):
         self.check_a_hundred_thousand(n_workers=2, per_worker=5)
 
     def check_a_hundred_thousand(self, n_workers, per_worker):
-        """Rounds are those of ten clients."""
+        """Its rounds are like those of a job with ten clients."""
         clients = 100000
         coordinator = self.start_coordinator(options=("--session-timeout-ms", str(HOUR_MS)))
         client = coordinator.client

@@ -1,6 +1,7 @@
-"""The completion scripts of `tally`, in bash and in zsh, as a person at a terminal has them.
+"""The completion scripts of `tally`, in bash and in zsh, as a user at a terminal experiences them.
 
-bash runs the function as readline does. zsh is driven through a pseudo-terminal, with tabs."""
+bash calls the completion function as readline does. zsh is driven by tabs through a pseudo-terminal.
+"""
 
 import fcntl
 import os
@@ -72,7 +73,7 @@ class Completion(CliCase):
     # ---- zsh ----
 
     def zsh(self, typed, wanted):
-        """What the terminal shows after the typed keys, once it has all that is wanted."""
+        """Returns what the terminal shows after the typed keys, once it contains everything expected."""
         main_end, other_end = pty.openpty()
         fcntl.ioctl(other_end, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 110, 0, 0))
         with tempfile.TemporaryDirectory() as home:

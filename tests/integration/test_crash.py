@@ -12,7 +12,7 @@ from round_gate import start_gate
 
 LONG_JOB = "synthetic-ceal-long"
 KILLS = 5
-AHEAD = 100  # rounds that the job may be further than the next kill: it moves, and cannot end
+AHEAD = 100  # how many rounds past the next kill the gate opens, so that the job advances but cannot end
 
 
 class Crash(TallyTestCase):
@@ -40,7 +40,7 @@ class Crash(TallyTestCase):
         return wait_until(look, f"round {wanted}", pause_s=0.002)
 
     def kill_points(self, n):
-        """Rounds at which to strike, spread over the job with room at its end."""
+        """Returns random rounds for the kills, all in the first two thirds of the job."""
         last = self.expected["round"] * 2 // 3
         return sorted(self.random.sample(range(1, last), n))
 
@@ -60,7 +60,7 @@ class Crash(TallyTestCase):
         self.kill_coordinator(2)
 
     def test_coordinator_killed_in_batches(self):
-        """All clients of the job post together."""
+        """Each worker posts the updates of all clients of the job in one request."""
         self.kill_coordinator(3, clients=10)
 
     def kill_coordinator(self, times, clients=2):
@@ -71,12 +71,12 @@ class Crash(TallyTestCase):
         coordinator.client.wait_status(job_id, "running")
         for point in self.kill_points(times):
             seen = self.wait_for_round(coordinator, job_id, point)
-            time.sleep(self.random.uniform(0, 0.02))  # anywhere within a round, not only at its end
+            time.sleep(self.random.uniform(0, 0.02))  # anywhere in a round, not only at its end
             coordinator.kill()
             coordinator = self.start_coordinator(port=coordinator.port, store=coordinator.store)
             detail = coordinator.client.job(job_id)
             print(f"killed past round {seen}, back at round {detail['round']}", flush=True)
-            # Everything that was shown is durable: counters never decrease.
+            # Everything that was shown is durable: the round never decreases.
             self.assertGreaterEqual(detail["round"], seen)
         detail = self.check_result(coordinator, job_id)
         self.wait_until_heard(coordinator.client, workers)
@@ -120,7 +120,7 @@ class Crash(TallyTestCase):
             workers[victim].kill()
             workers[victim] = self.start_worker(self.gate, new_name(victim, n), clients=clients)
         detail = self.check_result(coordinator, job_id)
-        # A new worker receives the point, and its bits are counted.
+        # A new worker receives the point, which counts as recovery.
         self.assertGreater(detail["bits"]["recovery"], 0)
         self.assert_ends_well(*workers, coordinator)
 
@@ -131,7 +131,7 @@ class Crash(TallyTestCase):
         self.check_worker_killed(lambda victim, n: f"w{victim}", clients=5)
 
     def test_worker_killed_and_replaced_by_another(self):
-        """The clients of a worker are reassigned when it has been silent for the session timeout."""
+        """A killed worker's clients are reassigned once it has been silent for the session timeout."""
         self.check_worker_killed(
             lambda victim, n: f"replacement-{n}", options=("--session-timeout-ms", "1000")
         )

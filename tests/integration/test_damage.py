@@ -1,7 +1,8 @@
-"""A full disk, a read-only one, a truncated, torn or flipped file: a clear word, and nothing wrong.
+"""A full or read-only disk, and database files that were truncated or have torn pages or flipped bits: errors are
+clear, and no result is wrong.
 
-What may come of damage: the start is refused and says which file; a job ends with a reason while the
-others go on; a read is refused; or nothing at all, and then every job ends as if nothing had been.
+Damage may have these outcomes only: the coordinator refuses to start and names the file; a job fails with a reason
+while the others continue; a read is refused; or there is no effect, and every job ends as if undisturbed.
 """
 
 import contextlib
@@ -34,7 +35,7 @@ class DamageTestCase(TallyTestCase):
         self.path = Path(self.folder) / "tally.db"
 
     def start_any(self, name="damaged"):
-        """A coordinator that may refuse to start; returns it, or None after checking the refusal."""
+        """Starts a coordinator that may refuse to start. Returns it, or None after checking the refusal."""
         port = free_port()
         process = Process(
             self.folder, name,
@@ -55,12 +56,12 @@ class DamageTestCase(TallyTestCase):
 
 
 class FlippedBits(DamageTestCase):
-    """Of a database that real jobs made: one completed, one in the middle of a round, one queued."""
+    """Flips bits of a database made by real jobs: one completed, one in the middle of a round, one queued."""
 
     def setUp(self):
         super().setUp()
         make_version_1(self.path)
-        first = self.start_coordinator()  # brings it up to date
+        first = self.start_coordinator()  # upgrades the schema
         client = first.client
         self.whole = {job: essence(client.job(job)) for job in (COMPLETED, RUNNING)}
         self.rounds = client.rounds(COMPLETED)
@@ -94,7 +95,7 @@ class FlippedBits(DamageTestCase):
         return refused
 
     def check_live(self, client, job):
-        """The job ends as if undisturbed, or has ended with a reason, or is refused."""
+        """The job ends as if undisturbed, fails with a reason, or cannot be read."""
 
         def look():
             answer = client.get(f"/v1/jobs/{job}")
@@ -171,7 +172,7 @@ class FlippedBits(DamageTestCase):
 
 
 class DamagedRows(DamageTestCase):
-    """Values that changed under their checksum, one table at a time."""
+    """Values that were changed without updating their checksum, one table at a time."""
 
     def setUp(self):
         super().setUp()
@@ -189,7 +190,7 @@ class DamagedRows(DamageTestCase):
 
     def check_job_ends(self, sql, place):
         self.assertEqual(len(query(self.path, sql)), 0)
-        coordinator = self.start_coordinator()  # ready: what is damaged has been dealt with
+        coordinator = self.start_coordinator()  # once it is ready, all damage has been handled
         jobs = {job["id"]: job for job in coordinator.client.get_json("/v1/jobs")["jobs"]}
         self.assertEqual(jobs[RUNNING]["status"], "failed")
         self.assertIn(place, jobs[RUNNING]["reason"])
@@ -260,7 +261,7 @@ class DamagedRows(DamageTestCase):
 
 
 class DamagedChanges(DamageTestCase):
-    """Of what rounds have changed of a state since it was stored whole."""
+    """Damage to the changes that rounds made to a state since its last full snapshot."""
 
     def setUp(self):
         super().setUp()
@@ -295,7 +296,7 @@ class DamagedChanges(DamageTestCase):
         self.check(place)
 
     def test_under_another_round(self):
-        """Its bytes are as they were."""
+        """The row's round is changed; its other columns stay intact."""
         last = self.rounds[-1]
         place = f"job_state_changes, job_key 2, round {last + 1}"
         self.check_job_ends(f"UPDATE job_state_changes SET round = {last + 1} WHERE round = {last}", place)
@@ -313,7 +314,7 @@ class DamagedChanges(DamageTestCase):
 
 
 class Medium(DamageTestCase):
-    """A small file system of the test's own."""
+    """A small file system private to the test."""
 
     def setUp(self):
         super().setUp()
@@ -329,7 +330,7 @@ class Medium(DamageTestCase):
         self.addCleanup(self.end_holder)
         if self.holder.stdout.readline() != "mounted\n":
             self.skipTest("a mount namespace is not possible here")
-        # The same folder as the processes inside see it.
+        # The same folder as seen by the processes inside the namespace.
         self.inside = Path(f"/proc/{self.holder.pid}/root{self.disk}")
 
     def end_holder(self):
@@ -408,8 +409,8 @@ class Medium(DamageTestCase):
         self.assertEqual(essence(detail), essence(expected))
         self.assertEqual(len(client.get_json("/v1/jobs")["jobs"]), 1, "what was refused is not there")
         self.assert_ends_well(*workers)
-        # A commit that the full disk let fail may be there after the kill. Where it closed a round, the
-        # worker hears that the round is over and does not count its update: one for each client at most.
+        # A commit that failed because of the full disk may still be found after the kill. If it closed a round, the
+        # worker is told that the round is over and does not count its update: at most one per client.
         unheard = detail["bits"]["uplink"]["messages"] - uplink_of_workers(workers)["messages"]
         self.assertIn(unheard, range(document["clients"] + 1))
 

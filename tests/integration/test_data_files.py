@@ -1,5 +1,7 @@
-"""Data files in real processes: what NumPy and scikit-learn write is read, the same points in any format are the same
-job bit for bit, files of their own, and files that are wrong, escape or never end."""
+"""Data files in real processes. Files written by NumPy and scikit-learn are read; the same points give the same job in
+every format, bit for bit; workers may have files of their own; and files that are invalid, leave the data folder or
+never end are refused.
+"""
 
 import csv
 import gzip
@@ -61,7 +63,7 @@ class Formats(DataFileCase):
         self.y = np.round(self.X @ [1, -2, 3] + generator.normal(size=90) / 10, 3)
 
     def write_all(self):
-        """The same points in every format; (name, data of a document)."""
+        """Writes the same points in every format; yields (name, `data` of a document)."""
         X, y, folder = self.X, self.y, self.data
         self.write_csv("x.csv", X, y)
         self.write_csv("quoted.csv", X, y, quoting=csv.QUOTE_ALL, lineterminator="\n")
@@ -99,7 +101,7 @@ class Formats(DataFileCase):
             self.assertEqual(essence(self.run_job(client, document)), ends["by_label", name], name)
 
     def test_files_of_the_clients_are_their_shards(self):
-        """Cuts the points by hand in the way of `contiguous`."""
+        """Splits the points by hand as `contiguous` does."""
         sizes = [len(self.X) // CLIENTS + (m < len(self.X) % CLIENTS) for m in range(CLIENTS)]
         ends = np.cumsum([0, *sizes])
         self.write_csv("x.csv", self.X, self.y)
@@ -113,8 +115,8 @@ class Formats(DataFileCase):
         self.assertEqual(essence(self.run_job(client, parts)), expected)
 
     def test_workers_with_files_of_their_own_meet_in_the_middle(self):
-        """One worker has labels 1 and the other labels 4, for half of the clients each: f has its minimum at 2.5, which
-        is no label."""
+        """One worker has only labels 1, the other only labels 4, each for half of the clients. The minimum of f is then
+        at 2.5, which is not a label."""
         folders = []
         for i, label in enumerate((1, 4)):
             folder = Path(self.folder) / f"own{i}"
@@ -154,7 +156,8 @@ class Refusals(DataFileCase):
         ]
 
     def test_everybody_says_which_file_and_line(self):
-        """The command line, the coordinator that solves for f(x*), and the worker that only computes."""
+        """The error comes from the command line, from the coordinator that computes f(x*), and from a worker that only
+        computes gradients."""
         client = self.serve(self.data)
         worker = self.processes[-1]
         for data, said in self.rows:
@@ -180,7 +183,7 @@ class Refusals(DataFileCase):
 
 
 class HeldOutPoints(DataFileCase):
-    """`accuracy`, and the metrics of a file of held-out points."""
+    """`accuracy`, and the metrics computed on a file of held-out points."""
 
     def setUp(self):
         super().setUp()
@@ -229,7 +232,7 @@ class HeldOutPoints(DataFileCase):
         client = self.serve(self.data)
         detail = self.run_job(client, document)
         X, y = self.held_out
-        ends = []  # the last round ends at the model, and begins where a job that is a round shorter ends
+        ends = []  # the last round ends at the model and begins at the model of the job that is one round shorter
         for horizon in (detail["horizon"] - 1, detail["horizon"]):
             again = self.run_job(client, {**document, "horizon": horizon})
             ends.append((np.array(client.get_json(f"/v1/jobs/{again['id']}/model")["x"]), again))
@@ -267,7 +270,7 @@ class HeldOutPoints(DataFileCase):
 
 class LongReadings(DataFileCase):
     def test_the_log_tells_how_far_it_is_and_sigterm_ends_it(self):
-        """16 GiB of blanks, from as many copies of one gzip member."""
+        """The file expands to 16 GiB of blanks: it repeats one gzip member."""
         packer = zlib.compressobj(9, zlib.DEFLATED, 31)
         member = packer.compress(b" " * (64 << 20)) + packer.flush()
         self.write("blank.svm.gz", member * 256)

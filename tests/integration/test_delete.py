@@ -1,4 +1,4 @@
-"""DELETE /v1/jobs/{id}: what it deletes, what is refused, and that nothing reappears after a crash."""
+"""DELETE /v1/jobs/{id}: what it deletes and what it refuses. No deleted job reappears after a crash."""
 
 import json
 import subprocess
@@ -111,7 +111,7 @@ class Delete(TallyTestCase):
         self.assertEqual(self.client.get(f"/v1/jobs/{job_id}").status, 404)
 
     def test_deleted_jobs_stay_deleted_after_kills(self):
-        """A job whose deletion was acknowledged never reappears; otherwise it is either complete or gone."""
+        """A job whose deletion was acknowledged never reappears. Any other job is either complete or gone."""
         self.start_worker(self.coordinator, "w", clients=2)
         port = self.coordinator.port
         for turn in range(5):
@@ -141,7 +141,7 @@ class Delete(TallyTestCase):
 
 class Retention(TallyTestCase):
     def ended(self, client, n, first_seed=1):
-        """Jobs that are cancelled, in the order of their submission."""
+        """Submits jobs and cancels them; returns them in the order of submission."""
         ids = [client.submit(job_document(**SHORT, seed=first_seed + i)) for i in range(n)]
         for job_id in ids:
             self.assertEqual(client.post(f"/v1/jobs/{job_id}/cancel").status, 200)
@@ -153,8 +153,8 @@ class Retention(TallyTestCase):
     def test_newest_ended_jobs_are_kept_and_live_ones(self):
         coordinator = self.start_coordinator()
         live = coordinator.client.submit(job_document(**SHORT))
-        ids = self.ended(coordinator.client, 70)  # more than a page
-        self.assertEqual(len(self.listed(coordinator.client)), 71)  # nothing is deleted unless it is asked for
+        ids = self.ended(coordinator.client, 70)  # more than one page
+        self.assertEqual(len(self.listed(coordinator.client)), 71)  # nothing is deleted without being asked for
         self.assert_ends_well(coordinator)
         coordinator = self.start_coordinator(name="again", options=("--keep-ended-jobs", "60"))
         expected = [*reversed(ids[10:]), live]
@@ -233,7 +233,7 @@ class RetentionAmongReplicas(PostgresTestCase):
         first = self.start_replica("first")
         live = first.client.submit(job_document(**SHORT))
         ids = self.ended(first.client, 8)
-        self.assertEqual(len(self.listed(first.client)), 9)  # nothing is deleted unless it is asked for
+        self.assertEqual(len(self.listed(first.client)), 9)  # nothing is deleted without being asked for
         self.assert_ends_well(first)
         replicas = [self.start_replica(name, options=("--keep-ended-jobs", "3")) for name in "ab"]
         for replica in replicas:

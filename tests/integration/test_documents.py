@@ -1,7 +1,7 @@
-"""Documents: every link and path exists, the README is short, and its examples print what they show.
+"""The documents: every link and path exists, the README is short, and examples print what is shown.
 
-A path is what stands between backticks and begins with a folder of the top, is the name of a source file or the end
-of its path, or is the name of a folder, with a slash at its end.
+A path is text between backticks that begins with a top-level folder, that is the name of a source file or the end of
+its path, or that is the name of a folder with a trailing slash.
 """
 
 import fnmatch
@@ -19,9 +19,9 @@ from pathlib import Path
 from common import BIN, HANG_S, JOBS, REPO, TallyTestCase, free_port
 
 MAX_README_LINES = 150
-HISTORY = {"deploy/CHANGELOG.md"}  # names what older versions had
+HISTORY = {"deploy/CHANGELOG.md"}  # names from older versions
 TOP = ("services", "api", "codec", "storage", "deploy", "tests", ".github", ".ci")
-MADE = ("deploy/secrets", "deploy/kubernetes/secrets")  # by deploy/init-secrets; git ignores them
+MADE = ("deploy/secrets", "deploy/kubernetes/secrets")  # made by deploy/init-secrets and ignored by git
 FOREIGN_HEADERS = {"cblas.h", "curl.h", "jansson.h", "libpq-fe.h", "microhttpd.h", "pb.h", "sqlite3.h", "zip.h",
                    "zlib.h", "tally/plugin.h"}
 
@@ -34,7 +34,7 @@ CODE = re.compile(r"`([^`\n]+)`")
 
 @functools.cache
 def files():
-    """Paths of the repository, from its top: those git knows or would add."""
+    """Returns the paths, from the top of the repository, that git tracks or would add."""
     listed = subprocess.run(["git", "-c", f"safe.directory={REPO}", "ls-files", "-coz", "--exclude-standard"], cwd=REPO,
                             check=True, capture_output=True, text=True).stdout
     return [path for path in listed.split("\0") if path and (REPO / path).exists()]
@@ -42,7 +42,7 @@ def files():
 
 @functools.cache
 def paths():
-    """Files and folders."""
+    """Returns the paths of files and of folders."""
     return {str(place) for path in files() for place in (Path(path), *Path(path).parents)}
 
 
@@ -51,19 +51,19 @@ def documents():
 
 
 def prose(document):
-    """The text without fenced blocks."""
+    """Returns the text without fenced blocks."""
     return FENCE.sub("", (REPO / document).read_text())
 
 
 @functools.cache
 def anchors(document):
-    """Names of the headings, as GitHub makes them."""
+    """Returns the anchors of the headings, formed as GitHub forms them."""
     headings = re.findall(r"(?m)^#+ (.*)$", prose(document))
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def expand(text):
-    """`a/{b,c}.h` names two files."""
+    """Expands `a/{b,c}.h` to two paths."""
     braces = re.search(r"\{([\w.,-]+)\}", text)
     if not braces:
         return [text]
@@ -76,7 +76,7 @@ def is_there(path, known):
 
 
 def missing_paths(code):
-    """What a piece of inline code names that is not there: paths from the top, and ends of paths."""
+    """Returns the paths in a piece of inline code, from the top or ends of paths, that do not exist."""
     missing = []
     for word in code.split():
         word = PLACEHOLDER.sub("*", re.sub(r"^(\.\./)+", "", word).rstrip(".,;:)").split(":")[0])
@@ -161,7 +161,7 @@ def fences(document):
 
 class Examples(TallyTestCase):
     def test_result_of_the_quickstart(self):
-        """Its job, as `tally simulate` shows it; only the id and the bytes of HTTP are the service's."""
+        """Its job as `tally simulate` shows it; only the id and the wire bytes come from the service."""
         shown = next(block for block in fences("README.md") if block.startswith("job  "))
         printed = subprocess.run([BIN / "tally", "simulate", REPO / "deploy/jobs/synthetic-ceal.json"], check=True,
                                  capture_output=True, text=True).stdout
@@ -189,7 +189,7 @@ class Examples(TallyTestCase):
 
         block = next(block for block in fences("codec/README.md") if block.startswith("$ tally encode"))
         encode, shown, decode = block.split("\n")
-        levels = np.array([3, -2, 0, 1, 0, 4, -1], dtype=np.int32)  # 7 coordinates, 5 nonzeros, 11 in all
+        levels = np.array([3, -2, 0, 1, 0, 4, -1], dtype=np.int32)  # 7 coordinates; magnitudes add up to 11
         with tempfile.TemporaryDirectory() as folder:
             np.save(Path(folder, "levels.npy"), levels)
             run = functools.partial(subprocess.run, cwd=folder, check=True, capture_output=True, text=True)
@@ -199,7 +199,7 @@ class Examples(TallyTestCase):
             self.assertEqual(np.load(Path(folder, "levels.npy")).tolist(), levels.tolist())
 
     def test_session_over_tls(self):
-        """services/coordinator/README.md, "TLS": the commands as shown, on a free port, print what is shown."""
+        """The commands in services/coordinator/README.md, "TLS", as shown but on a free port, print what is shown."""
         shown = next(block for block in fences("services/coordinator/README.md") if block.startswith("$ openssl"))
         url = f"https://localhost:{free_port()}"
         shown = shown.replace("https://localhost:8080", url).replace("deploy/jobs", str(JOBS))
@@ -218,7 +218,7 @@ class Examples(TallyTestCase):
         try:
             output, _ = shell.communicate(timeout=HANG_S)
         finally:
-            os.killpg(shell.pid, signal.SIGTERM)  # the coordinator and the worker are of its session
+            os.killpg(shell.pid, signal.SIGTERM)  # the coordinator and the worker belong to its session
         printed, expected = (
             [re.sub(r"[0-9a-f]{12}", "ID", line) for line in text.splitlines()
              if line.startswith(("submitted", "{", "tally:"))] for text in (output, shown))

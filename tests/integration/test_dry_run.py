@@ -1,4 +1,6 @@
-"""Invalid documents get all errors at once; a dry run describes the job that would result, and creates nothing."""
+"""Invalid documents are reported with all of their errors at once. A dry run describes the resulting job without
+creating it.
+"""
 
 import contextlib
 import http.client
@@ -53,7 +55,7 @@ class Errors(DryRunTestCase):
             ("objective.type", "not_allowed", "least_squares"), ("objective.l2", "out_of_range", None),
             ("objective.data.type", "not_allowed", "synthetic_linear"), ("objective.data.dims", "unknown_member", "dim"),
             ("objective.data.dim", "missing", None), ("objective.data.points", "missing", None)])
-        document["algorithm"]["type"] = "adam"  # like none of them
+        document["algorithm"]["type"] = "adam"  # similar to none of them
         errors = self.client.post_job(document).json()["errors"]
         self.assertEqual([error["field"] for error in errors][:2], ["algorithm.type", "objective.type"])
 
@@ -101,7 +103,7 @@ class DryRun(DryRunTestCase):
         growing = {"algorithm__local_steps_growth": 0.3, "algorithm__step_decay": 0.1}
         for name, changes in (("fedavg", {}), ("fedprox", {}), ("fedpaq", {}), ("fedcom", {}), ("minibatch-sgd", {}), ("diana", {}), ("scaffold", {}),
                               ("fedavg", growing), ("fedpaq", growing)):
-            # The horizon cuts the last round, which sends nothing.
+            # The horizon cuts the last round, in which nothing is sent.
             document = job_document(f"synthetic-{name}", horizon=130, algorithm__local_steps=20, **changes)
             with self.subTest(name, **changes):
                 expected = self.dry(document).json()["expected_bits"]
@@ -139,7 +141,7 @@ class DryRun(DryRunTestCase):
             self.assertIsNone(self.dry(unplanned).json()["planned"])
 
     def begin_dry(self, document):
-        """A connection on which the response to a dry run is still to be read."""
+        """Opens a connection and sends a dry run; its response is still to be read."""
         connection = http.client.HTTPConnection("127.0.0.1", self.coordinator.port, timeout=HANG_S)
         self.addCleanup(connection.close)
         connection.request("POST", "/v1/jobs?dry_run=1", json.dumps(document),
@@ -147,16 +149,16 @@ class DryRun(DryRunTestCase):
         return connection
 
     def test_others_are_served_while_plans_are_made(self):
-        document = job_document("synthetic-calm-paper-bits", horizon=10**8)  # over a second of processor time each
+        document = job_document("synthetic-calm-paper-bits", horizon=10**8)  # over 1 s of processor time each
         connections = [self.begin_dry(document) for _ in range(20)]
         self.client.get_json("/v1/jobs")
         self.assertFalse(select.select([connections[0].sock], [], [], 0)[0], "the plan came before the list of jobs")
         for connection in connections[1:14]:
-            connection.close()  # their plans are not begun
+            connection.close()  # their plans have not begun
         answers = [json.loads(connection.getresponse().read()) for connection in [connections[0], *connections[14:]]]
         planned = [answer["planned"] for answer in answers]
         self.assertGreater(planned[0]["regret"], 0)
-        # 16 plans are under way or wait; requests that come then are answered without one.
+        # 16 plans are in progress or queued; further requests are answered without a plan.
         self.assertIn(planned.count(None), range(1, 5))
         self.assertIsNotNone(self.dry(job_document("synthetic-calm-paper-bits")).json()["planned"])
 
@@ -165,7 +167,7 @@ class DryRun(DryRunTestCase):
         self.client.get_json("/v1/jobs")
         self.coordinator.terminate()
         self.assertEqual(self.coordinator.popen.returncode, 0, self.coordinator.log())
-        with contextlib.suppress(http.client.HTTPException, ConnectionError):  # a plan that takes too long is lost
+        with contextlib.suppress(http.client.HTTPException, ConnectionError):  # a plan that takes too long is abandoned
             self.assertGreater(json.loads(connection.getresponse().read())["planned"]["regret"], 0)
 
     def test_refuses_what_a_submission_refuses(self):

@@ -1,4 +1,4 @@
-"""EF21 against a computation in NumPy from its equations; what belongs to the codec is that of the second decoder."""
+"""EF21 against its equations in NumPy. What belongs to the codec is computed by the second decoder."""
 
 import json
 import math
@@ -19,12 +19,12 @@ import seed_corpus  # noqa: E402
 
 CLIENTS, DIM, ROUNDS = 6, 8, 30
 DRAW = numpy.random.default_rng(21)
-POINTS = DRAW.normal(size=(CLIENTS, DIM)) + 2 * numpy.eye(CLIENTS, DIM)  # every client has one, unlike the others'
+POINTS = DRAW.normal(size=(CLIENTS, DIM)) + 2 * numpy.eye(CLIENTS, DIM)  # every client has a different one
 LABELS = DRAW.normal(size=CLIENTS) + numpy.arange(CLIENTS)
 
 
 class Ef21Case(AlgorithmTestCase):
-    """f has a minimum of 0, where all six equations hold."""
+    """The minimum of f is 0, where all six equations hold."""
 
     def setUp(self):
         super().setUp()
@@ -45,7 +45,7 @@ class Ef21Case(AlgorithmTestCase):
 class Definition(Ef21Case):
     @staticmethod
     def select(difference, algorithm, client, round_number):
-        """The indices that C keeps."""
+        """Returns the indices that the compressor C keeps."""
         if algorithm.get("compressor") == "rand_k":
             return decoder.draw_indices(DIM, algorithm["k"], {"seed": 5, "run": 0, "client": client,
                                                               "round": round_number, "purpose": 7})
@@ -53,7 +53,7 @@ class Definition(Ef21Case):
         return sorted(order[:algorithm["k"]])
 
     def expected(self, algorithm):
-        """The regret, the checksum of the last point and the payload bits up."""
+        """Returns the regret, the checksum of the final point and the payload bits up."""
         x, estimates = numpy.zeros(DIM), numpy.zeros((CLIENTS, DIM), numpy.float32)
         regret, bits = 0.0, 0
         for round_number in range(1, ROUNDS + 1):
@@ -88,7 +88,8 @@ class Definition(Ef21Case):
                     self.assertEqual(bits["control"], ROUNDS)
 
     def test_it_converges_where_sparse_gradients_do_not(self):
-        """With exact gradients, unlike clients and one coordinate of eight in a message."""
+        """With exact gradients, unlike clients and one coordinate of eight per message, EF21 converges where sparse
+        gradients do not."""
         document = self.document(k=1) | {"horizon": 4000}
         detail = simulate(document, self.options)
         self.assertLess(detail["loss"], 1e-6 * numpy.mean(LABELS**2))

@@ -1,4 +1,4 @@
-"""A job has the same bits in `tally simulate`, with ten worker processes and with one."""
+"""A job gives the same bits in `tally simulate`, with ten worker processes and with one."""
 
 import unittest
 
@@ -38,14 +38,15 @@ class EndToEnd(TallyTestCase):
         self.assertEqual(
             bits["downlink"]["delivered_payload"], bits["downlink"]["payload"] * clients
         )
-        # A message costs one bit per coordinate at least, and a nonzero level one more in payload.
+        # A message costs at least one bit per coordinate, and each nonzero level one more in the payload than in the
+        # formula.
         for direction in ("uplink", "downlink"):
             counted = bits[direction]
             coordinates = counted["messages"] * detail["dim"]
             self.assertGreaterEqual(counted["formula"], coordinates)
             self.assertGreaterEqual(counted["payload"], counted["formula"])
             self.assertLessEqual(counted["payload"] - counted["formula"], coordinates)
-        # HTTP carried all of it, and headers besides. A worker gets a broadcast once for all its clients.
+        # wire_bytes covers all of it plus headers. A worker receives a broadcast once for all of its clients.
         self.assertGreater(bits["wire_bytes"]["in"], bits["uplink"]["payload"] / 8)
         self.assertGreater(bits["wire_bytes"]["out"], bits["downlink"]["payload"] / 8)
         self.check_records(detail, records)
@@ -106,7 +107,7 @@ class EndToEnd(TallyTestCase):
         self.assertEqual(entropy, unary)
 
     def test_horizon_cuts_the_first_round(self):
-        # s_3 = 128 samples do not fit: nothing is sent, yet every step counts in the regret.
+        # s_3 = 128 samples do not fit: nothing is sent, but every step still counts in the regret.
         document = job_document(horizon=5)
         detail, _ = self.check_same_as_simulated(document, 2, 5)
         self.assertEqual(detail["bits"]["uplink"]["messages"], 0)
@@ -117,7 +118,7 @@ class EndToEnd(TallyTestCase):
         """Idle workers serve the next job, and concurrent jobs do not affect each other."""
         documents = [job_document(seed=seed, clients=4, quorum=4) for seed in (11, 12, 13)]
         coordinator = self.start_coordinator()
-        for i in range(3):  # 9 slots: two jobs fit, the third waits
+        for i in range(3):  # there are 9 slots: two jobs fit, the third waits
             self.start_worker(coordinator, f"w{i}", clients=3)
         ids = [coordinator.client.submit(document) for document in documents]
         for job_id, document in zip(ids, documents):

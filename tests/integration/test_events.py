@@ -17,7 +17,7 @@ TERMINAL = ("completed", "failed", "cancelled")
 
 
 def expected_rows(records):
-    """The rows of the series that holds all of the rounds."""
+    """Returns the expected rows of a series that contains all rounds."""
     return [
         [record["round"], record["t"], record["k"], record["j"], record["samples"], record["norm"],
          record["passed"], record["cut"], record["loss"], *totals.values()]
@@ -77,7 +77,7 @@ class Events(EventsTestCase):
         rounds = [data for name, data in events if name == "round"]
         self.assertGreater(len(rounds), 1000)
         self.assert_same_rounds(rounds, job_id)
-        # The details: first, at every change of the status, else once a second, and last.
+        # A detail comes first, at every change of status, otherwise once a second, and last.
         jobs = [data for name, data in events if name == "job"]
         self.assertEqual(events[0], ("job", jobs[0]))
         self.assertEqual(events[-1], ("job", jobs[-1]))
@@ -106,7 +106,7 @@ class Events(EventsTestCase):
         rounds, connections = [], 0
         while True:
             last = rounds[-1]["round"] if rounds else 0
-            # The header wins over the query, which EventSource repeats as it was.
+            # The header takes precedence over the query, which EventSource repeats unchanged.
             how = {"after": last} if connections % 2 == 0 else {"after": 0, "last_event_id": last}
             stream = self.stream(job_id, **how)
             connections += 1
@@ -191,7 +191,7 @@ class Events(EventsTestCase):
         self.start("--heartbeat-ms", "300", workers=False)
         job_id = self.client.submit(job_document())
         wait_until(lambda: self.client.job(job_id)["waiting"]["for"] == "workers", "f(x*)")
-        started = time.monotonic()  # before the first event is sent, however late it is read
+        started = time.monotonic()  # before the first event is sent, even if the client reads it much later
         stream = self.opened(job_id)
         items = stream.items()
         self.assertEqual(next(items)[0], "job")
@@ -213,7 +213,7 @@ class Events(EventsTestCase):
                         self.coordinator.kill()
             self.assertFalse(self.coordinator.is_alive())
             self.restart()
-            # Every event that was seen is durable.
+            # Every event that was received is durable.
             self.assertGreaterEqual(self.client.job(job_id)["round"], len(rounds))
         self.assertEqual(self.client.job(job_id)["status"], "running")
         last = self.opened(job_id, last_event_id=len(rounds))
@@ -249,7 +249,7 @@ class Events(EventsTestCase):
             self.assertNotIn(b"\r\n0\r\n\r\n", received, "it was cut, not ended")
 
     def test_full_readers_cost_no_time(self):
-        """More of them, each elsewhere, than a turn makes texts for."""
+        """There are more readers, each at a different position, than one turn of the event loop prepares events for."""
         self.start()
         job_id = self.client.submit(job_document(LONG_JOB, horizon=3000))
         self.client.wait_status(job_id, "completed")
@@ -262,7 +262,7 @@ class Events(EventsTestCase):
 
         def share():
             before, started = cpu_seconds(self.coordinator), time.monotonic()
-            time.sleep(0.5)  # the interval that is measured
+            time.sleep(0.5)  # the measured interval
             return (cpu_seconds(self.coordinator) - before) / (time.monotonic() - started)
 
         wait_until(lambda: share() < 0.05, "the coordinator to rest")
@@ -271,7 +271,7 @@ class Events(EventsTestCase):
         self.start("--heartbeat-ms", "500", workers=False)
         threads = threads_of(self.coordinator)
         job_id = self.client.submit(job_document())
-        # f(x*) is solved in a thread of its own, which ends or stays; it is no affair of streams.
+        # f(x*) is computed in a thread of its own, which may have ended or not; it is unrelated to the streams.
         streams = [self.opened(job_id, after=0) for _ in range(500)]
         iterators = [stream.events() for stream in streams]
         for iterator in iterators:
@@ -320,7 +320,7 @@ class Series(EventsTestCase):
         return series
 
     def assert_thinned(self, series, rows, points):
-        """At most this many rows, all of them exact, including the ends and the extremes."""
+        """There are at most this many rows. All of them are exact, and the ends and extremes are included."""
         self.assertTrue(series["reduced"])
         self.assertEqual(series["rounds"], len(rows))
         self.assertLessEqual(len(series["rows"]), points)
@@ -359,7 +359,7 @@ class Series(EventsTestCase):
         seen = []
         while not seen or seen[-1]["status"] not in TERMINAL:
             seen.append(self.series(job_id, 10000))
-            # What streams continue is what the series ends with.
+            # A stream continues from where the series ends.
             self.assertEqual(len(seen[-1]["rows"]), seen[-1]["rounds"])
         self.assertGreater(len({series["rounds"] for series in seen}), 3)
         rows = expected_rows(self.client.rounds(job_id))
@@ -397,7 +397,7 @@ class Series(EventsTestCase):
         rows = expected_rows(records)
         for points in (10, 1000, 10000):
             self.assert_thinned(self.series(job_id, points), rows, points)
-        # In the midst of what was thinned out, the totals are exact.
+        # Totals are exact even between the rows that were kept.
         totals = running_totals(records)
         for after in (1, 12345, 77777, n - 1):
             data = next(self.opened(job_id, last_event_id=after).rounds())
@@ -405,7 +405,7 @@ class Series(EventsTestCase):
         self.assertEqual(rounds[-1]["totals"], totals[-1])
 
     def lengthen(self, job_id, n):
-        """Gives a finished job n round records, as if it had run that long."""
+        """Gives a completed job n round records, as if it had run that long."""
         with edited_database(self.coordinator.store.removeprefix("sqlite:")) as db:
             key, last = db.execute("SELECT job_key, round FROM jobs WHERE id = ?", (job_id,)).fetchone()
             names = [row[1] for row in db.execute("PRAGMA table_info(rounds)")]

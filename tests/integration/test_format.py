@@ -1,5 +1,6 @@
-"""Worker and coordinator with different payload formats (codec/FORMAT.md, versions): they disconnect at Join with a
-clear message, and no payload is decoded in the wrong format."""
+"""A worker and a coordinator with different payload formats (codec/FORMAT.md, "versions"): Join fails with a clear
+message, and no payload is decoded in the wrong format.
+"""
 
 import http.server
 import json
@@ -13,8 +14,8 @@ REFUSED = {"code": "failed_precondition", "message": "format: upgrade the worker
 
 
 class OtherCoordinator(http.server.ThreadingHTTPServer):
-    """Answers with what `script` has for a method, in turn: a message, or the object of an error.
-    `calls` has the methods that were called, `formats` what Join told."""
+    """A stand-in that answers each method with the entries of `script` in turn: a message, or an error object. `calls`
+    lists the methods called, `formats` the formats stated at Join."""
 
     daemon_threads = True
 
@@ -84,7 +85,7 @@ class Coordinator(TallyTestCase):
                 self.assertIn(f"upgrade the {behind}", self.coordinator.log().splitlines()[-1])
         self.assertEqual([worker["name"] for worker in self.workers()], ["w"])
         self.assertEqual(self.workers()[0]["joined_ms"], before[0]["joined_ms"])
-        live.poll(wait_ms=1)  # nobody took the session's place
+        live.poll(wait_ms=1)  # the refused Join used up no session
 
     def test_silence(self):
         """Tally's own workers state their format since 0.6.0; other workers may not know the field."""
@@ -107,7 +108,7 @@ class Coordinator(TallyTestCase):
 
 
 class Worker(TallyTestCase):
-    """A worker that meets a coordinator with another format ends and gives the reason."""
+    """A worker that meets a coordinator with another format exits and gives the reason."""
 
     def run_at(self, **script):
         coordinator = OtherCoordinator(**script)
@@ -123,7 +124,7 @@ class Worker(TallyTestCase):
         return messages.JoinResponse(session=7, session_timeout_ms=10000, **other)
 
     def test_older_coordinator(self):
-        """If such a coordinator accepted the worker, the worker leaves and requests no task."""
+        """If such a coordinator accepts the worker, the worker leaves without requesting a task."""
         calls, log = self.run_at(Join=[self.joined()], Leave=[messages.LeaveResponse()])
         self.assertEqual(calls, ["Join", "Leave"])
         self.assertIn("upgrade the coordinator", log)
@@ -140,7 +141,7 @@ class Worker(TallyTestCase):
         self.assertIn("upgrade the worker", log)
 
     def test_coordinator_upgraded_under_a_session(self):
-        """A restart forgets sessions: the next Join decides."""
+        """A restart forgets sessions, so the format is checked again at the next Join."""
         calls, log = self.run_at(
             Join=[self.joined(format=FORMAT), REFUSED],
             PollTask=[{"code": "unavailable", "message": "restarting"},

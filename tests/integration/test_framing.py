@@ -1,5 +1,6 @@
-"""The end of a request is unambiguous (RFC 9112, section 6): a request that a proxy could frame differently gets one
-response, and nothing that follows it is executed."""
+"""The end of a request is unambiguous (RFC 9112, section 6). A request that a proxy could frame differently gets one
+response, and nothing after it is executed.
+"""
 
 import json
 import re
@@ -11,7 +12,7 @@ from common import HANG_S, TallyTestCase, job_document
 from test_tls import Authority, TlsCoordinator
 
 DOCUMENT = json.dumps(job_document()).encode()
-# Follows each request below, and would submit a job.
+# Follows each request below; if executed, it submits a job.
 SMUGGLED = (b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             b"Connection: close\r\nContent-Length: %d\r\n\r\n%s" % (len(DOCUMENT), DOCUMENT))
 BODY = b"0\r\n\r\n"  # a body of five bytes, and an empty chunked one
@@ -85,7 +86,7 @@ REFUSED = [
     *((f"{n} headers", get(*([b"X: y"] * (n - 1)), HOST), 431) for n in (101, 150, 160, 170, 180, 500)),
 ]
 
-# Too large for the memory of a connection.
+# Too large for a connection's memory.
 CRAMPED = [
     ("long cookie", get(HOST, b"Cookie: a=" + b"a" * 7000), 431),
     *((f"{n} cookies", get(HOST, b"Cookie: " + b"; ".join([b"a=b"] * n)), 431) for n in (170, 200, 1000)),
@@ -93,7 +94,7 @@ CRAMPED = [
     ("long arguments", get(HOST, target=b"/healthz?" + b"&".join([b"a" * 75] * 100)), 431),
 ]
 
-# What is no HTTP, or far too long: the library's own answer, one as well.
+# Not HTTP, or far too long: the library itself responds, also exactly once.
 BARE = [
     ("no colon", get(HOST, b"Content-Length"), 400),
     ("longer line", get(HOST, target=b"/" + b"a" * 100000), 414),
@@ -125,7 +126,7 @@ ACCEPTED = [
 
 
 def split(answer):
-    """Status, headers (with their lines) and body of the first response, and what is behind it."""
+    """Returns the status, the headers (with their lines) and the body of the first response, and the bytes after it."""
     head, _, rest = answer.partition(b"\r\n\r\n")
     lines = head.split(b"\r\n")
     headers = {}
@@ -155,10 +156,10 @@ class Framing(TallyTestCase):
             try:
                 for i, piece in enumerate(pieces):
                     if i > 0:
-                        self.coordinator.client.get("/healthz")  # it has had its turn
+                        self.coordinator.client.get("/healthz")  # the coordinator has processed it
                     connection.sendall(piece)
             except OSError:
-                pass  # it has been answered already
+                pass  # it has already been answered
             try:
                 while piece := connection.recv(1 << 16):
                     answer += piece
@@ -195,7 +196,7 @@ class Framing(TallyTestCase):
         self.assert_nothing_submitted()
 
     def test_in_two_pieces(self):
-        """Cut within the header section."""
+        """Each request is cut within its header section and sent in two pieces."""
         for what, request, status in REFUSED + CRAMPED:
             end = request.find(b"\r\n\r\n")
             if len(request) > 4096:
@@ -214,16 +215,17 @@ class Framing(TallyTestCase):
         self.assert_nothing_submitted()
 
     def test_the_one_that_is_meant(self):
-        """The library does not say which request it refuses; a request in progress on another connection continues."""
+        """The library does not say which request it refuses. The response goes to the right one: a request in progress
+        on another connection continues."""
         for what, request, status in REFUSED + CRAMPED + BARE:
             cut = request.find(b"\r\n") + 2
             with self.subTest(what), self.connect() as older, self.connect() as newer:
                 if cut < 2048:
                     older.sendall(request[:cut])
-                    self.coordinator.client.get("/healthz")  # it has had its turn
+                    self.coordinator.client.get("/healthz")  # the coordinator has processed it
                     request = request[cut:]
                 newer.sendall(get(HOST)[:-2])
-                for _ in range(2):  # of which the second one comes behind that
+                for _ in range(2):  # the second one surely comes after those bytes
                     self.assertEqual(split(self.converse(b"GET /healthz HTTP/9.9\r\n\r\n"))[0], 505)
                 if cut < 2048:
                     self.assertEqual(split(self.converse(request, connection=older))[0], status)
@@ -231,7 +233,7 @@ class Framing(TallyTestCase):
                 self.assertEqual(split(self.converse(connection=newer))[0], 200)
 
     def test_never_closed_without_a_word(self):
-        """If a request just fits the memory of a connection, its response must fit too."""
+        """If a request barely fits in a connection's memory, its response must fit too."""
         last = get(HOST, b"Connection: close")
         shapes = [("cookie", n, get(HOST, b"Cookie: a=" + b"x" * n)) for n in range(5600, 6200, 20)]
         shapes += [(f"{k} headers", n, get(HOST, *([b"X: " + b"y" * n] * k)))
@@ -246,7 +248,7 @@ class Framing(TallyTestCase):
                 status, _, _, _ = split(answer)
                 self.assertIn(status, (200, 431), answer)
                 seen.add((what, status))
-        self.assertEqual(len(seen), 8, seen)  # on both sides of the limit
+        self.assertEqual(len(seen), 8, seen)  # on either side of the limit
 
     def test_what_is_right_is_served(self):
         last = get(HOST, b"Connection: close")
@@ -261,10 +263,10 @@ class Framing(TallyTestCase):
                     self.assertEqual(split(behind)[0], 200, answer)
 
     def test_on_connections_for_large_bodies(self):
-        """Large bodies have a buffer of another size, and a separate daemon of the library."""
+        """Requests with large bodies have a buffer of another size and a separate daemon of the library."""
         large = get(HOST, b"Content-Length: 100000") + b" " * 100000
         _, headers, _, _ = split(self.converse(large))
-        self.assertEqual(headers["connection"], ["close"])  # from now on the server looks for such
+        self.assertEqual(headers["connection"], ["close"])  # from now on the server checks for large bodies
         for what, request, status in REFUSED:
             with self.subTest(what):
                 first, headers, _, behind = split(self.converse(large + request + SMUGGLED))
@@ -275,7 +277,7 @@ class Framing(TallyTestCase):
 
 
 class TlsFraming(Framing):
-    test_on_connections_for_large_bodies = None  # with TLS there are none
+    test_on_connections_for_large_bodies = None  # with TLS there is no such daemon
 
     def start(self):
         self.authority = Authority(self.folder)

@@ -1,5 +1,6 @@
-"""The second decoder (tests/golden/decoder.py, written from codec/FORMAT.md alone) on the golden
-files and against the programs."""
+"""The second decoder (tests/golden/decoder.py, written from codec/FORMAT.md alone) against the golden files and the
+programs.
+"""
 
 import json
 import random
@@ -46,7 +47,7 @@ class Golden(CodecCase):
         grid = ["--encoding", vector["encoding"], "--intervals", vector["intervals"], "--out", "-"]
         decode = ["decode", "-", *grid, "--dim", vector["dim"], "--payload-bits", vector["payload_bits"]]
         if "refused" in vector:
-            # A number of bits that no file has is a bad option already.
+            # If no file has that number of bits, the option itself is refused.
             says = "payload-bits" if int(vector["payload_bits"]) >= 2**63 else vector["says"]
             self.refuse(says, *decode, stdin=payload)
             return
@@ -56,7 +57,7 @@ class Golden(CodecCase):
 
 
 class Corpus(CodecCase):
-    """The second decoder accepts and refuses the same fuzz seeds as the codec."""
+    """The second decoder accepts and refuses the same fuzz corpus inputs as the codec."""
 
     def test_the_corpus_reads_alike(self):
         for encoding, decode in (("unary", decoder.decode_unary), ("entropy", decoder.decode_entropy)):
@@ -68,7 +69,7 @@ class Corpus(CodecCase):
     def read_alike(self, encoding, decode, name, content):
         dim, intervals, bits, payload = seed_corpus.message_of(content)
         if bits >= 2**63:
-            return "no option"  # of the program
+            return "no option"  # the program's option does not take it
         try:
             meaning = decode(payload, bits, dim, intervals)
         except decoder.Malformed:

@@ -1,6 +1,7 @@
-"""cmake --install: where files are installed, that the programs run, and that man pages and units are valid.
+"""cmake --install: files are installed in the right places, the programs run, and man pages and systemd units are
+valid.
 
-TALLY_BIN is the folder of the programs, below the build that is installed.
+TALLY_BIN is the folder of the programs, inside the build that is installed.
 """
 
 import os
@@ -76,14 +77,14 @@ class Install(InstalledCase):
     def test_the_programs_understand_the_example_configuration(self):
         for program, config in (("tally-coordinator", "coordinator"), ("tally-worker", "worker")):
             source = (self.root / f"etc/tally/{config}.conf").read_text()
-            # Every commented-out line must work when enabled.
+            # Every commented-out line must work once it is enabled.
             options = re.findall(r"(?m)^#(\S+ = .*)$", source)
             self.assertTrue(options)
             changed = pathlib.Path(self.folder.name) / f"{config}.conf"
             changed.write_text("\n".join(options) + "\nno-such-option = 1\n")
             done = run(self.root / "bin" / program, "--config", changed, env=environment())
             self.assertEqual(done.returncode, 2)
-            self.assertIn(f"{len(options) + 1}", done.stderr)  # the line that was added
+            self.assertIn(f"{len(options) + 1}", done.stderr)  # the line just added
             self.assertIn("no-such-option", done.stderr)
 
     def test_init_secrets(self):
@@ -97,7 +98,7 @@ class Install(InstalledCase):
         self.assertNotEqual(*tokens)
         for token in tokens:
             self.assertRegex(token, r"^[0-9a-f]{64} name=(admin|worker)\n$")
-        self.assertRegex((folder / "metrics-token").read_text(), r"^[0-9a-f]{64}\n$")  # Prometheus reads it
+        self.assertRegex((folder / "metrics-token").read_text(), r"^[0-9a-f]{64}\n$")  # Prometheus can read it
         password = (folder / "postgres-password").read_text()
         self.assertRegex(password, r"^[0-9a-f]{64}\n$")
         self.assertTrue((folder / "pg_service.conf").read_text().endswith(f"\npassword={password}"))
@@ -130,11 +131,11 @@ class Install(InstalledCase):
         for line in lines[1:]:
             self.assertRegex(line, r"^[0-9a-f]{64} name=admin until=2099-01-02T03:04:05Z$")
         self.assertEqual(lines[2].split()[0], first)
-        self.assertEqual(file.stat().st_ino, place)  # a container has this very file
+        self.assertEqual(file.stat().st_ino, place)  # a container has mounted this very file
         self.assertEqual(stat.S_IMODE(file.stat().st_mode), 0o444)
         self.assertIn(f'Bearer {fresh}"', (folder / "curl-admin").read_text())
         self.assertEqual((folder / "worker-token").read_text(), worker)
-        # What ends sooner stays so, what has ended goes; a token without a name is as good.
+        # Earlier end dates are kept, and expired tokens are removed; this applies to tokens without a name as well.
         file.chmod(0o600)
         file.write_text(f"# ours\n{first}\n{fresh} until=2098-01-01T00:00:00Z name=x\n"
                         "0123456789abcdef until=2020-01-01T00:00:00Z\nthe-last-has-no-end")
@@ -145,7 +146,7 @@ class Install(InstalledCase):
                                      "the-last-has-no-end until=2099-01-01T00:00:00Z"])
         done = run(BIN / "tally-coordinator", "--admin-token-file", file, "--listen", "0.0.0.0:0", "--store", "memory:",
                    env=environment())
-        self.assertIn("can be reached by others", done.stderr)  # so the file itself is right
+        self.assertIn("can be reached by others", done.stderr)  # which shows that the file itself is valid
 
 
 class ManPages(InstalledCase):
@@ -190,7 +191,7 @@ class Units(InstalledCase):
         for name in UNITS:
             words = re.search(r"(?m)^ExecStart=(.*)$", self.unit(name))[1].split()
             self.assertTrue(os.access(self.destdir / words[0].lstrip("/"), os.X_OK), words[0])
-            # init-secrets closes the folder of the configuration to all but root, who hands it over.
+            # init-secrets makes the configuration folder accessible to root alone, who distributes the files.
             config = words[words.index("--config") + 1]
             self.assertTrue(config.startswith("%d/"), config)
             source = re.search(f"(?m)^LoadCredential={config[3:]}:(.*)$", self.unit(name))[1]
@@ -208,7 +209,7 @@ class Units(InstalledCase):
 
     @unittest.skipUnless(shutil.which("systemd-analyze"), "systemd-analyze is not installed")
     def test_systemd_finds_little_exposed(self):
-        """On its scale from 0 to 10; what is left is mostly that they use the network."""
+        """The exposure score, on systemd's scale from 0 to 10, is low; what remains is mostly network access."""
         with tempfile.TemporaryDirectory() as folder:
             for name in UNITS:
                 file = pathlib.Path(folder) / name.replace("@.", "@1.")

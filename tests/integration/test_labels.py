@@ -1,4 +1,4 @@
-"""Labels of jobs: in the document, in lists and on the command line; and the order of lists."""
+"""Labels of jobs, in documents, in lists and on the command line; and the order of lists."""
 
 import json
 import subprocess
@@ -15,7 +15,7 @@ class LabelCase(TallyTestCase):
         return client.submit(job_document(**SHORT, seed=seed, labels=labels, **changes))
 
     def listed(self, client, *labels, limit=50, **query):
-        """Returns the ids on all pages."""
+        """Returns the ids from all pages."""
         found, cursor = [], None
         while True:
             parameters = [("label", label) for label in labels] + [("limit", limit), *query.items()]
@@ -37,7 +37,7 @@ class LabelCase(TallyTestCase):
         return answer
 
     def check_filters(self, client):
-        """Jobs are listed by their labels, whatever the page's size; returns their ids."""
+        """Checks that jobs are selected by their labels whatever the page size; returns their ids."""
         labels = [{"team": "a"}, {"team": "a", "run": "1"}, {"team": "b", "run": "1"}, {}, {"team": "é &=+:", "x/y.z": ""}]
         ids = [self.submit(client, i, each, name=f"job {i % 2}") for i, each in enumerate(labels)]
         for limit in (1, 2, 50):

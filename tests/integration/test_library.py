@@ -1,6 +1,7 @@
-"""The installed libtally: that pkg-config and CMake find it, its ABI and its man page; and the Python wheel.
+"""The installed libtally: pkg-config and CMake find it, its ABI is stable, it has a man page; and the Python wheel
+works.
 
-TALLY_BIN is the folder of the programs, below the build that is installed.
+TALLY_BIN is the folder of the programs, inside the build that is installed.
 """
 
 import os
@@ -20,14 +21,14 @@ ABI = REPO / "services/libtally/libtally.abi"
 
 
 def sanitizer():
-    """Flags for what is linked with the library of a sanitized build."""
+    """Returns the compiler flags to link with a sanitized build's library."""
     cache = (BIN.parent / "CMakeCache.txt").read_text()
     kinds = re.search(r"(?m)^TALLY_SANITIZE:\w+=(.*)$", cache)[1]
     return [f"-fsanitize={kinds}"] if kinds else []
 
 
 class LibraryCase(InstalledCase):
-    """An installed tree, and programs that are built against it alone, in a separate folder."""
+    """An installed tree, and programs in a separate folder that are built against that tree alone."""
 
     @classmethod
     def setUpClass(cls):
@@ -105,7 +106,8 @@ class Installed(LibraryCase):
 
 
 class Abi(LibraryCase):
-    """Everything that programs rely on is a line in services/libtally/libtally.abi, and lines are only added."""
+    """Everything that programs rely on is a line in services/libtally/libtally.abi. Lines may be added, but not changed
+    or removed."""
 
     def members(self, body):
         body = re.sub(r"/\*.*?\*/", " ", body, flags=re.S)
@@ -118,7 +120,7 @@ class Abi(LibraryCase):
                 yield re.search(r"(\w+)\s*(\[\w+\])?$", word.strip())[1]
 
     def of_headers(self):
-        """Offsets, sizes and constants, asked of the compiler."""
+        """Returns the offsets, sizes and constants, as the compiler reports them."""
         lines = ["#include <stddef.h>", "#include <stdio.h>", "#include <tally/plugin.h>", "#include <tally/tally.h>",
                  "int main(void) {"]
         for header in ("tally.h", "plugin.h"):
@@ -197,14 +199,14 @@ def imports(module):
 
 @unittest.skipIf(sanitizer(), "an interpreter cannot load a library with a sanitizer")
 class Wheel(TallyTestCase):
-    """Built without a network, installed into an environment of its own beside Debian's NumPy."""
+    """The wheel is built without a network and installed into an environment of its own, next to Debian's NumPy."""
 
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
         cls.place = tempfile.TemporaryDirectory()
         cls.addClassCleanup(cls.place.cleanup)
-        # Neither an index nor a working proxy: every download fails.
+        # There is no index and no working proxy, so every download fails.
         closed = environment(PIP_INDEX_URL="http://127.0.0.1:1", https_proxy="http://127.0.0.1:1",
                              http_proxy="http://127.0.0.1:1")
         cls.python = pathlib.Path(cls.place.name) / "venv/bin/python3"

@@ -1,5 +1,4 @@
-"""Every limit of the coordinator that is an option: what it refuses, with which message, and what it
-admits."""
+"""Every limit of the coordinator that an option sets: what it refuses, with which message, and what it admits."""
 
 import json
 import socket
@@ -57,7 +56,7 @@ class Limits(TallyTestCase):
         self.processes.remove(process)
 
     def test_jobs(self):
-        """As it comes it takes a thousand that are queued beside fifty that run."""
+        """By default, a thousand jobs may be queued next to fifty that run."""
         self.start()
         document = job_document(clients=1, quorum=1, reference={"type": "none"})
         for _ in range(1050):
@@ -77,7 +76,7 @@ class Limits(TallyTestCase):
         second = ForeignWorker(self.client, name="second")
         error = self.assert_connect_error("resource_exhausted", lambda: ForeignWorker(self.client, name="third"))
         self.assertIn("the limit is 2", error.message)
-        second = ForeignWorker(self.client, name="second")  # a restart takes its own place
+        second = ForeignWorker(self.client, name="second")  # after a restart, a worker reuses its own place
         first.leave()
         ForeignWorker(self.client, name="third")
         self.assertEqual(second.poll(wait_ms=1).WhichOneof("kind"), "idle")
@@ -112,7 +111,7 @@ class Limits(TallyTestCase):
         self.start("--max-connections", "3", "--max-connections-per-address", "2")
         mine = [socket.create_connection(("127.0.0.1", self.coordinator.port), source_address=("127.0.0.2", 0))
                 for _ in range(2)]
-        for peer in mine:  # both are taken in before the third comes
+        for peer in mine:  # both are admitted before the third arrives
             peer.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
             self.assertIn(b"200", peer.recv(4096))
         with socket.create_connection(("127.0.0.1", self.coordinator.port), source_address=("127.0.0.2", 0)) as third:

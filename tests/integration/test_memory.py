@@ -1,4 +1,4 @@
-"""Memory is bounded in bytes: that of a waiting job, and that of all started jobs together."""
+"""Memory is bounded in bytes: that of a queued job, and that of all started jobs together."""
 
 import re
 import resource
@@ -10,24 +10,24 @@ MIB = 1 << 20
 
 
 def plain_job(dim, algorithm="ceal", **changes):
-    """No data, no f(x*): what is left is what the engine itself holds."""
+    """Returns a job without data and f(x*), so that only the engine's own memory remains."""
     return {"algorithm": {"type": algorithm, "step_size": 1.0, **({"sigma": 1.0} if algorithm == "ceal" else {})},
             "objective": {"type": "plugin", "name": "none", "dim": dim}, "clients": 2, "horizon": 1000,
             "reference": {"type": "none"}, **changes}
 
 
 class Queued(TallyTestCase):
-    """A waiting job holds its row, its document, and nothing that grows with dim or clients."""
+    """A queued job holds its row and its document, and nothing that grows with dim or clients."""
 
     JOBS = 12
-    MOST = MIB // 2  # of each: well above what one takes (below 100 KB), and far below any vector
+    MOST = MIB // 2  # bytes per job: well above what one takes (below 100 KB), and far below any vector
 
     def assert_small(self, document):
         small = {**document, "objective": {**document["objective"], "dim": 10}, "clients": 2}
         coordinator = self.start_coordinator()
         client = coordinator.client
         client.submit(small)
-        client.submit(document)  # what is kept for the next one is not that one's
+        client.submit(document)  # buffers kept for reuse do not count below
         before = memory_bytes(coordinator.pid)
         ids = [client.submit(document) for _ in range(self.JOBS)]
         self.assertLess(memory_bytes(coordinator.pid) - before, self.JOBS * self.MOST)
@@ -53,7 +53,8 @@ class Queued(TallyTestCase):
 
     @unittest.skipIf(IS_SANITIZED, "memory of a sanitizer is measured as well")
     def test_a_large_model_is_no_json(self):
-        """As JSON, a model of 10^7 coordinates blocked the only thread for 10 s and took 300 MB besides its text."""
+        """As JSON, a model of 10^7 coordinates would block the only thread for 10 s and take 300 MB in addition to its
+        text."""
         coordinator = self.start_coordinator()
         client = coordinator.client
         for dim, status in ((1_000_000, 200), (1_000_001, 406), (10_000_000, 406)):
@@ -83,7 +84,7 @@ LARGE_BYTES = 52 * LARGE + 352 * 2 + (192 << 10)
 
 
 class Limited(TallyTestCase):
-    """--max-job-bytes, without real workers: a slot that is there is all that a job needs to start."""
+    """Tests of --max-job-bytes without real workers: to start, a job needs only a free slot."""
 
     def start(self, limit, *options, slots=20, **others):
         self.coordinator = self.start_coordinator(
@@ -93,7 +94,7 @@ class Limited(TallyTestCase):
             self.worker = ForeignWorker(self.client, slots=slots)
 
     def wait_queued(self, job_id, what):
-        """Waits until a queued job waits for this, and returns the text of `waiting`."""
+        """Waits until a queued job waits for this; returns the text of `waiting`."""
         def look():
             detail = self.client.job(job_id)
             return detail if (detail["waiting"] or {}).get("for") == what else None
@@ -123,7 +124,7 @@ class Limited(TallyTestCase):
         self.assertEqual(len(self.client.get_json("/v1/jobs")["jobs"]), 1)
 
     def test_a_state_that_no_store_takes_is_refused(self):
-        """SQLite refuses values of more than 10^9 bytes: such a job would stop all others."""
+        """SQLite refuses values of more than 10^9 bytes. A job with such a state would block all others."""
         self.start(1 << 40, slots=0)
         document = plain_job(1_000_000, "ef21", clients=112)
         document["algorithm"] |= {"local_steps": 1, "k": 1}
@@ -138,11 +139,11 @@ class Limited(TallyTestCase):
         text = self.wait_queued(second, "memory")
         self.assertIn(f"needs {LARGE_BYTES} bytes", text)
         self.assertIn(f"{LARGE_BYTES - 1} of {2 * LARGE_BYTES - 1} ", text)
-        # At first it waits for its reference, which another thread prepares.
+        # At first it waits for f(x*), which another thread computes.
         self.assertIn("an older job goes first", self.wait_queued(small, "workers"))
         self.assertEqual(self.metrics(), [LARGE_BYTES, 2 * LARGE_BYTES - 1])
 
-        self.client.post(f"/v1/jobs/{first}/pause")  # for how long nobody knows: others go by
+        self.client.post(f"/v1/jobs/{first}/pause")  # this may take arbitrarily long, so other jobs overtake it
         self.client.wait_status(small, "running")
         self.wait_queued(second, "memory")
         self.client.post(f"/v1/jobs/{first}/cancel")
@@ -204,7 +205,8 @@ class Limited(TallyTestCase):
 
     @unittest.skipIf(IS_SANITIZED, "sanitizers reserve more address space than any limit")
     def test_a_job_that_cannot_be_loaded_waits(self):
-        """If the system provides less than the limit, the process continues; the job starts once there is enough."""
+        """If the system provides less memory than the limit allows, the process keeps running, and the job starts once
+        there is enough."""
         self.start(1 << 40)
         job_id = self.client.submit(plain_job(10_000_000))
         self.client.wait_status(job_id, "running")
@@ -226,7 +228,7 @@ class Limited(TallyTestCase):
 
 
 class Estimated(TallyTestCase):
-    """Compares the estimate with the memory of the process, which keeps up to 64 MiB of what was freed."""
+    """Compares the estimate with the memory of the process. The process keeps up to 64 MiB of freed memory."""
 
     DIM = 1_000_000
     PARAMETERS = {"ceal": {"sigma": 0.5, "sample_scale": 1e-9, "step_size": 0.1},

@@ -1,5 +1,6 @@
-"""The bits on the wire, counted independently: a decoder that was written from codec/FORMAT.md reads every message of a
-job, and the sums equal the job's counters."""
+"""The bits on the wire, counted independently: a decoder written from codec/FORMAT.md reads every message of a job, and
+the sums equal the job's counters.
+"""
 
 import contextlib
 import http.client
@@ -17,15 +18,15 @@ from recording_proxy import RecordingProxy
 
 class MessagesTestCase(TallyTestCase):
     def n_stored(self):
-        """Returns the stored updates of the open round, as kill -9 would leave them, read from outside."""
+        """Returns the number of stored updates of the open round, read from outside as a kill -9 would leave them."""
         with contextlib.closing(sqlite3.connect(f"file:{self.folder}/tally.db?mode=ro", uri=True)) as database:
             return database.execute("SELECT count(*) FROM updates WHERE round > 0").fetchone()[0]
 
 
 def decode_unary(payload, payload_bits, dim):
-    """The levels of a unary message (codec/FORMAT.md, section 3): blocks of 64 coordinates, each its
-    planes and then its signs; bit i is bit i % 8 of byte i / 8. Raises unless exactly payload_bits are
-    used and the padding is zero."""
+    """Returns the levels of a unary message (codec/FORMAT.md, section 3): blocks of 64 coordinates, each with its
+    planes and then its signs; bit i is bit i % 8 of byte i / 8. Raises unless exactly payload_bits are used and the
+    padding is zero."""
     bits = [byte >> i & 1 for byte in payload for i in range(8)]
     if len(payload) != (payload_bits + 7) // 8 or any(bits[payload_bits:]):
         raise ValueError("framing")
@@ -47,7 +48,7 @@ def decode_unary(payload, payload_bits, dim):
 
 
 def costs_of(payload, payload_bits, dim):
-    """(formula, payload) bits of a message: d + sum |level|, and that plus the nonzero levels."""
+    """Returns the (formula, payload) bits of a message: d + sum |level|, and that plus the number of nonzero levels."""
     levels = decode_unary(payload, payload_bits, dim)
     formula = dim + sum(map(abs, levels))
     return formula, formula + sum(level != 0 for level in levels)
@@ -75,8 +76,8 @@ class Messages(TallyTestCase):
             counted = formula_of_all = 0
             for update, answer in updates_of(exchange):
                 self.assertEqual((answer.code, answer.payload_bits), ("", update.payload_bits))
-                counted += answer.formula_bits  # those of a batch come together
-                if not update.payload:  # the horizon cut the round: the loss alone, no message
+                counted += answer.formula_bits  # updates of a batch arrive together
+                if not update.payload:  # the horizon cut the round: the update carries only the loss, no message
                     self.assertTrue(update.HasField("loss"))
                     continue
                 formula, payload = costs_of(update.payload, update.payload_bits, dim)
@@ -98,16 +99,16 @@ class Messages(TallyTestCase):
             downlink["formula"] += formula
             downlink["payload"] += payload
         counted = detail["bits"]["downlink"]
-        # The point after the last broadcast may never have been asked for: the horizon ended the job.
+        # The point after the last broadcast may never have been requested, since the horizon ended the job.
         missing = counted["messages"] - len(broadcasts)
         self.assertIn(missing, (0, 1))
         if missing == 0:
             self.assertEqual(downlink, {key: counted[key] for key in downlink})
-        # Each of the two workers takes a broadcast once, for all the clients that it plays.
+        # Each of the two workers receives a broadcast once for all of its clients.
         self.assertEqual(delivered, 2 * downlink["payload"])
 
     def test_wire_bytes_are_those_on_the_wire(self):
-        """Counts the exchanges that carry a job's messages: tasks and updates."""
+        """Counts the exchanges that carry the job's messages: tasks and updates."""
         coordinator = self.start_coordinator()
         proxy = RecordingProxy(coordinator.port)
         self.addCleanup(proxy.close)
@@ -126,14 +127,14 @@ class Messages(TallyTestCase):
         wire = detail["bits"]["wire_bytes"]
         self.assertEqual(wire["in"], sum(len(exchange.request) for exchange in carrying))
         self.assertEqual(wire["out"], sum(len(exchange.response) for exchange in carrying))
-        # A round is one exchange: the updates of all ten clients, and a poll. A round that takes long may need more.
+        # A round takes one exchange: the updates of all ten clients, and a poll. A round that takes long may need more.
         polls = [exchange for exchange in proxy.exchanges if exchange.method == "PollTask"]
         self.assertLess(len(polls), detail["round"] / 4)
         posts = [exchange for exchange in proxy.exchanges if updates_of(exchange)]
         self.assertLess(len(posts), detail["round"] * 2)
 
     def test_large_messages_come_over_connections_of_their_own(self):
-        """A worker connects again once, when it has sent the first one; results and counters are what they were."""
+        """A worker connects once more, when it has sent its first large message; results and counters stay the same."""
         coordinator = self.start_coordinator()
         proxy = RecordingProxy(coordinator.port)
         self.addCleanup(proxy.close)
@@ -222,14 +223,14 @@ class UpdateThatPolls(MessagesTestCase):
         self.assertEqual(self.coordinator.client.job(self.job_id)["round"], 1)
 
     def send(self, connection, update):
-        """What is sent after it, on whatever connection, is not served before it."""
-        connection.request("GET", "/healthz")  # it is open
+        """Sends an update; anything sent after it, on whatever connection, is served after it."""
+        connection.request("GET", "/healthz")  # the round is open
         connection.getresponse().read()
         connection.request("POST", "/tally.v1.WorkerService/PostUpdate", update.SerializeToString(),
                            {"Content-Type": "application/proto"})
 
     def test_what_is_read_is_durable(self):
-        """The commit of an update that polls waits, but not for longer than until somebody reads."""
+        """The commit of an update that polls may wait, but no longer than until somebody reads."""
         with contextlib.closing(self.client.connect(HANG_S)) as reader, \
                 contextlib.closing(self.client.connect(HANG_S)) as waiting:
             reader.connect()
@@ -240,8 +241,8 @@ class UpdateThatPolls(MessagesTestCase):
             self.assertEqual(self.n_stored(), 1)
 
     def test_one_that_does_not_poll_waits_for_nobody(self):
-        """Also after others have waited for their commit: it is answered before a poll that came later
-        is over, and before another one that came when that was known."""
+        """An update that does not poll waits for nobody, even while others wait for their commit: it is answered before
+        a poll that came later is over, and before another one that came after that was known."""
         idle = ForeignWorker(self.client, "idle")
         with contextlib.closing(self.client.connect(HANG_S)) as connection:
             for _ in range(4):
@@ -259,8 +260,8 @@ class UpdateThatPolls(MessagesTestCase):
                 self.first, self.second = self.one.poll_task(), self.other.poll_task()
 
     def test_what_was_computed_at_another_point_does_not_count(self):
-        """The store may have lost the history in which a worker computed its update or found that it cannot go on. A
-        worker up to 0.14.0 repeats no mark, and is believed."""
+        """The store may have lost the history in which a worker computed its update or found that it cannot continue. A
+        worker up to 0.14.0 does not repeat the round's mark and is believed."""
         self.assertNotEqual(self.first.mark, 0)
         lost = self.one.update(self.first, self.first.clients[0], mark=self.first.mark ^ 1)
         self.assert_connect_error("failed_precondition", self.one.post, lost)
@@ -281,11 +282,11 @@ class UpdateThatPolls(MessagesTestCase):
 
 
 class LargeUpdateThatPolls(MessagesTestCase):
-    """Of an update above 64 KiB the coordinator keeps the body itself until its round closes or it is
-    written; above 40 MiB in all it is written at once."""
+    """The coordinator itself keeps the body of an update above 64 KiB until the round closes or the body is written.
+    Above 40 MiB in all, bodies are written at once."""
 
-    dim = 20000  # float32: 80 kB a message
-    PATIENT = ("--session-timeout-ms", 3600 * 1000)  # a worker waits here until the test has sent what others send
+    dim = 20000  # float32: 80 kB per message
+    PATIENT = ("--session-timeout-ms", 3600 * 1000)  # a poll outlasts what the test sends meanwhile
 
     def start(self, n_workers, **options):
         self.coordinator = self.start_coordinator(options=self.PATIENT, **options)
@@ -327,7 +328,7 @@ class LargeUpdateThatPolls(MessagesTestCase):
         wait_until(look, f"{n} updates that wait")
 
     def close_round(self):
-        """The last worker answers. Returns the point and the counters."""
+        """Lets the last worker answer. Returns the point and the counters."""
         self.workers[-1].post(self.message(-1))
         detail = self.coordinator.client.job(self.job_id)
         self.assertEqual(detail["round"], 1)
@@ -343,7 +344,7 @@ class LargeUpdateThatPolls(MessagesTestCase):
         expected = self.result_without_a_crash(n_workers)
         self.start(n_workers)
         threads = self.post_in_threads(range(n_workers - 1))
-        wait_until(lambda: self.n_stored() == n_workers - 1, "all to be written")  # no request hurries it
+        wait_until(lambda: self.n_stored() == n_workers - 1, "all to be written")  # no request forces the commit
         self.wait_for_pollers(n_workers - 1)
         self.coordinator.kill()
         for thread in threads:
@@ -360,7 +361,7 @@ class LargeUpdateThatPolls(MessagesTestCase):
 
     def test_they_are_the_same_if_they_are_too_much_to_be_kept(self):
         self.dim = 10**6
-        self.check_crash(12)  # 11 of 4 MB wait
+        self.check_crash(12)  # 11 bodies of 4 MB exceed the limit
 
     def test_a_round_of_them_closes(self):
         expected = self.result_without_a_crash(4)
@@ -372,7 +373,7 @@ class LargeUpdateThatPolls(MessagesTestCase):
             thread.join(HANG_S)
 
     def test_a_caller_that_leaves_takes_nothing_along(self):
-        """The connection breaks at once, and the worker repeats the update, which may have arrived or not."""
+        """The connection breaks at once, and the worker repeats the update, which may or may not have arrived."""
         expected = self.result_without_a_crash(2)
         self.start(2)
         update = self.message(0)

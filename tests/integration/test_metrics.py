@@ -1,4 +1,4 @@
-"""Metrics are exact, bounded and readable by Prometheus; requests have ids that appear in the log."""
+"""Metrics are exact, bounded and readable by Prometheus. Request ids appear in the log."""
 
 import contextlib
 import http.client
@@ -23,8 +23,8 @@ from common import (
 HOSTILE_NAMES = ['a"b\\c', "{}=,# \\n", "<img src=x onerror=alert(1)>", "é\u00a0日本", "x" * 128]
 CONTRACT_NAMES = {"tally_job_regret", "tally_job_bits_total", "tally_rounds_total", "tally_updates_total",
                   "tally_http_request_duration_seconds", "tally_workers"}
-# The linter takes bits for a unit that should be bytes. The name is public, and
-# bits are what is counted. It is the only thing that the linter may say.
+# The linter mistakes bits for a unit that should be bytes. The metric's name is public, and it counts bits. This must
+# remain the linter's only remark.
 KNOWN_LINT = ['tally_job_bits_total use base unit "bytes" instead of "bits"']
 MAX_SERIES_SETS = 200  # METRICS_MAX_JOBS of metrics.h
 MAX_ENDED = 1000  # METRICS_MAX_ENDED
@@ -34,7 +34,7 @@ DRAWN_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]+")
 
 
 def document(clients=1, **changes):
-    """A job for hands: its gradients may be zero, and it does not end after a few rounds of them."""
+    """Returns a job for hands: gradients may be zero, and a few rounds do not end the job."""
     return job_document(clients=clients, quorum=clients, horizon=10**8, **changes)
 
 
@@ -43,7 +43,7 @@ def unescaped(text):
 
 
 class Metrics:
-    """A scrape, read strictly: {(name, ((label, value), ...)): number}."""
+    """A scrape, parsed strictly: {(name, ((label, value), ...)): number}."""
 
     def __init__(self, text):
         self.text = text
@@ -77,15 +77,15 @@ class Metrics:
             self.values[key] = float(number)
 
     def get(self, name, /, **labels):
-        """The value of a series; None if it is not there."""
+        """Returns the value of a series, or None if it does not exist."""
         return self.values.get((name, tuple(sorted(labels.items()))))
 
     def all(self, name):
-        """[(labels, value)] of a family."""
+        """Returns [(labels, value)] of a family."""
         return [(dict(labels), value) for (each, labels), value in self.values.items() if each == name]
 
     def jobs(self):
-        """Ids of the jobs that have series."""
+        """Returns the ids of the jobs that have series."""
         return {dict(labels)["job"] for (_, labels) in self.values if "job" in dict(labels)}
 
     def updates(self):
@@ -103,7 +103,7 @@ def scrape(client, **headers):
 
 
 def job_samples(detail):
-    """The series that /metrics must have for a job with this detail."""
+    """Returns the series that /metrics must have for a job with this detail."""
     job, bits = detail["id"], detail["bits"]
     samples = {
         ("tally_job_info", ("name", detail["name"]), ("algorithm", detail["algorithm"]["type"])): 1,
@@ -137,7 +137,7 @@ def job_samples(detail):
 
 
 def n_clients(text):
-    """The number of clients in a list such as "3 17 20-25"."""
+    """Returns the number of clients in a list such as "3 17 20-25"."""
     ranges = [[int(end) for end in each.split("-")] for each in text.split()]
     return sum(each[-1] - each[0] + 1 for each in ranges)
 
@@ -187,7 +187,7 @@ class Content(MetricsTestCase):
             """Wire bytes are stored once a second."""
             before = [client.job(detail["id"]) for detail in details]
             if any(detail["waiting"] and time.time() * 1000 < detail["waiting"]["since_ms"] + 50 for detail in before):
-                return None  # too short a time to be told from none
+                return None  # waits too briefly to be told from not waiting
             metrics = scrape(client)
             after = [client.job(detail["id"]) for detail in details]
             return (metrics, after) if before == after else None
@@ -233,7 +233,7 @@ class Content(MetricsTestCase):
         latency, updates = "tally_http_request_duration_seconds_count", "/tally.v1.WorkerService/PostUpdate"
         self.assertEqual(metrics.get(latency, method="POST", route=updates), 5)
         self.assertEqual(metrics.get("tally_http_requests_total", method="POST", route=updates, code="200"), 5)
-        # A commit took at least as long as nothing, and had the five updates and the job.
+        # Commits took some time, and stored six requests: the five updates and the job.
         self.assertGreater(metrics.get("tally_store_commit_duration_seconds_sum"), 0)
         self.assertEqual(metrics.get("tally_store_commit_requests_sum"), 6)
 
@@ -251,7 +251,7 @@ class Content(MetricsTestCase):
         self.assertIsNone(metrics.get("tally_http_request_duration_seconds_count", **route))
 
     def test_routes_are_patterns(self):
-        """Arbitrary paths of clients create no series."""
+        """Routes are labels from a fixed set: arbitrary paths requested by clients create no series."""
         client = self.start_coordinator().client
         before = len(scrape(client).values)
         for i in range(50):
@@ -297,7 +297,7 @@ class Content(MetricsTestCase):
         for junk in (b"\xff\xff\xff", b""):
             self.assertGreaterEqual(client.call_raw("PostUpdate", junk).status, 400)
         expected["invalid"] += 1
-        expected["unknown"] += 1  # no bytes are a message whose session is 0
+        expected["unknown"] += 1  # an empty body is a message whose session is 0
         self.assertEqual(client.call_raw("PostUpdate", update.SerializeToString(),
                                          {"Content-Type": "text/plain"}).status, 415)
         expected["invalid"] += 1
@@ -329,7 +329,7 @@ class Content(MetricsTestCase):
         self.assertEqual(scrape(client).get("tally_workers", state="working"), 0)
 
     def test_what_is_not_stored_is_not_counted(self):
-        """With a full disk the engine is ahead of the store, but the metrics never are."""
+        """On a full disk the engine is ahead of the store, but the metrics never are."""
         coordinator = self.start_with_a_disk_that_fills()
         client = coordinator.client
         job_id = client.submit(document())
@@ -360,7 +360,8 @@ class Content(MetricsTestCase):
         self.assertEqual(metrics.get("tally_job_rounds_total", job=job_id), 3)
 
     def test_a_job_that_cannot_be_read_back_is_left_out(self):
-        """If the row is ahead of the store, there is no series rather than one that decreases."""
+        """If the job in memory is ahead of the store and cannot be read back, it has no series, rather than series that
+        decrease."""
         coordinator = self.start_with_a_disk_that_fills()
         client = coordinator.client
         job_id = client.submit(document())
@@ -384,7 +385,7 @@ class Content(MetricsTestCase):
         self.assertEqual(metrics.get("tally_jobs_left_out"), 0)
 
     def test_counters_survive_kill(self):
-        """Counters of jobs never decrease, whatever is killed and when; those of the process start at zero."""
+        """The counters of jobs never decrease, whatever is killed and when. Those of the process start at zero."""
         coordinator = self.start_coordinator()
         done = coordinator.client.submit(job_document(name="done"))
         cancelled = coordinator.client.submit(document(50, name="cancelled"))
@@ -404,7 +405,7 @@ class Content(MetricsTestCase):
                 seen = of_jobs
                 round_seen = metrics.get("tally_job_rounds_total", job=job_id)
             coordinator.kill()
-            worker.popen.send_signal(signal.SIGSTOP)  # or the new process counts as many rounds while we ask
+            worker.popen.send_signal(signal.SIGSTOP)  # or the new process might count that many before the scrape
             coordinator = self.start_coordinator(port=coordinator.port, store=coordinator.store)
             metrics = scrape(coordinator.client)
             for key, value in seen.items():
@@ -431,7 +432,7 @@ class Bounds(MetricsTestCase):
         worker.poll_task()
         queued = [client.submit(document(100)) for _ in range(MAX_SERIES_SETS + 30)]
         metrics = scrape(client)
-        # The running job is older than all of them.
+        # The running job is older than all queued ones.
         self.assertEqual(metrics.jobs(), {running, *queued[-(MAX_SERIES_SETS - 1):]})
         self.assertEqual(metrics.get("tally_jobs_left_out"), 31)
         self.assertEqual(metrics.get("tally_jobs", status="queued"), MAX_SERIES_SETS + 30)
@@ -492,7 +493,7 @@ class Access(MetricsTestCase):
 
     def test_tokens(self):
         admin, worker, metrics = (self.token_file(name) for name in ("admin", "worker", "metrics"))
-        # Options, and what is answered with no token, a wrong one, the admin's, the worker's, the one of metrics.
+        # The options, and the status with no token, an invalid one, and those for admin, worker and metrics.
         cases = [
             ((), (200, 200, 200, 200, 200)),
             (("--worker-token-file", worker), (200, 200, 200, 200, 200)),
@@ -507,7 +508,7 @@ class Access(MetricsTestCase):
                 tokens = (None, "nonsense", "admin" * 4, "worker" * 4, "metrics" * 4)
                 found = tuple(self.status_with(coordinator.client, token) for token in tokens)
                 self.assertEqual(found, expected)
-                if "--admin-token-file" in options:  # and it opens nothing else
+                if "--admin-token-file" in options:  # a metrics token grants nothing else
                     answer = coordinator.client.get("/v1/jobs", Authorization="Bearer " + "metrics" * 4)
                     self.assert_problem(answer, 403 if "--metrics-token-file" in options else 401)
                 self.assert_ends_well(coordinator)
@@ -562,7 +563,7 @@ class Access(MetricsTestCase):
             self.assertEqual((answer.status, answer.headers["X-Request-Id"]), (200, "mine"))
 
     def test_drained_polls_have_ids(self):
-        """Errors have a request id, including those of long polls."""
+        """Errors have a request id, even those of long polls that end when the coordinator drains."""
         coordinator = self.start_coordinator()
         worker = ForeignWorker(coordinator.client)
         connection = http.client.HTTPConnection("127.0.0.1", coordinator.port, timeout=HANG_S)
@@ -642,7 +643,7 @@ class Access(MetricsTestCase):
                         event, keys = read["event"], tuple(read)
                     seen.setdefault((process.name, event), {}).setdefault(form, set()).add(keys)
         for what, keys in seen.items():
-            if len(keys) == 2:  # an event of bad luck (a worker that found nobody yet) may come in one run
+            if len(keys) == 2:  # rare events (a worker that found no coordinator yet) may occur in only one of the runs
                 self.assertEqual(keys["text"], keys["json"], what)
         in_both = {what for what, keys in seen.items() if len(keys) == 2}
         for event in ("listening", "worker joined", "job started", "job ended", "request", "stopping"):
@@ -651,7 +652,7 @@ class Access(MetricsTestCase):
 
 
 def grafana_expressions():
-    """[(panel title, expression)] of the dashboard, its variables filled in as Grafana would."""
+    """Returns [(panel title, expression)] of the dashboard, with variables replaced as Grafana would."""
     dashboard = json.loads((REPO / "deploy/grafana/dashboards/tally.json").read_text())
     found, panels = [], list(dashboard["panels"])
     while panels:
@@ -699,7 +700,7 @@ class Linted(MetricsTestCase):
                 database.execute("UPDATE jobs SET name = CAST(? AS TEXT) WHERE id = ?", (name, job_id))
         coordinator = self.start_coordinator(port=coordinator.port)
         answer = coordinator.client.get("/metrics")
-        text = answer.body.decode()  # valid UTF-8, or Prometheus throws the whole scrape away
+        text = answer.body.decode()  # must stay valid UTF-8: Prometheus would discard the whole scrape otherwise
         self.check(text)
         shown = {labels["job"]: labels["name"] for labels, _ in Metrics(text).all("tally_job_info")}
         self.assertEqual(shown[ids[0]], names[0].decode())
@@ -717,7 +718,7 @@ class Linted(MetricsTestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_alerts_fire(self):
-        """On made-up series, each alert fires when it should and only then."""
+        """On synthetic series, each alert fires exactly when it should."""
         rules = REPO / "deploy/prometheus/rules.yml"
         good = {
             'up{job="tally",instance="c"}': "1x40",
@@ -763,15 +764,15 @@ class Linted(MetricsTestCase):
         alerts = re.findall(r"- alert: (\w+)", rules.read_text())
         self.assertEqual(set(alerts), set(bad))
         tests = []
-        gone = ("TallyDown", {'up{job="tally",instance="c"}': "_x40"})  # no target at all
+        gone = ("TallyDown", {'up{job="tally",instance="c"}': "_x40"})  # the target does not exist
         for broken, changes in ((None, {}), *bad.items(), gone):
             series = {**good, **changes}
             checks = []
             for alert in alerts:
                 checks.append((alert, alert == broken))
             tests.append((series, checks))
-        # promtool wants the labels and annotations of a firing alert word for word; what matters is
-        # whether it fires, which the series ALERTS says.
+        # promtool would compare labels and annotations of a firing alert word for word. All that matters here is
+        # whether it fires, which the series ALERTS shows.
         groups = []
         for series, checks in tests:
             groups.append({
@@ -819,7 +820,7 @@ class Linted(MetricsTestCase):
 
 
 class Prometheus(Process):
-    """A Prometheus of our own: its port, its data, our configuration with another target."""
+    """A private Prometheus with its own port and data, and our configuration for another target."""
 
     def __init__(self, folder, coordinator_port):
         deployed = (REPO / "deploy/prometheus/prometheus.yml").read_text()
@@ -836,7 +837,7 @@ class Prometheus(Process):
         self.client = Client(self.port)
 
     def query(self, expression):
-        """[(labels, value)] of an instant query."""
+        """Returns [(labels, value)] of an instant query."""
         answer = self.client.get("/api/v1/query?" + urllib.parse.urlencode({"query": expression}))
         if answer.status != 200:
             raise AssertionError(f"{expression}: {answer}")
@@ -884,7 +885,7 @@ class Scraped(MetricsTestCase):
             expected = {}
             for detail in details:
                 expected.update(job_samples(detail))
-            # A series of a status that is over stays for the look-back of a failed scrape only.
+            # A series of a past status disappears at the next scrape; it would stay only if that scrape failed.
             return found == expected
 
         wait_until(scraped, "Prometheus to have what REST shows")
@@ -901,7 +902,7 @@ class Scraped(MetricsTestCase):
         self.assertEqual(prometheus.terminate(), 0)
 
     def check_dashboard(self, prometheus):
-        """Every expression of the dashboard is PromQL, and has data."""
+        """Checks that every expression of the dashboard is valid PromQL and returns data."""
         expressions = grafana_expressions()
         self.assertGreater(len(expressions), 20)
         for title, expression in expressions:

@@ -1,4 +1,4 @@
-"""tally migrate: copies a SQLite store into PostgreSQL, whatever happens in the meantime."""
+"""tally migrate: copies a SQLite store into PostgreSQL, even if it is interrupted."""
 
 import contextlib
 import hashlib
@@ -53,7 +53,7 @@ class MigrateTestCase(TallyTestCase):
         )
 
     def migrate(self, status=0, *words):
-        """Runs it; returns the answer, with --json, of a run that printed one."""
+        """Runs `tally migrate --json`; returns its output, or None if it printed none."""
         done = self.run_migrate("--json", self.uri, self.target.uri)
         self.assertEqual(done.returncode, status, done.stdout + done.stderr)
         for word in words:
@@ -81,19 +81,20 @@ class MigrateTestCase(TallyTestCase):
             self.assertIn(word, done.stdout + done.stderr)
 
     def source_bytes(self):
-        """Digests of database and log, without the shared memory beside them and the owner of the lock."""
+        """Returns digests of the database and its log, without the -shm file and the lock file, which readers
+        change."""
         return {name: hashlib.sha256(Path(f"{self.path}{name}").read_bytes()).hexdigest()
                 for name in ("", "-wal") if Path(f"{self.path}{name}").exists()}
 
     def make_short_store(self):
-        """Three jobs, one of them with two updates of the open round."""
+        """Makes a store of three jobs, one of them with two updates in its open round."""
         make_version_1(self.path)
         coordinator = self.start_coordinator()
         answer_in_part(self, coordinator, self.path)
         self.assert_ends_well(coordinator)
 
     def make_long_store(self, n_rounds=N_LONG_ROUNDS):
-        """Four jobs, one with many rounds, of the newest version."""
+        """Makes a store of the newest version with four jobs, one of which has many rounds."""
         make_version_1(self.path)
         add_long_job(self.path, n_rounds)
         self.assert_ends_well(self.start_coordinator())
@@ -108,10 +109,10 @@ def is_stopped(pid):
 
 
 class Jobs(MigrateTestCase):
-    """A coordinator is killed in the middle of a round, with a job in every status."""
+    """The store of a coordinator that was killed in the middle of a round, with a job in every status."""
 
     def wait_open_round(self, client, job_id, closed, updates):
-        """Until so many rounds have closed, and so many updates of the next one are stored."""
+        """Waits until so many rounds have closed and so many updates of the next one are stored."""
         wait_until(lambda: client.job(job_id)["round"] == closed, f"round {closed}")
         wait_until(lambda: query(self.path, "SELECT count(*) FROM updates JOIN jobs USING (job_key)"
                                             " WHERE id = ? AND updates.round > 0", job_id) == [(updates,)],
@@ -145,7 +146,7 @@ class Jobs(MigrateTestCase):
         job = submit("paused")
         client.wait_rounds(job, 5)
         client.post(f"/v1/jobs/{job}/pause")
-        client.wait_status(job, "paused")  # and it keeps its clients
+        client.wait_status(job, "paused")  # a paused job keeps its clients
         gate.open()
         wait_until(lambda: client.get_json("/v1/workers")["workers"][0]["state"] == "waiting",
                    "the open round's last answers")
@@ -155,7 +156,7 @@ class Jobs(MigrateTestCase):
         running = submit("running")
         submit("queued")
         self.wait_open_round(client, running, 20, 1)
-        last.popen.send_signal(signal.SIGSTOP)  # it has answered, the two others are held
+        last.popen.send_signal(signal.SIGSTOP)  # it has answered; the updates of the other two are held
         wait_until(lambda: is_stopped(last.pid), "the worker to stand still")
         gate.open()
         self.wait_open_round(client, running, 21, 2)
@@ -165,7 +166,7 @@ class Jobs(MigrateTestCase):
         self.processes.clear()
 
     def look(self, client):
-        """Everything that REST shows of each job, including its rounds."""
+        """Returns everything that REST shows of each job, including its rounds."""
         details = {status: client.job(job) for status, job in self.ids.items()}
         rounds = {status: client.rounds(job) for status, job in self.ids.items()}
         return details, rounds
@@ -182,7 +183,7 @@ class Jobs(MigrateTestCase):
         self.assertEqual(answer["copied_rows"], sum(rows.values()))
         self.assertEqual(self.source_bytes(), before)
 
-        elsewhere = self.start_coordinator(name="on-source")  # the source itself is as good as before
+        elsewhere = self.start_coordinator(name="on-source")  # the source itself can still be served
         details, rounds = self.look(elsewhere.client)
         self.assert_ends_well(elsewhere)
         coordinator = self.start_on_target()
@@ -198,7 +199,7 @@ class Jobs(MigrateTestCase):
                          [self.ids[status] for status in ("queued", "running", "paused", "completed",
                                                           "cancelled", "failed")])
         client.post(f"/v1/jobs/{self.ids['paused']}/resume")
-        new = client.submit(small(seed=9))  # its key comes after those that were copied
+        new = client.submit(small(seed=9))  # its key follows those of the copied jobs
         self.assertEqual(client.get_json("/v1/jobs?limit=1")["jobs"][0]["id"], new)
         worker = self.start_worker(coordinator, "w", clients=8)
         for status in ("running", "paused", "queued"):
@@ -206,14 +207,14 @@ class Jobs(MigrateTestCase):
             self.assertEqual(essence(detail), essence(simulate(self.documents[status])))
         self.assertEqual(essence(client.wait_status(new, "completed")), essence(simulate(small(seed=9))))
         self.assertEqual(essence(client.job(self.ids["completed"])), essence(simulate(self.documents["completed"])))
-        # The jobs have gone on: a further run finds that, and touches nothing.
+        # The jobs have progressed: a further run detects that and changes nothing.
         self.assert_ends_well(worker, coordinator)
         self.migrate(1, "the target has jobs already, and nothing was changed")
         self.assertEqual(self.target.rows(f"SELECT status FROM jobs WHERE id = '{self.ids['running']}'"),
                          [("completed",)])
 
     def check_idempotency(self, client, status):
-        """The same request again is the same job, another one with its key is refused."""
+        """The same request with the same key returns the same job; another request with that key is refused."""
         key = {"Idempotency-Key": f"key of {status}"}
         again = client.post_job(self.documents[status], key)
         self.assertEqual((again.status, again.json()["id"]), (201, self.ids[status]), again)
@@ -231,7 +232,7 @@ class Jobs(MigrateTestCase):
 
 
 class Changes(MigrateTestCase):
-    """A state of which a part is stored as what rounds have changed."""
+    """A state of which a part is stored as changes made by rounds."""
 
     def test_job_goes_on(self):
         make_version(4, self.path)
@@ -258,7 +259,7 @@ def simulate_uplink(records):
 
 
 class Interrupted(MigrateTestCase):
-    """The target sees one transaction: all of it or nothing."""
+    """The copy is one transaction: the target has all of it or nothing."""
 
     def start(self, name="migrate"):
         return Process(self.folder, name, [BIN / "tally", "migrate", self.uri, self.target.uri])
@@ -273,11 +274,11 @@ class Interrupted(MigrateTestCase):
         return self.ask("SELECT count(*) FROM jobs")
 
     def has_begun(self):
-        """Waits until rows have been written, which other sessions do not see before the commit."""
+        """Returns whether rows have been written, which other sessions cannot see before the commit."""
         return self.ask("SELECT pg_relation_size('rounds')") > 0
 
     def start_midway(self):
-        """A migration that is stopped after it has copied a part."""
+        """Starts a migration and stops it (SIGSTOP) after it has copied a part."""
         for _ in range(20):
             process = self.start()
             wait_until(lambda process=process: self.has_begun() or not process.is_alive(), "a part to be copied",
@@ -287,7 +288,7 @@ class Interrupted(MigrateTestCase):
                 return process
             process.popen.send_signal(signal.SIGCONT)
             process.kill()
-            self.target = CLUSTER.new_database()  # we looked too late
+            self.target = CLUSTER.new_database()  # it was stopped too late
         return self.fail("it copied everything before we saw a part")
 
     def assert_empty(self):
@@ -304,12 +305,12 @@ class Interrupted(MigrateTestCase):
         self.assert_same(undisturbed, "migrated")
         before = self.source_bytes()
         n_midway = runs = 0
-        while runs < 5 or n_midway == 0:  # a machine that was busy while it was timed copies faster now
+        while runs < 5 or n_midway == 0:  # a machine that was busy during the timing may be faster now
             runs += 1
             self.assertLess(runs, 50, "it is never interrupted")
             self.target = CLUSTER.new_database()
             process = self.start()
-            time.sleep(moments.uniform(0, took_s / (1 + runs // 10)))  # anywhere within the copy
+            time.sleep(moments.uniform(0, took_s / (1 + runs // 10)))  # anywhere in the copy
             process.kill()
             if self.n_jobs() == 0:
                 n_midway += self.has_begun()
@@ -324,7 +325,7 @@ class Interrupted(MigrateTestCase):
         self.assertEqual(len(self.start_on_target().client.rounds(LONG)), N_LONG_ROUNDS)
 
     def test_killed_run_leaves_an_empty_store(self):
-        """The source can serve again, and the next run copies its then current content."""
+        """The source can be served again, and the next run copies what it contains by then."""
         self.make_long_store()
         self.start_midway().kill()
         self.assert_empty()
@@ -375,7 +376,7 @@ class Interrupted(MigrateTestCase):
 
     def test_target_that_does_not_give_back_what_was_written(self):
         self.make_short_store()
-        self.assert_ends_well(self.start_on_target())  # makes the tables
+        self.assert_ends_well(self.start_on_target())  # creates the tables
         self.target.rows("CREATE FUNCTION spoil() RETURNS trigger LANGUAGE plpgsql"
                          " AS 'BEGIN NEW.norm := NEW.norm + 1; RETURN NEW; END'")
         self.target.rows("CREATE TRIGGER spoil BEFORE INSERT ON rounds FOR EACH ROW WHEN (NEW.round = 3)"
@@ -387,7 +388,7 @@ class Interrupted(MigrateTestCase):
         self.assert_same(self.migrate(), "migrated")
 
     def test_part_that_an_older_program_has_left(self):
-        """Up to 0.11.0 a migration had many transactions, and a mark."""
+        """Until 0.11.0, a migration took many transactions and marked the target as incomplete."""
         self.make_short_store()
         self.assert_same(self.migrate(), "migrated")
         self.target.rows("DELETE FROM rounds WHERE round > 3")
@@ -399,7 +400,7 @@ class Interrupted(MigrateTestCase):
         self.assertEqual(len(self.start_on_target().client.get_json("/v1/jobs")["jobs"]), 3)
 
     def test_two_at_once(self):
-        """One of them does it, the other is refused or finds all done; the target is right in any case."""
+        """One of them copies; the other is refused or finds everything copied. The target is correct in either case."""
         self.make_long_store()
         two = [self.start(f"migrate-{i}") for i in range(2)]
         self.assertIn(0, [process.wait() for process in two])
@@ -407,7 +408,7 @@ class Interrupted(MigrateTestCase):
 
     def test_another_one_holds_the_target(self):
         self.make_short_store()
-        self.assert_ends_well(self.start_on_target())  # makes the tables
+        self.assert_ends_well(self.start_on_target())  # creates the tables
         with self.target.session_after("BEGIN; SELECT true FROM lease_turn FOR UPDATE"):
             self.migrate(1, "another migration into it is under way")
             self.assert_empty()
@@ -415,7 +416,7 @@ class Interrupted(MigrateTestCase):
 
 
 class Found(MigrateTestCase):
-    """Damage that verification finds afterwards."""
+    """Damage to the target that verification finds afterwards."""
 
     CHANGES = {
         "jobs": "UPDATE jobs SET recovery_bits = recovery_bits + 1 WHERE job_key = 2",
@@ -455,7 +456,7 @@ class Found(MigrateTestCase):
 
 class Refused(MigrateTestCase):
     def assert_untouched(self):
-        """The target serves as an empty one."""
+        """Checks that the target can be served, as an empty store."""
         coordinator = self.start_on_target()
         self.assertEqual(coordinator.client.get_json("/v1/jobs")["jobs"], [])
 
@@ -541,7 +542,7 @@ class Refused(MigrateTestCase):
 
 
 class OtherPrograms(MigrateTestCase):
-    """--check and doctor look through a PostgreSQL store too."""
+    """--check and doctor inspect a PostgreSQL store as well."""
 
     def check(self, status, *words, store=None):
         done = subprocess.run([BIN / "tally-coordinator", "--check", "--store", store or self.target.uri],
@@ -557,14 +558,14 @@ class OtherPrograms(MigrateTestCase):
         self.check(0, "3 jobs (2 live)", "(running): round 13, 2 updates of the open one")
         with contextlib.ExitStack() as stack:
             stack.callback(self.assert_ends_well, self.start_on_target())
-            self.check(0, "3 jobs (2 live)")  # beside a coordinator
+            self.check(0, "3 jobs (2 live)")  # while a coordinator runs
         self.target.rows("DELETE FROM rounds WHERE job_key = 1 AND round = 3")
         self.check(1, "the record of round 3 is missing")
         done = subprocess.run([BIN / "tally", "doctor", "--store", f"{self.target.uri} password=swordfish"],
                               stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=HANG_S, check=False)
         self.assertIn("is sound: schema version 5, 3 jobs", done.stdout)
         self.assertNotIn("swordfish", done.stdout + done.stderr)
-        self.target.rows("INSERT INTO import_mark VALUES (1)")  # of a program up to 0.11.0
+        self.target.rows("INSERT INTO import_mark VALUES (1)")  # as by a program up to 0.11.0
         self.check(1, "only a part of another store", "tally migrate")
 
     def test_every_program_takes_a_url(self):

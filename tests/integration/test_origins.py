@@ -1,4 +1,6 @@
-"""A foreign web page can make a browser do nothing at the coordinator (services/coordinator/access/origin_policy.h)."""
+"""A foreign web page cannot make a browser read or change anything at the coordinator
+(services/coordinator/access/origin_policy.h).
+"""
 
 import json
 import pathlib
@@ -83,7 +85,7 @@ class Origins(TallyTestCase):
         for host in ("tally.example", "Tally.Example.:8080", "other:1", "localhost"):
             self.assertEqual(self.ask("GET", "/v1/jobs", Host=host).status, 200, host)
         self.assert_misdirected(self.ask("GET", "/v1/jobs", Host="evil.test"), "evil.test")
-        # A page there is still another page.
+        # A page on that host is still another origin.
         answer = self.ask("POST", "/v1/jobs", DOCUMENT, Origin="http://tally.example", **JSON)
         self.assert_problem(answer, 403, "Origin")
 
@@ -117,7 +119,7 @@ class Origins(TallyTestCase):
             self.assertEqual(self.ask("GET", path, Host="tally.example").status, 200)
 
     def test_only_where_a_token_is_needed(self):
-        """Each interface is judged separately: that of the workers is open here."""
+        """Each interface is judged separately: here, the workers' interface needs no token."""
         self.start_guarded("admin")
         bearer = {"Authorization": f"Bearer {ADMIN}"}
         self.assertEqual(self.ask("GET", "/v1/jobs", Host="tally.example", **bearer).status, 200)
@@ -169,11 +171,11 @@ class Origins(TallyTestCase):
         self.start()
         for headers in ({}, {"Origin": f"http://{self.own}"}, {"Sec-Fetch-Site": "same-origin"},
                         {"Sec-Fetch-Site": "none"},
-                        {"Host": "localhost", "Origin": "https://localhost"},  # TLS ends in front of us
+                        {"Host": "localhost", "Origin": "https://localhost"},  # a proxy in front ends TLS
                         {"Host": "localhost:8443", "Origin": "https://localhost:8443"}):
             answer = self.client.request("POST", "/v1/jobs", DOCUMENT, {**JSON, **headers})
             self.assertEqual(answer.status, 201, headers)
-        # A page may send requests, but the browser does not show it the responses, because nothing here allows that.
+        # A page may send requests, but the browser hides the responses, since nothing here allows it to read them.
         answer = self.ask("GET", "/v1/jobs", Origin="http://evil.test", Sec_Fetch_Site="cross-site")
         self.assertEqual(answer.status, 200)
         self.assertNotIn("Access-Control-Allow-Origin", answer.headers)
@@ -194,7 +196,7 @@ class Origins(TallyTestCase):
             self.assertRegex(answer.type, "json$")
             self.assertEqual(answer.headers.get_all("X-Content-Type-Options"), ["nosniff"], answer)
             self.assertEqual(answer.headers.get_all("Cache-Control"), ["no-store"], answer)
-        # Those of the dashboard are asked for again, not forgotten.
+        # The dashboard's files are revalidated, not uncached.
         self.assertEqual(self.client.get("/").headers.get_all("Cache-Control"), ["no-cache"])
 
 

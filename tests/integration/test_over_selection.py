@@ -1,4 +1,4 @@
-"""Over-selection: a round draws more clients than it wants answers, and the first answers count."""
+"""Over-selection: a round draws more clients than it needs answers, and the first answers count."""
 
 import re
 import unittest
@@ -22,7 +22,8 @@ def listed(text):
 
 
 def levels_of_late_updates(workers):
-    """Log levels of the refusals, without those of clients that another worker has since a restart."""
+    """Returns the log levels of the refusals, except those of clients that another worker has served since a
+    restart."""
     lines = [line for worker in workers for line in worker.log().splitlines() if "update refused" in line]
     return {re.search(r"level=(\w+)", line)[1] for line in lines if "is not assigned to this session" not in line}
 
@@ -106,7 +107,7 @@ class OverSelection(TallyTestCase):
             for hand, update in updates[WANTED:]:
                 self.assert_connect_error("failed_precondition", hand.post, update)
             for hand, update in updates[:WANTED]:
-                hand.post(update)  # again: recognized
+                hand.post(update)  # posted again: recognized as a repetition
             after = client.job(job_id)
             self.assertEqual(after["bits"]["uplink"], before["bits"]["uplink"])
             self.assertEqual(after["bits"]["uplink"]["messages"], WANTED * round_number)

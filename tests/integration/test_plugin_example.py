@@ -1,5 +1,6 @@
-"""The example of services/objectives/example, built and run as its README says, word for word, from an installed
-tree: `cmake --install` puts header, example and programs where a user finds them."""
+"""The example in services/objectives/example, built and run exactly as its README says, from an installed tree: `cmake
+--install` puts the header, the example and the programs where users find them.
+"""
 
 import json
 import os
@@ -14,7 +15,7 @@ from common import BIN, HANG_S, IS_SANITIZED, Client, Process, TallyTestCase, fr
 
 
 def commands(readme):
-    """What the README has between ```bash and ```."""
+    """Returns what stands between ```bash and ``` in the README."""
     return re.findall(r"(?ms)^```bash\n(.*?)^```$", readme.read_text())
 
 
@@ -39,7 +40,7 @@ class PluginExample(TallyTestCase):
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
             return done.stdout
 
-        # As JSON for the test's eyes.
+        # As JSON, so that the test can read it.
         build, serve, submit = (re.sub(r"(?m)^tally .*$", r"\g<0> --json", text) for text in commands(example / "README.md"))
         built = run(build)
         simulated = json.loads(built[built.index("{"):])

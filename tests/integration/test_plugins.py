@@ -1,8 +1,9 @@
-"""Plug-ins: a job whose gradients come from a shared object is the same job, and one that fails in
-whatever way costs its worker the job, with a reason that names plug-in, client and round, and nobody else
-anything.
+"""Plug-ins. A job whose gradients come from a shared object gives the same result. A plug-in that fails, in whatever
+way, costs its worker the job, with a reason that names the plug-in, the client and the round; nothing else is affected.
 
-The plug-ins are those of tests/plugins: `least_squares` is ours once more, `moody` does what MOODY tells it."""
+The plug-ins are those of tests/plugins: `least_squares` repeats the built-in objective, and `moody` does what MOODY
+tells it to do.
+"""
 
 import contextlib
 import json
@@ -24,7 +25,7 @@ PLUGINS = BIN.parent / "plugins"
 MOODY = PLUGINS / "moody.so"
 ISOLATED = ("--plugin-isolated",)
 
-# What moody does wrong, and what is said of it. Only a child process survives the second kind.
+# What moody does wrong, and the resulting message. Only a child process survives the second kind.
 WRONG = {
     "nan": "coordinate 6 is NaN",
     "huge": r"coordinate 0 is -1e\+300, beyond what float can hold",
@@ -47,7 +48,8 @@ DEADLY = {
 
 
 def moody_job(**changes):
-    """The mean of |x - m|^2 / 2 over 4 clients, 7 coordinates: its minimum is 7 * 5 / 8."""
+    """Returns a job that minimises the mean of |x - m|^2 / 2 over 4 clients and 7 coordinates. Its minimum is 7 * 5 /
+    8."""
     return job_document(
         "synthetic-fedpaq",
         **{"objective": {"type": "plugin", "name": "moody", "dim": 7}, "clients": 4, "quorum": None,
@@ -57,7 +59,7 @@ def moody_job(**changes):
 
 
 def children(pid):
-    """Processes whose parent it is, zombies included."""
+    """Returns the child processes, zombies included."""
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
@@ -75,7 +77,8 @@ def is_running(pid):
 
 
 def pending_signals(pid):
-    """How many signals the process has not received yet (proc(5)); one that has ended has received all."""
+    """Returns how many signals the process has yet to receive (proc(5)). A process that has ended counts as having
+    received all of them."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
     except OSError:
@@ -89,7 +92,7 @@ def descriptors(pid):
 
 class Plugins(TallyTestCase):
     def start_moody(self, coordinator, name, clients, mood="", options=()):
-        """A worker whose plug-in does what it is told."""
+        """Starts a worker whose plug-in does what it is told."""
         launcher = ["env", f"MOODY={mood}"] if mood else ()
         worker = self.start_worker(coordinator, name, clients=clients, launcher=launcher,
                                    options=("--plugin", MOODY, *options))
@@ -103,7 +106,7 @@ class Plugins(TallyTestCase):
         return client.wait_status(job_id, "completed")
 
     def wait_for_no_child(self, worker):
-        """Neither alive nor a zombie."""
+        """Waits until the process has no children, not even zombies."""
         wait_until(lambda: not children(worker.pid), f"the child of {worker.name} to be gone")
 
     # ---- the same job ----
@@ -137,7 +140,8 @@ class Plugins(TallyTestCase):
             self.assert_ends_well(worker)
 
     def test_what_takes_long_is_posted_before_the_next_client(self):
-        """The round's deadline may pass, or the session end, while the next client computes. Here it ends the worker."""
+        """While the next client computes, the round's deadline may pass or the session may end. Here, that computation
+        ends the worker."""
         coordinator = self.start_coordinator()
         worker = self.start_moody(coordinator, "w", 2, "gradient slow 0")
         coordinator.client.submit(moody_job(clients=2, reference=None))
@@ -146,7 +150,7 @@ class Plugins(TallyTestCase):
             self.assertEqual(database.execute("SELECT round, client FROM updates WHERE round > 0").fetchall(), [(1, 0)])
 
     def test_a_plug_in_without_losses_serves_jobs_without_regret(self):
-        """Which is what a plug-in's document without a reference asks for."""
+        """A document with a plug-in that has no losses works if it asks for no reference."""
         document = moody_job(reference=None)
         coordinator = self.start_coordinator()
         client = coordinator.client
@@ -164,7 +168,7 @@ class Plugins(TallyTestCase):
     def test_metrics_are_those_of_the_simulation_and_change_nothing(self):
         os.environ["MOODY"] = "metrics good 0"
         try:
-            simulated = simulate(moody_job(), (f"--plugin={MOODY}",))  # spelled apart: results are kept
+            simulated = simulate(moody_job(), (f"--plugin={MOODY}",))  # other words: results are cached
         finally:
             del os.environ["MOODY"]
         silent = simulate(moody_job(), ("--plugin", MOODY))
@@ -189,7 +193,7 @@ class Plugins(TallyTestCase):
     # ---- what is wrong costs one worker its job ----
 
     def assert_others_take_over(self, coordinator, what, said, options=()):
-        """The bad worker has 2 of 4 clients, answers 2 rounds, and then refuses."""
+        """The bad worker serves 2 of 4 clients, answers 2 rounds, and then refuses."""
         client = coordinator.client
         bad = self.start_moody(coordinator, f"{what}{len(options)}", 2, f"gradient {what} 3", options)
         job_id = client.submit(moody_job(name=what))
@@ -330,7 +334,8 @@ class Plugins(TallyTestCase):
                                              client=task.clients[0], refusal=reason, tried=tried))
 
     def test_who_has_tried_in_vain_ends_the_job_and_who_lacks_something_does_not(self):
-        """After a round that all clients have answered."""
+        """After a round that all clients have answered, a job fails if no worker can serve it and at least one has
+        tried in vain. It does not fail if the workers only lack something."""
         coordinator = self.start_coordinator()
         client = coordinator.client
         for tried in ((False, False), (True, False), (False, True), (True, True)):
@@ -370,7 +375,7 @@ class Plugins(TallyTestCase):
         self.assertEqual(client.job(job_id)["reason"], "no worker can serve the job; goes: it is gone")
 
     def test_iterates_that_diverge_fail_the_job_at_once(self):
-        """Steps of 1e30 overflow, which is not the plug-in's fault: the job would diverge at any worker."""
+        """Steps of 1e30 overflow. The plug-in is not at fault, since the job would diverge at any worker."""
         coordinator = self.start_coordinator()
         client = coordinator.client
         self.start_moody(coordinator, "w", 4)
@@ -381,7 +386,7 @@ class Plugins(TallyTestCase):
     # ---- processes ----
 
     def wait_for_child(self, worker):
-        """A child that is computing: the sleep of moody's `hang`."""
+        """Waits for a child that is computing: moody's `hang` sleeps."""
         (child,) = wait_until(lambda: children(worker.pid), "a child")
         return child
 
@@ -454,7 +459,7 @@ class Plugins(TallyTestCase):
         coordinator = self.start_coordinator()
         client = coordinator.client
         worker = self.start_moody(coordinator, "w", 4, options=ISOLATED)
-        counts = []  # connections to the coordinator come and go, too
+        counts = []  # sockets open and close as well
         for seed in range(12):
             self.wait_completed(client, client.submit(moody_job(seed=seed, horizon=30)))
             self.wait_for_no_child(worker)
@@ -464,7 +469,7 @@ class Plugins(TallyTestCase):
     # ---- at the start ----
 
     def start_in_vain(self, *options, mood="", environment=None):
-        """Returns the message of a worker that does not start."""
+        """Starts a worker that is expected to refuse; returns its message."""
         done = subprocess.run(
             [BIN / "tally-worker", *(str(option) for option in options)], capture_output=True, text=True,
             env={**os.environ, "MOODY": mood, **(environment or {})}, timeout=HANG_S, check=False)
@@ -526,7 +531,7 @@ class Plugins(TallyTestCase):
                 self.assert_problem(client.post_job(document), 400, field)
 
     def test_a_job_waits_for_a_worker_that_has_its_plug_in(self):
-        """The worker without it exits; what it lacked is still the first that the job tells."""
+        """The worker without the plug-in exits. What it lacked stays the first cause that the job reports."""
         coordinator = self.start_coordinator()
         client = coordinator.client
         job_id = client.submit(moody_job())

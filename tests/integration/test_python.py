@@ -1,6 +1,6 @@
-"""The package of api/python: the same codec, workers with gradients in Python beside C workers, jobs over REST.
+"""The package of api/python: the same codec, workers with gradients in Python next to C workers, and jobs over REST.
 
-It loads the libtally of the build under test. The wheel, and what is installed, is test_library.py.
+The tests load the libtally of the build under test. test_library.py covers the wheel and its installation.
 """
 
 import contextlib
@@ -50,7 +50,7 @@ def plugin_job(dim=4, name="python", **changes):
 
 
 def pull(x, query):
-    """The gradient of |x - 1|^2 plus noise from the job's random numbers."""
+    """Returns the gradient of |x - 1|^2 plus noise from the job's random numbers."""
     return 2 * (x - 1) + 0.01 * (query.below(201) - 100)
 
 
@@ -59,7 +59,7 @@ def squares(x, client):
 
 
 class WorkerThread:
-    """tally.Worker.run() in a thread; join() returns what it returned, or raises what it raised."""
+    """Runs tally.Worker.run() in a thread; join() returns what run() returned, or raises what it raised."""
 
     def __init__(self, *arguments, **options):
         self.worker = tally.Worker(*arguments, **options)
@@ -97,10 +97,10 @@ class PythonCase(TallyTestCase):
 
 
 class Codec(unittest.TestCase):
-    """The codec of the package equals `tally encode` bit by bit."""
+    """The codec of the package equals `tally encode` bit for bit."""
 
     def of_program(self, array, *options):
-        """The payload and the facts that the program makes of a .npy file."""
+        """Returns the payload and the facts that the program reports for a .npy file."""
         with tempfile.TemporaryDirectory() as folder:
             np.save(f"{folder}/in.npy", array)
             done = subprocess.run([BIN / "tally", "encode", f"{folder}/in.npy", "--out", f"{folder}/out",
@@ -179,7 +179,7 @@ class Codec(unittest.TestCase):
 
 
 class BesideC(PythonCase):
-    """A least_squares job with C workers and a Python worker: one job, one arithmetic."""
+    """A least_squares job with C workers and a Python worker gives the same arithmetic as with C workers alone."""
 
     def setUp(self):
         super().setUp()
@@ -192,7 +192,7 @@ class BesideC(PythonCase):
         self.n_queries = 0
 
     def gradient(self, x, query):
-        """services/objectives in plain floats: the same operations in the same order."""
+        """The gradient of services/objectives in Python floats: the same operations in the same order."""
         rows, labels = self.shards[query.client]
         self.n_queries += 1
         x = x.tolist()
@@ -209,14 +209,14 @@ class BesideC(PythonCase):
         return [g / query.samples for g in total]
 
     def payloads(self, proxy):
-        """Of every accepted update with a message, by round and client."""
+        """Returns the payloads of all accepted updates with a message, by round and client."""
         updates = [update for exchange in list(proxy.exchanges) for update, result in updates_of(exchange)
                    if result.code == ""]
         return {(update.round, update.client): (update.payload, update.payload_bits, update.loss)
                 for update in updates if update.payload}
 
     def run_job(self, *starters):
-        """Returns the detail and the payload of every client in every round."""
+        """Runs the job; returns the detail, and the payload of every client in every round."""
         coordinator = self.start_coordinator()
         proxy = RecordingProxy(coordinator.port)
         self.addCleanup(proxy.close)
@@ -276,7 +276,7 @@ class Gradients(PythonCase):
             self.assertEqual(x.dtype, np.float64)
             self.assertEqual(len(query.draws(10)), query.samples)
             answer = pull(x, query)
-            x[:] = np.nan  # is the gradient's own
+            x[:] = np.nan  # the gradient may overwrite its x
             return answer
 
         workers = [self.play(coordinator.url, gradient, 4, loss=squares, clients=2, exit_when_idle=True)
@@ -337,7 +337,7 @@ class Gradients(PythonCase):
         self.assertEqual(of_client[0]["first"], detail["metrics"]["first"]["max"])
 
     def test_clients_with_too_many_names_cannot_hold_up_a_job(self):
-        """The coordinator refuses the 17th metric of a round, but the update itself must count."""
+        """The coordinator refuses the 17th metric of a round, but the update itself must still count."""
         coordinator = self.coordinator
         job = coordinator.client.submit(plugin_job(clients=20, quorum=20))
         self.play(coordinator.url, pull, 4, loss=squares, clients=20,
@@ -424,7 +424,7 @@ class Workers(PythonCase):
                 action()
 
     def test_a_stop_ends_it(self):
-        worker = self.play(f"http://127.0.0.1:{free_port()}")  # nobody is there
+        worker = self.play(f"http://127.0.0.1:{free_port()}")  # nothing listens on this port
         worker.worker.stop()
         self.assertEqual(worker.join().rounds, 0)
         coordinator = self.start_coordinator()
@@ -438,7 +438,8 @@ class Workers(PythonCase):
 
     @staticmethod
     def names(coordinator):
-        """Of the workers that wait for work: a stop in the middle of Join would leave a session behind."""
+        """Returns the names of the workers that wait for work. A stop in the middle of Join would leave a session
+        behind."""
         return [worker["name"] for worker in coordinator.client.get_json("/v1/workers")["workers"]
                 if worker["state"] == "waiting"]
 
@@ -493,7 +494,7 @@ class Jobs(PythonCase):
         self.assertEqual((events[-1].kind, events[-1].data["status"]), ("job", "completed"))
         detail = tally.show(job, url=coordinator.url)
         self.assertEqual(essence(detail), essence(simulate(document)))
-        # Of a job that has ended: what is new, and how it stands.
+        # Of an ended job: the rounds since `after`, and the detail.
         self.assertEqual([event.kind for event in tally.watch(job, after=len(rounds) - 2, url=coordinator.url)],
                          ["job", "round", "round", "job"])
         self.assertEqual([event.kind for event in tally.watch(job, url=coordinator.url)], ["job"])
@@ -617,7 +618,7 @@ class Types(unittest.TestCase):
             self.assertRegex(thing.__doc__, r"\((dim|rounds|points|samples),", thing)
 
     def test_structs_are_those_of_the_headers(self):
-        """Size and every offset, asked of the C compiler."""
+        """Compares sizes and all offsets with those reported by the C compiler."""
         structs = {"tally_failure": _library.Failure, "tally_rounding": _library.Rounding,
                    "tally_payload": _library.Payload, "tally_points": _library.Points,
                    "tally_plugin_problem": _library.PluginProblem, "tally_plugin_query": _library.PluginQuery,

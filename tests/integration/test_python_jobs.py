@@ -1,4 +1,4 @@
-"""Jobs from Python: lists, changes, rounds as arrays, and whole jobs in one call."""
+"""Jobs from Python: lists, changes, rounds as arrays, and whole jobs in a single call."""
 
 import importlib.util
 import os

@@ -1,4 +1,4 @@
-"""deploy/quickstart shows how far its build is. A stand-in for cmake builds as far as the test wants."""
+"""deploy/quickstart shows the progress of its build. A stand-in for cmake builds as far as the test tells it to."""
 
 import fcntl
 import os
@@ -53,7 +53,7 @@ class Progress(unittest.TestCase):
         return text
 
     def build(self, source, output, before):
-        """Builds one step after the other, each after the previous one is shown."""
+        """Builds one step at a time, each after the previous one has been shown."""
         process = self.start(output)
         with open(self.folder / "steps", "w", buffering=1, encoding="ascii") as steps:
             for i in range(1, 4):

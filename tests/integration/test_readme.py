@@ -1,7 +1,7 @@
-"""services/objectives/README.md, "Your own problem in five minutes": every block, as printed, in one shell.
+"""Runs every block of services/objectives/README.md, "Your own problem in five minutes", as printed, in one shell. The
+address of the coordinator comes from the environment, as for every program; nothing else is changed.
 
-Where the coordinator listens comes from the environment, as for every program; nothing else is changed.
-And README.md, from a clone to a job on a CSV file, where the build is done already and the port is another.
+Also runs README.md, from a clone to a job on a CSV file, on another port and with the build already done.
 """
 
 import datetime
@@ -33,8 +33,8 @@ def time_of(line):
 @unittest.skipIf(IS_SANITIZED, "what a user builds has no sanitizer")
 class FiveMinutes(TallyTestCase):
     def run_blocks(self, names):
-        """Returns the jobs that the coordinator has in the end, newest first, and what was printed."""
-        folder = Path(self.folder, "sources")  # as the sources, without what is written there
+        """Returns the coordinator's jobs after the blocks have run, newest first, and the output."""
+        folder = Path(self.folder, "sources")  # the same as the sources, without the files written during tests
         (folder / "build").mkdir(parents=True)
         (folder / "build/release").symlink_to(BIN.parent)
         (folder / "services").symlink_to(REPO / "services")
@@ -51,7 +51,7 @@ class FiveMinutes(TallyTestCase):
             jobs = Client(port).get_json("/v1/jobs")["jobs"]
             return [Client(port).job(job["id"]) for job in jobs], log.read_text()
         finally:
-            os.killpg(shell.pid, signal.SIGTERM)  # what it left in the background is of its session
+            os.killpg(shell.pid, signal.SIGTERM)  # background processes that the blocks left belong to its session
 
     def test_every_block_as_printed(self):
         names = block().split()
@@ -62,7 +62,7 @@ class FiveMinutes(TallyTestCase):
         flats = jobs[2]
         self.assertIsNotNone(flats["f_star"])
         self.assertGreaterEqual(flats["cumulative_regret"], 0)
-        # What the last one was made of, to the noise of a step.
+        # The coefficients that generated the last job's data, up to the noise of a step.
         found = re.findall(r"-?\d+\.\d*", re.search(r"x = \[(.*)\]", log)[1])
         self.assertEqual(len(found), 3)
         for number, true in zip(found, (1, -2, 3)):
@@ -70,8 +70,8 @@ class FiveMinutes(TallyTestCase):
         self.check_ends(log)
 
     def check_ends(self, log):
-        """Each example ends with its job: its worker leaves within a second. A machine that does not run the worker
-        for a second is no reason to fail, so one of the three may take longer, but none as long as an idle poll."""
+        """Each example ends with its job, so its worker exits within a second. One of the three may take longer, since
+        a busy machine may not run the worker for a second, but none may take as long as an idle poll."""
         ends = [time_of(line) for line in log.splitlines() if 'event="job ended"' in line]
         leaves = [time_of(line) for line in log.splitlines() if 'event="worker left"' in line]
         self.assertEqual((len(ends), len(leaves)), (3, 3), log[-4000:])
@@ -80,7 +80,7 @@ class FiveMinutes(TallyTestCase):
         self.assertLess(waits[2], 5, waits)
 
     def test_own_file_from_a_clone(self):
-        """With the clone, mkdir, cp, cat and quickstart it takes five commands."""
+        """Cloning included, it takes five commands: the others are mkdir, cp, cat and quickstart."""
         commands = block("own-file", readme=REPO / "README.md", heading="## Two commands")
         outside = re.sub(r"(?s)<<'END'\n.*\nEND\n", "\n", commands)
         self.assertLessEqual(1 + len(re.split(r"\n|&&", outside.strip())), 5)
@@ -89,7 +89,7 @@ class FiveMinutes(TallyTestCase):
         (folder / "build/release").symlink_to(BIN.parent)
         (folder / "deploy").symlink_to(REPO / "deploy")
         Path(self.folder, "flats.csv").write_text(FLATS)
-        Path(self.folder, "cmake").write_text("#!/bin/sh\n")  # all is built
+        Path(self.folder, "cmake").write_text("#!/bin/sh\n")  # everything is already built
         Path(self.folder, "cmake").chmod(0o755)
         environment = {name: value for name, value in os.environ.items() if not name.startswith("TALLY_")}
         environment |= {"HOME": self.folder, "PATH": f"{self.folder}:{environment['PATH']}"}

@@ -28,7 +28,8 @@ CLIENTS = 4
 
 
 def weights_of(n):
-    """Of the points of a file that is cut into runs whose sizes differ by at most one, the longer ones first."""
+    """Returns the weights of the points of a file that is split into runs whose sizes differ by at most one, longer
+    runs first."""
     sizes = [n // CLIENTS + (m < n % CLIENTS) for m in range(CLIENTS)]
     return np.repeat([1 / (CLIENTS * size) for size in sizes], sizes)
 
@@ -38,7 +39,7 @@ def with_ones(X):
 
 
 def softmax(X, y, weights, W, l2):
-    """f and its gradient; W has a column per class, and the usual signs."""
+    """Returns f and its gradient. W has a column per class, with the usual signs."""
     z = X @ W
     z -= z.max(axis=1, keepdims=True)
     logs = z - np.log(np.exp(z).sum(axis=1, keepdims=True))
@@ -54,21 +55,21 @@ def logistic(X, y, weights, w, l2):
 
 
 def fit(X, y, weights, l2):
-    """scikit-learn's minimum: sum of weights is 1, so that C is 1 / (2 l2)."""
+    """Returns scikit-learn's minimiser. The weights add up to 1, so that C is 1 / (2 l2)."""
     return LogisticRegression(C=1 / (2 * l2), fit_intercept=False, tol=1e-10, max_iter=10000).fit(
         X, y, sample_weight=weights).coef_
 
 
 class RealData(TallyTestCase):
     def run_job(self, folder, **document):
-        """Returns detail and final model of a job that four workers serve."""
+        """Returns the detail and the final model of a job served by four workers."""
         coordinator = self.start_coordinator(options=("--data-dir", folder))
         for i in range(CLIENTS):
             self.start_worker(coordinator, f"w{i}", clients=1, options=("--data-dir", folder))
         document = {"clients": CLIENTS, "seed": 1, **document}
         job_id = coordinator.client.submit(document)
         detail = coordinator.client.wait_status(job_id, "completed")
-        if folder != FASHION:  # where f(x*) takes seconds
+        if folder != FASHION:  # computing f(x*) can take seconds
             expected = simulate(document, ("--data-dir", folder))
             self.assertEqual(essence(detail), essence(expected))
             for key in ("smoothness", "strong_convexity"):
@@ -77,7 +78,7 @@ class RealData(TallyTestCase):
         return detail, np.array(coordinator.client.get_json(f"/v1/jobs/{job_id}/model")["x"])
 
     def check(self, detail, f, x, best, first_norm, last_norm):
-        """f(point) is (value, gradient)."""
+        """Checks a job's result; f(point) returns (value, gradient)."""
         start, end, least = f(np.zeros_like(x)), f(x), f(best)
         norms = np.linalg.norm(start[1]), np.linalg.norm(end[1])
         print(f"{self.id().split('.')[-1]}: f {start[0]:.6f} -> {end[0]:.6f}, least {least[0]:.6f}; "
@@ -88,7 +89,7 @@ class RealData(TallyTestCase):
         self.assertLess(end[0] - least[0], 0.01 * least[0])
 
     def test_libsvm(self):
-        """CEAL, which is given only a step size."""
+        """CEAL with nothing set but the step size."""
         X, y = np.zeros((270, 13)), np.zeros(270)
         for i, line in enumerate((HEART / "heart_scale").read_text().splitlines()):
             label, *cells = line.split()
@@ -104,7 +105,7 @@ class RealData(TallyTestCase):
         self.check(detail, lambda w: logistic(X, y, weights, w, 0.01), x, fit(X, y, weights, 0.01)[0], 0.4, 0.03)
 
     def test_csv(self):
-        """By minibatch SGD; the file is sorted by class, so that every client has classes of its own."""
+        """Minibatch SGD on a file that is sorted by class, so that every client has different classes."""
         table = np.loadtxt(IRIS / "iris.csv", delimiter=",", skiprows=1)
         X, y, weights = with_ones(table[:, :4]), table[:, 4].astype(int), weights_of(150)
         detail, x = self.run_job(
@@ -113,7 +114,7 @@ class RealData(TallyTestCase):
             objective={"type": "softmax_regression", "l2": 0.01, "bias": True,
                        "data": {"type": "csv", "file": "iris.csv", "features": 4, "label": "virginica", "classes": 3,
                                 "sharding": "contiguous"}})
-        # The service's logits have the other sign.
+        # The service's logits have the opposite sign.
         self.check(detail, lambda w: softmax(X, y, weights, w, 0.01), -x.reshape(5, 3), fit(X, y, weights, 0.01).T,
                    1.0, 0.1)
 
@@ -129,7 +130,7 @@ class RealData(TallyTestCase):
             objective={"type": "softmax_regression", "l2": 0.5,
                        "data": {"type": "idx", "images": "t10k-images-idx3-ubyte", "labels": "t10k-labels-idx1-ubyte",
                                 "features": 784, "classes": 10, "points_per_class": 1000}})
-        weights = weights_of(n)  # 2500 each, whatever their order
+        weights = weights_of(n)  # 2500 each, in whatever order
         self.check(detail, lambda w: softmax(X, y, weights, w, 0.5), -x.reshape(784, 10), fit(X, y, weights, 0.5).T,
                    1.0, 0.1)
 

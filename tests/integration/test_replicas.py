@@ -1,4 +1,4 @@
-"""Several coordinators on one PostgreSQL: any of them answers, and nothing is lost when one goes."""
+"""Several coordinators on one PostgreSQL: any of them answers, and nothing is lost when one goes away."""
 
 import concurrent.futures
 import http.client
@@ -26,14 +26,14 @@ def small_job(**changes):
 
 
 def metric(replica, name):
-    """The sum of a metric's samples, over all labels unless some are given with the name."""
+    """Returns the sum of a metric's samples: over all labels, unless the name includes some."""
     text = replica.client.get("/metrics").body.decode()
     pattern = re.escape(name) + (r" (\S+)$" if "{" in name else r"(?:\{[^}]*\})? (\S+)$")
     return sum(float(value) for value in re.findall("^" + pattern, text, re.MULTILINE))
 
 
 def leader_first(a, b):
-    """Of two replicas, one of which runs the only job."""
+    """Orders two replicas so that the leader of the only job comes first."""
     return (b, a) if metric(b, 'tally_jobs{status="running"}') == 1 else (a, b)
 
 
@@ -43,7 +43,7 @@ def names_of_workers(replica, **headers):
 
 
 class Follower(threading.Thread):
-    """Reads a job's event stream to its end; comes again with Last-Event-ID if it is cut off."""
+    """Reads a job's event stream to its end; reconnects with Last-Event-ID if it is cut off."""
 
     def __init__(self, ports, job_id):
         super().__init__(daemon=True)
@@ -85,8 +85,8 @@ class Replicas(PostgresTestCase):
         return self.check_sums(replica, job_id, detail)
 
     def check_endless(self, replica, job_id, document):
-        """Of a job that was disturbed, and could not end before it was: it goes on, and is where an
-        undisturbed run is. Cancels it."""
+        """Checks an endless job that was disturbed: it still closes rounds, and its state is that of an undisturbed
+        run. Then cancels it."""
         replica.client.wait_rounds(job_id, 2)
         replica.client.post(f"/v1/jobs/{job_id}/cancel")
         detail = replica.client.wait_status(job_id, "cancelled")
@@ -112,12 +112,12 @@ class Replicas(PostgresTestCase):
         return self.start_replica("a", **options), self.start_replica("b", **options)
 
     def start_workers(self, n, *replicas, clients=2, name="w"):
-        """At the replicas in turn."""
+        """Starts workers, distributed over the replicas in turn."""
         for i in range(n):
             self.start_worker(replicas[i % len(replicas)], f"{name}{i}", clients=clients)
 
     def start_balanced_pair(self, clients=2):
-        """With five workers that come through the balancer."""
+        """Starts two replicas, and five workers that connect through the balancer."""
         a, b = self.start_pair()
         balancer = self.balance(a, b)
         self.start_workers(5, balancer, clients=clients)
@@ -136,9 +136,9 @@ class Replicas(PostgresTestCase):
         self.assertEqual(b.client.post(f"/v1/jobs/{job_id}/pause").json()["status"], "paused")
         wait_until(lambda: b.client.get_json("/v1/workers")["workers"][0]["state"] == "waiting",
                    "the open round's last answers")
-        # A worker's poll that begins or ends between the two moves their wire_bytes.
+        # A worker's poll that begins or ends between the two requests changes their wire_bytes.
         wait_until(lambda: b.client.job(job_id) == a.client.job(job_id), "the same detail from both")
-        self.assertEqual(b.client.job(job_id)["waiting"]["for"], "resume")  # which the leader alone knows
+        self.assertEqual(b.client.job(job_id)["waiting"]["for"], "resume")  # known to the leader alone
         for path in (f"/v1/jobs/{job_id}/rounds", f"/v1/jobs/{job_id}/rounds.csv",
                      f"/v1/jobs/{job_id}/model", f"/v1/jobs/{job_id}/series"):
             here, there = a.client.get(path), b.client.get(path)
@@ -147,7 +147,7 @@ class Replicas(PostgresTestCase):
         self.assertEqual([each.type for each in npy], ["application/x-npy"] * 2)
         self.assertEqual(npy[0].body, npy[1].body)
         self.assertEqual([job["id"] for job in b.client.get_json("/v1/jobs")["jobs"]], [job_id])
-        self.assert_problem(b.client.post(f"/v1/jobs/{job_id}/pause"), 409)  # as the leader says it
+        self.assert_problem(b.client.post(f"/v1/jobs/{job_id}/pause"), 409)  # as the leader reports it
         self.assert_problem(b.client.post("/v1/jobs/0123456789ab/cancel"), 404)
         self.assertEqual(b.client.post(f"/v1/jobs/{job_id}/resume").json()["status"], "running")
         self.assertEqual(b.client.post(f"/v1/jobs/{job_id}/cancel").json()["status"], "cancelled")
@@ -176,7 +176,8 @@ class Replicas(PostgresTestCase):
         self.assertFalse(said[0]["answered"])
 
     def test_pages_of_workers_go_through_all_replicas(self):
-        """Whichever coordinator is asked for a page, and where a page ends within one or between two."""
+        """Pages are the same whichever coordinator is asked, whether a page ends within the workers of one replica or
+        between two."""
         a, b = self.start_pair()
         for i in range(3):
             ForeignWorker(a.client, name=f"a{i}")
@@ -224,9 +225,9 @@ class Replicas(PostgresTestCase):
         session = update[:9]
         for method, body, code in (
             ("PostUpdate", session + b"\x12\x40" + 64 * b"a", "invalid_argument"),  # a text that is too long
-            ("PostUpdate", session + b"\x28\x01", "invalid_argument"),  # a payload that is a number
+            ("PostUpdate", session + b"\x28\x01", "invalid_argument"),  # a number in place of the payload
             ("PostUpdate", update[:-1], "invalid_argument"),
-            ("PostUpdate", update + b"\x09\x01", "invalid_argument"),  # a second session that is cut off
+            ("PostUpdate", update + b"\x09\x01", "invalid_argument"),  # a second session, cut short
             ("PostUpdate", b"\x08\x01", "invalid_argument"),
             ("PostUpdate", b"", "not_found"),
             ("PollTask", session + b"\x1a\x01\x0a", "invalid_argument"),
@@ -242,7 +243,7 @@ class Replicas(PostgresTestCase):
         self.assertEqual(a.client.job(job_id)["round"], 1)
 
     def test_several_updates_come_through_any_replica(self):
-        """Also with a poll, which the other replica holds."""
+        """With or without a poll; if there is one, the other replica holds it."""
         a, b = self.start_pair()
         job_id = a.client.submit(job_document(clients=3, quorum=3))
         worker = ForeignWorker(a.client, slots=3)
@@ -286,7 +287,7 @@ class Replicas(PostgresTestCase):
         self.assertEqual(metric(a, "tally_replica_jobs_given_total"), 1)
         self.assertEqual(metric(b, "tally_replica_jobs_taken_total"), 1)
         self.assertEqual(metric(b, 'tally_jobs_ended_total{status="completed"}'), 1)
-        self.assertEqual(metric(a, "tally_job_rounds_total"), 0)  # one replica shows it
+        self.assertEqual(metric(a, "tally_job_rounds_total"), 0)  # only one of the replicas lists it
         self.assertEqual(metric(b, "tally_job_rounds_total"), detail["round"])
 
     def test_an_old_job_is_not_starved_by_small_ones(self):
@@ -322,16 +323,16 @@ class Replicas(PostgresTestCase):
         wait_until(lambda: b.client.get_json("/v1/workers")["slots_free"] == 10, "all workers")
         job_id = a.client.submit(document)
         wait_until(lambda: b.client.job(job_id)["status"] == "running", "the job to run")
-        leader, other = leader_first(a, b)  # it may have been given to the other
+        leader, other = leader_first(a, b)  # the job may have been assigned to the other replica
         followers = [Follower([other.port], job_id), Follower([leader.port, other.port], job_id)]
         point = self.random.randrange(1, 150)
         before = self.wait_for_round(other, job_id, point)
-        for follower in followers:  # also of the replica that does not lead the job
+        for follower in followers:  # also those received from the replica that does not lead the job
             wait_until(lambda: follower.rounds and follower.rounds[-1]["round"] >= point, "its events")
-        time.sleep(self.random.uniform(0, 0.05))  # anywhere within a round
+        time.sleep(self.random.uniform(0, 0.05))  # anywhere in a round
         leader.kill()
         killed = time.monotonic()
-        after = other.client.job(job_id)  # although no replica leads it
+        after = other.client.job(job_id)  # while no replica leads the job
         self.assertGreaterEqual(after["round"], before["round"])
         wait_until(lambda: "job taken over" in other.log(), "the take-over")
         print(f"killed at round {after['round']}, taken over after {time.monotonic() - killed:.1f} s", flush=True)
@@ -346,7 +347,7 @@ class Replicas(PostgresTestCase):
             self.assertEqual([each["round"] for each in follower.rounds], list(range(1, len(records) + 1)))
             self.assertEqual([each["totals"] for each in follower.rounds], running_totals(records))
             self.assertEqual(follower.details[-1]["status"], "cancelled")
-        self.assertEqual(followers[0].n_connections, 1)  # it was never cut off
+        self.assertEqual(followers[0].n_connections, 1)  # its connection never broke
         self.assertGreater(followers[1].n_connections, 1)
 
     def test_leader_killed_again_and_again(self):
@@ -378,9 +379,9 @@ class Replicas(PostgresTestCase):
     # ---- Updates that poll as well ----
 
     def wait_with_updates(self, home, *replicas):
-        """A worker for each replica, whose session is at `home`, posts there an update that polls and
-        is stored before its answer. Returns the threads and, once these have ended, their answers:
-        what came, or the error, and after how many seconds."""
+        """Starts a worker for each replica, all with sessions at `home`. Each posts an update through its replica that
+        polls and is stored before its response. Returns the threads and the answers, which are complete once the
+        threads have ended: the response or the error, and after how many seconds it came."""
         job_id = home.client.submit(job_document(clients=len(replicas) + 1, quorum=len(replicas) + 1))
         workers = [ForeignWorker(home.client, f"foreign{i}") for i in range(len(replicas) + 1)]
         tasks = [worker.poll_task() for worker in workers]
@@ -409,7 +410,7 @@ class Replicas(PostgresTestCase):
         threads, answers = self.wait_with_updates(a, b)
         self.assert_ends_well(b)
         threads[0].join(HANG_S)
-        self.assertIsInstance(answers[0][0], ConnectError)  # not a connection that breaks
+        self.assertIsInstance(answers[0][0], ConnectError)  # rather than a broken connection
         self.assertEqual(answers[0][0].code, "unavailable")
 
     def test_who_steps_down_acknowledges_what_is_stored(self):
@@ -422,11 +423,12 @@ class Replicas(PostgresTestCase):
         self.cluster.restart()
         answer, took_s = answers[0]
         self.assertEqual(answer.payload_bits, 30)
-        # A poll waits no longer than a lease. It ends by itself, and first, if a heartbeat came after it.
+        # A poll waits no longer than a lease. If a heartbeat came after it, it may have ended by itself before the
+        # replica stepped down.
         if took_s < lease_s or answer.next.WhichOneof("kind") != "idle":
             self.assertFalse(answer.HasField("next"))
 
-    # ---- Leaders that are mistaken ----
+    # ---- Replicas that wrongly believe to be the leader ----
 
     def test_paused_leader_wakes_up(self):
         a, b, balancer = self.start_balanced_pair()
@@ -445,7 +447,7 @@ class Replicas(PostgresTestCase):
         self.check_endless(leader, job_id, document)
 
     def test_a_job_that_is_lost_takes_none_with_it(self):
-        """Its leader learns of it from a write that is refused, and that other jobs have a part in."""
+        """The leader learns that it lost the job when a write is refused. That write covers other jobs as well."""
         a, b, _ = self.start_balanced_pair(clients=8)
         documents = [small_job(seed=seed, horizon=ENDLESS) for seed in range(2)]
         ids = [a.client.submit(document) for document in documents]
@@ -467,7 +469,7 @@ class Replicas(PostgresTestCase):
             self.assertEqual(each.client.get("/readyz").status, 200)
 
     def test_a_fence_that_a_read_meets_is_no_failure_of_the_store(self):
-        """Of a step that closes a round of a job lost meanwhile, and looks for an idempotency key."""
+        """One step closes a round of a job that was lost in the meantime, and also looks up an idempotency key."""
         a, b = self.start_pair()
         job_id = a.client.submit(job_document(clients=1, quorum=1))
         worker = ForeignWorker(a.client)
@@ -477,7 +479,7 @@ class Replicas(PostgresTestCase):
         for connection in connections:
             connection.connect()
         os.kill(a.pid, signal.SIGSTOP)
-        try:  # both are there when it wakes up, and it has heard nothing from the store
+        try:  # it finds both requests when it resumes, before it hears from the store
             self.database.changes("UPDATE job_leases SET leader = 2, token = token + 1")
             connections[0].request("POST", "/tally.v1.WorkerService/PostUpdate", update,
                                    {"Content-Type": "application/proto"})

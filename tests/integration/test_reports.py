@@ -1,4 +1,4 @@
-"""Metrics: named numbers that workers report beside their messages."""
+"""Metrics: named numbers that workers report next to their messages."""
 
 import csv
 import io
@@ -24,7 +24,7 @@ class Reports(TallyTestCase):
         return self.client.call_raw("PostUpdate", update.SerializeToString())
 
     def metrics_of(self, job_id):
-        """{name: value} of tally_job_metric."""
+        """Returns {name: value} of tally_job_metric."""
         found = {}
         for line in self.client.get("/metrics").body.decode().splitlines():
             if line.startswith(f'tally_job_metric{{job="{job_id}",name="'):
@@ -50,7 +50,7 @@ class Reports(TallyTestCase):
         self.assertEqual(detail["metrics"], expected)
         self.assertEqual(detail["bits"]["telemetry"], record["bits"]["telemetry"])
         self.assertEqual(self.metrics_of(job_id), {"accuracy": -1.0, "seconds": 0.25})
-        # A round without metrics has none; the job shows the last ones, and the CSV has their columns.
+        # A round without metrics shows none, the job keeps the last ones, and the CSV has a column for each.
         self.worker.cursors = {}
         self.play_round(self.worker.poll_task(), lambda client: [])
         self.assertNotIn("metrics", self.client.rounds(job_id)[1])

@@ -1,7 +1,7 @@
 """`tally reproduce` as users and scripts call it: its JSON, seeds, threads and files.
 
-TALLY_BIN is the folder of the programs. MNIST takes a minute; it is run where TALLY_DATA names the
-folder of its files, as tests/run bench does.
+TALLY_BIN is the folder of the programs. MNIST takes a minute, so it runs only if TALLY_DATA names the folder of its
+files, as in tests/run bench.
 """
 
 import csv
@@ -31,7 +31,7 @@ FORMULA = {"minibatch_sgd": (38400, 38400), "fedavg": (19200, 19200), "fedpaq": 
 
 
 def job_name(experiment, row):
-    """The file that a row of the result has in deploy/jobs and below --out."""
+    """Returns the name of a row's file in deploy/jobs and below --out."""
     ending = f"-{row['preset']}"
     if row["tuned"]:
         ending = "-tuned" if row["algorithm"] == "ceal" else ""
@@ -62,8 +62,8 @@ class ReproduceCase(unittest.TestCase):
         return json.loads(self.reproduce(*words, "--json").stdout)["rows"]
 
     def check_jobs(self, experiment, *words):
-        """--out writes one file per row, each the file of that name in deploy/jobs. The other
-        direction, that nothing else is there, is test_presets.c's."""
+        """--out writes one file per row, equal to the file of that name in deploy/jobs. test_presets.c checks that
+        deploy/jobs contains no others."""
         out = self.cwd / experiment
         rows = self.rows(*words, "--seeds", "1", "--no-grid", "--out", str(out))
         names = {job_name(experiment, row) for row in rows}
@@ -89,7 +89,7 @@ class Json(ReproduceCase):
                 self.assertEqual(set(row[direction]), {"formula", "payload", "control", "entropy_payload"})
             self.assertEqual(set(row["paper"]), {"uplink", "downlink"})
             self.assertIs(row["tuned"], False)
-            if row["preset"] == "scheduled":  # within the paper's rounds
+            if row["preset"] == "scheduled":  # at most as many rounds as in the paper
                 self.assertLessEqual(row["downlink"]["formula"], 19200)
             elif row["algorithm"] in FORMULA:
                 self.assertEqual((row["uplink"]["formula"], row["downlink"]["formula"]),
@@ -206,8 +206,8 @@ class Table(ReproduceCase):
                         break
                     seen += more
             except OSError:
-                pass  # the other end is closed
-            child.kill()  # the rest takes a minute under sanitizers and shows nothing new
+                pass  # the other end has been closed
+            child.kill()  # the rest takes a minute under sanitizers and would show nothing new
         os.close(primary)
         self.assertIn(b"%", seen)
         self.assertIn(b"left", seen)
@@ -292,7 +292,7 @@ class Refusals(ReproduceCase):
 
 
 class Frontier(unittest.TestCase):
-    """tests/bench/frontier.py, on points made up: the command that computes them takes a minute per seed."""
+    """Runs tests/bench/frontier.py on made-up points; computing real ones takes a minute per seed."""
     HEAD = ("reading,radius,algorithm,step_size,local_steps,sample_scale,first_stage,gamma0,phi0,gradient_bound,"
             "sigma,regret_mean,regret_std,uplink_formula,downlink_formula,uplink_entropy_payload,"
             "downlink_entropy_payload,on_front,uplink_bits,downlink_bits,uplink_budget,downlink_budget,step_decay,"
@@ -300,14 +300,15 @@ class Frontier(unittest.TestCase):
     POINTS = ("loud,1,ceal,2,,0.1,3,1.5,2,1,4.47,50,5,260,280,260,280,1,260,280,,\n"
               "loud,1,ceal,2,,0.1,3,1.5,2,1,4.47,40,4,264,280,260,280,1,264,280,,\n"
               "loud,1,ceal,2,,0.1,3,1.5,2,1,4.47,30,3,640,651,260,280,1,640,651,,\n"
-              # CALM is judged by the bits that it sends, not by the formula's.
+              # CALM's limit applies to the bits that it sends, not to those of the formula.
               "loud,1,calm,3,,,,,,,,20,2,100,100,270,280,1,270,288,300,310\n"
               "loud,1,calm,3,,,,,,,,25,2,900,900,260,260,1,260,280,,\n"
               "quiet,3,fedavg,0.1,100,,,,,,,237.94,31.7,19200,19200,19200,19200,1,19200,19200,,\n"
-              # Schedules are a family of their own, in which FedPAQ is judged by its entropy.
+              # Schedules are a family of their own; for FedPAQ in that family, the limit applies to the entropy-coded
+              # bits.
               "quiet,3,fedavg,0.1,4,,,,,,,90,9,9600,9600,9600,9600,1,9600,9600,,,0.01,0.3\n"
               "quiet,3,fedpaq,0.1,4,,,,,,,99,9,1220,9600,800,9600,1,1220,9600,,,0,0.3\n"
-              # Methods that are not the paper's have constants of their own.
+              # Algorithms that are not in the paper have additional constants.
               "loud,1,fedadam,0.1,100,,,,,,,80,9,19200,19200,19200,19200,1,19200,19200,,,,,0.03,0.3,,,\n"
               "loud,1,ef21,1.5,50,,,,,,,70,9,7400,38400,7144,38400,1,7400,38400,,,,,,,,,5\n"
               "loud,1,ef21_rand_k,0.5,50,,,,,,,75,9,6400,38400,6400,38400,1,6400,38400,,,,,,,,,5\n" +
@@ -326,7 +327,7 @@ class Frontier(unittest.TestCase):
             self.assertIn("seeds 3-4, 17 points", title)
             self.assertEqual(len(rows), 6 * 20)
             cells = {tuple(row[:4]): row[4:] for row in (re.split("  +", line.strip()) for line in rows)}
-            # The bits of Table I, up and down, are limits of their own.
+            # The bits of Table I limit uplink and downlink separately.
             self.assertEqual(cells["loud", "1", "CEAL", "263.3 / 288.6"][:4], ["50.0", "5.0", "260.0", "280.0"])
             self.assertEqual(cells["loud", "1", "CEAL", "650 / 650"][0], "40.0")
             self.assertEqual(cells["loud", "1", "CEAL", "any"],
@@ -375,7 +376,8 @@ class Mnist(ReproduceCase):
                 cheap = row
         self.assertLessEqual(ceal["uplink"]["formula"], 110_000)
         self.assertLessEqual(ceal["downlink"]["formula"], 260_000)
-        # Of one run at the paper's step sizes; the grid takes 2 % off the best of them (services/experiment/README.md).
+        # `best` comes from one run at the paper's step sizes; tuning on the grid would lower it by 2 %
+        # (services/experiment/README.md).
         self.assertLess(ceal["regret"]["mean"], 0.55 * 0.95 * best)
         self.assertLess(calm["regret"]["mean"], 0.3 * best)
         self.assertLessEqual(cheap["regret"]["mean"], ceal["regret"]["mean"])

@@ -1,7 +1,7 @@
-"""`tally reproduce logistic`: its data, its JSON, its files, and that its rows are what a job gives.
+"""`tally reproduce logistic`: its data, JSON and files, and that its rows equal the results of jobs.
 
-TALLY_BIN is the folder of the programs. The data are those of deploy/fetch-logistic; the test runs the two
-smallest sets and, as an image set takes minutes, leaves the others to people.
+TALLY_BIN is the folder of the programs. The data come from deploy/fetch-logistic. The test runs the two smallest data
+sets; the image sets take minutes and are left to manual runs.
 """
 
 import csv
@@ -65,7 +65,7 @@ class Logistic(unittest.TestCase):
         self.assertEqual(set(self.rows), {(name, gradients, algorithm) for name in DIM
                                           for gradients in ("exact", "stochastic") for algorithm in ALGORITHMS})
         for each in self.result["sets"]:
-            self.assertAlmostEqual(each["strong_convexity"], 0.01, delta=1e-6)  # 2 l2, and separable directions
+            self.assertAlmostEqual(each["strong_convexity"], 0.01, delta=1e-6)  # 2 l2, since the data are separable
 
     def test_exact_gradients_converge_and_pay_32_bits_a_number(self):
         for name, dim in DIM.items():
@@ -94,7 +94,7 @@ class Logistic(unittest.TestCase):
             self.assertEqual((document["clients"], document["horizon"], document["seed"]), (CLIENTS, HORIZON, 3))
             self.assertEqual(document["minibatch"], 0 if key[1] == "exact" else 2)
             if key[0] != next(iter(DIM)):
-                continue  # a set is enough
+                continue  # one data set is enough
             detail = json.loads(run("simulate", str(self.out / "jobs" / f"{name}.json"), "--data-dir", str(self.folder),
                                     "--json").stdout)
             last, bits = self.curve(key)[-1], detail["bits"]

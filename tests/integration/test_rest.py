@@ -58,7 +58,7 @@ class Rest(TallyTestCase):
         self.assertEqual(detail["status"], "queued")
         shown = self.client.get_json(answer.headers["Location"])
         self.assertEqual(shown["id"], detail["id"])
-        # The document is in the detail, as it was or with its defaults written out.
+        # The detail contains the document, as submitted or with defaults filled in.
         document["objective"].update(l2=0.0, bias=False)
         for key, value in document.items():
             self.assertEqual(shown[key], value)
@@ -75,7 +75,8 @@ class Rest(TallyTestCase):
         self.assertEqual(detail["algorithm"]["gradient_bound"], 1.0)
 
     def test_curvature_and_what_it_warns_of(self):
-        """Known and stored when f(x*) is, also while the job waits for workers; the same as in a simulation."""
+        """The curvature is stored together with f(x*), even while the job waits for workers, and equals that of the
+        simulation."""
         document = job_document(algorithm__step_size=50.0)
         expected = simulate(document)
         limit = 1 / expected["smoothness"]
@@ -101,10 +102,11 @@ class Rest(TallyTestCase):
         self.assertEqual([given[key] for key in ("smoothness", "strong_convexity", "warnings")], [None, None, []])
 
     def test_planned(self):
-        """What `tally plan` predicts, stored before the job starts and kept when it has ended; null without a plan."""
+        """The prediction of `tally plan` is stored before the job starts and kept after it has ended; null without a
+        plan."""
         document = job_document(
             algorithm=CALM, budget={"uplink_bits": 263, "downlink_bits": 289}, encoding="dithered", horizon=400,
-            reference={"type": "value", "value": 0.9})  # of which nothing else is found out before the start
+            reference={"type": "value", "value": 0.9})  # so that nothing else is computed before the start
         done = subprocess.run([BIN / "tally", "plan", "-", "--json"], input=json.dumps(document), text=True,
                               capture_output=True, timeout=HANG_S, check=True)
         [expected] = json.loads(done.stdout)["plans"]
@@ -158,7 +160,7 @@ class Rest(TallyTestCase):
         self.assertEqual(len(self.client.get_json("/v1/jobs")["jobs"]), 3)
         for bad in ("", "x" * 1000):
             self.assert_problem(self.client.post_job(document, {"Idempotency-Key": bad}), 400)
-        # It outlives the process.
+        # The key survives the process.
         self.coordinator.kill()
         self.coordinator = self.start_coordinator(
             port=self.coordinator.port, store=self.coordinator.store
@@ -176,7 +178,7 @@ class Rest(TallyTestCase):
             jobs = self.client.get_json(f"/v1/jobs?status={status}")["jobs"]
             self.assertEqual([job["id"] for job in jobs], expected)
         self.assertEqual(len(self.client.get_json("/v1/jobs?status=queued")["jobs"]), 6)
-        # Page by page, while a new job comes in.
+        # Page by page, while a new job is submitted.
         seen, cursor, pages = [], "", 0
         while cursor is not None:
             page = self.client.get_json(f"/v1/jobs?limit=3{cursor and '&cursor=' + cursor}")
@@ -241,14 +243,14 @@ class Rest(TallyTestCase):
         self.assertEqual(model["iterate"], 1)
 
     def vector_job(self, dim):
-        """A waiting job, whose model is the initial point."""
+        """A job that never starts, so that its model is the initial point."""
         return self.client.submit({
             "algorithm": {"type": "minibatch_sgd", "step_size": 0.1, "local_steps": 1}, "clients": 1, "horizon": 10,
             "objective": {"type": "plugin", "name": "bowl", "dim": dim}, "reference": {"type": "none"},
             "initial_point": {"type": "random_sphere", "radius": 2.0}})
 
     def test_layout_of_a_model(self):
-        """Also for models that are made in several pieces, each of 4,096 coordinates."""
+        """Holds also for models that are sent in several pieces of 4,096 coordinates each."""
         for dim in (1, 4096, 4097, 8192, 10_000):
             with self.subTest(dim=dim):
                 path = f"/v1/jobs/{self.vector_job(dim)}/model"
@@ -263,8 +265,8 @@ class Rest(TallyTestCase):
                     '  "x": [\n    ' + ",\n    ".join(number.decode() for number in numbers) + "\n  ]\n}\n").encode())
 
     def test_long_models_do_not_hold_others_up(self):
-        """Each takes a second of processor time. They come one after the other; what else is asked is answered
-        between their pieces, and one that nobody waits for any more is left out."""
+        """Each model takes a second of processor time. Models are produced one after the other, other requests are
+        answered between their pieces, and a model that nobody waits for any more is skipped."""
         path = f"/v1/jobs/{self.vector_job(1_000_000)}/model"
         with contextlib.ExitStack() as readers, contextlib.closing(self.client.connect(HANG_S)) as other:
             models = [readers.enter_context(contextlib.closing(self.client.connect(HANG_S))) for _ in range(8)]
@@ -300,7 +302,7 @@ class Rest(TallyTestCase):
         counts = {"workers_total": 5, "slots_total": 15, "slots_free": 15}
         first = self.client.get_json("/v1/workers?limit=2")
         self.assertEqual([each["name"] for each in first["workers"]], newest_first[:2])
-        # Those who come or go meanwhile do not shift pages, not even the last of a page.
+        # Workers that join or leave in the meantime shift no page, even if one was the last of its page.
         workers[3].leave()
         ForeignWorker(self.client, name="new", slots=4)
         second = self.client.get_json(f"/v1/workers?limit=2&cursor={first['next_cursor']}")
@@ -325,7 +327,7 @@ class Rest(TallyTestCase):
 
     def test_head(self):
         job_id = self.client.submit(job_document())
-        wait_until(lambda: self.client.job(job_id)["waiting"]["for"] == "workers", "f(x*)")  # else it grows
+        wait_until(lambda: self.client.job(job_id)["waiting"]["for"] == "workers", "f(x*)")  # or it would grow
         for path in ("/healthz", "/v1/jobs", f"/v1/jobs/{job_id}", f"/v1/jobs/{job_id}/rounds.csv"):
             get = self.client.get(path)
             head = self.client.request("HEAD", path)
@@ -360,7 +362,7 @@ class Rest(TallyTestCase):
         answer = self.act(job_id, "pause")
         self.assertEqual((answer.status, answer.json()["status"]), (200, "paused"))
         self.assert_problem(self.act(job_id, "pause"), 409)
-        # Paused: no new tasks, but what was computed already is taken.
+        # While a job is paused, there are no new tasks, but results that were already computed are accepted.
         self.assertEqual(worker.poll(wait_ms=100).WhichOneof("kind"), "idle")
         worker.post(worker.update(task, 0))
         self.assertEqual(self.client.job(job_id)["round"], 1)
@@ -378,7 +380,7 @@ class Rest(TallyTestCase):
         job_id = self.client.submit(job_document())
         self.start_worker(self.coordinator, "w", clients=10)
         self.client.wait_status(job_id, "running", "completed")
-        # Another one, which nobody can serve to its end before the pause.
+        # A second job, too long to end before the pause.
         job_id = self.client.submit(job_document("synthetic-ceal-long", horizon=ENDLESS))
         self.client.wait_status(job_id, "running")
         self.assertEqual(self.act(job_id, "pause").status, 200)
@@ -391,7 +393,7 @@ class Rest(TallyTestCase):
         self.client.wait_rounds(job_id, 20)
 
     def test_pinned_worker(self):
-        """A worker that is started for one job serves no other."""
+        """A worker started for one job serves no other."""
         first = self.client.submit(job_document(clients=1, quorum=1, name="first"))
         second = self.client.submit(job_document(clients=1, quorum=1, name="second"))
         pinned = ForeignWorker(self.client, "pinned", job_id=second)
@@ -408,7 +410,7 @@ class Rest(TallyTestCase):
         self.assertEqual(len(self.client.get_json("/v1/workers")["workers"]), 1)
 
     def test_sigterm_drains(self):
-        """A long poll is answered, the exit status is 0, and the job goes on in the next process."""
+        """A long poll is answered, the exit status is 0, and the job continues in the next process."""
         job_id = self.client.submit(job_document("synthetic-ceal-long", horizon=ENDLESS))
         worker = self.start_worker(self.coordinator, "w", clients=10)
         self.client.wait_status(job_id, "running")
@@ -449,7 +451,7 @@ class Rest(TallyTestCase):
         self.assertEqual(self.client.get("/readyz").status, 200)
 
     def test_json_is_json(self):
-        """Every JSON response is strictly valid, without NaN and Infinity."""
+        """Every JSON response is strictly valid: no NaN, no Infinity."""
 
         def refuse(text):
             raise AssertionError(text)

@@ -1,5 +1,6 @@
-"""Clients keep shifts, as calm, diana, scaffold and ef21 do: what a worker that takes a client over must be told, and
-what crashes may not change."""
+"""Clients keep shifts in calm, diana, scaffold and ef21: what a worker that takes over a client must be sent, and what
+crashes must not change.
+"""
 
 import random
 import time
@@ -21,7 +22,7 @@ DOCUMENT = {
 
 
 def baseline(name, **algorithm):
-    """The same clients, with real-valued or QSGD messages and no budget."""
+    """Returns the job of the same clients with real-valued or QSGD messages and without a budget."""
     document = {**DOCUMENT, "algorithm": {"type": name, "step_size": 0.01, "local_steps": 12, **algorithm}}
     del document["budget"], document["encoding"]
     return document
@@ -44,7 +45,7 @@ class Shifts(TallyTestCase):
         self.assertGreaterEqual(self.expected["round"], 5)
 
     def write_unlike_clients(self):
-        """The label grows with the group, so that `by_label` gives every client a group of its own."""
+        """Labels grow with the group, so that `by_label` gives each client a group of its own."""
         draw = random.Random(5)
         lines = ["a,b,c,d,e,f,g,h,y"]
         for i in range(300):
@@ -90,7 +91,8 @@ class Shifts(TallyTestCase):
         self.check_result(coordinator, job_id)
 
     def test_worker_killed_and_its_clients_moved(self):
-        """A worker that has served other clients of the job takes a dead worker's over; then a new one comes."""
+        """A worker that has served other clients of the job takes over those of a dead worker. Then a worker joins that
+        has served none."""
         coordinator, job_id = self.start(2, options=("--session-timeout-ms", "1000"))
         self.pass_rounds(coordinator, job_id, 2)
         self.workers[0].kill()
@@ -98,11 +100,11 @@ class Shifts(TallyTestCase):
         self.pass_rounds(coordinator, job_id, 3)
         self.workers[1].kill()
         recovery = self.check_result(coordinator, job_id)
-        # The point is 8 float64, a shift 8 float32: each client's was sent at least once.
+        # The point has 8 float64 values, a shift 8 float32 values. Every client's shift was sent at least once.
         self.assertGreaterEqual(recovery, CLIENTS * 8 * 32)
 
     def test_drop_may_lose_messages(self):
-        """What is late does not count, and both sides know it: the job goes on and ends."""
+        """Late messages do not count, and both sides know it: the job continues and completes."""
         coordinator = self.start_coordinator(options=(*self.options, "--session-timeout-ms", "1000"))
         self.gate = start_gate(self, coordinator)
         self.gate.open()
@@ -124,7 +126,7 @@ class Calm(Shifts):
             document = {**DOCUMENT, "algorithm": {**DOCUMENT["algorithm"], "shifts": shifts}}
             del document["budget"]
             bits.append(simulate(document, options=self.options)["bits"]["uplink"]["payload"])
-        self.assertLess(bits[0], 0.9 * bits[1])  # 0.85
+        self.assertLess(bits[0], 0.9 * bits[1])  # measured: 0.85
 
 
 class Diana(Shifts):
@@ -132,7 +134,7 @@ class Diana(Shifts):
 
 
 class Scaffold(Shifts):
-    """Of a round's messages none may be missing: the slow worker's clients move to the others."""
+    """No message of a round may be missing, so the slow worker's clients move to the others."""
 
     document = baseline("scaffold", server_step_size=1.25)
     quorum = CLIENTS
@@ -142,14 +144,14 @@ class Ef21(Shifts):
     document = baseline("ef21", k=2)
 
 
-del Shifts  # the base of the four, not a test
+del Shifts  # the base class of the four is not a test
 
 
 class LostCopy(TallyTestCase):
-    """A worker that has thrown its copy of a job away has none of its clients' shifts, also of those that a task of
-    4 MiB leaves out or that have answered."""
+    """A worker that has dropped its copy of a job has lost its clients' shifts, including those that do not fit in a
+    task of 4 MiB and those of clients that have answered."""
 
-    DIM = 600_000  # a task has one shift
+    DIM = 600_000  # one shift fits in a task
 
     def test_all_shifts_are_sent_again(self):
         coordinator = self.start_coordinator()

@@ -1,6 +1,7 @@
 """The baselines of deploy/jobs are tuned.
 
-Figures: the sanitizers leave this module out (tests/run); test_reproduce runs the same code for less long.
+This is about figures, so tests/run leaves the module out of the sanitized runs; test_reproduce runs the same code for
+less time.
 """
 
 import json
@@ -9,8 +10,8 @@ import test_reproduce
 
 
 class ShippedBaselines(test_reproduce.ReproduceCase):
-    """A baseline of deploy/jobs has the step size of least regret: a newcomer who compares it with CEAL
-    or CALM sees how good it is, not how badly the paper's step size suits the loud problem."""
+    """A baseline of deploy/jobs has the step size of least regret. A newcomer who compares it with CEAL or CALM then
+    sees how good the baseline is, not how badly the paper's step size suits the loud problem."""
 
     def check_reading(self, reading, prefix):
         out = self.cwd / reading
@@ -24,7 +25,7 @@ class ShippedBaselines(test_reproduce.ReproduceCase):
                 shipped = json.loads((test_reproduce.JOBS / name).read_text())
                 written = json.loads((out / "jobs" / name).read_text())
                 self.assertEqual(shipped["name"] + ".json", name)
-                # Neighbours on the grid are 25 % apart, and the seeds are a third of those that chose.
+                # Neighbouring step sizes differ by 25 %, and there are a third of the seeds that were used to choose.
                 ratio = written["algorithm"].pop("step_size") / shipped["algorithm"].pop("step_size")
                 self.assertTrue(1 / 1.3 < ratio < 1.3, ratio)
                 self.assertEqual(written, shipped)

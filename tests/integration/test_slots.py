@@ -1,4 +1,4 @@
-"""Which worker serves which client when there are fewer workers than at the start of the jobs."""
+"""Which worker serves which client when workers have left since the jobs started."""
 
 import unittest
 
@@ -7,7 +7,7 @@ from common import ForeignWorker, TallyTestCase, job_document, wait_until
 
 class Slots(TallyTestCase):
     def start_job(self, client, name, workers):
-        """A job of two clients, and the worker of each."""
+        """Starts a job of two clients, and a worker for each."""
         job_id = client.submit(job_document(clients=2, quorum=2, horizon=200, name=name,
                                             reference={"type": "value", "value": 0}))
         pair = [ForeignWorker(client, worker) for worker in workers]
@@ -16,7 +16,7 @@ class Slots(TallyTestCase):
         return job_id, pair
 
     def play(self, worker):
-        """Answers the task that the worker receives within a moment, if any."""
+        """Answers the worker's task, if one arrives within 50 ms."""
         answer = worker.poll(wait_ms=50)
         if answer.WhichOneof("kind") == "task":
             worker.cursors[answer.task.job_id] = answer.task.iterate
@@ -37,7 +37,7 @@ class Slots(TallyTestCase):
         younger, (second, gone_too) = self.start_job(client, "younger", ["c", "d"])
         gone.leave()
         gone_too.leave()
-        # One worker is left to each, and both are enough for one.
+        # Each job has one worker left; together they can serve one job.
         self.play_until_completed(client, older, [first, second])
         self.assertEqual(client.job(younger)["status"], "running")
         self.play_until_completed(client, younger, [first, second])

@@ -13,12 +13,12 @@ from pathlib import Path
 from common import HANG_S, Client, TallyTestCase, job_document, wait_until
 
 CONNECTIONS = 10000
-MAX_MEASUREMENTS = 5  # others may have disturbed one; what slows the coordinator down disturbs all
-QUIET_S = 3.5  # before an attack, and after it
+MAX_MEASUREMENTS = 5  # one disturbed measurement may be repeated; a slow coordinator fails all of them
+QUIET_S = 3.5  # the quiet windows before and after an attack
 SETTLE_S = 1.5  # the coordinator reads what the last connections have sent
 SILENT_S = 2.5
 SENDING_S = 5.0
-PATIENT_S = 600  # a busy machine takes a minute for the connections alone; no clock drops one while it measures
+PATIENT_S = 600  # opening them all can take a minute; none may time out while the test measures
 WINDOW_S = 0.25
 # Round times by the clock depend on what else the machine does: under attack, a coordinator with a small share of the
 # processors spends it on the attack and has little left for rounds. So the coordinator's processor time per round is
@@ -32,8 +32,8 @@ WORST_SILENT_RATIO = 2.5
 #    compared with the time by the clock of a round without the attack, which a busy machine makes longer as well.
 #    Measured: 0.2 to 1.9, and mostly 6 to 12 with the loop that scans connections.
 WORST_SENDING_RATIO = 4.0
-ROUNDS_WEIGHED = 2000  # to learn how much memory the record of a round takes
-# Of the coordinator, per connection: MHD's record and buffers, ours, and what the C library adds.
+ROUNDS_WEIGHED = 2000  # to learn how much memory a round's record takes
+# Per connection: libmicrohttpd's state and buffers, ours, and the overhead of the C library.
 MAX_BYTES_PER_CONNECTION = 64 * 1024
 LEFT_BYTES = 64 << 20
 
@@ -48,12 +48,12 @@ def n_descriptors(process):
 
 
 def processor_s(process):
-    """Processor time of its first thread, which has the event loop; finer than cpu_seconds()."""
+    """Returns the processor time of the first thread, which runs the event loop; finer than cpu_seconds()."""
     return int(Path(f"/proc/{process.pid}/schedstat").read_text().split()[0]) / 1e9  # proc(5)
 
 
 def room():
-    """Connections that the file descriptor limit lets two processes have."""
+    """Returns how many connections the descriptor limit allows two processes."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     return CONNECTIONS if hard == resource.RLIM_INFINITY else min(CONNECTIONS, hard - 500)
 
@@ -70,16 +70,16 @@ class SlowConnections(TallyTestCase):
         word, connected = attacker.stdout.readline().split()
         self.assertEqual(word, "ready")
         self.assertGreaterEqual(int(connected), n * 95 // 100)
-        os.setpriority(os.PRIO_PROCESS, attacker.pid, 10)  # not before: it must connect soon
+        os.setpriority(os.PRIO_PROCESS, attacker.pid, 10)  # from now on, since it must connect soon
         return attacker
 
     def round_times(self, coordinator, job_id, seconds):
-        """Window by window: milliseconds per round by the clock, and the coordinator's processor time in them."""
+        """Returns, per window, milliseconds per round by the clock and the coordinator's processor time per round."""
         times = []
         before, began, used = self.client.job(job_id)["round"], time.monotonic(), processor_s(coordinator)
         end = began + seconds
         while time.monotonic() < end:
-            time.sleep(WINDOW_S)  # the window that is measured
+            time.sleep(WINDOW_S)  # the measured window
             now = wait_until(lambda since=before: max(self.client.job(job_id)["round"] - since, 0),
                              "the job to go on") + before
             at, used_now = time.monotonic(), processor_s(coordinator)
@@ -88,12 +88,12 @@ class SlowConnections(TallyTestCase):
         return times
 
     def measure(self, coordinator, job_id, n):
-        """The two ratios of a job with and without n slow connections; how many of them were open; the most memory in
-        bytes."""
+        """Returns the two ratios of a job with n slow connections to one without, how many connections were open, and
+        the peak memory in bytes."""
         quiet = self.round_times(coordinator, job_id, QUIET_S)
         attacker = self.attack(coordinator, n, "/openapi.yaml")
         attacker.send_signal(signal.SIGSTOP)
-        self.client.job(job_id)  # its connection is accepted after the others
+        self.client.job(job_id)  # its connection is accepted after all others
         time.sleep(SETTLE_S)
         silent = self.round_times(coordinator, job_id, SILENT_S)
         n_open = n_descriptors(coordinator)
@@ -104,7 +104,8 @@ class SlowConnections(TallyTestCase):
         attacker.kill()
         attacker.wait(HANG_S)
         quiet += self.round_times(coordinator, job_id, QUIET_S)
-        # The least: a disturbance, such as late connections, passes, while a loop that scans does so in every window.
+        # The minimum, because a disturbance such as late connections passes, while a loop that scans connections
+        # affects every window.
         silent_ratio = min(used for _, used in silent) / min(used for _, used in quiet)
         sending_ratio = (statistics.median(used for _, used in sending)
                          / statistics.median(by_clock for by_clock, _ in quiet))
@@ -137,7 +138,7 @@ class SlowConnections(TallyTestCase):
         self.assertLess(sending_ratio, WORST_SENDING_RATIO)
         self.assertGreaterEqual(n_open, n // 2, "not that many were slow at once")
         sanitized = "asan" in str(os.environ.get("TALLY_BIN", "")) or "tsan" in str(os.environ.get("TALLY_BIN", ""))
-        if not sanitized:  # which keep what was freed
+        if not sanitized:  # they keep freed memory
             self.assertLess(peak_bytes - start_bytes, n * MAX_BYTES_PER_CONNECTION)
             wait_until(lambda: resident_bytes(coordinator) - start_bytes
                        < LEFT_BYTES + self.client.job(job_id)["round"] * round_bytes, "the memory to be given back")
@@ -148,7 +149,7 @@ class SlowConnections(TallyTestCase):
             store="memory:", options=("--request-timeout-s", "1", "--idle-timeout-s", "1"))
         job_id = coordinator.client.submit(job_document(
             objective={"type": "plugin", "name": "none", "dim": 10**6}, reference={"type": "none"}))
-        attacker = self.attack(coordinator, 100, f"/v1/jobs/{job_id}/model")  # larger than what the kernel takes at once
+        attacker = self.attack(coordinator, 100, f"/v1/jobs/{job_id}/model")  # larger than the kernel's buffers
         for reason in ("request_timeout", "slow_reader"):
             wait_until(lambda wanted=f'refused_total{{reason="{reason}"}} ': next(
                 int(line.split()[1]) for line in coordinator.client.get("/metrics").body.decode().splitlines()

@@ -1,7 +1,7 @@
-"""f(x*) and the curvature of f, as the service computes them, compared with SciPy, scikit-learn and LAPACK.
+"""f(x*) and the curvature of f, as the service computes them, against SciPy, scikit-learn and LAPACK.
 
-What runs is `tally simulate` with one time step on generated files; scikit-learn and SciPy, both of
-Debian, minimise the same sums with programs of their own.
+The tests run `tally simulate` with one time step on generated files. scikit-learn and SciPy, both from Debian, minimise
+the same sums with code of their own.
 """
 
 import gzip
@@ -19,7 +19,8 @@ from common import BIN, HANG_S, TallyTestCase
 
 
 def detail_of(objective, folder, **more):
-    """What one time step of a job on that objective says; clients 1, so that every point counts alike."""
+    """Returns the detail of one time step of a job on that objective. There is one client, so that all points have
+    equal weight."""
     document = {"algorithm": {"type": "minibatch_sgd", "step_size": 1e-9, "local_steps": 1},
                 "objective": objective, "clients": 1, "horizon": 1, **more}
     path = Path(folder) / "job.json"
@@ -32,7 +33,7 @@ def detail_of(objective, folder, **more):
 
 
 def minimum(value_and_gradient, dim, **options):
-    """SciPy's L-BFGS, as far as it gets."""
+    """Returns the minimum found by SciPy's L-BFGS at tight tolerances."""
     found = optimize.minimize(value_and_gradient, np.zeros(dim), jac=True, method="L-BFGS-B",
                               options={"maxiter": 50000, "maxfun": 100000, "ftol": 1e-16, "gtol": 1e-11,
                                        "maxcor": 50}, **options)
@@ -61,7 +62,7 @@ def logistic(X, y, l2):
 
 
 def softmax(X, y, l2, classes):
-    """With the signs of the service: logits are -X W."""
+    """Uses the signs of the service: logits are -X W."""
     def at(flat):
         W = flat.reshape(X.shape[1], classes)
         z = -X @ W
@@ -89,7 +90,7 @@ class Solvers(TallyTestCase):
 
     def test_generated_points(self):
         random = np.random.default_rng(7)
-        X = random.standard_normal((300, 12)) * np.logspace(-2, 2, 12)  # columns of very different lengths
+        X = random.standard_normal((300, 12)) * np.logspace(-2, 2, 12)  # columns of very different scales
         true = random.standard_normal(12) / np.logspace(-2, 2, 12)
         y = X @ true + random.standard_t(2, 300)  # with outliers
         signs = np.where(y > np.median(y), 1, -1)
@@ -111,7 +112,7 @@ class Solvers(TallyTestCase):
                     for threshold in (1.345, 0.05, 1000.0):
                         detail = detail_of({"type": "huber_regression", "data": self.points(X, y),
                                             "threshold": threshold, **more}, self.folder)
-                        scale = np.sqrt((Z ** 2).mean(axis=0))  # SciPy needs it
+                        scale = np.sqrt((Z ** 2).mean(axis=0))  # SciPy needs scaled columns
                         f = huber(Z / scale, y, 0, threshold)
 
                         def scaled(u):
@@ -143,7 +144,8 @@ class Solvers(TallyTestCase):
             self.assertLessEqual(detail["smoothness"], bound * 1.06)
 
     def test_raw_columns_of_a_real_table(self):
-        """Wisconsin's breast cancer data as they are: columns from 1e-3 to 4e3, nearly separable."""
+        """Wisconsin's breast cancer data, unscaled: columns range from 1e-3 to 4e3, and the classes are nearly
+        separable."""
         X, y = datasets.load_breast_cancer(return_X_y=True)
         detail = detail_of({"type": "logistic_regression", "l2": 1e-4, "bias": True, "data": self.points(X, y)},
                            self.folder)
@@ -153,7 +155,7 @@ class Solvers(TallyTestCase):
         self.expect(detail, logistic(Z, 2 * y - 1, 1e-4)(model.coef_[0])[0], 1e-8)
 
     def test_a_wide_sparse_file(self):
-        """More features than a matrix is made for; most are zero, and gzip is read as well."""
+        """There are more features than a dense matrix may have, most values are zero, and the file is compressed."""
         random = np.random.default_rng(3)
         n, d = 400, 3000
         X = (random.random((n, d)) < 0.01) * random.standard_normal((n, d))

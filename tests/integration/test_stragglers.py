@@ -1,8 +1,10 @@
-"""Clients that do not answer: by the job's policy a round waits for them, continues without them or ends the job. A
-waiting job names the clients that it waits for. Clients that return receive what they missed, and it is counted.
+"""Clients that do not answer: depending on the job's policy, a round waits for them, continues without them, or ends
+the job. A waiting job names the clients that it waits for. Clients that return receive what they missed, and it is
+counted.
 
-A deadline of an hour never passes. One of SOON_MS is there to pass, but not before a test that answers at
-once has done so, on whatever machine. A job that must not end before it is disturbed is held by a gate."""
+A deadline of an hour never passes. One of SOON_MS is meant to pass, but not before a test that answers at once has done
+so on any machine. A job that must not end before it is disturbed is held by a round gate.
+"""
 
 import concurrent.futures
 import contextlib
@@ -28,13 +30,13 @@ DIM = 30
 BROADCAST_BITS = 32 * DIM  # minibatch_sgd sends the point as float32
 SNAPSHOT_BITS = 64 * DIM
 HOUR_MS = 3600 * 1000
-SOON_MS = 8000  # that the calls of a test take less, on a machine that has other things to do
-HELD_AT = 40  # rounds, before a job goes past which it is disturbed
+SOON_MS = 8000  # the requests of a test take less, even on a busy machine
+HELD_AT = 40  # the round at which a gate holds a job until the test disturbs it
 
 
 def by_hand(clients=3, **changes):
-    """A job whose messages are vectors of float32, so that a hand can write them: x moves by
-    minus their mean. It starts at zero and never ends by itself."""
+    """A job whose messages are float32 vectors, so that a hand can write them: each round subtracts their mean from x.
+    It starts at zero and never ends by itself."""
     members = {"clients": clients, "quorum": clients, "horizon": 10**8, "initial_point": {"type": "zeros"},
                "policy": "wait", "round_deadline_ms": HOUR_MS, "algorithm__step_size": 1.0, **changes}
     return job_document("synthetic-minibatch-sgd", **members)
@@ -45,14 +47,14 @@ def drop(quorum=1, deadline_ms=HOUR_MS, **changes):
 
 
 class Hand(ForeignWorker):
-    """A worker whose every step the test makes."""
+    """A worker whose every step is made by the test."""
 
     def vector(self, task, client, value=0.0, **changes):
         return self.update(task, client, payload=struct.pack(f"<{DIM}f", *[value] * DIM),
                            payload_bits=32 * DIM, **changes)
 
     def answer(self, task, value=0.0):
-        """Posts for all clients of the task, and knows its point from then on."""
+        """Posts updates for all clients of the task; the hand then knows its point."""
         self.cursors[task.job_id] = task.iterate
         for client in task.clients:
             self.post(self.vector(task, client, value))
@@ -64,7 +66,8 @@ class Hand(ForeignWorker):
 
 class Stragglers(TallyTestCase):
     def start(self, options=("--session-timeout-ms", str(HOUR_MS)), **others):
-        """Hands poll one after the other, so one of them may wait long for another."""
+        """Starts a coordinator with a long session timeout, since hands poll in turn and one may wait long for
+        another."""
         coordinator = self.start_coordinator(options=options, **others)
         return coordinator, coordinator.client
 
@@ -83,26 +86,26 @@ class Stragglers(TallyTestCase):
         return wait_until(look, f"job {job_id} to wait for {what}")
 
     def waits_past_its_deadline(self, client, job_id, workers):
-        """The `waiting` of a job that waits for those workers' clients past a round's deadline, or None."""
+        """Returns the `waiting` of a job that waits for those workers' clients past a round's deadline, or None."""
         waiting = client.job(job_id)["waiting"]
         if waiting and waiting["workers"] == workers and "has passed" in waiting["text"]:
             return waiting
         return None
 
     def wait_wire_bytes_stored(self, client, job_id):
-        """Once the worker's traffic has been counted in the store, nothing more is written until it sends again."""
+        """Waits until the traffic so far is stored. After that, nothing is written until a worker sends again."""
         path = f"{self.folder}/tally.db"
         wait_until(lambda: query(path, "SELECT wire_in_bytes, wire_out_bytes FROM jobs WHERE id = ?", job_id)
                    == [tuple(client.job(job_id)["bits"]["wire_bytes"][way] for way in ("in", "out"))],
                    "the wire bytes to be stored")
 
     def waiting_seconds(self, client, job_id):
-        """How long the job has waited, by the coordinator's clock."""
+        """Returns how long the job has waited, by the coordinator's clock."""
         metrics = client.get("/metrics").body.decode()
         return float(metrics.split(f'tally_job_waiting_seconds{{job="{job_id}"}} ')[1].split()[0])
 
     def stop(self, process):
-        """SIGSTOP; it goes on at the end of the test at the latest."""
+        """Sends SIGSTOP; the process resumes at the end of the test at the latest."""
         process.popen.send_signal(signal.SIGSTOP)
         self.addCleanup(self.go_on, process)
 
@@ -125,7 +128,7 @@ class Stragglers(TallyTestCase):
         self.assertEqual(record["received"], 2)
         self.assertEqual(record["missing"], str(missing))
         self.assertEqual(record["bits"]["uplink"]["messages"], 2)
-        # The late answer is not taken, and shows that the worker is alive: it is waited for again.
+        # The late answer is refused. It shows that the worker is alive, so its client is waited for again.
         self.assert_connect_error("failed_precondition", late.post, late.vector(tasks[1], missing, 100.0))
         task = hands[0].poll_task()
         (broadcast,) = task.broadcasts
@@ -142,8 +145,8 @@ class Stragglers(TallyTestCase):
         self.assertEqual(set(point), {-2.5 - 6.0 / 3})
 
     def test_a_client_that_is_known_to_be_away_is_not_waited_for(self):
-        """Its worker leaves: the round closes with the others at once, an hour before its deadline,
-        and so do those after it, until somebody takes its place."""
+        """Its worker leaves. The round closes with the other answers at once, an hour before its deadline, and so do
+        later rounds until another worker takes over the client."""
         _, client = self.start()
         job_id = client.submit(drop())
         hands = [Hand(client, f"h{i}") for i in range(3)]
@@ -166,14 +169,14 @@ class Stragglers(TallyTestCase):
         self.assertEqual(len(task.snapshot), 8 * DIM)  # shorter than four broadcasts
         hands[1].play()
         hands[2].play()
-        self.assertEqual(client.job(job_id)["round"], 4)  # it waits for the newcomer
+        self.assertEqual(client.job(job_id)["round"], 4)  # the round waits for the newcomer
         newcomer.answer(task)
         records = self.wait_round(client, job_id, 5)
         self.assertEqual((records[4]["received"], records[4]["missing"]), (3, ""))
         wait_until(lambda: client.job(job_id)["bits"]["recovery"] == SNAPSHOT_BITS, "the recovery to be stored")
 
     def test_a_client_that_is_handed_over_was_never_away(self):
-        """A spare worker takes the place of the one that leaves: the round waits for it."""
+        """A spare worker takes over the client of the one that leaves, so the round waits for it."""
         _, client = self.start()
         job_id = client.submit(drop(clients=2))
         hands = [Hand(client, f"h{i}") for i in range(2)]
@@ -187,7 +190,7 @@ class Stragglers(TallyTestCase):
         self.assertEqual([(r["received"], r["missing"]) for r in records], [(2, "")])
 
     def test_a_killed_worker_is_not_waited_for_again(self):
-        """One round waits until the worker is known to be silent; later rounds do not wait."""
+        """One round waits until the worker is known to be silent. Later rounds do not wait for it."""
         coordinator, client = self.start(options=("--session-timeout-ms", "3000"))
         document = job_document("synthetic-ceal-long", horizon=1000, policy="drop", quorum=1,
                                 round_deadline_ms=HOUR_MS)
@@ -198,7 +201,7 @@ class Stragglers(TallyTestCase):
         workers[0].kill()
         gate.open()
         client.wait_status(job_id, "completed")
-        # In the first round it may have answered for some of its clients before.
+        # In the first such round, the worker may have answered for some of its clients.
         missing = [record["missing"] for record in client.rounds(job_id)]
         self.assertEqual(missing, sorted(missing, key=lambda text: text != ""))
         self.assertLessEqual(len(set(missing) - {""}), 2)
@@ -216,7 +219,7 @@ class Stragglers(TallyTestCase):
         self.assertIn("the quorum is 2", waiting["text"])
         self.assertEqual(sorted(waiting["workers"]), ["h1", "h2"])
         self.assertEqual(client.job(job_id)["round"], 0)
-        hands[2].answer(tasks[2])  # the second answer ends it at once
+        hands[2].answer(tasks[2])  # the second answer closes the round at once
         records = self.wait_round(client, job_id, 1)
         self.assertEqual([(r["received"], r["missing"]) for r in records], [(2, str(tasks[1].clients[0]))])
 
@@ -234,7 +237,7 @@ class Stragglers(TallyTestCase):
         detail = client.wait_status(job_id, "completed")
         records = client.rounds(job_id)
         short = [record for record in records if record["missing"] != ""]
-        # One deadline passes; then it is known to be away, or the job would take hours.
+        # A single deadline passes; then the client is known to be away. Otherwise the job would take hours.
         self.assertGreater(len(short), (len(records) - HELD_AT) // 2)
         self.assertEqual(len({record["missing"] for record in short}), 1)
         self.assertEqual(records[0]["missing"], "")
@@ -264,8 +267,8 @@ class Stragglers(TallyTestCase):
         wait_until(lambda: self.waiting_seconds(client, job_id) > 2, "six deadlines to pass")
         detail = client.job(job_id)
         self.assertEqual(detail["round"], closed)
-        self.assertEqual(detail["waiting"], waiting)  # since the same moment, too
-        # Earlier rounds may have been late as well, on a machine that has other things to do.
+        self.assertEqual(detail["waiting"], waiting)  # its start is the same, too
+        # On a busy machine, earlier rounds may have been late as well.
         said = [line for line in coordinator.log().splitlines()
                 if "round waits past its deadline" in line and f" round={closed + 1} " in line]
         self.assertEqual(len(said), 1, said)
@@ -300,7 +303,7 @@ class Stragglers(TallyTestCase):
         self.check_fails(lambda worker: self.assert_ends_well(worker))
 
     def test_a_job_of_many_coordinates_fails_in_its_first_round(self):
-        # Its state, whole when it started, is long enough for changes of it, and no round has closed.
+        # Its state, stored whole at the start, is long enough for changes to be stored, and no round has closed.
         self.fail_with_long_state(0)
 
     def test_a_job_of_many_coordinates_fails_after_rounds_that_stored_changes(self):
@@ -323,7 +326,7 @@ class Stragglers(TallyTestCase):
         detail = client.wait_status(job_id, "failed")
         self.assertIn(f"round {rounds + 1} has 1 of 2 answers after {SOON_MS} ms", detail["reason"])
         self.assertEqual(detail["reason_code"], "quorum_missed")
-        self.assertEqual(hands[0].post(answer).payload_bits, counted.payload_bits)  # known as a repetition
+        self.assertEqual(hands[0].post(answer).payload_bits, counted.payload_bits)  # recognized as a repetition
         self.assertNotIn("write failed", coordinator.log())
 
     # ---- the clock ----
@@ -340,7 +343,7 @@ class Stragglers(TallyTestCase):
         wait_until(lambda: self.waiting_seconds(client, job_id) * 1000 > SOON_MS + 1000, "the deadline to pass")
         self.assertEqual(client.job(job_id)["status"], "paused")
         client.post(f"/v1/jobs/{job_id}/resume")
-        # The whole time again; less what a busy machine takes until the poll.
+        # The whole time is available again, less what a busy machine takes until the poll.
         self.assertGreater(hands[0].poll_task().deadline_ms, 500)
         for hand in hands:
             hand.play()
@@ -354,7 +357,7 @@ class Stragglers(TallyTestCase):
         hands[0].answer(tasks[0])
         coordinator.kill()
         coordinator, client = self.start(port=coordinator.port, store=coordinator.store)
-        # All three are vacant, and none is absent: one answer of three, and no round closes by that.
+        # All three clients are vacant, but none counts as absent, so this one answer of three closes no round.
         back = Hand(client, "h1", held=[(job_id, tasks[1].clients[0])])
         task = back.poll_task()
         self.assertEqual((task.round, list(task.clients)), (1, list(tasks[1].clients)))
@@ -385,7 +388,7 @@ class Stragglers(TallyTestCase):
         self.check_job_deadline(queued, client, "queued", "waits for 10 clients", " slots are free")
         self.check_job_deadline(paused, client, "paused", "waits to be resumed")
         self.check_job_deadline(running, client, "running", "waits for clients 0-1 (h", "has 0 of 2 answers")
-        # Its workers are free for the next.
+        # Its workers are free for the next job.
         last = client.submit(by_hand(clients=4, quorum=4))
         client.wait_status(last, "running")
         for hand in hands:
@@ -395,7 +398,7 @@ class Stragglers(TallyTestCase):
         coordinator, client = self.start()
         job_id = client.submit(by_hand(job_deadline_ms=HOUR_MS))
         self.assert_ends_well(coordinator)
-        with edited_database(Path(self.folder) / "tally.db") as database:  # as if it had been away for an hour
+        with edited_database(Path(self.folder) / "tally.db") as database:  # as if stopped for an hour
             database.execute("UPDATE jobs SET created_ms = created_ms - ?", (HOUR_MS,))
         coordinator, client = self.start(port=coordinator.port, store=coordinator.store)
         detail = client.wait_status(job_id, "failed")
@@ -408,14 +411,15 @@ class Stragglers(TallyTestCase):
         self.assertEqual(client.job(job_id)["bits"]["recovery"], bits)
 
     def test_broadcasts_that_a_client_missed_are_no_recovery(self):
-        """The returning client receives each missed broadcast for the first time, as the ledger has counted it."""
+        """The returning client receives each missed broadcast for the first time, which the ledger counts as
+        delivery."""
         _, client = self.start()
         job_id = client.submit(drop(deadline_ms=SOON_MS, clients=2))
         awake, sleepy = Hand(client, "awake"), Hand(client, "sleepy")
         for hand in (awake, sleepy):
             hand.play()
         self.wait_round(client, job_id, 1)
-        task = sleepy.poll_task()  # round 2, with broadcast 2, and then it sleeps
+        task = sleepy.poll_task()  # it receives round 2 with broadcast 2, and then sleeps
         for closed in (2, 3):
             awake.play()
             self.wait_round(client, job_id, closed)
@@ -425,13 +429,13 @@ class Stragglers(TallyTestCase):
         bits = client.job(job_id)["bits"]
         self.assertEqual(bits["recovery"], 0)
         self.assertEqual(bits["downlink"]["delivered_payload"], 3 * 2 * BROADCAST_BITS)
-        sleepy.cursors[job_id] = 3  # it has lost the last one
+        sleepy.cursors[job_id] = 3  # the client has lost the last one
         task = sleepy.poll_task()
         self.assertEqual([b.iterate for b in task.broadcasts], [4])
         self.recovery(client, job_id, BROADCAST_BITS)
 
     def test_clients_with_different_pasts_in_one_session(self):
-        """A broadcast is sent again only if all clients that the task is for have had it."""
+        """A broadcast counts as recovery only if all clients of the task have already received it."""
         _, client = self.start()
         job_id = client.submit(drop(clients=2))
         first, other = Hand(client, "first"), Hand(client, "other")
@@ -439,7 +443,7 @@ class Stragglers(TallyTestCase):
         (gone,) = other.poll_task().clients
         other.leave()
         self.wait_round(client, job_id, 1)
-        task = first.play()  # client A has had broadcast 2, B has not
+        task = first.play()  # client A has received broadcast 2, B has not
         self.wait_round(client, job_id, 2)
         first.leave()
         both = Hand(client, "both", slots=2)
@@ -453,7 +457,7 @@ class Stragglers(TallyTestCase):
         again = Hand(client, "again", slots=2)
         task = wait_until(lambda: (lambda t: t if len(t.clients) == 2 else None)(again.poll_task()), "both clients")
         self.assertEqual(len(task.snapshot), 8 * DIM)
-        # The snapshot alone: 2 was B's first copy, 3, 4 and 5 were both clients' first.
+        # Only the snapshot counts: broadcast 2 was new to B, and 3, 4 and 5 were new to both.
         self.recovery(client, job_id, SNAPSHOT_BITS)
         self.assertEqual(str(gone), "1" if list(task.clients) == [0, 1] and gone == 1 else "0")
 
@@ -479,13 +483,13 @@ class Stragglers(TallyTestCase):
         workers = {w["name"]: w for w in client.get_json("/v1/workers")["workers"]}
         self.assertEqual(workers["unable"]["refuses"], [{"job": job_id, "reason": "no such file"}])
         self.assertEqual(workers["unable"]["free_slots"], 1)
-        # It serves others meanwhile, and somebody else this one.
+        # It may serve other jobs, and another worker this one.
         other_id = client.submit(by_hand(clients=1))
         self.assertEqual(unable.poll_task().job_id, other_id)
         Hand(client, "helper").play()
         self.wait_round(client, job_id, 1)
         self.assertIsNone(client.job(job_id)["waiting"])
-        # The refusal goes with the session.
+        # The refusal ends with the session.
         unable = Hand(client, "unable")
         workers = {w["name"]: w for w in client.get_json("/v1/workers")["workers"]}
         self.assertEqual(workers["unable"]["refuses"], [])
@@ -503,7 +507,7 @@ class Stragglers(TallyTestCase):
         self.assertEqual(detail["reason_code"], "no_worker_can_serve")
 
     def test_a_job_that_has_been_served_waits_for_a_worker_that_can(self):
-        """After a restart, a refusal by the first worker that joins must not end the job."""
+        """After a restart, the first worker that joins refuses the job, which must not end the job."""
         coordinator, client = self.start()
         job_id = client.submit(by_hand(clients=1, quorum=1))
         Hand(client, "able").play()
@@ -533,7 +537,7 @@ class Stragglers(TallyTestCase):
         large = client.submit(by_hand(clients=3))
         small = client.submit(by_hand(clients=1))
         self.wait_waiting(client, large, "workers")
-        waiting = self.wait_waiting(client, small, "workers")  # the large one is to start before it
+        waiting = self.wait_waiting(client, small, "workers")  # the large job starts first
         self.assertIn("an older job goes first", waiting["text"])
         client.post(f"/v1/jobs/{paused}/pause")
         client.wait_status(small, "running")
@@ -545,8 +549,8 @@ class Stragglers(TallyTestCase):
     # ---- the store ----
 
     def test_a_round_that_cannot_be_stored_closes_when_it_can(self):
-        """The engine closes it, the store refuses it, the engine goes back: nothing is lost, the job
-        says what it waits for, and what was known of absence still holds."""
+        """The engine closes the round, the store refuses it, and the engine reverts. Nothing is lost, the job reports
+        what it waits for, and clients that were known to be absent still are."""
         coordinator = self.start_with_a_disk_that_fills()
         client = coordinator.client
         job_id = client.submit(drop())
@@ -570,7 +574,7 @@ class Stragglers(TallyTestCase):
         self.assertEqual(set(struct.unpack(f"<{DIM}f", broadcast.payload)), {-4.0})
 
     def test_deadlines_while_nothing_can_be_stored(self):
-        """They are stored as soon as the store can."""
+        """Their effects are stored as soon as the store works again."""
         coordinator = self.start_with_a_disk_that_fills()
         client = coordinator.client
         failing = client.submit(by_hand(clients=1, quorum=1, policy="fail", round_deadline_ms=SOON_MS))
@@ -586,7 +590,7 @@ class Stragglers(TallyTestCase):
         self.assertIn(f"job deadline of {SOON_MS} ms has passed", client.wait_status(ending, "failed")["reason"])
 
     def test_a_damaged_job_ends_while_others_keep_the_store_busy(self):
-        """After a failed commit the job must be read back, which fails; no other job waits for that."""
+        """After a failed commit, the job must be read back, which fails. No other job waits for that."""
         coordinator = self.start_with_a_disk_that_fills()
         client = coordinator.client
         self.start_worker(coordinator, "busy")
@@ -627,20 +631,20 @@ class Stragglers(TallyTestCase):
         self.assertEqual(client.job(large)["status"], "queued")
 
     def test_a_deadline_that_passed_while_nothing_was_taken(self):
-        """A round whose answers were refused for want of the store has its time again."""
+        """A round whose answers were refused because the store failed gets its full time again."""
         _, client = self.start()
         job_id = client.submit(by_hand(clients=2, policy="fail", round_deadline_ms=SOON_MS))
         hand = Hand(client, "hand", slots=2)
         task = hand.poll_task()
         hand.post(hand.vector(task, 0))
         with contextlib.closing(sqlite3.connect(f"{self.folder}/tally.db", isolation_level=None)) as other:
-            other.execute("BEGIN IMMEDIATE")  # an operator's shell
+            other.execute("BEGIN IMMEDIATE")  # as an operator's SQL shell would
             until = time.monotonic() + SOON_MS / 1000 + 2
             while time.monotonic() < until:
                 self.assert_connect_error("unavailable", hand.post, hand.vector(task, 1))
             other.execute("ROLLBACK")
         wait_until(lambda: client.get("/readyz").status == 200, "/readyz green")
-        time.sleep(0.5)  # nothing happens in five ticks of the coordinator's clock
+        time.sleep(0.5)  # nothing must happen in five ticks of the coordinator's clock
         self.assertEqual(client.job(job_id)["status"], "running")
         hand.post(hand.vector(task, 1))
         self.assertEqual(client.job(job_id)["round"], 1)
@@ -648,7 +652,7 @@ class Stragglers(TallyTestCase):
     # ---- where waiting is reported ----
 
     def events(self, coordinator, job_id):
-        """The `waiting` of each job event of the stream."""
+        """Yields the `waiting` of each job event of the stream."""
         connection = http.client.HTTPConnection("127.0.0.1", coordinator.port, timeout=HANG_S)
         self.addCleanup(connection.close)
         connection.request("GET", f"/v1/jobs/{job_id}/events")
@@ -662,7 +666,7 @@ class Stragglers(TallyTestCase):
 
     @contextlib.contextmanager
     def playing(self, hand):
-        """A thread in which the hand answers every task, so that its job waits for nothing."""
+        """Runs a thread in which the hand answers every task, so that its job waits for nothing."""
         ended = threading.Event()
 
         def play():
@@ -694,7 +698,7 @@ class Stragglers(TallyTestCase):
         self.assertEqual((waiting["for"], waiting["clients"], waiting["workers"]), ("clients", "0", ["slow"]))
         wait_until(lambda: '"for": "clients"' in watch.log(), "the line of a watcher that is slow itself")
         hand.answer(task)
-        with self.playing(hand):  # job events come once a second at most
+        with self.playing(hand):  # job events come at most once a second
             self.assertIsNone(next(w for w in events if w is None))
         client.post(f"/v1/jobs/{job_id}/pause")
         self.assertEqual(next(w for w in events if w is None or w["for"] != "clients")["for"], "resume")

@@ -1,5 +1,6 @@
-"""HTTPS: the whole service over TLS, what a client must refuse, what a server must refuse, and a
-certificate that changes while all goes on."""
+"""HTTPS: the whole service over TLS, what clients must refuse, what the server must refuse, and a certificate that is
+replaced during operation.
+"""
 
 import contextlib
 import http.client
@@ -19,7 +20,7 @@ from common import (
 )
 
 TLS_1_2 = 0x0303
-# (name, version in the hello): what a server of today has to turn away.
+# (name, version in the hello): what a server must refuse today.
 OLD_VERSIONS = (("SSL 3.0", 0x0300), ("TLS 1.0", 0x0301), ("TLS 1.1", 0x0302))
 STRONG = (0xC02B, 0xC02F, 0xC02C, 0xC030)  # ECDHE with AES-GCM
 WEAK = {
@@ -39,7 +40,7 @@ def openssl(*arguments):
 
 
 class Authority:
-    """Makes certificates."""
+    """A certificate authority."""
 
     def __init__(self, folder, name="authority"):
         self.folder = Path(folder)
@@ -52,7 +53,7 @@ class Authority:
         return cert, key
 
     def issue(self, name, names="DNS:localhost,IP:127.0.0.1", days=2, algorithm="ec"):
-        """Returns certificate and key file; days < 0: expired."""
+        """Returns the paths of a certificate and its key; days < 0: already expired."""
         cert, key = self.folder / f"{name}.pem", self.folder / f"{name}-key.pem"
         request, extensions = self.folder / f"{name}.csr", self.folder / f"{name}.ext"
         kind = ("ec", "-pkeyopt", "ec_paramgen_curve:prime256v1") if algorithm == "ec" else ("rsa:2048",)
@@ -74,7 +75,7 @@ class TlsClient(Client):
 
 
 class TlsCoordinator(Coordinator):
-    """Its client trusts the authority."""
+    """A coordinator with TLS, whose client trusts the authority."""
 
     def __init__(self, folder, authority, cert, key, options=(), **rest):
         self.authority = authority
@@ -87,7 +88,7 @@ class TlsCoordinator(Coordinator):
 
 
 def client_hello(version, ciphers):
-    """A ClientHello of TLS 1.2 or older, by hand: no library of today speaks SSL 3.0."""
+    """Returns a hand-made ClientHello of TLS 1.2 or older, since no current library speaks SSL 3.0."""
     groups = struct.pack("!HHHHH", 10, 6, 4, 23, 29)
     points = struct.pack("!HHBB", 11, 2, 1, 0)
     signatures = struct.pack("!HHHHHHH", 13, 10, 8, 0x0403, 0x0804, 0x0401, 0x0201)
@@ -100,7 +101,7 @@ def client_hello(version, ciphers):
 
 
 def answer_to_hello(port, version, ciphers):
-    """("hello", version) or ("alert", its number) or ("closed", None)."""
+    """Returns ("hello", version), ("alert", its number) or ("closed", None)."""
     with socket.create_connection(("127.0.0.1", port), timeout=HANG_S) as connection:
         connection.sendall(client_hello(version, ciphers))
         received = b""
@@ -149,7 +150,7 @@ class Service(Tls):
         self.assertIn(job_id, done.stdout)
 
     def test_broadcasts_that_answers_share(self):
-        """They are longer than a record, and sent to all from one place."""
+        """Broadcasts longer than a TLS record are sent to all workers from one shared buffer."""
         coordinator = self.start_tls()
         for i in range(3):
             self.start_worker(coordinator, f"w{i}", clients=1, options=("--tls-ca", self.authority.cert))
@@ -161,7 +162,7 @@ class Service(Tls):
         self.assertGreater(detail["bits"]["downlink"]["payload"] / detail["bits"]["downlink"]["messages"], 8 * 8192)
 
     def test_wire_bytes_are_those_of_plain_http(self):
-        """The same exchanges, one by one, count the same."""
+        """The same exchanges have the same sizes with and without TLS."""
         counted = []
         for coordinator in (self.start_tls(), self.start_coordinator(store="memory:", name="plain")):
             tls = coordinator.url.startswith("https")
@@ -174,8 +175,8 @@ class Service(Tls):
             counted.append(wire)
         https, http = counted
         for direction in ("in", "out"):
-            # "Host: localhost:N" is not "Host: 127.0.0.1:N"; encryption would add 22 bytes and more
-            # to each of 80 updates.
+            # "Host: localhost:N" and "Host: 127.0.0.1:N" differ in length. Encryption would add at least 22 bytes to
+            # each of 80 updates.
             self.assertLess(abs(https[direction] - http[direction]) / http[direction], 0.03, counted)
 
     def test_dashboard_and_metrics(self):
@@ -187,7 +188,7 @@ class Service(Tls):
         self.assertEqual(coordinator.client.get("/metrics").status, 200)
 
     def test_large_bodies_both_ways(self):
-        """64 MiB up, a refused one, and pipelined requests behind each other in one record."""
+        """A body of 64 MiB, a larger one that is refused, and pipelined requests in one TLS record."""
         coordinator = self.start_tls()
         body = b" " * (64 << 20)
         answer = coordinator.client.request(
@@ -209,8 +210,8 @@ class Service(Tls):
         self.assertTrue(received.endswith(coordinator.client.get("/openapi.yaml").body))
 
     def test_slow_but_steady_reader_gets_every_byte(self):
-        """The library's records are cut where the socket is full, and go on there."""
-        # Through a small window, a busy machine may send less than 4 KiB a second.
+        """When the socket is full, the library sends part of a record and must resume there."""
+        # Through a small receive window, a busy machine may send less than 4 KiB per second.
         coordinator = self.start_tls(options=("--request-timeout-s", "3600"))
         wanted = coordinator.client.get("/openapi.yaml").body
         with socket.socket() as plain:
@@ -225,8 +226,8 @@ class Service(Tls):
         self.assertEqual(received.count(wanted), n)
 
     def test_hundreds_of_connections_wait_and_are_answered(self):
-        """Long polls over TLS: suspended, resumed, none forgotten."""
-        # On a busy machine the last worker joins long after the first one.
+        """Long polls over TLS are suspended and resumed, and none is forgotten."""
+        # On a busy machine, the last worker joins long after the first.
         coordinator = self.start_tls(options=("--session-timeout-ms", HANG_S * 1000))
         document = job_document(clients=200, quorum=200, horizon=4)
         workers = []
@@ -236,7 +237,7 @@ class Service(Tls):
 
         def work(worker):
             kind = "idle"
-            while kind == "idle" and not is_submitted.is_set():  # after that, a poll without a task was forgotten
+            while kind == "idle" and not is_submitted.is_set():  # once set, an idle poll was forgotten
                 kind = worker.poll(wait_ms=30000).WhichOneof("kind")
             results.append(kind)
 
@@ -269,10 +270,10 @@ class Service(Tls):
 
 
 class Clients(Tls):
-    """What our clients must not talk to."""
+    """Servers that our clients must refuse."""
 
     def serve_once(self, cert, key):
-        """A TLS server of the test's own, since ours refuses a bad certificate itself."""
+        """Starts a TLS server in the test, since the coordinator itself would refuse a bad certificate."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(cert, key)
         listener = socket.create_server(("127.0.0.1", 0))
@@ -309,7 +310,7 @@ class Clients(Tls):
         coordinator = self.start_tls()
         other = Authority(self.folder, "other")
         self.assert_refused("certificate", coordinator.port, other.cert)
-        self.assert_refused("certificate", coordinator.port, None)  # the system's do not know it either
+        self.assert_refused("certificate", coordinator.port, None)  # the system's authorities do not include it either
         self.assertNotIn("joined", coordinator.log())
 
     def test_wrong_host(self):
@@ -336,7 +337,7 @@ class Clients(Tls):
 
 
 class Server(Tls):
-    """What our server must not talk to, and not start with."""
+    """Clients that our server must refuse, and certificates with which it must not start."""
 
     def test_protocol_versions(self):
         rsa = self.authority.issue("rsa", algorithm="rsa")
@@ -371,7 +372,7 @@ class Server(Tls):
         self.assertEqual(coordinator.client.get("/healthz").status, 200)
 
     def test_unfinished_handshakes(self):
-        """They cost no processor time, and end by the request timeout."""
+        """They take no processor time, and the request timeout ends them."""
         coordinator = self.start_tls(options=("--request-timeout-s", "2"))
         hello = client_hello(TLS_1_2, STRONG)
         with contextlib.ExitStack() as stack:
@@ -385,13 +386,13 @@ class Server(Tls):
                 with contextlib.suppress(ConnectionResetError):
                     while peer.recv(65536):
                         pass
-            # In these two seconds; a loop that turns would take all of them.
+            # Over about two seconds; a busy loop would use all of them.
             self.assertLess(self.ticks(coordinator) - ticks, 1.0)
         self.assertEqual(coordinator.client.get("/healthz").status, 200)
 
     @staticmethod
     def ticks(process):
-        """Seconds of processor time."""
+        """Returns processor time in seconds."""
         with open(f"/proc/{process.pid}/stat", encoding="ascii") as stat:
             fields = stat.read().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -477,7 +478,7 @@ class Server(Tls):
         self.hang_up(coordinator, "certificate in use")
         self.assertEqual(self.shown_certificate(coordinator), "renewed")
         goes_on()
-        Path(self.cert).write_bytes(old[0])  # the key is another one now
+        Path(self.cert).write_bytes(old[0])  # the key has changed
         self.hang_up(coordinator, "certificate not reloaded; the old one remains in use")
         self.assertEqual(self.shown_certificate(coordinator), "renewed")
         goes_on()

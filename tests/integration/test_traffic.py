@@ -1,4 +1,4 @@
-"""What each client has sent and received, `GET /v1/jobs/{id}/traffic`, against what a proxy saw."""
+"""What each client has sent and received (`GET /v1/jobs/{id}/traffic`), against what a proxy recorded."""
 
 import contextlib
 import json
@@ -20,7 +20,7 @@ PAGE = 1000
 
 
 class Oracle:
-    """Traffic by the rule of services/coordinator/traffic/traffic.h."""
+    """Computes the traffic by the rule in services/coordinator/traffic/traffic.h."""
 
     def __init__(self):
         self.clients = {}
@@ -31,7 +31,7 @@ class Oracle:
                                                 "wire_bytes": {"in": 0, "out": 0}})
 
     def _share(self, way, n_bytes, own):
-        """own: pairs of a client and its own bytes."""
+        """Adds n_bytes to the clients; own has pairs of a client and its own bytes, and the rest is split evenly."""
         self.wire[way] += n_bytes
         rest = n_bytes - sum(size for _, size in own)
         for i, (client, size) in enumerate(own):
@@ -53,7 +53,7 @@ class Oracle:
 
     @staticmethod
     def _own(exchange, update):
-        """Bytes of the update's message in a request with several."""
+        """Returns the bytes of the update's message in a request with several updates."""
         if exchange.method == "PostUpdate":
             return 0
         whole = messages.PostUpdatesRequest.FromString(exchange.request_body)
@@ -81,17 +81,18 @@ class TrafficCase(TallyTestCase):
         return client.get_json(f"/v1/jobs/{job_id}/traffic{query}")
 
     def check_sum(self, client, job_id):
-        """Every byte of the job is counted exactly once."""
+        """Checks that every byte of the job is counted exactly once."""
         answer = self.traffic(client, job_id)
         self.assertIsNone(answer["next_client"])
         total = {way: sum(each["wire_bytes"][way] for each in [*answer["clients"], {"wire_bytes": answer["other_wire_bytes"]}])
                  for way in ("in", "out")}
-        # The detail of a live job shows the stored counters, which follow within a second.
+        # The detail of a live job shows the stored counters, which lag by up to a second.
         wait_until(lambda: client.job(job_id)["bits"]["wire_bytes"] == total, f"wire bytes of {total}")
         return answer, client.job(job_id)["bits"]
 
     def run_job(self, coordinator, document):
-        """Through a proxy, with three workers; the ended job's id and what the proxy makes of it."""
+        """Runs a job through a proxy with three workers. Returns its id, the traffic computed from the proxy's record,
+        and the workers."""
         proxy = self.through_proxy(coordinator)
         url, coordinator.url = coordinator.url, proxy.url
         workers = [self.start_worker(coordinator, f"w{i}", clients=document["clients"] // 3) for i in range(3)]
@@ -119,13 +120,13 @@ class Traffic(TrafficCase):
                 self.assert_ends_well(*workers, coordinator)
 
     def test_shifts_are_their_clients(self):
-        """Two of four clients come to a worker that lacks their shifts."""
+        """Two of four clients move to a worker that lacks their shifts."""
         coordinator = self.start_coordinator()
         gate = start_gate(self, coordinator, last=2, keeps=True)
         job_id = coordinator.client.submit(job_document("synthetic-diana", clients=4, quorum=4))
         workers = [self.start_worker(gate, f"w{i}", clients=2) for i in range(2)]
         wait_until(lambda: coordinator.client.job(job_id)["round"] == 2, "two rounds")
-        workers[0].terminate()  # its updates of round 3 are held, so none is under way
+        workers[0].terminate()  # the gate holds its updates of round 3, so none is under way
         workers[0] = self.start_worker(gate, "new", clients=2)
         gate.open()
         coordinator.client.wait_status(job_id, "completed")
@@ -144,9 +145,9 @@ class Traffic(TrafficCase):
         task = worker.poll_task()
         mine = worker.of_clients(task, task.clients[:2])
         worker.post_all(mine)
-        worker.post_all(mine)  # again: bytes, but no update
-        worker.post_all(worker.of_clients(task, [77, task.clients[2]]))  # 77 is nobody's
-        worker.post_all(worker.of_clients(task, [77]))  # no job's
+        worker.post_all(mine)  # repeated: adds bytes, but no updates
+        worker.post_all(worker.of_clients(task, [77, task.clients[2]]))  # there is no client 77
+        worker.post_all(worker.of_clients(task, [77]))  # these bytes belong to no job
         oracle = oracle_of(proxy.exchanges)
         for again in task.clients[:2]:
             oracle.clients[again]["updates"] -= 1
@@ -186,7 +187,7 @@ class Traffic(TrafficCase):
 
 class Faults(TrafficCase):
     def test_a_start_that_is_not_stored(self):
-        """The job is queued again, and its clients and their traffic are gone."""
+        """The job is queued again, and the clients' traffic is gone."""
         coordinator = self.start_with_a_disk_that_fills(options=HOURS)
         client = coordinator.client
         other_id = client.submit(job_document(clients=1, quorum=1, horizon=10**8))
@@ -198,7 +199,7 @@ class Faults(TrafficCase):
             wait_until(lambda: f"job={job_id} algorithm" in coordinator.log(), "the attempt to start it")
             worker.leave()
         wait_until(lambda: client.get("/readyz").status == 200, "the store to recover")
-        for _ in range(3):  # the job is read back between two times at which traffic is stored
+        for _ in range(3):  # the job is read back between two writes of its traffic
             task = other.poll_task()
             other.cursors[other_id] = task.iterate
             other.post(other.update(task, 0))
@@ -223,10 +224,10 @@ class Faults(TrafficCase):
 
 
 class KeptCase(TrafficCase):
-    """The traffic of a job survives a shutdown completely; after kill -9 no byte is attributed to the wrong client."""
+    """A job's traffic survives a shutdown completely. After kill -9, no byte is attributed to the wrong client."""
 
     def check_kept(self, start):
-        """start(): a coordinator on the same store."""
+        """start() starts a coordinator on the same store."""
         coordinator = start()
         client = coordinator.client
         job_id = client.submit(job_document(clients=2, quorum=2, horizon=10**8))

@@ -1,5 +1,6 @@
 """Jobs with unknown constants (sigma and gradient_bound "auto"), without f(x*), with a domain, and with clients that
-have only gradients."""
+have gradients but no losses.
+"""
 
 import csv
 import io
@@ -23,7 +24,7 @@ class Unknowns(TallyTestCase):
         self.client = self.coordinator.client
 
     def run_job(self, document, split=(3, 3, 4)):
-        """Completed detail, records and workers of a job that several workers play."""
+        """Returns the detail of a completed job that several workers served, its records and the workers."""
         workers = [self.start_worker(self.coordinator, f"w{i}", clients=n) for i, n in enumerate(split)]
         job_id = self.client.submit(document)
         detail = self.client.wait_status(job_id, "completed")
@@ -42,7 +43,7 @@ class Unknowns(TallyTestCase):
         self.wait_until_heard(self.coordinator.client, workers)
         self.assert_ends_well(*workers, self.coordinator)
         self.assertEqual(uplink_of_workers(workers), detail["bits"]["uplink"])
-        # The document is unchanged; the estimates are separate members.
+        # The document is unchanged; the estimates are separate members of the detail.
         self.assertEqual(detail["algorithm"]["sigma"], "auto")
         self.assertEqual(detail["algorithm"]["gradient_bound"], "auto")
         self.assertGreater(detail["estimates"]["sigma"], 0)
@@ -52,7 +53,7 @@ class Unknowns(TallyTestCase):
         self.assertEqual(opening["bits"]["uplink"], {"formula": 640, "payload": 640, "messages": 10, "clipped": 0})
         self.assertEqual(opening["bits"]["control"], 64)
         self.assertTrue(all(record["j"] >= 4 for record in others))
-        # It works: less regret than staying at the start, by far, with dozens of bits a round.
+        # It works: regret is far below that of staying at the start, with tens of bits per round.
         idle = 10 * document["horizon"] * (records[0]["loss"] - detail["f_star"])
         self.assertLess(detail["cumulative_regret"], idle / 3)
 

@@ -1,4 +1,4 @@
-"""What the presets of `tally reproduce` promise, on seeds that none was chosen by."""
+"""What the presets of `tally reproduce` promise, on seeds that were not used to choose any of them."""
 
 import unittest
 
@@ -6,12 +6,12 @@ from test_reproduce import FORMULA, ReproduceCase
 
 
 class UnseenSeeds(ReproduceCase):
-    """What issue 3 promises, on seeds that no preset was chosen by."""
+    """The promises of the presets, on unseen seeds."""
 
     PAPER = {"uplink": 263.3, "downlink": 288.6}
 
     def results(self, reading):
-        """CEAL's presets by name, and each baseline at the best step size of its own grid."""
+        """Returns the regret of CEAL's presets by name, and of each baseline at the best step size of its own grid."""
         rows = self.rows("synthetic", "--reading", reading, "--seeds", "101-110")
         tuned = {row["algorithm"]: row["regret"]["mean"]
                  for row in rows if row["tuned"] and row["algorithm"] != "ceal"}
@@ -34,7 +34,7 @@ class UnseenSeeds(ReproduceCase):
         self.check_bits(ceal["low_regret"], {"uplink": 650, "downlink": 650})
         self.check_beats(ceal["low_regret"], tuned, FORMULA)
 
-    # In the quiet reading the paper's bits do not suffice to beat FedAvg and FedPAQ (services/experiment/README.md).
+    # On the quiet problem, the paper's bits do not suffice to beat FedAvg and FedPAQ (services/experiment/README.md).
     QUIET_PAPER_BITS_BEATS = ("minibatch_sgd", "fedcom")
 
     def test_quiet(self):

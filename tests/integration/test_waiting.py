@@ -1,7 +1,8 @@
-"""Waiting that ends: a worker exits with the last job or gives up, and a job reports what it waits for, cause first.
+"""Waits that end: a worker exits with the last job or gives up, and a job reports what it waits for, cause first.
 
-No test measures time. A poll that is to end early is compared with one that began before it and waits as long: it must
-be the first to end."""
+No test measures time. A poll that should end early is compared with one that began before it and may wait as long: the
+former must end first.
+"""
 
 import concurrent.futures
 import socket
@@ -37,12 +38,12 @@ class Waiting(TallyTestCase):
         return coordinator, coordinator.client
 
     def waits(self, client, n):
-        """Waits until so many polls wait at the coordinator."""
+        """Waits until n polls wait at the coordinator."""
         wait_until(lambda: [w["state"] for w in client.get_json("/v1/workers")["workers"]].count("waiting") == n,
                    f"{n} polls to wait")
 
     def end_last_job(self, client, end):
-        """Whether a poll until idle ends with end(), and no sooner than one without."""
+        """Checks that end() ends a poll until idle, but not another poll that began before it."""
         idle, control = PatientHand(client, "idle"), Hand(client, "control")
         slow = self.pool.submit(control.poll, LONG_MS)
         self.waits(client, 1)
@@ -65,7 +66,7 @@ class Waiting(TallyTestCase):
 
         def end():
             client.post(f"/v1/jobs/{first}/cancel")
-            self.waits(client, 2)  # both: a job is left
+            self.waits(client, 2)  # both ended, but a job is left
             client.post(f"/v1/jobs/{last}/cancel")
 
         self.end_last_job(client, end)
@@ -146,9 +147,9 @@ class Waiting(TallyTestCase):
     def test_a_worker_gives_up_without_work(self):
         coordinator, client = self.start()
         self.assertIn(f'"no work at {coordinator.url} for 1 s"', self.gives_up(coordinator.url))
-        client.submit(by_hand(clients=2))  # a job with more clients than it has slots is no work either
+        client.submit(by_hand(clients=2))  # one that needs more slots is no work either
         self.assertIn("no work at", self.gives_up(coordinator.url))
-        self.assertEqual(client.get_json("/v1/workers")["workers"], [])  # it has left
+        self.assertEqual(client.get_json("/v1/workers")["workers"], [])  # the worker has left
 
     def test_a_worker_gives_up_when_the_coordinator_has_gone(self):
         coordinator, client = self.start()
@@ -177,7 +178,7 @@ class Waiting(TallyTestCase):
         able = Hand(client, "able")
         able.play()
         wait_until(lambda: client.job(job_id)["round"] == 1, "the round to close")
-        able.leave()  # the next wait has another cause
+        able.leave()  # the next wait has a different cause
         wait_until(lambda: (client.job(job_id)["waiting"] or {}).get("for") == "clients", "the job to wait")
         self.assertNotIn("plug-in", client.job(job_id)["waiting"]["text"])
 

@@ -1,5 +1,6 @@
-"""Clients weighted by their number of points: the equations in NumPy, the bits of the numbers that have to travel, the
-service against `tally simulate`, hostile numbers, and what refuses weights."""
+"""Clients weighted by their number of points: the equations in NumPy, the bits for sending these numbers, the service
+against `tally simulate`, hostile numbers, and documents in which weights are refused.
+"""
 
 import json
 import pathlib
@@ -14,18 +15,18 @@ POINTS = numpy.array([[1.0, 2.0, 0.5], [0.3, -1.0, 2.0], [-1.5, 0.2, 0.1], [0.4,
 LABELS = numpy.array([1.0, -2.0, 0.5, 3.0])
 STEP_SIZE = 0.08
 STEPS = 3
-HORIZON = 40  # 13 rounds and one that is cut
+HORIZON = 40  # 13 whole rounds, and one that is cut
 BASES = ("synthetic-minibatch-sgd", "synthetic-fedavg", "synthetic-fedprox", "synthetic-fedpaq", "synthetic-fedcom",
          "synthetic-fedadam")
 
 
 def rounded(values):
-    """As the server adds them up: float32 in multiples of 2^-40."""
+    """Returns the vector as the server adds it up: float32, as integer multiples of 2^-40."""
     return numpy.rint(numpy.float32(values).astype(float) * 2.0**40)
 
 
 class WeightedFiles(TallyTestCase):
-    """Client m has SIZES[m] times the same point, so every gradient is known, and a file of its own."""
+    """Client m has a file of its own with the same point SIZES[m] times, so every gradient is known."""
 
     def setUp(self):
         super().setUp()
@@ -62,7 +63,7 @@ class WeightedFiles(TallyTestCase):
             sent, loss = [], 0.0
             for point, label, size in zip(POINTS, LABELS, SIZES):
                 own = x.copy()
-                for _ in range(samples if walks else 1):  # of f, over all data
+                for _ in range(samples if walks else 1):  # evaluates f over all data
                     at_own = sizes @ losses(own) / sizes.sum()
                     loss += at_own * size / (samples if walks else 1)
                     gradient = 2 * (point @ own - label) * point
@@ -76,7 +77,7 @@ class WeightedFiles(TallyTestCase):
         return regret, x
 
     def check_bits(self, detail):
-        """Each message begins with 32 bits; that of the cut round has no others."""
+        """Each message begins with the number of points, in 32 bits; that of the cut round consists of it alone."""
         bits = detail["bits"]["uplink_per_client"]
         self.assertEqual((bits["formula"], bits["payload"]), (13 * (32 + 96) + 32, 13 * (32 + 96) + 32))
         self.assertEqual(detail["bits"]["uplink"]["messages"], 14 * len(SIZES))
@@ -113,7 +114,7 @@ class WeightedFiles(TallyTestCase):
                              detail["bits"]["uplink_per_client"]["payload"])
 
     def test_a_file_that_is_cut_is_the_same_as_files_of_the_clients(self):
-        """10 points over 4 clients as `contiguous` cuts them: 3, 3, 2 and 2."""
+        """10 points over 4 clients, split as by `contiguous`: 3, 3, 2 and 2."""
         sizes = (3, 3, 2, 2)
         rows = []
         for m, size in enumerate(sizes):
@@ -126,7 +127,7 @@ class WeightedFiles(TallyTestCase):
         self.assertEqual(essence(simulate(cut, self.options)), essence(simulate(document, self.options)))
 
     def test_the_coordinator_needs_no_data(self):
-        """Coordinator and a worker are killed."""
+        """The coordinator and a worker are killed on the way."""
         document = self.document(reference={"type": "none"}, horizon=30001)
         coordinator = self.start_coordinator()
         job_id = coordinator.client.submit(document)
@@ -143,7 +144,8 @@ class WeightedFiles(TallyTestCase):
         self.assertEqual(sums, {key: detail["bits"][key] for key in sums})
 
     def test_workers_with_files_of_their_own_meet_at_the_mean_of_all_points(self):
-        """Ten labels 1 at one worker and thirty labels 4 at the other, for two clients each: f is least at 3.25."""
+        """One worker has ten points with label 1, the other thirty with label 4, each for two clients. The minimum of f
+        is at 3.25."""
         coordinator = self.start_coordinator()
         for label, size in ((1, 10), (4, 30)):
             folder = pathlib.Path(self.folder) / f"own-{label}"
@@ -188,7 +190,7 @@ class WeightedFiles(TallyTestCase):
 
 
 class Synthetic(TallyTestCase):
-    """Points that the document tells: they cost no bit."""
+    """The document gives the numbers of points, so they cost no bits."""
 
     def test_equal_shards_change_no_bit(self):
         for base in BASES:

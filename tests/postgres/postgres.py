@@ -16,20 +16,20 @@ def has_postgres():
 
 
 class Database:
-    """One of a cluster's, with nothing in it at first."""
+    """A database of a cluster, initially empty."""
 
     def __init__(self, conninfo):
         self.conninfo = conninfo
-        self.uri = f"postgres:{conninfo} connect_timeout=60"  # this machine may be busy
+        self.uri = f"postgres:{conninfo} connect_timeout=60"  # the machine may be busy
 
     def url(self, scheme):
-        """The same as a URL, in the form of libpq: scheme://user@/dbname?host=...&port=..."""
+        """Returns the database's URL in libpq's form: scheme://user@/dbname?host=...&port=..."""
         option = dict(pair.split("=", 1) for pair in self.conninfo.split())
         return (f"{scheme}://{option['user']}@/{option['dbname']}?host={quote(option['host'], safe='')}"
                 f"&port={option['port']}")
 
     def uri_at(self, port):
-        """The same by another port, of something that forwards."""
+        """Returns the URI of the same database at another port, on which something forwards."""
         return "postgres:" + re.sub(r"\bport=\d+", f"port={port}", self.conninfo)
 
     def _command(self, *options):
@@ -43,16 +43,17 @@ class Database:
         return done.stdout
 
     def rows(self, sql):
-        """What a statement gives: tuples of texts."""
+        """Returns a statement's rows: tuples of strings."""
         return [tuple(line.split("\t")) for line in self._psql(sql).splitlines()]
 
     def changes(self, sql):
-        """How many rows an INSERT, UPDATE or DELETE changes."""
+        """Returns how many rows an INSERT, UPDATE or DELETE changes."""
         return len(self.rows(f"{sql} RETURNING 1"))
 
     @contextlib.contextmanager
     def session_after(self, sql):
-        """A session that has run a statement which gives one row, and stays until the block ends."""
+        """Opens a session, runs a statement in it that returns one row, and keeps the session open until the block
+        ends."""
         with subprocess.Popen(self._command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as psql:
             psql.stdin.write(f"{sql};\n")
             psql.stdin.flush()
@@ -62,11 +63,11 @@ class Database:
 
 
 class Cluster:
-    """Runs until it is closed."""
+    """A private server, which runs until it is closed."""
 
     def __init__(self):
         self._folder = tempfile.TemporaryDirectory(prefix="tally-postgres-")
-        Path(self._folder.name).chmod(0o755)  # root starts it as another user
+        Path(self._folder.name).chmod(0o755)  # root runs the server as another user
         self.folder = Path(self._folder.name) / "cluster"
         self._numbers = itertools.count()
         self._first = Database(self._command("start"))
@@ -89,7 +90,7 @@ class Cluster:
 
     @property
     def pid(self):
-        """Of the process that has started all others."""
+        """Returns the process id of the postmaster."""
         return int((self.folder / "data/postmaster.pid").read_text().split()[0])
 
     def crash(self):

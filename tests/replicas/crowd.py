@@ -1,7 +1,7 @@
 """Many small jobs at once on one coordinator or several: their results, and how fast they are.
 
-The jobs are small on purpose: 200 of them are 400 clients, whose work is nothing next to what
-coordinators and store have to do for it.
+The jobs are deliberately small. 200 of them are 400 clients whose computation is negligible next to the work of
+coordinators and store.
 """
 
 import re
@@ -24,7 +24,7 @@ LIVE = ("queued", "running")
 
 
 def documents(n_jobs=N_JOBS, scale=1):
-    """Distinct jobs of two kinds, about 13 times `scale` rounds each."""
+    """Returns distinct jobs of two kinds, each of about 13 times `scale` rounds."""
     shape = {"clients": CLIENTS, "quorum": CLIENTS, "objective__data__dim": 8,
              "objective__data__points": 40, "objective__data__frobenius_norm": 10}
     return [
@@ -35,7 +35,7 @@ def documents(n_jobs=N_JOBS, scale=1):
 
 
 def metric(text, name, **labels):
-    """The sum over all lines of a metric that have these labels; 0 without any."""
+    """Returns the sum over all samples of a metric with these labels; 0 if there are none."""
     total = 0.0
     for line in text.splitlines():
         found = re.fullmatch(rf"{name}(?:\{{(.*)\}})? (\S+)", line)
@@ -67,7 +67,7 @@ class Outcome:
 
 
 class Crowd:
-    """Coordinators on one store, with workers. A context manager that ends them."""
+    """A context manager for coordinators on one store and their workers; it ends them."""
 
     def __init__(self, name, folder, store, n_coordinators=1, options=()):
         self.name, self.processes = name, []
@@ -94,7 +94,7 @@ class Crowd:
         return int(sum(metric(text, name, **labels) for text in texts))
 
     def _is_done(self):
-        """Whether no job is live; keeps the largest number of running ones that was seen."""
+        """Returns whether all jobs have ended; keeps the largest number of running jobs seen."""
         running = self._sum(self._metrics(), "tally_jobs", status="running")
         self.most_running = max(self.most_running, running)
         client = self.coordinators[0].client
@@ -102,7 +102,7 @@ class Crowd:
                                         for status in LIVE)
 
     def run(self, jobs):
-        """Submits all, then lets the workers in, and waits until none is left."""
+        """Submits all jobs, then starts the workers, and waits until all jobs have ended."""
         n = len(self.coordinators)
         ids = [self.coordinators[i % n].client.submit(job) for i, job in enumerate(jobs)]
         self.most_running = 0
@@ -130,6 +130,6 @@ class Crowd:
 
 
 def differing(outcome, jobs):
-    """The jobs whose result is not that of the simulation."""
+    """Returns the jobs whose result differs from the simulation."""
     return [detail["id"] for detail, job in zip(outcome.details, jobs, strict=True)
             if essence(detail) != essence(simulate(job))]

@@ -18,8 +18,8 @@ STOP_SIGNALS = {"fast": signal.SIGINT, "immediate": signal.SIGQUIT}
 
 
 class Postgres:
-    """Listens on `address` in the namespace of `launcher` and trusts every connection. Made by
-    tests/postgres/cluster, and then a child of the test, with which it ends."""
+    """Listens on `address` in the namespace of `launcher` and trusts every connection. Created by
+    tests/postgres/cluster; runs as a child of the test and ends with it."""
 
     def __init__(self, address, launcher):
         self._launcher = launcher
@@ -56,7 +56,7 @@ class Postgres:
         return self._server.poll() is None
 
     def stop(self, mode="fast"):
-        """Fast: sessions are ended and everything is written. Immediate: a crash."""
+        """`fast` ends all sessions and writes everything; `immediate` is a crash."""
         self._server.send_signal(STOP_SIGNALS[mode])
         self._server.wait()
 
@@ -70,7 +70,7 @@ class Postgres:
 
 
 class Connection:
-    """A session of libpq."""
+    """A libpq session."""
 
     _library = None
 
@@ -104,13 +104,13 @@ class Connection:
         self._session = None
 
     def rows(self, sql):
-        """The rows of a statement: tuples of texts, None for NULL."""
+        """Returns a statement's rows: tuples of strings, with None for NULL."""
         library = self._libpq()
         result = library.PQexec(self._session, sql.encode())
         try:
             if library.PQstatus(self._session) != 0:
                 raise ConnectionError(library.PQerrorMessage(self._session).decode())
-            if library.PQresultStatus(result) not in (1, 2):  # a command, tuples
+            if library.PQresultStatus(result) not in (1, 2):  # no rows; rows
                 raise AssertionError(f"{sql}: {library.PQresultErrorMessage(result).decode()}")
             return [
                 tuple(

@@ -10,12 +10,12 @@ from replicas import PatientClient
 
 CLIENTS = 4
 STRIKES = ("kill", "kill and restart", "pause", "cut off from everybody", "cut off from the database")
-TAKEOVER_S = 5  # the promise, counted from the fault of the leader
-LOOK_S = 0.1  # longer than a query for the leaders takes unless the processors are busy
+TAKEOVER_S = 5  # the promised limit, counted from the fault of the leader
+LOOK_S = 0.1  # more than a query for the leaders takes, unless the processors are busy
 
 
 def documents(base, horizon, **changes):
-    """The same job with successive seeds; only a few, as each is also simulated."""
+    """Returns the same job with successive seeds. There are only a few, since each is also simulated."""
     return [
         job_document(base, clients=CLIENTS, quorum=CLIENTS, horizon=horizon, seed=seed, **changes)
         for seed in range(1, 4)
@@ -23,7 +23,7 @@ def documents(base, horizon, **changes):
 
 
 class Lane(threading.Thread):
-    """Submits, watches and checks one job after the other until it is stopped."""
+    """Submits, watches and checks one job after another until it is stopped."""
 
     def __init__(self, test, name, documents):
         super().__init__(daemon=True)
@@ -42,7 +42,7 @@ class Lane(threading.Thread):
                 if self.is_stopping:
                     return
                 self._run_one(document, f"{self.test.seed}-{self.label}-{number}")
-        except BaseException as error:  # for the test to raise
+        except BaseException as error:  # raised by the test
             self.error = error
 
     def _run_one(self, document, key):
@@ -91,7 +91,7 @@ class Lanes:
                 raise lane.error
 
     def wait(self, condition, what):
-        """As wait_until; also fails if a lane has failed."""
+        """Like wait_until, but also fails if a lane has failed."""
 
         def look():
             self.check()
@@ -108,16 +108,16 @@ class Lanes:
 
 
 class Takeovers:
-    """How long it took until the jobs of a replica that was struck were led again and progressed."""
+    """How long it took until each job of a struck replica had a leader again and progressed."""
 
     def __init__(self, test, lanes):
         self.test, self.lanes = test, lanes
         self.moved_s, self.round_s = [], []
-        self.late_s = []  # the part of moved_s for which the test or a replica got no processor
+        self.late_s = []  # the part of moved_s in which the test or a replica had no processor
 
     def measure(self, kind, name):
-        """Strikes the leader `name`. When this returns, every job that it led has another leader, or
-        the same one made anew, and has closed a round since."""
+        """Strikes the leader `name`. Returns once every job that it led has another leader, or the same leader anew,
+        and has closed a round since."""
         before = self.test.led_by(name)
         began, lateness = time.monotonic(), self.test.lateness()
         self.test.strike(kind, name)
@@ -131,7 +131,7 @@ class Takeovers:
                       f"next rounds closed after {self.round_s[-1]:.2f} s")
 
     def _timed(self, look):
-        """The same, which counts how late it comes to look."""
+        """Wraps look(); adds to late_s how late each call of it comes."""
         last = time.monotonic()
 
         def timed():
@@ -144,7 +144,7 @@ class Takeovers:
         return timed
 
     def _moved(self, before):
-        """The jobs that are left, once all have new tokens."""
+        """Returns the remaining jobs, once all of them have new tokens."""
         now = self.test.leaders()
         left = {job: now[job] for job in before if job in now}
         is_moved = all(leader is not None and token > before[job][1] for job, (leader, token, _) in left.items())

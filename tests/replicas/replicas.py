@@ -1,7 +1,8 @@
-"""Several coordinators on one PostgreSQL behind nginx: each in a network namespace of its own. The
-workers and the test sit at the router between them, whose own packets are never lost.
+"""Several coordinators on one PostgreSQL behind nginx, each in a network namespace of its own. The workers and the test
+run at the router between them, whose own packets are never lost.
 
-A replica is named after its place."""
+A replica is named after its place.
+"""
 
 import http.client
 import os
@@ -27,8 +28,8 @@ from database import Connection, Postgres  # noqa: E402
 
 PORT = 8080
 WORKER_OPTIONS = ("--wait-ms", "1000")
-DELAY_S = 0.01  # of a request of a worker
-PASSING = (502, 503, 504)  # a replica, or all of them, cannot answer now
+DELAY_S = 0.01  # for one request of a worker
+PASSING = (502, 503, 504)  # statuses for: this replica, or all of them, cannot answer now
 
 LEADERS_SQL = """
     SELECT jobs.id, replicas.id, token, round
@@ -36,7 +37,7 @@ LEADERS_SQL = """
     WHERE status IN ('queued', 'running', 'paused')"""
 
 
-# The product must keep replicas from writing to jobs that others lead. These triggers check it: a write from an
+# The product must keep replicas from writing to jobs that others lead. These triggers check this: a write from an
 # address that is not the leader's at that moment is recorded, in the same transaction.
 OVERSEER_SQL = """
     CREATE TABLE stray_writes (address text, what text, job_key bigint);
@@ -55,8 +56,8 @@ OVERSEEN = ("jobs", "job_states", "job_state_changes", "updates", "rounds")
 
 
 class PatientClient(Client):
-    """Repeats a request while the response is one of PASSING, as every client behind a proxy must;
-    `refusals` counts the repetitions."""
+    """Repeats a request while the response is one of PASSING, as every client behind a proxy must. `refusals` counts
+    the repetitions."""
 
     def __init__(self, port, host):
         super().__init__(port, host)
@@ -83,20 +84,19 @@ class ReplicasTestCase(FaultTestCase):
         super().setUp()
         if shutil.which("nginx") is None:
             skip("there is no nginx")
-        # The addresses are not those of the loopback interface, so a proxy of the environment must be
-        # ignored.
+        # The addresses are not those of the loopback interface, so a proxy in the environment must be ignored.
         patch = mock.patch.dict(os.environ, {"no_proxy": "*"})
         patch.start()
         self.addCleanup(patch.stop)
 
     def build(self, *names, program="tally-coordinator", options=(), conninfo_more="",
               prepare_sql=""):
-        """PostgreSQL, a coordinator for each name, nginx."""
+        """Starts PostgreSQL, a coordinator for each name, and nginx."""
         self.network = Network(("db", "lb", *names))
         self.addCleanup(self.network.close)
         self.postgres = Postgres(self.network.address("db"), self.network.enter("db"))
         self.addCleanup(self.postgres.close)
-        self.addCleanup(self._end_processes)  # first: they hold the namespaces and use the database
+        self.addCleanup(self._end_processes)  # first, since they hold the namespaces and use the database
         self.look = Connection(self.postgres.conninfo)
         if prepare_sql:
             self.look.rows(prepare_sql)
@@ -125,7 +125,7 @@ class ReplicasTestCase(FaultTestCase):
         )
 
     def start_nginx(self):
-        """The delivered configuration with other addresses and folders."""
+        """Starts nginx with the shipped configuration, changed only in its addresses and folders."""
         address = self.network.address("lb")
         folder = Path(tempfile.mkdtemp(dir=self.folder))
         text = (REPO / "deploy/compose/nginx-replicas.conf").read_text()
@@ -154,7 +154,7 @@ class ReplicasTestCase(FaultTestCase):
     # Queries to the database.
 
     def query(self, sql):
-        """All rows, over a new connection: the database may have been restarted."""
+        """Runs a query over a new connection, since the database may have been restarted; returns all rows."""
         try:
             return self.look.rows(sql)
         except ConnectionError:
@@ -163,20 +163,20 @@ class ReplicasTestCase(FaultTestCase):
             return self.look.rows(sql)
 
     def leaders(self):
-        """{job: (replica, token, rounds)} of the jobs that have not ended; the replica may be None."""
+        """Returns {job: (replica, token, rounds)} for all live jobs; the replica may be None."""
         return {
             job: (leader, int(token), int(rounds)) for job, leader, token, rounds in self.query(LEADERS_SQL)
         }
 
     def stray_writes(self):
-        """Committed writes of replicas that did not lead the job."""
+        """Returns committed writes by replicas that did not lead the job."""
         return self.query("SELECT address, what, count(*) FROM stray_writes GROUP BY 1, 2 ORDER BY 1, 2")
 
     def led_by(self, name):
         return {job: what for job, what in self.leaders().items() if what[0] == name}
 
     def start_workers(self, clients, url=None):
-        """One worker process for each number, with so many clients."""
+        """Starts one worker process per number; the number is its clients."""
         self._worker_url = url or self.url
         self._worker_clients = clients
         self.workers = [self._launch_worker(i) for i in range(len(clients))]
@@ -187,13 +187,13 @@ class ReplicasTestCase(FaultTestCase):
         )
 
     def start_proxy(self):
-        """A proxy between the workers and nginx: it records what was acknowledged, and delays requests so that the
-        processors are not saturated."""
+        """Starts a proxy between the workers and nginx. It records what was acknowledged, and delays requests so that
+        the processors are not saturated."""
         proxy = RecordingProxy(self.client.port, host=self.client.host, delay_s=DELAY_S)
         self.addCleanup(proxy.close)
         return proxy
 
-    # Strikes: each has a beginning and an end.
+    # Strikes. Each has a beginning and an end.
 
     def pause(self, process):
         process.popen.send_signal(signal.SIGSTOP)
@@ -230,7 +230,7 @@ class ReplicasTestCase(FaultTestCase):
         return all(self.is_ready(replica) for replica in self.replicas.values())
 
     def lateness(self):
-        """Of the test and of all replicas, from now on."""
+        """Returns a Lateness of the test and all replicas, starting now."""
         return Lateness(*(replica.pid for replica in self.replicas.values() if replica.is_alive()))
 
     def is_ready(self, replica):

@@ -1,4 +1,4 @@
-"""The leading coordinator is killed, paused or cut off at random moments, without effect on any result."""
+"""The leading coordinator is killed, paused or cut off at random moments, without any effect on results."""
 
 import time
 import unittest
@@ -8,7 +8,7 @@ from replicas import ReplicasTestCase
 from lanes import CLIENTS, STRIKES, Lanes, Takeovers, documents
 
 MOMENTS = 20
-AWAY_S = 1  # after its jobs have moved and got on
+AWAY_S = 1  # after its jobs have moved and progressed
 
 
 class Chaos(ReplicasTestCase):
@@ -27,7 +27,7 @@ class Chaos(ReplicasTestCase):
         for kind in kinds:
             time.sleep(self.random.uniform(0, 1))  # at any moment
             takeovers.measure(kind, lanes.wait(self.a_leader, "a job that is led"))
-            time.sleep(self.random.uniform(0, AWAY_S))  # the length of the fault
+            time.sleep(self.random.uniform(0, AWAY_S))  # duration of the fault
             self.revive()
             lanes.wait(self.all_are_ready, "all replicas to be ready")
         self.check_lanes(lanes, proxy)

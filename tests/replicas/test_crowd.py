@@ -4,7 +4,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-import crowd  # finds the other folders
+import crowd  # so that the other folders are found
 from postgres import Cluster
 
 
@@ -32,7 +32,7 @@ class TwoHundredJobs(unittest.TestCase):
         self.run_on("one coordinator on SQLite", f"sqlite:{self.folder}/tally.db")
         self.run_on("one coordinator on PostgreSQL", self.cluster.new_database().uri)
         two = self.run_on("two coordinators on PostgreSQL", self.cluster.new_database().uri, n_coordinators=2,
-                          options=("--lease-ms", "30000"))  # which a busy machine does not let pass
+                          options=("--lease-ms", "30000"))  # on a busy machine this limit is not kept
         self.assertGreater(min(two.led), sum(two.led) / 10, "both led jobs")
 
 

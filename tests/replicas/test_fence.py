@@ -16,11 +16,11 @@ from common import ENDLESS, essence_so_far, wait_until
 from lanes import CLIENTS, documents
 from namespaces import run
 
-# Found before the function in pg_catalog: no session may end another one.
+# Found before the function in pg_catalog, so that no session can end another one.
 SPARE_SESSIONS_SQL = """
     CREATE FUNCTION public.pg_terminate_backend(integer) RETURNS boolean LANGUAGE sql AS 'SELECT false';
     ALTER DATABASE tally SET search_path = public, pg_catalog"""
-# Nor may the leader's own system find out too early that nothing comes through.
+# The leader's own system must not notice too early that nothing comes through either.
 LONG_TIMEOUTS = "tcp_user_timeout=60000"
 ATTEMPTS = 30
 PAUSES = 3
@@ -33,46 +33,47 @@ class Fence(ReplicasTestCase):
         self.addCleanup(self.pool.shutdown)
 
     def submit_to_a(self, document):
-        """A job that a leads, as who takes a job in does."""
+        """Submits a job to replica a, which then leads it."""
         job_id = self.replicas["a"].client.submit(document)
         self.assertEqual(self.leaders()[job_id][0], "a")
         return job_id
 
     def ask(self, name, job_id, verb):
-        """An operator's request to a replica that may be stopped; the response comes later."""
+        """Sends an operator's request to a replica that may be stopped; the response comes later."""
         return self.pool.submit(self.replicas[name].client.post, f"/v1/jobs/{job_id}/{verb}")
 
     def row(self, job_id):
-        """The job's row in the database."""
+        """Returns the job's row in the database."""
         return [
             self.query(f"SELECT * FROM {table} WHERE job_key = (SELECT job_key FROM jobs WHERE id = '{job_id}')"
                        " ORDER BY 1, 2")
             for table in ("jobs", "job_states", "job_state_changes", "updates", "rounds")
         ]
 
-    # The pause in the middle of a write.
+    # A pause in the middle of a write.
 
     def unsent_bytes(self):
-        """The bytes that replica a has sent to the database and that are not acknowledged."""
+        """Returns the number of unacknowledged bytes that replica a has sent to the database."""
         listed = run(*self.network.enter("a"), "ss", "-Htn", "dst", self.network.address("db"))
         return sum(int(line.split()[2]) for line in listed.splitlines())
 
     def session_of_a(self):
-        """(process id, state, start of its newest query), or None."""
+        """Returns (process id, state, start of its newest query) of a's session, or None."""
         rows = self.query("SELECT pid, state, query_start FROM pg_stat_activity WHERE client_addr ="
                           f" '{self.network.address('a')}'")
         return rows[0] if rows else None
 
     def what_arrived(self, before):
-        """State of a's session once what it was sent has changed it; "gone" if it had ended before."""
+        """Returns the state of a's session once it has changed after what it was sent; "gone" if the session had
+        already ended."""
         now = self.session_of_a()
         if now is None:
             return "gone"
         return now[1] if now != before and now[1].startswith("idle") else None
 
     def pause_a_in_a_write(self, job_id):
-        """Returns the answer to come, and a's session as it was. a is stopped; what it has sent is a write to the
-        job, or a heartbeat if its time came first."""
+        """Stops a in the middle of a write. Returns the future response and a's session before the write. What a has
+        sent is a write to the job, or a heartbeat if that was due first."""
         renewed = "SELECT expires_at FROM replicas WHERE id = 'a'"
         before = self.query(renewed)
         wait_until(lambda: self.query(renewed) != before, "a heartbeat", pause_s=0.001)
@@ -80,7 +81,7 @@ class Fence(ReplicasTestCase):
         self.network.separate("a", "db")
         session = self.session_of_a()
         answer = self.ask("a", job_id, "cancel")
-        time.sleep(0.05)  # it is in a's socket by now; or else the next attempt is lucky
+        time.sleep(0.05)  # it is in a's socket by now; if not, the test tries again
         self.resume(self.replicas["a"])
         wait_until(lambda: self.unsent_bytes() > 0, "a to write into the void", pause_s=0.001)
         self.pause(self.replicas["a"])
@@ -90,9 +91,9 @@ class Fence(ReplicasTestCase):
         return metric(self.replicas["a"].client.get("/metrics").body.decode(), "tally_store_fenced_writes_total")
 
     def a_late_write(self):
-        """a wakes up with a transaction in which it has cancelled a job of b, and which waits for COMMIT; or
-        not, and then None is returned. Else what the database had of the job before, and has after, the
-        status of a's answer, and how many writes of a were fenced off."""
+        """Lets a resume in a transaction that has cancelled a job of b's and waits for COMMIT. Returns the database's
+        view of the job before and after, the status of a's response, and how many writes of a were fenced off; None if
+        the situation did not arise."""
         fenced = self.fenced_writes()
         job_id = self.submit_to_a(documents("synthetic-ceal-long", 600)[0])
         wait_until(lambda: self.replicas["a"].client.job(job_id)["waiting"]["for"] == "workers",
@@ -124,11 +125,11 @@ class Fence(ReplicasTestCase):
         self.assertEqual(after, before, "a leader of old has written")
         self.assertEqual(self.stray_writes(), [])
         self.assertNotEqual(status, 200, "acknowledged, and not done")
-        self.assertEqual(fenced, 1)  # earlier attempts may have had one too
+        self.assertEqual(fenced, 1)  # earlier attempts may have had one as well
         self.assert_ends_well(*self.replicas.values())
 
     def test_without_the_fence_it_writes(self):
-        """The mutant without the token check, in the same situation, which shows that the test above can fail."""
+        """The mutant without the token check, in the same situation; shows that the test above can fail."""
         self.start(program="tally-coordinator-without-fence", prepare_sql=SPARE_SESSIONS_SQL,
                    conninfo_more=LONG_TIMEOUTS)
         before, after, status, _ = self.late_write()
@@ -136,7 +137,7 @@ class Fence(ReplicasTestCase):
         self.assertNotEqual(after, before)
         self.assertNotEqual(self.stray_writes(), [])
 
-    # The pause at any moment, under load, with requests that wait for the leader of old.
+    # A pause at a random moment, under load, while requests wait for the former leader.
 
     def test_requests_that_waited_for_it(self):
         self.start()
@@ -159,7 +160,7 @@ class Fence(ReplicasTestCase):
             self.assertEqual(after[:2], before[:2])
             self.assertGreaterEqual(after[2], before[2])
             self.say(f"{leader}, which had been asked to pause the job: {status}")
-            # Who leads now may have been asked on behalf of it.
+            # The new leader may have received a forwarded request from it.
             paused = self.client.job(job_id)["status"] == "paused"
             self.assertEqual(paused, status == 200)
             if paused:
@@ -173,7 +174,7 @@ class Fence(ReplicasTestCase):
         self.assert_ends_well(*self.workers, *self.replicas.values())
 
     def gets_on(self, job_id, other_than=None, more_than=0):
-        """The leader of the job, if the job is led and has closed rounds."""
+        """Returns the leader of the job, if it has one and has closed rounds."""
         leader, token, rounds = self.leaders()[job_id]
         return (leader, token, rounds) if leader not in (None, other_than) and rounds > more_than else None
 

@@ -1,4 +1,4 @@
-"""Event streams and long polls while the jobs that they watch move from one coordinator to another."""
+"""Event streams and long polls while their jobs move from one coordinator to another."""
 
 import concurrent.futures
 import http.client
@@ -12,14 +12,14 @@ from common import ENDLESS, ConnectError, ForeignWorker, essence_so_far, wait_un
 from event_stream import Stream, assert_same_rounds
 from lanes import CLIENTS, documents
 
-SILENCE_S = 15  # far above the heartbeat; the reader takes the stream for dead then
-POLL_S = 15  # on a machine that is not busy; far below 30 s, for which the poll was asked to wait
-AWAY_S = 2  # after the job has moved
+SILENCE_S = 15  # much longer than the heartbeat; a stream silent for so long is considered dead
+POLL_S = 15  # on a machine that is not busy; much less than the 30 s for which the poll may wait
+AWAY_S = 2  # once the job has moved
 STRIKES = ("kill", "pause", "cut off from everybody", "cut off from the database")
 
 
 class Reader(threading.Thread):
-    """Reads the rounds of a job to its end as a browser does: it resumes after the last one it has."""
+    """Reads a job's rounds to the end as a browser does, resuming after the last one received."""
 
     def __init__(self, host, job_id):
         super().__init__(daemon=True)
@@ -33,11 +33,11 @@ class Reader(threading.Thread):
         try:
             while self._read():
                 time.sleep(0.1)  # between two attempts
-        except BaseException as error:  # for the test to raise
+        except BaseException as error:  # raised by the test
             self.error = error
 
     def _read(self):
-        """One connection; whether there may be more to come."""
+        """Reads one connection; returns whether more may follow."""
         last = self.rounds[-1]["round"] if self.rounds else 0
         try:
             with Stream(PORT, self.job_id, last_event_id=last, timeout_s=SILENCE_S, host=self.host) as stream:
@@ -60,7 +60,7 @@ class Moves(ReplicasTestCase):
         return wait_until(look, "the job to be led")
 
     def wait_for_reader(self, reader, more):
-        """Until the reader has been told of so many rounds more than there are now."""
+        """Waits until the reader has received n more rounds."""
         wanted = self.leaders()[reader.job_id][2] + more
         wait_until(lambda: len(reader.rounds) >= wanted, f"round {wanted} to be told")
 
@@ -80,7 +80,7 @@ class Moves(ReplicasTestCase):
             self.strike(kind, leader)
             self.assertEqual(self.wait_for_leader(job_id, other_than=leader), other)
             self.wait_for_reader(readers[other], 3)
-            time.sleep(self.random.uniform(0, AWAY_S))  # the length of the fault
+            time.sleep(self.random.uniform(0, AWAY_S))  # duration of the fault
             self.assertEqual(readers[other].connections, unbroken, "the stream of the other replica broke")
             self.revive()
             wait_until(self.all_are_ready, "all replicas to be ready")
@@ -98,8 +98,8 @@ class Moves(ReplicasTestCase):
         self.assert_ends_well(*self.workers, *self.replicas.values())
 
     def test_long_polls_survive(self):
-        """Behind nginx, one worker has answered and waits for the next round, the other one answers when
-        the leader is gone."""
+        """Behind nginx, one worker has answered and waits for the next round. The other answers once the leader is
+        gone."""
         self.build("a", "b")
         document = documents("synthetic-ceal-long", ENDLESS)[0] | {"clients": 2, "quorum": 2}
         for kind in STRIKES:
@@ -109,7 +109,7 @@ class Moves(ReplicasTestCase):
             early.answer(tasks[0])
             with concurrent.futures.ThreadPoolExecutor() as pool:
                 poll = pool.submit(early.next_task)
-                time.sleep(0.5)  # nothing happens in what would be many rounds
+                time.sleep(0.5)  # nothing happens for the time of many rounds
                 self.assertFalse(poll.done(), "there was nothing to wait for")
                 leader = self.wait_for_leader(job_id)
                 began, lateness = time.monotonic(), self.lateness()
@@ -129,7 +129,7 @@ class Moves(ReplicasTestCase):
 
 
 class SteadyWorker:
-    """A client that tries again where a worker does, and joins again where its session is unknown."""
+    """A client that repeats requests as a worker does, and joins again if its session is unknown."""
 
     def __init__(self, client, name, job_id):
         self.client, self.name, self.job_id = client, name, job_id

@@ -1,4 +1,4 @@
-"""More than the leader fails: two of three at once, all of them, and the database under them."""
+"""Failures beyond the leader's: two of three coordinators at once, all of them, or the database."""
 
 import time
 import unittest
@@ -23,11 +23,11 @@ class Outages(ReplicasTestCase):
         self.lanes.wait(lambda: len(self.led()) == 2, "both jobs to run")
 
     def led(self):
-        """The jobs that have a leader and have closed a round."""
+        """Returns the jobs that have a leader and have closed a round."""
         return {job: what for job, what in self.leaders().items() if what[0] and what[2] > 0}
 
     def goes_on(self, what):
-        """Every job closes a round from now on."""
+        """Checks that every job closes another round."""
         began, before = time.monotonic(), self.leaders()
         self.lanes.wait(
             lambda: all(job not in now or now[job][2] > rounds for now in [self.leaders()]
@@ -49,7 +49,7 @@ class Outages(ReplicasTestCase):
                 self.strike("pause", name)
             self.lanes.wait(lambda: len(self.led_by(left)) == len(self.leaders()), f"{left} to lead everything")
             self.goes_on(f"{leader} and {other} are paused")
-            time.sleep(self.random.uniform(0, 2))  # the length of the fault
+            time.sleep(self.random.uniform(0, 2))  # duration of the fault
             self.revive()
             self.goes_on("they are back")
             self.lanes.wait(self.all_are_ready, "all replicas to be ready")
@@ -60,14 +60,14 @@ class Outages(ReplicasTestCase):
         for away_s in (0, AWAY_S):
             for name in self.replicas:
                 self.strike("kill", name)
-            time.sleep(away_s)  # the length of the fault
+            time.sleep(away_s)  # duration of the fault
             self.revive()
             self.goes_on(f"all were killed and were away for {away_s} s")
-        # Neither they nor the database are there.
+        # Neither the coordinators nor the database are available.
         for name in self.replicas:
             self.strike("kill", name)
         self.postgres.stop("immediate")
-        time.sleep(1)  # the length of the fault
+        time.sleep(1)  # duration of the fault
         self.postgres.start()
         self.revive()
         self.goes_on("all were killed, and the database")
@@ -77,7 +77,7 @@ class Outages(ReplicasTestCase):
         self.start("a", "b")
         for name in self.replicas:
             self.strike("pause", name)
-        time.sleep(AWAY_S)  # the length of the fault
+        time.sleep(AWAY_S)  # duration of the fault
         self.revive()
         self.goes_on(f"all were paused for {AWAY_S} s")
         self.finish()
@@ -90,7 +90,7 @@ class Outages(ReplicasTestCase):
             mode = self.random.choice(("fast", "immediate"))
             away_s = self.random.choice((0, self.random.uniform(0, 1), AWAY_S))
             self.postgres.stop(mode)
-            time.sleep(away_s)  # the length of the fault
+            time.sleep(away_s)  # duration of the fault
             self.postgres.start()
             self.goes_on(f"PostgreSQL was stopped, {mode}, and away for {away_s:.1f} s")
         self.finish()

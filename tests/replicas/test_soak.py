@@ -1,4 +1,4 @@
-"""Faults of all kinds, of coordinators, workers, network and database, one or two at once, for a while."""
+"""Faults of all kinds for a while, one or two at once: of coordinators, workers, network and database."""
 
 import collections
 import time
@@ -29,7 +29,7 @@ class Soak(ReplicasTestCase):
                 begin()
                 done[kind] += 1
                 time.sleep(self.random.uniform(0, 1))  # between two faults
-            time.sleep(self.random.uniform(0, 4))  # the length of the faults
+            time.sleep(self.random.uniform(0, 4))  # durations of the faults
             self.revive()
             time.sleep(self.random.uniform(0, 3))  # between two faults
         self.say(f"{SOAK_S} s: {dict(done)}")
@@ -37,7 +37,8 @@ class Soak(ReplicasTestCase):
         self.check_lanes(lanes, proxy)
 
     def some_faults(self):
-        """Of different targets: (name, function) of one or two; only the first may be one of the network."""
+        """Returns one or two faults of different targets, as (name, function); only the first may be a network
+        fault."""
         first, second = self.random.sample(sorted(self.replicas), 2)
         worker = self.random.randrange(len(self.workers))
         mode = self.random.choice(("fast", "immediate"))
