@@ -1,9 +1,9 @@
-// api: requests to the coordinator, with the admin token and with news about the connection.
+// api: requests to the coordinator with the admin token, and the state of the connection.
 
 const TOKEN = "tally-admin-token"; // in session storage: gone with the tab
 const TIMEOUT_MS = 30_000;
 
-// The coordinator's answer was an error; `problem` is its problem+json, or {} if it had none.
+// The coordinator responded with an error; `problem` is its problem+json, or {} if it had none.
 export class ApiError extends Error {
   constructor(status, problem) {
     super(problem.detail || problem.title || `the coordinator answered ${status}`);
@@ -12,14 +12,14 @@ export class ApiError extends Error {
   }
 }
 
-// There was no answer.
+// There was no response.
 export class ConnectionError extends Error {}
 
-export const events = new EventTarget(); // "connection" (detail: is it there), "token"
+export const events = new EventTarget(); // "connection" (detail: whether there is one), "token"
 let isConnected = true;
 let askForToken = null; // (message) => Promise<string or null>
 let asking = null;
-let isDeclined = false; // the user closed the dialog; no other opens by itself
+let isDeclined = false; // the user closed the dialog, so it does not open again by itself
 
 export function setTokenDialog(ask) {
   askForToken = ask;
@@ -46,7 +46,8 @@ export function forgetToken() {
   storeToken(null);
 }
 
-// One dialog however many requests were refused. Resolves to whether there is a token to try.
+// Opens only one dialog, however many requests were refused. Resolves to whether there is a token
+// to try.
 export function enterToken(message) {
   asking ??= askForToken(message)
     .then((token) => {
@@ -118,14 +119,14 @@ async function attempt(path, options) {
   }
 }
 
-// No token, a wrong one, or one that is for something else.
+// Whether a request was refused because its token is missing, invalid or has another role.
 export function isRefused(status) {
   return status === 401 || status === 403;
 }
 
-// Returns the Response of a request that succeeded. Options: method, headers, body, signal,
-// keepSignal (the signal also ends the body's reading). Errors: ApiError, ConnectionError, and
-// whatever fetch throws once the signal is aborted.
+// Returns the Response of a successful request. Options: method, headers, body, signal, keepSignal
+// (the signal also aborts reading the body). Errors: ApiError, ConnectionError, and whatever fetch
+// throws once the signal is aborted.
 export async function request(path, options = {}) {
   for (;;) {
     const {response, token} = await attempt(path, options);
@@ -140,7 +141,7 @@ export async function request(path, options = {}) {
       throw new ApiError(response.status, problem);
     }
     if (token !== sessionStorage.getItem(TOKEN)) {
-      continue; // entered meanwhile for another request
+      continue; // another request has obtained a new token meanwhile
     }
     if (token !== null) {
       forgetToken();
@@ -170,7 +171,7 @@ export async function post(path, body, headers, signal) {
 
 export const jobPath = (id, rest = "") => `/v1/jobs/${encodeURIComponent(id)}${rest}`;
 
-// Waits; resolves early, and does not throw, when the signal is aborted.
+// Waits for `ms`; resolves early, without throwing, if the signal is aborted.
 export function pause(ms, signal) {
   return new Promise((resolve) => {
     if (isAborted(signal)) {
@@ -187,10 +188,10 @@ export function pause(ms, signal) {
   });
 }
 
-// Half a second, doubled with each failure, at most five.
+// The delay after so many failures: half a second, doubled with each further one, at most 5 s.
 export const backoff = (failures) => Math.min(5000, 250 * 2 ** Math.min(failures, 10));
 
-// Waits until a token was entered, or the signal is aborted.
+// Waits until a token has been entered or the signal is aborted.
 export function tokenEntered(signal) {
   return new Promise((resolve) => {
     const look = () => {
@@ -206,8 +207,9 @@ export function tokenEntered(signal) {
   });
 }
 
-// Calls `work` every `ms` until the signal is aborted; slower while it fails for want of a
-// connection, and not at all while a token is wanted. Other errors go to `onError` and end it.
+// Calls `work` every `ms` until the signal is aborted: less often while there is no connection, and
+// not at all while a token is required. Any other error is passed to `onError` and ends the
+// repetition.
 export async function repeat(work, ms, signal, onError) {
   let failures = 0;
   while (!isAborted(signal)) {

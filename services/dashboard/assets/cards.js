@@ -6,7 +6,7 @@ import {saveBlob, saveCsv} from "./download.js";
 
 const SWATCH = () => h("span", {class: "swatch", "aria-hidden": "true"});
 
-// Buttons that switch lines on and off; `hidden` is the set of keys of those that are off.
+// Buttons that show or hide lines; `hidden` is the set of keys of hidden lines.
 export class Legend {
   constructor(hidden, onChange) {
     this.element = h("div", {class: "legend", role: "group", "aria-label": "Lines"});
@@ -36,7 +36,7 @@ export class Legend {
 
 export class ChartCard {
   // {title, xTitle, yTitle, kind, file: stem of file names, log: {x, y}, hidden: keys of lines that
-  // a legend elsewhere has switched off}
+  // are hidden by a legend elsewhere}
   constructor(settings) {
     this.settings = settings;
     this.hidden = settings.hidden ?? new Set();
@@ -58,7 +58,7 @@ export class ChartCard {
     window.addEventListener("tally-theme", this.restyle);
   }
 
-  // Once the card is in the document.
+  // Must be called after the card has been added to the document.
   open() {
     this.view = new PlotView(this.canvas, this.settings);
     this.view.scale = {x: false, y: false, ...this.settings.log};
@@ -82,7 +82,7 @@ export class ChartCard {
     return button;
   }
 
-  // lines as PlotView.set() wants them, each with a `key` beside
+  // lines as for PlotView.set(), each also with a `key`
   set(lines, summary, titles = {}) {
     this.lines = lines;
     this.settings.file = titles.file ?? this.settings.file;

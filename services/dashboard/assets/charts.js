@@ -1,4 +1,4 @@
-// charts: what we draw with Chart.js (a classic script that defines the global Chart).
+// charts: drawing with Chart.js (a classic script that defines the global Chart).
 
 import {compact, real, integer} from "./format.js";
 
@@ -10,11 +10,12 @@ const DASHES = [[], [6, 3], [2, 2], [8, 3, 2, 3]];
 const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 export const seriesColor = (index) => color(index < 0 ? "--muted" : `--series-${(index % N_COLORS) + 1}`);
 
-// Hovering shows, of each line, the point nearest in x: lines of different jobs share no x.
+// Hovering shows, for each line, the point nearest in x, since lines of different jobs share no x
+// values.
 Chart.Interaction.modes.nearestOfEach = (chart, event, _options, useFinalPosition) => {
   const {x, y} = Chart.helpers.getRelativePosition(event, chart);
   const area = chart.chartArea;
-  if (x < area.left - 1 || x > area.right + 1 || y < area.top || y > area.bottom) { // points lie on the rim
+  if (x < area.left - 1 || x > area.right + 1 || y < area.top || y > area.bottom) { // points may lie on the border
     return [];
   }
   return chart.getSortedVisibleDatasetMetas().flatMap((meta) => {
@@ -33,7 +34,7 @@ Chart.Interaction.modes.nearestOfEach = (chart, event, _options, useFinalPositio
   });
 };
 
-// Straight lines carry their name themselves, by turns at the left and at the right end.
+// Straight lines have their labels on them, alternately at the left and at the right end.
 const referenceNames = {
   id: "referenceNames",
   afterDatasetsDraw(chart) {
@@ -49,7 +50,7 @@ const referenceNames = {
       const width = Math.min(ctx.measureText(set.label).width, area.width - 12);
       const x = atRight ? area.right - width - 6 : area.left + 6;
       const y = Math.max(element.y, area.top + 8);
-      ctx.strokeStyle = color("--panel"); // a rim, so that it can be read over lines
+      ctx.strokeStyle = color("--panel"); // an outline keeps the label readable over other lines
       ctx.lineWidth = 4;
       ctx.strokeText(set.label, x, y + 4, width);
       ctx.fillStyle = color("--text");
@@ -60,7 +61,7 @@ const referenceNames = {
   },
 };
 
-// On a logarithmic axis only 1, 2 and 5 times a power of ten are named.
+// A logarithmic axis labels only 1, 2 and 5 times powers of ten.
 function tickText(value, isLog) {
   if (isLog) {
     const lead = Math.round(value / 10 ** Math.floor(Math.log10(value) + 1e-9));
@@ -91,7 +92,7 @@ export class PlotView {
     this.options = {xTitle, yTitle, kind};
     this.scale = {x: false, y: false}; // logarithmic
     this.lines = [];
-    this.cursor = -1; // of the keyboard, a point of the first visible line
+    this.cursor = -1; // position of the keyboard cursor, a point of the first visible line
     this.chart = new Chart(canvas, {type: kind === "bar" ? "bar" : "scatter", data: {datasets: []},
       options: this.chartOptions(), plugins: [referenceNames]});
   }
@@ -124,7 +125,7 @@ export class PlotView {
   }
 
   // lines: [{label, points: [{x, y}], color: index, dash: index, stepped, hidden, isReference,
-  // isEdge, of a band; fillsTo: "-1", the line before}]
+  // isEdge: the edge of a band; fillsTo: "-1" fills to the previous line}]
   set(lines) {
     this.lines = lines;
     this.draw();
@@ -135,7 +136,7 @@ export class PlotView {
     this.restyle();
   }
 
-  // After a change of colours or of an axis.
+  // Must be called after a change of colours or of an axis.
   restyle() {
     this.chart.options = this.chartOptions();
     this.draw();
@@ -175,7 +176,7 @@ export class PlotView {
     this.chart.update("none");
   }
 
-  // Moves the tooltip along the first visible line; returns what it shows, or "".
+  // Moves the tooltip along the first visible line; returns its text, or "".
   moveCursor(step) {
     const index = this.chart.data.datasets.findIndex((set, i) => this.chart.isDatasetVisible(i) && !set.isReference && set.data.length > 0);
     if (index < 0) {
@@ -201,7 +202,8 @@ export class PlotView {
     this.chart.update("none");
   }
 
-  // The chart on an opaque ground, with title and legend: a picture that stands alone.
+  // Returns the chart on an opaque background with its title and legend, as a picture that can
+  // stand alone.
   picture(title) {
     const source = this.chart.canvas;
     const scale = source.width / source.clientWidth;

@@ -2,7 +2,7 @@
 
 import {h} from "./dom.js";
 
-// Shows a dialog made of `content`; resolves to the value given to close(), or null if it was
+// Shows a dialog made of `content`; resolves to the value passed to close(), or null if it was
 // dismissed. `build(close)` returns the content.
 function ask(title, build) {
   return new Promise((resolve) => {
@@ -60,5 +60,5 @@ export function askForToken(message) {
   });
 }
 
-// fetch() takes no other header value.
+// fetch() accepts no other header values.
 const isHeaderText = (text) => /^[\x21-\x7e]+$/.test(text);

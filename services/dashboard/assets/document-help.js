@@ -1,14 +1,14 @@
-// document-help: what the member of a job document under the cursor means, out of services/job/DOCUMENT.md.
+// document-help: explains the member of a job document at the cursor, from services/job/DOCUMENT.md.
 
 import {h} from "./dom.js";
 import {cursorIn} from "./json-lines.js";
 
 const COLUMNS = ["name", "type", "unit", "limits", "default", "meaning"];
 
-// A cell of the generated Markdown as plain text.
+// Returns a cell of the generated Markdown as plain text.
 const plain = (cell) => cell.trim().replaceAll("\\|", "|").replace(/\[([^\]]*)\]\([^)]*\)/g, "$1").replaceAll("`", "");
 
-// The tables of the reference: Map of "path type" ("algorithm ceal", "objective.data csv", "budget ", " ") to rows
+// Returns the tables of the reference: a Map from "path type" ("algorithm ceal", "objective.data csv", "budget ", " ") to rows
 // {name, type, unit, limits, default, meaning}.
 export function parseReference(markdown) {
   const tables = new Map();
@@ -26,12 +26,12 @@ export function parseReference(markdown) {
   return tables;
 }
 
-// The types that an object may have: ["ceal", "fedavg", ...], [] if it has none.
+// Returns the types that an object may have: ["ceal", "fedavg", ...], or [] if it has no type.
 const typesOf = (tables, path) => [...tables.keys()].filter((key) => key.startsWith(`${path} `) && !key.endsWith(" "))
   .map((key) => key.slice(path.length + 1));
 
-// What is known of the member at an offset of a document: {path, row, object, type, others}. `row` is null where there is nothing
-// to say, `others` are the members that its object could have besides.
+// Returns what is known about the member at an offset of a document: {path, row, object, type, others}. `row` is null if nothing
+// is known; `others` are the members that the object could also have.
 export function helpAt(tables, text, offset) {
   const {object, name, types, names} = cursorIn(text, offset);
   const type = types.get(object) ?? "";
@@ -46,7 +46,7 @@ export function helpAt(tables, text, offset) {
 
 const DETAILS = [["type", "Type"], ["unit", "Unit"], ["limits", "Limits"], ["default", "Default"]];
 
-// The elements that show it.
+// Returns the elements that show the help.
 export function helpElements({path, row, object, type, others}) {
   const title = path === "" ? "The document" : path;
   const whole = `${object === "" ? "the document" : object}${type === "" ? "" : `, type ${type}`}`;

@@ -1,4 +1,4 @@
-// dom: makes elements. Text becomes text nodes and nothing else: a job's name cannot be markup.
+// dom: makes elements. Text only ever becomes text nodes, so a job's name cannot be markup.
 
 // h("a", {class: "x", href: "#/", onclick: f}, "text", element, ...)
 export function h(tag, props, ...children) {
@@ -17,7 +17,7 @@ export function h(tag, props, ...children) {
   return element;
 }
 
-// Changes nothing if nothing changes, so that screen readers and the layout have rest.
+// Does nothing if the text is the same, so that screen readers and the layout are not disturbed.
 export function setText(element, text, title) {
   const wanted = String(text);
   if (element.textContent !== wanted) {
@@ -40,8 +40,8 @@ export function setHidden(element, hidden) {
   }
 }
 
-// Brings the children of `parent` to one element per key, in the order of the keys; elements that
-// exist stay, with the focus they may have.
+// Gives `parent` one child per key, in the order of the keys. Existing elements are kept, and so is
+// their focus.
 export function syncChildren(parent, keys, make) {
   const known = new Map([...parent.children].map((child) => [child.dataset.key, child]));
   let at = parent.firstElementChild;
@@ -63,7 +63,7 @@ export function syncChildren(parent, keys, make) {
   }
 }
 
-// Tells a screen reader what has happened.
+// Announces a message to screen readers.
 export function announce(text) {
   document.getElementById("announcer").textContent = text;
 }

@@ -1,4 +1,4 @@
-// download: text and pictures as files.
+// download: saves text and pictures as files.
 
 import {request} from "./api.js";
 
@@ -11,7 +11,7 @@ export function saveBlob(blob, name) {
   setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }
 
-// A cell that a spreadsheet would take for a formula gets an apostrophe.
+// Adds an apostrophe to a cell that a spreadsheet would take for a formula.
 function csvCell(value) {
   const text = value === null || value === undefined ? "" : String(value);
   const safe = typeof value === "string" && /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
@@ -23,7 +23,7 @@ export function saveCsv(header, rows, name) {
   saveBlob(new Blob([`${text}\n`], {type: "text/csv"}), name);
 }
 
-// What the coordinator has at an address; a link could not carry the token.
+// Saves the coordinator's response at an address; a link could not send the token.
 export async function saveFrom(path, name, accept) {
   const response = await request(path, {headers: {Accept: accept}});
   saveBlob(await response.blob(), name);

@@ -1,9 +1,9 @@
-// feed: one job, kept up to date: its detail and its points.
+// feed: keeps the detail and the points of one job up to date.
 //
-// First GET /series and the detail, then the event stream from the last round on. A stream that
-// breaks is taken up again where it ended; if there is none (501, or three failures in a row) the
-// detail and the series are asked for every two seconds. A page in the background gives its
-// connection back: a browser has only six per server.
+// First it requests the detail and GET /series, then the event stream from the last round on. If
+// the stream breaks, it is resumed where it ended. If there is no stream (501, or three failures in
+// a row), the detail and the series are polled every two seconds. A page in the background closes
+// its connection, since a browser has only six per server.
 
 import {ApiError, ConnectionError, backoff, getJson, isRefused, jobPath, pause, request, tokenEntered} from "./api.js";
 import {pointOfRound, pointsOfSeries, thin} from "./series.js";
@@ -52,10 +52,10 @@ export class JobFeed {
   job = null;
   points = [];
   tail = []; // the last rounds
-  reduced = false; // some rounds are not among the points
+  reduced = false; // some rounds are missing from the points
   mode = "connecting"; // "live", "polling", "retrying", "ended"
 
-  // onChange() is called after each change; onError(error) once if the feed cannot go on.
+  // onChange() is called after each change; onError(error) once, if the feed cannot continue.
   constructor(id, {signal, onChange, onError, stream = true, points = 1000}) {
     this.id = id;
     this.signal = signal;
@@ -63,11 +63,11 @@ export class JobFeed {
     this.onError = onError;
     this.canStream = stream;
     this.nPoints = points;
-    this.stale = true; // detail and series have to be asked for
+    this.stale = true; // the detail and the series must be requested
     this.streamFailures = 0;
-    this.failures = 0; // without any answer
+    this.failures = 0; // in a row, without any response
     this.loaded = new Promise((resolve) => {
-      this.onLoaded = resolve; // the first detail is there
+      this.onLoaded = resolve; // resolved with the first detail
     });
   }
 
@@ -88,7 +88,7 @@ export class JobFeed {
         if (!this.canStream || this.streamFailures >= MAX_STREAM_FAILURES) {
           this.setMode("polling");
           this.stale = true;
-          this.streamFailures = 0; // after the next poll the stream gets another chance
+          this.streamFailures = 0; // after the next poll, the stream is tried again
           await pause(POLL_MS, this.signal);
         } else {
           await this.follow();
@@ -103,7 +103,7 @@ export class JobFeed {
     }
   }
 
-  // Whether there is sense in going on.
+  // Whether to continue.
   async recover(error) {
     if (this.signal.aborted) {
       return false;
@@ -130,11 +130,11 @@ export class JobFeed {
     this.points = pointsOfSeries(series);
     this.tail = series.reduced ? await this.latest(series.rounds) : this.points.slice(-TAIL);
     this.reduced = series.reduced;
-    this.stale = isEnded({status: series.status}) && !isEnded(job); // it ended between the two
+    this.stale = isEnded({status: series.status}) && !isEnded(job); // the job ended between the two requests
     this.onChange();
   }
 
-  // A newer detail, from wherever; answers may overtake each other.
+  // Takes a detail, whatever its source, if it is newer; responses may overtake each other.
   takeJob(job) {
     if (this.job === null || job.round >= this.job.round) {
       this.job = job;
@@ -142,20 +142,20 @@ export class JobFeed {
     }
   }
 
-  // Rounds may still close when no detail follows by itself: of a job that was just paused.
+  // Rounds may still close without a further detail being sent, as after a pause.
   catchUp() {
     this.catching ??= pause(CATCH_UP_MS, this.signal).then(async () => {
       this.catching = null;
       if (!this.signal.aborted && this.lastRound > this.job.round) {
         const job = await getJson(jobPath(this.id), this.signal);
-        if (job.round > this.job.round) { // else the stream was faster, and may know a newer status
+        if (job.round > this.job.round) { // otherwise the stream was faster and may have a newer status
           this.takeJob(job);
         }
       }
-    }).catch(() => {}); // whoever reads the stream will notice too
+    }).catch(() => {}); // the reader of the stream will notice the error as well
   }
 
-  // The last rounds without gaps: a reduced series has some.
+  // Returns the last rounds without gaps; a reduced series has gaps.
   async latest(nRounds) {
     const query = `/rounds?after=${Math.max(0, nRounds - TAIL)}&limit=${TAIL}`;
     return (await getJson(jobPath(this.id, query), this.signal)).rounds.map(pointOfRound);
@@ -168,7 +168,7 @@ export class JobFeed {
     }
   }
 
-  // Reads one stream until it ends.
+  // Reads a stream until it ends.
   async follow() {
     const ours = new AbortController();
     const end = () => ours.abort();
@@ -184,7 +184,7 @@ export class JobFeed {
       }
       await this.read(response.body, ours);
       if (!isEnded(this.job) && !this.stale) {
-        this.streamFailures++; // it may end only with the job
+        this.streamFailures++; // the stream may have ended along with the job
         await pause(backoff(this.streamFailures), this.signal);
       }
     } catch (error) {
@@ -209,7 +209,7 @@ export class JobFeed {
   async read(body, ours) {
     const reader = body.pipeThrough(new TextDecoderStream()).getReader();
     const parser = new EventParser();
-    this.isFresh = true; // the stream's first detail is to come, no older than what we know
+    this.isFresh = true; // the stream's first detail is still to come and is no older than ours
     let watch = setTimeout(() => ours.abort(), SILENCE_MS);
     try {
       for (;;) {
@@ -240,7 +240,7 @@ export class JobFeed {
     const value = JSON.parse(event.data);
     if (event.type === "job") {
       if (this.isFresh && value.round < this.lastRound) {
-        this.stale = true; // another history than ours: the store was put back
+        this.stale = true; // the history differs from ours: the store was restored from a backup
       }
       this.isFresh = false;
       this.takeJob(value);

@@ -1,4 +1,4 @@
-// format: numbers and times as people read them.
+// format: numbers and times for people.
 
 const INTEGER = new Intl.NumberFormat("en-US", {maximumFractionDigits: 0});
 const TENTHS = new Intl.NumberFormat("en-US", {maximumFractionDigits: 1});
@@ -11,7 +11,7 @@ const isNumber = (value) => typeof value === "number" && Number.isFinite(value);
 export const integer = (value) => (isNumber(value) ? INTEGER.format(value) : NOTHING);
 export const tenths = (value) => (isNumber(value) ? TENTHS.format(value) : NOTHING);
 
-// Six significant digits, with an exponent where it is shorter.
+// Six significant digits, with an exponent where that is shorter.
 export function real(value) {
   if (!isNumber(value)) {
     return NOTHING;
@@ -20,10 +20,10 @@ export function real(value) {
   return size !== 0 && (size >= 1e9 || size < 1e-4) ? value.toExponential(4) : SIX.format(value);
 }
 
-// A job whose f(x*) nobody knows has no regret: null.
+// The regret is null for a job whose f(x*) is not known.
 export const regret = (value) => (isNumber(value) ? real(value) : "unknown");
 
-// What is known of a job's quality, for a tile or a cell: the regret, or the loss where f(x*) is not known.
+// Describes a job's quality for a tile or a cell: the regret, or the loss if f(x*) is not known.
 export function quality(job) {
   if (isNumber(job.cumulative_regret) || !isNumber(job.loss)) {
     return {text: regret(job.cumulative_regret), title: job.cumulative_regret ?? ""};
@@ -31,10 +31,10 @@ export function quality(job) {
   return {text: `loss ${real(job.loss)}`, title: job.loss};
 }
 
-// Four digits, where room is short.
+// Four digits, where there is little room.
 export const short = (value) => (isNumber(value) && value !== 0 ? String(Number(value.toPrecision(4))) : integer(value));
 
-// For ticks of an axis.
+// For the ticks of an axis.
 export function compact(value) {
   const size = Math.abs(value);
   return size !== 0 && (size >= 1e15 || size < 1e-3) ? value.toExponential(0) : COMPACT.format(value);
@@ -60,7 +60,7 @@ export function duration(ms) {
   return ms < 0 ? "0\u00a0s" : `${Math.floor(ms)}\u00a0ms`;
 }
 
-// The age of something that is not to the millisecond: below a second, "0 s".
+// The age of something that is not exact to the millisecond: below a second, "0 s".
 export const age = (ms) => (isNumber(ms) ? duration(Math.max(0, Math.floor(ms / 1000) * 1000)).replace("0\u00a0ms", "0\u00a0s") : NOTHING);
 
 export function moment(ms) {

@@ -1,4 +1,4 @@
-// job-parts: what the pages show of a job.
+// job-parts: parts of pages that show a job.
 
 import {ApiError, ConnectionError, jobPath, post, request} from "./api.js";
 import {confirmAction} from "./dialogs.js";
@@ -23,20 +23,20 @@ export function setProgress(bar, job) {
   setAttribute(bar, "value", job.time_step);
 }
 
-// How long a job has been there, or was at work.
+// How long ago the job was submitted.
 export function jobAge(job) {
   return job.created_ms === null ? NOTHING : age(Date.now() - job.created_ms);
 }
 
-// "since 12 s"; "" for a job that gets on or has ended.
+// "since 12 s"; "" for a job that makes progress or has ended.
 const waitingAge = ({waiting}) => (waiting ? `since ${age(Date.now() - waiting.since_ms)}` : "");
 
-// "since 12 s: waits for client 3 (w3): round 7 has 9 of 10 answers"; "" likewise. Where it is cut,
-// the time is still there.
+// "since 12 s: waits for client 3 (w3): round 7 has 9 of 10 answers"; "" as above. The time comes
+// first so that it remains visible if the text is cut off.
 export const waitingText = (job) => (job.waiting ? `${waitingAge(job)}: ${job.waiting.text}` : "");
 
-// What the job waits for and since when, in a line that is always there. The seconds are not read
-// aloud.
+// A line that shows what the job waits for and since when; it is always present. Screen readers do
+// not announce the seconds.
 export function waitingLine() {
   const what = h("span", {"aria-live": "polite"});
   const time = h("span", {});
@@ -58,7 +58,7 @@ const ACTIONS = [
     text: "Its rounds, its counters and its model are gone for good."},
 ];
 
-// Buttons for what can be done with the job. `onDone(job)` gets the new detail; a deleted job leaves for the list.
+// Buttons for the actions that the job allows. `onDone(job)` gets the new detail; deletion returns to the list.
 export function actionButtons(getJob, onDone) {
   const error = h("p", {class: "error", role: "alert", hidden: true});
   const buttons = ACTIONS.map((action) => h("button", {type: "button", class: action.danger ? "danger" : null,
@@ -98,7 +98,7 @@ export function actionButtons(getJob, onDone) {
   return {box, error, update};
 }
 
-// Label and value pairs: tiles(["Regret", "Round"]) -> {element, set(index, text, title)}
+// Pairs of a label and a value: tiles(["Regret", "Round"]) -> {element, set(index, text, title)}
 export function tiles(labels) {
   const values = labels.map(() => h("dd", {}, NOTHING));
   const element = h("dl", {class: "tiles"}, labels.map((label, i) => h("div", {}, h("dt", {}, label), values[i])));
@@ -107,7 +107,7 @@ export function tiles(labels) {
   return {element, set, setLabel};
 }
 
-// The metrics of the last round that has any: their means, and where clients differ what lies between.
+// The metrics of the last round that has any: the mean, and the range if clients differ.
 export function metricTiles() {
   const element = h("dl", {class: "metric-tiles", hidden: true});
   const update = (metrics) => {
@@ -138,7 +138,7 @@ export function table(caption, heads, props = {}) {
   return {element, set};
 }
 
-// Formula, payload and wire side by side.
+// The formula, payload and wire counters side by side.
 export function bitsTable() {
   const view = table("Bits by formula, payload and wire", [{text: "Bits"}, {text: "Formula", num: true},
     {text: "Payload", num: true}, {text: "Wire", num: true}, {text: "Messages", num: true}, {text: "Clipped", num: true}]);
@@ -162,7 +162,7 @@ const describe = (object, leaveOut = []) => Object.entries(object ?? {})
   .filter(([key]) => !leaveOut.includes(key))
   .map(([key, value]) => (value !== null && typeof value === "object" ? describe(value) : `${key} ${value}`)).join(", ");
 
-// What the opening round found out of parameters that are "auto".
+// The values that the opening round found for parameters that are "auto".
 const estimates = (found) => (found === null ? NOTHING
   : Object.entries(found).filter(([, value]) => value !== null).map(([key, value]) => `${key} ${real(value)}`).join(", "));
 
@@ -187,7 +187,7 @@ export function facts() {
   return {element, update};
 }
 
-// The workers of the job's clients: one row per worker, and one for the clients that have none.
+// The workers of the job's clients: one row per worker, and one for clients without a worker.
 export function clientsTable() {
   const view = table("Clients and their workers", [{text: "Worker"}, {text: "Clients"},
     {text: "State"}, {text: "Last contact", num: true}], {class: "scroll clients"});
@@ -225,7 +225,7 @@ export function clientsTable() {
 
 const flag = (value) => (value ? "yes" : "no");
 
-// The last rounds, newest first. `has` tells whether iterates ("epochs") and the norm test ("stages") mean anything to the job.
+// The last rounds, newest first. `has` says whether iterates ("epochs") and the norm test ("stages") apply to the job.
 export function roundsTable() {
   const view = table("Latest rounds", [{text: "Round", num: true}, {text: "t", num: true}, {text: "Iterate", num: true}, {text: "Stage", num: true},
     {text: "Samples", num: true}, {text: "Regret", num: true}, {text: "Norm", num: true}, {text: "Loss", num: true}, {text: "Passed"}],

@@ -1,9 +1,9 @@
-// json-lines: where the fields of a JSON text stand, and which of them is at an offset.
+// json-lines: where the members of a JSON text are, and which member is at an offset.
 
 const TOKEN = /"(?:[^"\\\n]|\\.)*"|[{}[\]:,]|[^\s{}[\]:,"]+/g;
 
-// Calls visit({token, index, open, isKey}) for each token. `open` are the levels around it, outermost first: {array, key, index}.
-// A text that is no JSON gives what can be read of it.
+// Calls visit({token, index, open, isKey}) for each token. `open` lists the enclosing levels, outermost first: {array, key,
+// index}. Of invalid JSON, visits what can be read.
 function walk(text, visit) {
   const open = [];
   let wantsKey = false;
@@ -36,7 +36,8 @@ function walk(text, visit) {
 
 const pathOf = (levels) => levels.map((level) => (level.array ? level.index : level.key)).join(".");
 
-// Offsets of all members by path, "objective.data.dim"; the last of equal keys wins, as in JSON.
+// Returns the offsets of all members by path, such as "objective.data.dim"; of duplicate keys the
+// last one wins, as in JSON.
 function memberOffsets(text) {
   const offsets = new Map();
   walk(text, ({index, open, isKey}) => {
@@ -47,8 +48,8 @@ function memberOffsets(text) {
   return offsets;
 }
 
-// Where an offset of the text is: {object, name, types, names}. `object` is the path of the innermost object around it, `name` the
-// member of it ("" = between two), `types` what the "type" of each object says, `names` the names in that object.
+// Returns where an offset is: {object, name, types, names}. `object` is the path of the innermost enclosing object, `name` its
+// member at the offset ("" between members), `types` the "type" of each object, and `names` the names in that object.
 export function cursorIn(text, offset) {
   const types = new Map();
   const members = new Map(); // by object
@@ -74,7 +75,7 @@ export function cursorIn(text, offset) {
 
 const lineAt = (text, offset) => text.slice(0, offset).split("\n").length;
 
-// 1-based; the line of the nearest member around the field if it is not there itself; 0 = unknown.
+// 1-based; the line of the nearest enclosing member if the field itself is absent; 0 if unknown.
 export function lineOfField(text, field) {
   const offsets = memberOffsets(text);
   const parts = field.split(/[.[\]]+/).filter((part) => part !== "");
@@ -87,7 +88,7 @@ export function lineOfField(text, field) {
   return 0;
 }
 
-// What the coordinator says of a problem, as a line of the text.
+// Returns the coordinator's message about a problem as a line of text.
 export function lineOfProblem(text, problem) {
   const syntax = /^line (\d+) column/.exec(problem.detail ?? "");
   if (syntax !== null && problem.code === "malformed") {
@@ -96,7 +97,7 @@ export function lineOfProblem(text, problem) {
   return typeof problem.field === "string" ? lineOfField(text, problem.field) : 0;
 }
 
-// Where a line begins and ends, [from, to).
+// Returns the bounds of a line, [from, to).
 export function lineRange(text, line) {
   const lines = text.split("\n");
   const from = lines.slice(0, line - 1).reduce((sum, each) => sum + each.length + 1, 0);

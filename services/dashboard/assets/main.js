@@ -14,7 +14,7 @@ const main = document.getElementById("main");
 const banner = document.getElementById("banner");
 let leave = () => {};
 
-// The page of an address: {page, name, ...what its mount() gets}, or null.
+// Returns the page of an address, {page, name, ...arguments of its mount()}, or null.
 function pageAt(hash) {
   const parts = hash.replace(/^#?\/?/, "").split("/").map((part) => {
     try {
@@ -94,7 +94,8 @@ function navigate(isFirst) {
   }
 }
 
-// The button is there only if it is of use: with a token, or after a request was refused for want of one.
+// The button is shown only if it is useful: if there is a token, or after a request was refused without
+// one.
 function showToken() {
   const button = document.getElementById("token");
   setHidden(button, !hasToken() && !isTokenWanted());

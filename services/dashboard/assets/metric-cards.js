@@ -1,12 +1,12 @@
-// metric-cards: charts of the metrics that workers report, one for each name.
+// metric-cards: charts of the metrics that workers report, one per name.
 
 import {ChartCard} from "./cards.js";
 import {integer, real} from "./format.js";
 
-const MAX_NAMES = 16; // as many as one round may have
+const MAX_NAMES = 16; // the maximum per round
 const COLOR = 5;
 
-// The names that the points have, in the order they came.
+// Returns the names that occur in the points, in order of appearance.
 export function metricNames(points) {
   const names = new Set();
   for (const {metrics} of points) {
@@ -15,17 +15,17 @@ export function metricNames(points) {
   return [...names].slice(0, MAX_NAMES);
 }
 
-// The names that all lists of points have.
+// Returns the names that occur in all lists of points.
 export const commonNames = (lists) => lists.map(metricNames)
   .reduce((common, names) => common.filter((name) => names.includes(name)));
 
-// One value of a metric over the time steps.
+// Returns one value of a metric over the time steps.
 export const metricLine = (points, name, value) => points.filter(({metrics}) => metrics?.[name] !== undefined)
   .map((point) => ({x: point.timeStep, y: point.metrics[name][value]}));
 
 export class MetricCards {
-  // The cards become the last children of `parent`, which is in the document. `file` is the stem of
-  // file names, `hidden` as of ChartCard.
+  // Cards are appended to `parent`, which must be in the document. `file` is the stem of file
+  // names, `hidden` as in ChartCard.
   constructor(parent, file, hidden) {
     this.parent = parent;
     this.file = file;
@@ -33,7 +33,7 @@ export class MetricCards {
     this.cards = new Map(); // by name
   }
 
-  // One card for each name. Calls draw(card, name).
+  // Shows one card per name and calls draw(card, name) for each.
   draw(names, draw) {
     for (const [name, card] of this.cards) {
       if (!names.includes(name)) {
@@ -60,7 +60,7 @@ export class MetricCards {
   }
 }
 
-// A metric of one job: the mean, and where clients differ the band from the least to the greatest.
+// A metric of one job: the mean and, if clients differ, the band from the minimum to the maximum.
 export function drawMetric(card, points, name) {
   const line = (value, label, more) => ({key: value, label, color: COLOR, points: metricLine(points, name, value), ...more});
   const last = points.findLast(({metrics}) => metrics?.[name] !== undefined);

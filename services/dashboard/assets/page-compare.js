@@ -1,4 +1,4 @@
-// page-compare: several jobs, one over the other, with the paper's Table I if wanted.
+// page-compare: several jobs in the same charts, optionally with the paper's Table I.
 
 import {ChartCard, Legend} from "./cards.js";
 import {h, setText} from "./dom.js";
@@ -33,7 +33,7 @@ function referencesOver(lines, key, direction) {
   }));
 }
 
-// What a job's lines have in common in all charts.
+// The properties that a job's lines share in all charts.
 const identity = (feed, index) => ({
   key: feed.id, label: `${feed.job?.name || "job"} (${feed.id})`, color: index, dash: index % 4,
 });
@@ -64,7 +64,7 @@ function drawCharts(cards, feeds, count, reference) {
     lowest === undefined ? "" : `Least loss now: ${lowest.job.name} (${lowest.id}), ${real(lowest.points.at(-1).loss)}.`);
 }
 
-// One chart for each metric that all jobs have.
+// One chart per metric that all jobs have.
 function drawMetrics(metricCards, feeds) {
   metricCards.draw(commonNames(feeds.map((feed) => feed.points)), (card, name) => card.set(
     feeds.map((feed, index) => ({...identity(feed, index), points: metricLine(feed.points, name, "mean")})), "Mean over the clients."));
@@ -75,7 +75,7 @@ export function mount(main, {signal, ids, onError, setTitle}) {
   let reference = "";
   let drawn = 0;
   let pending = null;
-  const hidden = new Set(); // jobs that the legend switched off
+  const hidden = new Set(); // jobs hidden by means of the legend
   const cards = charts(hidden);
   const chartBox = h("div", {class: "charts"}, Object.values(cards).map((card) => card.element));
   const metricCards = new MetricCards(chartBox, "tally-compare", hidden);
@@ -98,7 +98,7 @@ export function mount(main, {signal, ids, onError, setTitle}) {
     h("section", {class: "card"}, h("h2", {}, "Parameters that differ"), alike, differing.element));
   setTitle("Comparison");
   Object.values(cards).forEach((card) => card.open());
-  // No streams: a browser has six connections to a server, and all pages share them.
+  // Polls instead of using streams: a browser has six connections per server, shared by all pages.
   const feeds = ids.map((id) => new JobFeed(id, {signal, onChange: schedule, onError, stream: false, points: 600}));
   view.set(rowsOf(feeds));
 
@@ -136,7 +136,7 @@ function rowsOf(feeds) {
       integer(job.bits.downlink.formula), integer(job.bits.downlink.payload)]}));
 }
 
-// {"algorithm.step_size": 2, ...} of a job's document.
+// Flattens a job's document: {"algorithm.step_size": 2, ...}.
 function parametersOf(job) {
   const parameters = {};
   const add = (value, path) => {
@@ -151,7 +151,7 @@ function parametersOf(job) {
   return parameters;
 }
 
-// Rows of the parameters that are not the same in all jobs.
+// Returns rows of the parameters that differ between the jobs.
 function differences(feeds) {
   if (feeds.some(({job}) => job === null)) {
     return [];
@@ -162,7 +162,7 @@ function differences(feeds) {
     .map((path) => ({key: path, cells: [path, ...each.map((parameters) => ({text: parameters[path] ?? NOTHING, title: parameters[path] ?? ""}))]}));
 }
 
-// The names lead to the jobs.
+// The names link to the jobs.
 function linkNames(element, feeds) {
   feeds.forEach(({id, job}, index) => {
     const cell = element.querySelectorAll("tbody tr")[index].firstChild;

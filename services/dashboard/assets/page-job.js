@@ -12,7 +12,7 @@ import {epochs} from "./series.js";
 
 const DRAW_MS = 250; // at most four times a second, however fast rounds close
 const WORKERS_MS = 2000;
-const MAX_WORKER_PAGES = 5; // of 1,000: what is left out, the table says
+const MAX_WORKER_PAGES = 5; // of 1,000 each; the table says what is left out
 const MODES = {
   connecting: "connecting", live: "live", polling: "polling every 2 s", retrying: "connection lost", ended: "final",
 };
@@ -28,7 +28,7 @@ function charts(id) {
   };
 }
 
-// The first pages of workers in one; its next_cursor tells whether there are more.
+// Combines the first pages of workers into one; its next_cursor tells whether there are more.
 async function getWorkers(signal) {
   const all = await getJson("/v1/workers", signal);
   for (let page = 1; page < MAX_WORKER_PAGES && all.next_cursor !== null; page++) {
@@ -39,7 +39,7 @@ async function getWorkers(signal) {
   return all;
 }
 
-// What the plan expects by the end of each epoch: [{x: time steps, y: cumulative regret}].
+// Returns the plan's prediction for the end of each epoch: [{x: time steps, y: cumulative regret}].
 function plannedRegret(plan) {
   let at = {x: 0, y: 0};
   return (plan?.epochs ?? []).map((epoch) => (at = {x: at.x + epoch.samples, y: at.y + epoch.regret}));
@@ -50,18 +50,18 @@ const plannedText = (job, planned) => (planned.length === 0 ? ""
 
 const NO_ROUND = "No round has closed yet.";
 const lossText = (value) => (value === null ? "unknown" : real(value));
-// A job without f(x*) has no regret. Its first two charts of quality show the loss instead.
+// A job without f(x*) has no regret, so its first two quality charts show the loss instead.
 const hasRegret = (job) => job.reference.type !== "none";
 
-// Only CEAL has stages. With the methods of constant step size each round is an iterate of its own, and all are equally long.
+// Only CEAL has stages. With constant step sizes, each round has an iterate of its own, and all rounds are equally long.
 const hasStages = (job) => job.algorithm.type === "ceal";
 const hasEpochs = (job) => ["ceal", "calm"].includes(job.algorithm.type);
 
-// What the charts of quality show: the member of a point, its names, and where the line begins.
+// What the quality charts show: the member of a point, its labels, and where the line starts.
 const REGRET = {key: "regret", label: "Regret", title: "Cumulative regret", against: "Regret against bits", text: regretText, start: [{x: 0, y: 0}]};
 const LOSS = {key: "loss", label: "Loss", title: "Loss", against: "Loss against bits", text: lossText, start: []};
 
-// The three lines of thought of the page: regret over time, bits over time, one against the other.
+// The three main charts of the page: regret over time, bits over time, and regret over bits.
 function drawCharts(cards, feed, count) {
   const {job, points} = feed;
   const origin = (line) => [{x: 0, y: 0}, ...line];
@@ -96,7 +96,7 @@ function drawCharts(cards, feed, count) {
     [line("epochs", "Time steps at this iterate", 3, lengths)],
     lengths.length === 0 ? NO_ROUND
       : `${plural(last.iterate, "iterate")}; the longest epoch is iterate ${integer(longest.x)} with ${tenths(longest.y)} time step${longest.y === 1 ? "" : "s"}.${feed.reduced ? " Thinned rounds are averaged." : ""}`);
-  setHidden(cards.loss.element, !hasRegret(job)); // the first chart is the same one
+  setHidden(cards.loss.element, !hasRegret(job)); // the first chart already shows it
   cards.loss.set([line("loss", "Loss", 4, over("loss"))],
     last === undefined ? NO_ROUND : `Loss ${lossText(last.loss)} in ${plural(last.round, "round")}.`);
 }
@@ -209,7 +209,7 @@ export function mount(main, {signal, id, onError, setTitle}) {
   };
 }
 
-// Of the last point if it is newer than the detail and has any.
+// From the last point, if it is newer than the detail and has metrics.
 const newest = (job, last) => (last !== undefined && last.round > job.round ? last.metrics : undefined) ?? job.metrics;
 
 const numberAge = (numbers) => numbers.element.lastChild.lastChild;
@@ -240,7 +240,7 @@ function drawNumbers(numbers, job, last) {
 const IN_DOCUMENT = ["name", "labels", "algorithm", "objective", "clients", "cohort", "over_selection", "weighting", "horizon", "minibatch", "evaluate_every",
   "seed", "encoding", "initial_point", "domain", "reference", "budget", "quorum", "policy", "round_deadline_ms", "job_deadline_ms"];
 
-// What was submitted: the detail without what the coordinator added.
+// Returns the submitted document: the detail without the members that the coordinator added.
 export function documentOf(job) {
   return JSON.stringify(Object.fromEntries(Object.entries(job).filter(([key]) => IN_DOCUMENT.includes(key))), null, 2);
 }

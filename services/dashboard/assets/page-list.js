@@ -1,4 +1,4 @@
-// page-list: all jobs, page by page, newest first or by a column.
+// page-list: all jobs in pages, newest first or sorted by a column.
 
 import {getJson, repeat} from "./api.js";
 import {h, setAttribute, setHidden, setText, syncChildren} from "./dom.js";
@@ -9,21 +9,22 @@ const PAGE = 25;
 const POLL_MS = 2000;
 export const MAX_COMPARED = 8;
 const STATUSES = ["queued", "running", "paused", "completed", "failed", "cancelled"];
-// Text, text that is not seen, and the order that a click on the head asks for, the more useful direction first.
+// Per column: its text, text for screen readers, and the order that a click on the header selects, the more
+// useful direction first.
 const HEADS = [["", "Compare"], ["Job", "", "name"], ["Status", "", "status"], ["Progress", "", "-progress"], ["Regret", "", "regret"],
   ["Bits up per client", "", "uplink_bits_per_client"], ["Bits down", "", "downlink_bits"], ["Age", "", "-created"]];
 const NEWEST = "-created";
 const opposite = (order) => (order.startsWith("-") ? order.slice(1) : `-${order}`);
 const NUMBERS = [4, 5, 6, 7];
-const LABEL = "[A-Za-z0-9][A-Za-z0-9._\\/\\-]{0,62}(=.{0,63})?"; // api/openapi.yaml; the pattern of an input
+const LABEL = "[A-Za-z0-9][A-Za-z0-9._\\/\\-]{0,62}(=.{0,63})?"; // as in api/openapi.yaml; for the pattern of an input
 const MAX_LABELS = 16;
 
-const chosen = new Set(); // jobs to compare; outlives the page, so that it can span pages
+const chosen = new Set(); // jobs to compare; kept when the page changes, so that they can come from several
 
-// {team: "a"} as ["team=a"].
+// Converts {team: "a"} to ["team=a"].
 const labelsOf = (job) => Object.entries(job.labels ?? {}).map(([key, value]) => `${key}=${value}`);
 
-// A button for a label; `onclick` filters by it, or no longer.
+// A button for a label; `onclick` adds or removes the filter.
 const chip = (text, action, onclick) => h("button", {type: "button", class: "chip", "aria-label": `${action} ${text}`, title: `${action} ${text}`, onclick}, text);
 
 function makeRow(id, onChosen) {
@@ -63,14 +64,14 @@ function fillRow(row, job, onLabel) {
 }
 
 export function mount(main, {signal, onError}) {
-  let cursors = [null]; // of the pages up to this one
+  let cursors = [null]; // of the pages up to the current one
   let status = "";
   let sort = NEWEST;
-  let labels = []; // that the shown jobs have: "key=value" or "key"
+  let labels = []; // filters of the shown jobs: "key=value" or "key"
   let jobs = [];
   let next = null;
   let isLoaded = false;
-  let turn = new AbortController(); // of what is asked for the page that is shown
+  let turn = new AbortController(); // aborts the requests of the current page
 
   const body = h("tbody", {role: "rowgroup"});
   const empty = h("p", {class: "empty", hidden: true});
@@ -107,7 +108,7 @@ export function mount(main, {signal, onError}) {
     syncChildren(labelled, labels, (text) => chip(text, "No longer only jobs with", () => setLabels(labels.filter((each) => each !== text))));
     heads.forEach((head, i) => {
       const isBy = HEADS[i][2] !== undefined && [sort, opposite(sort)].includes(HEADS[i][2]);
-      // The age grows as the time of submission falls.
+      // The age increases as the time of submission decreases.
       const isDescending = sort.startsWith("-") !== (HEADS[i][2] === NEWEST);
       setAttribute(head, "aria-sort", isBy ? (isDescending ? "descending" : "ascending") : "none");
     });

@@ -1,4 +1,4 @@
-// page-submit: one of the repository's job documents, or that of an earlier job, edited or not, becomes a job.
+// page-submit: submits one of the repository's job documents or that of an earlier job, edited if needed.
 
 import {ApiError, ConnectionError, getJson, jobPath, post, request} from "./api.js";
 import {confirmAction} from "./dialogs.js";
@@ -8,7 +8,7 @@ import {helpAt, helpElements, parseReference} from "./document-help.js";
 import {lineOfProblem, lineRange} from "./json-lines.js";
 import {documentOf} from "./page-job.js";
 
-// The same text sent again after a lost answer must not become a second job.
+// If the same text is sent again after a lost response, it must not create a second job.
 function drawKey() {
   return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }
@@ -20,11 +20,11 @@ function lineNumbers(text) {
 // `from`: the job whose document is edited, or undefined.
 export function mount(main, {signal, from, onError, setTitle}) {
   let key = {text: null, value: null};
-  let loaded = ""; // the document as it came
+  let loaded = ""; // the document as it was loaded
   let loadedName = "";
-  let loads = 0; // begun so far
-  let documents = new Map(); // by name: functions that fetch their text
-  let reference = null; // of the members; null until it is there
+  let loads = 0; // loads begun so far
+  let documents = new Map(); // from names to functions that fetch the text
+  let reference = null; // of the members; null until it has been loaded
   let markedLine = 0;
   setTitle("Submit");
   const choice = h("select", {id: "document-choice", onchange: () => load(choice.value)});
@@ -65,7 +65,7 @@ export function mount(main, {signal, from, onError, setTitle}) {
   function showHelp() {
     if (reference !== null) {
       const chosen = editor.value.slice(editor.selectionStart, editor.selectionEnd);
-      const inside = chosen === "" ? 0 : chosen.length - chosen.trimStart().length + 1; // the first member of what is selected
+      const inside = chosen === "" ? 0 : chosen.length - chosen.trimStart().length + 1; // the first member in the selection
       help.replaceChildren(...helpElements(helpAt(reference, editor.value, editor.selectionStart + inside)));
     }
   }
@@ -76,7 +76,7 @@ export function mount(main, {signal, from, onError, setTitle}) {
     placeMark();
   }
 
-  // All errors of a document with their lines; a click goes there.
+  // Shows all errors of a document with their lines; a click moves the cursor there.
   function errorList(errors) {
     return h("ul", {class: "errors"}, errors.map((each) => {
       const line = lineOfProblem(editor.value, each);
@@ -133,10 +133,10 @@ export function mount(main, {signal, from, onError, setTitle}) {
     const before = editor.value;
     try {
       const text = await documents.get(name)();
-      if (turn !== loads) { // another document has been chosen since
+      if (turn !== loads) { // another document has been chosen meanwhile
         return;
       }
-      if (editor.value !== before) { // somebody has typed since
+      if (editor.value !== before) { // the user has typed meanwhile
         choice.value = loadedName;
         return;
       }
@@ -154,7 +154,7 @@ export function mount(main, {signal, from, onError, setTitle}) {
     }
   }
 
-  // Sends the text, shows what is wrong with it, and returns the answer; undefined = there is none.
+  // Sends the text, shows its errors, and returns the response, or undefined if there is none.
   async function send(path, headers, text) {
     buttons.forEach((button) => { button.disabled = true; });
     clearProblem();

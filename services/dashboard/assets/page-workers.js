@@ -1,4 +1,5 @@
-// page-workers: the workers that have joined, what they run and what they refuse.
+// page-workers: the workers that have joined, the clients that they run and the jobs that they
+// refuse.
 
 import {getJson, repeat} from "./api.js";
 import {h, setHidden, setText} from "./dom.js";
@@ -8,7 +9,7 @@ import {table} from "./job-parts.js";
 const PAGE = 100;
 const POLL_MS = 2000;
 
-// {job: [clients]} of a worker, in the order of its assignments.
+// Returns {job: [clients]} for a worker, in the order of its assignments.
 function clientsByJob(worker) {
   const jobs = new Map();
   for (const {job, client} of worker.assignments) {
@@ -28,9 +29,9 @@ function rowOf(worker, index) {
 }
 
 export function mount(main, {signal, onError, setTitle}) {
-  let cursors = [null]; // of the pages up to this one
+  let cursors = [null]; // of the pages up to the current one
   let answer = null;
-  let turn = new AbortController(); // of what is asked for the page that is shown
+  let turn = new AbortController(); // aborts the requests of the current page
   setTitle("Workers");
   const summary = h("p", {class: "summary", "aria-live": "polite"}, "\u00a0");
   const view = table("Workers, newest first", [{text: "Worker"}, {text: "State"}, {text: "Slots in use"}, {text: "Runs clients of"}, {text: "Refuses"},

@@ -1,4 +1,5 @@
-// reference: Table I of the paper: bits per client up, and per broadcast down, by the paper's formula.
+// reference: Table I of the paper, by the paper's formula: bits up per client, and bits down per
+// broadcast.
 
 const row = (name, up, down) => ({name, uplink: up, downlink: down});
 

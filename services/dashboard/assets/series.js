@@ -1,25 +1,26 @@
-// series: a job's rounds as points of charts.
+// series: converts a job's rounds to points of charts.
 //
 // A point: {round, timeStep, iterate, stage, samples, norm, passed, cut, loss, regret,
 //           uplink: {formula, payload}, downlink: {formula, payload}, metrics: {name: {mean, min, max}} or undefined}
 // where regret and the bits are the job's totals after that round; the uplink is the sum of all clients.
 
-const MAX_POINTS = 4000; // of one job in the page; beyond it, thinned to half
+const MAX_POINTS = 4000; // per job on the page; if exceeded, the points are thinned to half
 
-// Of GET /v1/jobs/{id}/series.
+// Converts GET /v1/jobs/{id}/series.
 export function pointsOfSeries(answer) {
   const at = Object.fromEntries(answer.columns.map((name, index) => [name, index]));
   return answer.rows.map((row, index) => ({...pointOf((name) => row[at[name]]), metrics: metricsAt(answer.metrics, index)}));
 }
 
-// Of one row: the series has a list of each value, null where a round has none.
+// Converts one row; the series has a list per value, with null for rounds that lack it.
 function metricsAt(metrics, index) {
   const found = Object.entries(metrics ?? {}).filter(([, {mean}]) => mean[index] !== null)
     .map(([name, {mean, min, max}]) => [name, {mean: mean[index], min: min[index], max: max[index]}]);
   return found.length > 0 ? Object.fromEntries(found) : undefined;
 }
 
-// Of the event `round` of GET /v1/jobs/{id}/events; or of GET /rounds, which has no totals but regret.
+// Converts a `round` event of GET /v1/jobs/{id}/events, or a record of GET /rounds, whose only total
+// is the regret.
 export function pointOfRound(record) {
   const own = {
     round: record.round, time_step: record.t, iterate: record.k, stage: record.j, samples: record.samples,
@@ -39,8 +40,8 @@ function pointOf(get) {
   };
 }
 
-// Thins the points in place if they are too many. Of each bucket stay the last point (totals are
-// exact there) and those with the least and greatest norm and loss.
+// Thins the points in place if there are too many. Each bucket keeps its last point, so that totals
+// stay exact there, and the points of least and greatest norm and loss.
 export function thin(points, max = MAX_POINTS) {
   if (points.length <= max) {
     return false;
@@ -69,11 +70,11 @@ export function thin(points, max = MAX_POINTS) {
   return true;
 }
 
-// Epoch length: the time steps spent at each iterate, [{x: iterate, y: time steps}]. Where rounds in
-// between were thinned out, the mean over the iterates that passed, at the last of them.
+// Epoch length: the time steps spent at each iterate, [{x: iterate, y: time steps}]. If the rounds in between were thinned out,
+// the mean over those iterates, at the last of them.
 export function epochs(points) {
   const result = [];
-  let end = {iterate: null, timeStep: 0}; // of the epoch before
+  let end = {iterate: null, timeStep: 0}; // of the previous epoch
   for (let i = 0; i < points.length; i++) {
     const point = points[i];
     if (i + 1 < points.length && points[i + 1].iterate === point.iterate) {

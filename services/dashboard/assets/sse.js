@@ -1,16 +1,17 @@
-// sse: the text of an event stream, piece by piece, into events (HTML standard, section 9.2).
+// sse: splits the text of an event stream, given piece by piece, into events (HTML standard,
+// section 9.2).
 
-const MAX_PENDING = 8 * 1024 * 1024; // characters of one event; the coordinator sends some thousand
+const MAX_PENDING = 8 * 1024 * 1024; // characters per event; the coordinator sends a few thousand
 
 export class EventParser {
   #pending = "";
-  #afterReturn = false; // the last piece ended with CR: an LF that follows belongs to it
+  #afterReturn = false; // the last piece ended with CR, so a following LF belongs to it
   #type = "";
   #data = [];
   #size = 0;
   lastId = "";
 
-  // Returns the events that the piece has completed: [{type, data, id}].
+  // Returns the events completed by the piece: [{type, data, id}].
   push(piece) {
     if (this.#afterReturn && piece.startsWith("\n")) {
       piece = piece.slice(1);
@@ -38,7 +39,7 @@ export class EventParser {
       return this.#dispatch();
     }
     const colon = line.indexOf(":");
-    const name = colon < 0 ? line : line.slice(0, colon); // ":" first is a comment: name ""
+    const name = colon < 0 ? line : line.slice(0, colon); // a leading ":" marks a comment and gives the name ""
     const value = colon < 0 ? "" : line.slice(colon + (line[colon + 1] === " " ? 2 : 1));
     if (name === "event") {
       this.#type = value;

@@ -1,4 +1,4 @@
-// theme: light, dark or what the system says; a classic script, so that it runs before the first paint.
+// theme: light, dark or as the system; a classic script, so that it runs before the first paint.
 "use strict";
 (() => {
   const NAMES = ["auto", "light", "dark"];
@@ -7,7 +7,7 @@
       const name = localStorage.getItem("tally-theme");
       return NAMES.includes(name) ? name : "auto";
     } catch {
-      return "auto"; // storage is forbidden: the system decides
+      return "auto"; // storage is blocked, so the system's theme applies
     }
   };
   let theme = read();
@@ -24,7 +24,7 @@
       try {
         localStorage.setItem("tally-theme", theme);
       } catch {
-        // It holds until the page is left.
+        // The choice lasts until the page is left.
       }
       apply();
     },
