@@ -1,4 +1,4 @@
-// Metrics that workers report, in the dashboard: a chart and a headline value for each, and the comparison of jobs.
+// Metrics reported by workers, in the dashboard: a chart and a headline value for each, and the comparison of jobs.
 //
 // The plug-in `moody` reports `client`, the client's number, and `last`, a coordinate of its point.
 import assert from "node:assert/strict";
@@ -36,7 +36,7 @@ after(async () => {
   }
 });
 
-// [{label, points: [{x, y}, ...], fill}] of the chart of a metric; [] if there is none.
+// Returns [{label, points: [{x, y}, ...], fill}] of a metric's chart; [] if there is none.
 const linesOf = (name) => page.evaluate((metric) => {
   const canvas = document.querySelector(`[data-metric="${metric}"] canvas`);
   return canvas === null ? [] : Chart.getChart(canvas).data.datasets

@@ -1,5 +1,5 @@
-// What the dashboard offers to somebody who runs jobs of his own: the workers, an earlier job as a start, help beside the editor,
-// and the parameters in which jobs differ.
+// What the dashboard offers to users with jobs of their own: the workers, an earlier job as a starting point, help next to the
+// editor, and the parameters in which jobs differ.
 import assert from "node:assert/strict";
 import {after, before, test} from "node:test";
 
@@ -19,7 +19,7 @@ before(async () => {
   page = window.page;
 });
 
-// What the window has to complain of must not keep the programs alive.
+// Whatever faults the window reports, the programs must be ended.
 after(async () => {
   try {
     await window?.close();
@@ -114,10 +114,10 @@ test("a document that comes late replaces neither a later choice nor what was ty
   assert.equal(await page.inputValue("#editor"), "{}");
   assert.equal(await page.inputValue("#document-choice"), "synthetic-fedpaq.json");
   await page.unroute(path);
-  await window.go("#/workers"); // the next test begins anew
+  await window.go("#/workers"); // so that the next test starts fresh
 });
 
-// Puts the cursor behind the first occurrence of a text.
+// Puts the cursor after the first occurrence of a text.
 const cursorTo = (text) => page.evaluate((wanted) => {
   const editor = document.getElementById("editor");
   editor.focus();

@@ -1,4 +1,5 @@
-// What the tests of the dashboard share: programs, a browser, and a watch over what it must not do.
+// What the tests of the dashboard share: programs, a browser, and a watch for anything that the
+// page must not do.
 import assert from "node:assert/strict";
 import {mkdir, mkdtemp, rm} from "node:fs/promises";
 import {tmpdir} from "node:os";
@@ -89,7 +90,7 @@ export function launch(...args) {
   });
 }
 
-// Runs in the page before anything else.
+// Runs in the page before all other scripts.
 function observe() {
   window.observed = {violations: [], shift: 0};
   document.addEventListener("securitypolicyviolation", (event) => {
@@ -104,11 +105,11 @@ function observe() {
 
 const checkAnswer = await validator();
 
-// A browser window whose misdeeds are collected, as are answers that api/openapi.yaml does not
-// allow: `faults` must stay empty.
+// A browser window that collects its faults, including responses that api/openapi.yaml does not
+// allow; `faults` must stay empty.
 export class Window {
   faults = [];
-  checks = []; // of answers, not all done yet
+  checks = []; // promises of checks of responses, some still pending
   nChecked = 0;
   expected = []; // texts of console errors that a test provokes
 
@@ -142,17 +143,17 @@ export class Window {
     const url = response.url();
     const isStream = url.includes("/events");
     if (!url.startsWith(`${this.stage.url}/`) || (isStream && response.status() === 501)) {
-      return; // of no coordinator: made by the browser or by a test
+      return; // not from a coordinator: made by the browser or by a test
     }
     let headers, body;
     try {
       headers = await response.allHeaders();
       if (response.status() === 200 && headers["content-type"] === undefined) {
-        return; // a 304 that the browser shows as a 200 out of its memory
+        return; // a 304 that the browser shows as a 200 from its cache
       }
       body = isStream || response.status() === 304 ? undefined : await response.body();
     } catch {
-      return; // it broke off, or the page has gone
+      return; // the response was cut off, or the page is gone
     }
     try {
       checkAnswer({method: response.request().method(), path: url, status: response.status(), headers, body});
@@ -162,7 +163,7 @@ export class Window {
     }
   }
 
-  // A new address of the page that is there; the first time, a load.
+  // Changes the address of the current page; the first time, loads it.
   async go(hash) {
     if (this.page.url().startsWith(`${this.stage.url}/`)) {
       await this.page.evaluate((where) => { location.hash = where; }, hash);
@@ -175,7 +176,7 @@ export class Window {
     return (await this.page.locator(selector).first().textContent()).trim();
   }
 
-  // What chart number n draws: [[{x, y}, ...] per line].
+  // Returns what chart number n draws: [[{x, y}, ...] per line].
   lines(n) {
     return this.page.evaluate((index) => {
       const canvas = document.querySelectorAll("canvas")[index];
@@ -199,7 +200,7 @@ export class Window {
 
   async close() {
     const violations = await this.page.evaluate(() => window.observed?.violations ?? []);
-    await Promise.race([Promise.all(this.checks), pause(5000)]); // a stream has no end of its own
+    await Promise.race([Promise.all(this.checks), pause(5000)]); // an event stream has no end of its own
     await this.context.close();
     assert.ok(this.nChecked > 0, "no answer was checked");
     assert.deepEqual([...this.faults, ...violations], []);

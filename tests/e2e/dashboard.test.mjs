@@ -28,14 +28,14 @@ const CEAL = {
   objective: LEAST_SQUARES, clients: 10, horizon: 2000, minibatch: 1, seed: 1, encoding: "unary",
   initial_point: {type: "random_sphere", radius: 1.0}, reference: {type: "solve"},
 };
-// A round per time step: goes on for as long as a test looks at it.
+// One round per time step: runs for as long as a test looks at it.
 const LONG = {
   name: "long", algorithm: {type: "minibatch_sgd", step_size: 0.01, local_steps: 1},
   objective: LEAST_SQUARES, clients: 10, horizon: 50_000_000, minibatch: 1, seed: 1,
   initial_point: {type: "random_sphere", radius: 1.0}, reference: {type: "solve"},
 };
 
-// Planned for its budget before it starts.
+// Has a plan for its budget before it starts.
 const CALM = {
   ...CEAL, name: "calm", encoding: "dithered", budget: {uplink_bits: 263, downlink_bits: 289},
   algorithm: {
@@ -58,7 +58,7 @@ after(async () => {
   await stage?.close();
 });
 
-// A test that failed must not keep the worker from the next.
+// A failed test must not keep the worker from the next one.
 afterEach(async () => {
   for (const state of ["running", "paused"]) {
     for (const {id} of (await stage.get(`/v1/jobs?status=${state}`)).jobs) {
@@ -145,7 +145,7 @@ test("a planned job: the regret that is expected is drawn, named and told beside
   assert.ok(!(await page.locator("canvas").first().getAttribute("aria-label")).includes("Planned"));
 });
 
-// The page of a job that stands still against the detail and the series.
+// Compares the page of a job that does not change with the detail and the series.
 async function assertShowsRest(id) {
   const job = await stage.get(`/v1/jobs/${id}`);
   await until("the last round", async () => lastOf(await drawnRegret()).x === job.time_step);
@@ -157,7 +157,7 @@ async function assertShowsRest(id) {
   assert.deepEqual(lastOf(down), {x: job.time_step, y: job.bits.downlink.payload});
   let compared = 0;
   regret.forEach((point, index) => {
-    const row = rounds.get(point.x); // both are thinned, each in its own way
+    const row = rounds.get(point.x); // the two are thinned differently
     if (row !== undefined) {
       compared++;
       assert.deepEqual([point.y, up[index].y, down[index].y], [row[9], row[11] / job.clients, row[13]]);
@@ -381,13 +381,13 @@ test("what a job does not know is said to be unknown, and what it found out is s
 
 const tile = (name) => page.locator(`.tiles dt:text-is("${name}") + dd`).getAttribute("title");
 
-// A chart that is shown, by its title: the points of its lines.
+// Returns the points of the lines of a visible chart, given its title.
 const linesOf = (title) => page.evaluate((wanted) => {
   const cards = [...document.querySelectorAll(".chart")].filter((card) => !card.hidden && card.querySelector("h2").textContent === wanted);
   return cards.map((card) => Chart.getChart(card.querySelector("canvas")).data.datasets.map((set) => set.data.map(({x, y}) => ({x, y}))));
 }, title);
 
-// The charts of the loss over time and, if it has one, over bits against the records.
+// Compares the charts of the loss over time and, if there is one, over bits with the records.
 async function assertDrawsLoss(job, title, against) {
   const {rounds} = await stage.get(`/v1/jobs/${job.id}/rounds`);
   const wanted = rounds.map((round) => ({x: round.t, y: round.loss}));
@@ -521,7 +521,7 @@ test("nothing is wider than a window of 400 px", async () => {
   for (const [name, [hash, selector]] of Object.entries(pages)) {
     await narrow.go(hash);
     await narrow.page.locator(selector).first().waitFor({state: "attached"});
-    await narrow.page.waitForTimeout(400); // the first drawing
+    await narrow.page.waitForTimeout(400); // until the first drawing
     await narrow.assertNoOverflow(name);
     await narrow.picture(`${name}-400`);
   }
@@ -580,7 +580,7 @@ test("a token is refused, accepted, kept in the session only, and forgotten", as
     await visitor.page.keyboard.press("Escape");
     await until("the dialog's end", async () => (await visitor.page.locator("dialog").count()) === 0);
     assert.equal(await visitor.text("#token"), "Enter token");
-    await visitor.page.waitForTimeout(2500); // longer than the list's interval: it must not ask by itself
+    await visitor.page.waitForTimeout(2500); // longer than the list's interval: it must not send requests without a token
     assert.equal(await visitor.page.locator("dialog").count(), 0);
     await visitor.close();
   } finally {
@@ -630,7 +630,7 @@ test("what the coordinator says with the files", async () => {
   assert.match(await (await fetch(`${stage.url}/openapi.yaml`)).text(), /openapi: ["']?3\.1/);
 });
 
-// With node:http, as fetch() decompresses in silence.
+// Uses node:http, since fetch() decompresses silently.
 function rawGet(url, headers) {
   return new Promise((resolve, reject) => {
     http.get(url, {headers}, (response) => {

@@ -1,17 +1,17 @@
-// Checks Kubernetes objects against the schemas of its API, version 1.27, which the package
-// kubernetes-models brings along.
+// Validates Kubernetes objects against the schemas of its API, version 1.27, which come with the
+// package kubernetes-models.
 //
 //   import {validate} from "./kubernetes-schema.mjs";
 //   validate(document);                 throws an Error that says what is wrong
 //
-// As the API server does with fields that are misspelt (fieldValidation=Strict), and unlike the
-// package by itself, it refuses what the schema does not name.
+// Misspelt fields are refused, as by the API server (fieldValidation=Strict); the package alone
+// would accept fields that the schema does not name.
 import {createRequire} from "node:module";
 
 const require = createRequire(import.meta.url);
 const validator = require("@kubernetes-models/validate");
 
-// Objects with named members have no others, however deep.
+// Objects with named members have no others, at any depth.
 function closed(schema) {
   if (Array.isArray(schema)) {
     return schema.map(closed);
@@ -20,12 +20,13 @@ function closed(schema) {
     return schema;
   }
   const copy = Object.fromEntries(Object.entries(schema).map(([key, value]) => [key, closed(value)]));
-  // Where "type" is no string, this is no schema but a list of members, one of which is called "type".
+  // If "type" is not a string, this is not a schema but a list of members, one of which is called
+  // "type".
   return typeof schema.type === "string" && schema.properties && !("additionalProperties" in schema)
     ? {...copy, additionalProperties: false} : copy;
 }
 
-// kustomize folds long base64, which the API allows and the schema's format does not.
+// kustomize wraps long base64. The API accepts that, but the schema's format does not.
 function unfolded(document) {
   return document.kind !== "Secret" ? document : {...document, data: Object.fromEntries(
     Object.entries(document.data ?? {}).map(([key, value]) => [key, value.replace(/\s/g, "")]))};

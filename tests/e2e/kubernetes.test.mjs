@@ -1,9 +1,8 @@
-// deploy/kubernetes, as kustomize renders it after the steps of deploy/README.md, "Kubernetes": valid for the
-// API, hardened item by item, and true to the images and programs that it names. There is no cluster
-// here; what one would do with the objects is read from them.
+// deploy/kubernetes, rendered by kustomize after the steps of deploy/README.md, "Kubernetes", is valid for the API, hardened item
+// by item, and consistent with the images and programs that it names. There is no cluster here; the tests only read the objects.
 //
-// Each rule comes with mutants of the objects that it must refuse; the last test takes away every line
-// that says something about security, and some rule must mind.
+// Each rule comes with mutants of the objects that it must refuse. The last test removes each line that concerns security, one at
+// a time, and some rule must notice.
 import assert from "node:assert/strict";
 import {execFileSync} from "node:child_process";
 import {cp, mkdtemp, readFile, readdir, rm} from "node:fs/promises";
@@ -52,7 +51,7 @@ const workloads = (list) => all(list, "StatefulSet", "Deployment");
 const podsOf = (list) => workloads(list).map(({spec}) => spec.template);
 const containersOf = ({spec}) => [...spec.initContainers ?? [], ...spec.containers];
 const includes = (labels, wanted) => Object.entries(wanted).every(([key, value]) => labels?.[key] === value);
-// A selector of ours is a list of labels; one that has something else is not understood here.
+// Our selectors consist of labels only; other kinds are not supported here.
 function selects(selector, labels) {
   assert.deepEqual(Object.keys(selector).filter((key) => key !== "matchLabels"), []);
   return includes(labels, selector.matchLabels ?? {});
@@ -71,8 +70,8 @@ const secretOf = (list, volume) => {
   return secret;
 };
 
-// Whether the policies let a connection through, as the API describes them. A peer is
-// {namespace, labels}, both of them labels, or null: somewhere outside.
+// Whether the policies let a connection through, as the API defines them. A peer is {namespace,
+// labels}, both sets of labels, or null for somewhere outside.
 function isPeer(peer, {namespaceSelector, podSelector, ...rest}, own) {
   assert.deepEqual(rest, {});
   return peer !== null && (namespaceSelector ? selects(namespaceSelector, peer.namespace) : peer.namespace === own)
@@ -92,7 +91,7 @@ function isOpen(list, direction, pod, peer, protocol, port) {
 const rules = [];
 const rule = (name, check, mutants) => rules.push({name, check, mutants});
 
-// A rule for every pod, and every mutant of it on every pod alone.
+// Applies a rule to every pod, and every mutant to each pod separately.
 function podRule(name, check, mutants) {
   rule(name, (list) => {
     const pods = podsOf(list);
@@ -285,7 +284,7 @@ rule("nobody talks to anybody but as they must", (list) => {
   may("in", "coordinator", "ingress", 8080);
   may("out", "coordinator", "coordinator", 8080);
   may("out", "worker", "coordinator", 8080);
-  Object.keys(peers).forEach((peer) => may("out", "coordinator", peer, 5432)); // wherever it is
+  Object.keys(peers).forEach((peer) => may("out", "coordinator", peer, 5432)); // at any address
   ["coordinator", "worker", "stranger"].forEach((from) => may("out", from, "dns", "UDP53", "TCP53"));
   for (const direction of ["in", "out"]) {
     for (const from of ["coordinator", "worker", "stranger"]) {
@@ -313,7 +312,7 @@ rule("nobody talks to anybody but as they must", (list) => {
   ["coordinators may reach anybody", (list) => delete one(list, "NetworkPolicy", "coordinator").spec.egress[1].ports],
 ]));
 
-// --- What belongs together ---
+// --- Consistency ---
 
 rule("workloads, services and budgets mean each other", (list) => {
   for (const {metadata, spec} of workloads(list)) {
@@ -323,7 +322,7 @@ rule("workloads, services and budgets mean each other", (list) => {
     const budgets = all(list, "PodDisruptionBudget")
       .filter((budget) => selects(budget.spec.selector, spec.template.metadata.labels));
     assert.equal(budgets.length, 1, `budgets of ${metadata.name}`);
-    // One that never lets a pod go would stop the upgrade of nodes.
+    // A budget that never lets a pod go would block upgrades of nodes.
     const {minAvailable = 0, maxUnavailable} = budgets[0].spec;
     assert.ok(maxUnavailable > 0 || (minAvailable > 0 && minAvailable < spec.replicas), `budget of ${metadata.name}`);
     for (const {labelSelector, topologyKey} of spec.template.spec.topologySpreadConstraints ?? []) {
@@ -365,7 +364,7 @@ rule("the autoscaler leads the workers", (list) => {
   assert.ok(!("replicas" in target.spec), "every apply would set them back");
   assert.ok(spec.minReplicas >= 1 && spec.minReplicas < spec.maxReplicas);
   assert.equal(spec.metrics[0].resource.name, "cpu");
-  // As many slots as the job has clients that everybody tries first.
+  // As many slots as the job that everyone tries first has clients.
   const slots = spec.minReplicas * environmentOf(list, target.spec.template.spec.containers[0]).TALLY_CLIENTS;
   assert.ok(slots >= 10, `${slots} slots`);
 }, {
@@ -417,7 +416,7 @@ rule("probes ask what answers", (list) => {
     assert.ok(timeoutSeconds <= periodSeconds);
   }
   const worker = one(list, "Deployment", "worker").spec.template.spec.containers[0];
-  // As HEALTHCHECK of the image; but no reason to end a worker.
+  // The same check as HEALTHCHECK of the image, but it must not end a worker.
   const commands = [...dockerfile.matchAll(/^HEALTHCHECK .* CMD (\[.*\])$/gm)].map(([, words]) => words);
   assert.ok(commands.includes(JSON.stringify(worker.readinessProbe.exec.command).replaceAll(",", ", ")));
   assert.ok(!worker.livenessProbe);
@@ -450,7 +449,7 @@ const helpOf = (program) => {
   }
   return helps.get(program);
 };
-const FOREIGN = ["POD_IP", "PGSERVICEFILE"]; // of Kubernetes' $(...), of libpq
+const FOREIGN = ["POD_IP", "PGSERVICEFILE"]; // of Kubernetes' $(...), and of libpq
 containerRule("programs know their variables and options", (container, list) => {
   const program = `tally-${container.name}`;
   const known = `${helpOf(program)} ${run(path.join(process.env.TALLY_BIN, "tally"), ["list", "--help"]).replace(/\s+/g, " ")}`;
@@ -508,13 +507,13 @@ for (const {name, check, mutants} of rules) {
       const changed = structuredClone(objects);
       change(changed);
       assert.notDeepEqual(changed, objects, "the mutant is no mutant");
-      // In so many words: after a TypeError the rule has not looked at all that it should.
+      // With a proper message: after a TypeError, the rule would not have checked everything.
       assert.throws(() => check(changed), (error) => error instanceof assert.AssertionError || error.constructor === Error);
     });
   }
 }
 
-// Every line below these, one at a time.
+// Every line below these fields, one at a time.
 const SECURITY = new Set(["securityContext", "automountServiceAccountToken", "enableServiceLinks", "resources", "policyTypes",
   "pod-security.kubernetes.io/enforce", "defaultMode", "readOnly", "from", "to", "ports", "sizeLimit",
   "startupProbe", "livenessProbe", "readinessProbe", "terminationGracePeriodSeconds"]);
@@ -541,7 +540,7 @@ function without(list, where) {
   return changed;
 }
 test("no line about security can go unnoticed", () => {
-  rules.forEach(({check}) => check(objects)); // else every change would be minded
+  rules.forEach(({check}) => check(objects)); // otherwise every change would be noticed
   let tried = 0;
   for (const where of leaves(objects)) {
     const changed = without(objects, where);

@@ -1,6 +1,6 @@
-// api/openapi.yaml is true: it passes a linter, its paths are those of routes.c, its examples are
-// replayed, and every limit in it is tried on the schema and on the server, one step inside and one
-// step outside, so that neither can move without the other.
+// api/openapi.yaml is correct: it passes a linter, its paths are those of routes.c, its examples
+// are replayed, and every limit in it is tried on the schema and on the server, one step inside and
+// one step outside, so that neither can change without the other.
 //
 // tests/run copies this file to build/e2e, beside node_modules.
 import assert from "node:assert/strict";
@@ -23,7 +23,7 @@ const OLD_TOKEN = "open-sesame-of-old";
 const METRICS_TOKEN = "open-barley-open-barley";
 const WORKER_TOKEN = "open-wheat-open-wheat";
 
-let folder, check, open, guarded, finished; // the last is a job that is completed
+let folder, check, open, guarded, finished; // `finished` is a completed job
 const processes = [];
 
 function start(program, ...args) {
@@ -34,7 +34,7 @@ function start(program, ...args) {
 
 const until = (what, condition) => programs.until(what, condition, processes);
 
-// A coordinator that keeps nothing; returns its address.
+// Starts a coordinator that stores nothing; returns its address.
 async function coordinate(...options) {
   const child = start("tally-coordinator", "--listen", "127.0.0.1:0", "--store", "memory:", ...options);
   const port = await until("the coordinator", () => {
@@ -50,7 +50,7 @@ const requestExamples = () => Object.fromEntries(
   examplesOf(check.document.paths["/v1/jobs"].post.requestBody.content["application/json"])
     .map(({name, value}) => [name, value]));
 
-// An example of a good answer, which the caller compares with a real one.
+// Returns an example of a successful response, which the caller compares with a real one.
 const replayed = new Set();
 function example(template, name, {method = "get", status = 200, type = "application/json"} = {}) {
   const {content} = check.resolve(check.document.paths[template][method].responses[status]);
@@ -70,11 +70,11 @@ async function submit(base, document) {
   return JSON.parse(answer.text);
 }
 
-// Sends what fetch() would not: a header section alone. Checks the answer.
+// Sends what fetch() refuses to send: a bare header section. Checks the response.
 async function sendHead(base, method, where, headers) {
   const {hostname, port} = new URL(base);
   const request = http.request({hostname, port, method, path: where, headers});
-  request.on("error", () => {}); // the server closes the connection after its answer
+  request.on("error", () => {}); // the server closes the connection after its response
   request.flushHeaders();
   const [response] = await once(request, "response");
   const chunks = [];
@@ -87,7 +87,7 @@ async function sendHead(base, method, where, headers) {
   return {status: response.statusCode, text: body.toString()};
 }
 
-// Every operation of the document: {method, template, item, operation}.
+// Returns all operations of the document: {method, template, item, operation}.
 function operations() {
   const all = [];
   for (const [template, item] of Object.entries(check.document.paths)) {
@@ -206,8 +206,8 @@ test("defaults are those of the server", async () => {
   assert.deepEqual(mine.reference, {type: "none"}, "nobody here can solve for it");
 });
 
-// Integers of a run are the same everywhere; reals may differ in their last digits with the
-// mathematics library; identities, times, traffic and what a worker does just now are its own.
+// Integers of a run are the same on every machine. Reals may differ in their last digits with the
+// mathematics library. Ids, times, traffic and the current state of workers are not compared.
 const OWN = new Set(["id", "job_id", "job", "x_checksum", "created_ms", "started_ms", "finished_ms",
   "joined_ms", "last_contact_age_ms", "since_ms", "state", "in", "out"]);
 function assertLike(actual, expected, where = "") {
@@ -228,7 +228,7 @@ function assertLike(actual, expected, where = "") {
 
 test("the example job runs and answers as its examples say", async () => {
   await until("earlier jobs to be prepared", async () => JSON.parse((await check.fetch(`${open}/v1/jobs`)).text)
-    .jobs.every(({waiting}) => waiting?.for !== "reference")); // or it would wait behind them
+    .jobs.every(({waiting}) => waiting?.for !== "reference")); // otherwise it would wait behind them
   const queued = await submit(open, requestExamples().ceal);
   assertLike(queued, example("/v1/jobs", "queued", {method: "post", status: 201}));
   const where = `${open}/v1/jobs/${queued.id}`;
@@ -256,7 +256,7 @@ test("the example job runs and answers as its examples say", async () => {
   assert.equal(npy.headers.get("content-type"), "application/x-npy");
   assert.equal(npy.body.readDoubleLE(npy.body.length - 8), model.x.at(-1));
 
-  // Events: the detail first and last, every round once, with the totals of the series.
+  // Events: the detail comes first and last, every round once, with the totals of the series.
   const events = readEvents(stream.text);
   assert.equal(events[0].event, "job");
   assert.equal(events.at(-1).event, "job");
@@ -302,7 +302,7 @@ test("the metrics and the traffic of single clients are as their examples say", 
 });
 
 test("workers, health, metrics and pages answer as documented", async () => {
-  // It plays two clients of a job that takes for ever, as the example's does.
+  // It serves two clients of an endless job, like the one of the example.
   const worker = start("tally-worker", "--coordinator", open, "--name", "w", "--clients", "3");
   const {ceal} = requestExamples();
   const job = await submit(open, {...ceal, horizon: 2_000_000_000});
@@ -340,7 +340,7 @@ test("/openapi.yaml is this very file", async () => {
 });
 
 test("the dashboard's files answer as documented, and are sent once", async () => {
-  // Every file that the page or one of its files names, until nothing new is named.
+  // Follows every file that the page or one of its files names, until there are no new ones.
   const names = [""];
   const seenTypes = new Set();
   for (const name of names) {
@@ -370,7 +370,7 @@ test("the dashboard's files answer as documented, and are sent once", async () =
 
 // ---- Errors ----
 
-// How to provoke the problem of each example, by name of response and example.
+// How to provoke the error of each example, by name of response and example.
 async function provocations() {
   const {ceal} = requestExamples();
   const job = await submit(open, ceal);
@@ -429,7 +429,7 @@ async function provocations() {
     "NotImplemented gzip": () => sendHead(open, "POST", "/v1/jobs", {"Transfer-Encoding": "gzip"}),
   };
 }
-// They need a full disk, a damaged file, a moment during shutdown or a minute.
+// These need a full disk, a damaged file, a moment during shutdown, or a minute.
 const NOT_PROVOKED = ["InternalError damaged", "RequestTimeout slow", "Unavailable draining", "Unavailable store"];
 
 test("the examples of problems are what the server says", async () => {
@@ -539,7 +539,7 @@ function setAt(document, at, value) {
   return copy;
 }
 
-// The neighbour of a double in the direction of `sign`.
+// Returns the next double in the direction of `sign`.
 function neighbour(value, sign) {
   if (value === 0) {
     return sign * Number.MIN_VALUE;
@@ -549,7 +549,7 @@ function neighbour(value, sign) {
   return new Float64Array(bits.buffer)[0];
 }
 
-// Values to try in the place of a member, all that the schema's own words suggest: [value, is good].
+// Returns values to try for a member, all those that its schema suggests: [value, is good].
 function trials(schema) {
   const bad = (...values) => values.map((value) => [value, false]);
   const good = (...values) => values.map((value) => [value, true]);
@@ -594,7 +594,8 @@ function trials(schema) {
   }
 }
 
-// Every mutation of `value`, an object at `at` in a document, that `schema` has an opinion on.
+// Yields every mutation of `value`, an object at `at` in a document, about which `schema` makes a
+// statement.
 function* mutations(schema, value, at) {
   let object = check.resolve(schema);
   if (object.discriminator) {
@@ -635,7 +636,7 @@ function* mutations(schema, value, at) {
   }
 }
 
-// The member that an error of ajv is about, as the server writes it.
+// Returns the member of an ajv error, as the server writes it.
 function fieldOf({instancePath, keyword, params, propertyName}) {
   const at = instancePath.split("/").slice(1).map((key) => key.replaceAll("~1", "/").replaceAll("~0", "~"));
   if (propertyName !== undefined || keyword === "propertyNames") {
@@ -650,8 +651,8 @@ function fieldOf({instancePath, keyword, params, propertyName}) {
   return at.join(".");
 }
 
-// Extremes that break a rule between members, which no schema can say; with these beside them they
-// are good.
+// Extremes that violate a rule between members, which no schema can express. With these other
+// members, they are valid.
 const COMPANY = {
   "clients 100000": {"objective.data.points": 100000, "objective.data.points_per_class": 10000},
   "objective.data.dim 10000000": {"objective.data.points": 13},
@@ -692,7 +693,7 @@ test("schema and server draw the same limits around a document", async (context)
   let tried = 0;
   const done = new Set();
   for (const [name, example] of Object.entries(requestExamples())) {
-    // f(x*) is given, so that nothing is solved; quorum follows the clients.
+    // f(x*) is given, so that nothing is computed; quorum defaults to the number of clients.
     const base = {name: "x", seed: 1, ...clone(example), reference: {type: "value", value: 1}};
     delete base.quorum;
     for (const {at, value, good} of mutations({$ref: "#/components/schemas/JobDocument"}, base, [])) {
@@ -708,7 +709,7 @@ test("schema and server draw the same limits around a document", async (context)
         document = {...document, clients: value, objective: {...document.objective,
           data: {...document.objective.data, points: 100000}}};
       }
-      if (good && ["cohort", "over_selection", "weighting"].includes(at[0])) { // of an algorithm that takes it
+      if (good && ["cohort", "over_selection", "weighting"].includes(at[0])) { // with an algorithm that accepts it
         document = {...clone(requestExamples().fedavg), cohort: 10, [at[0]]: value, clients: 100000,
           reference: {type: "value", value: 1}};
         document.objective.data.points = 100000;
@@ -734,7 +735,8 @@ test("schema and server draw the same limits around a document", async (context)
   context.diagnostic(`${tried} documents`);
 });
 
-// What the description of submitJob and of the numbers says in words: the schema lets it pass.
+// Rules that the descriptions of submitJob and of the numbers state in words, and that the schema
+// does not check.
 test("rules that no schema can say are the server's, and named", async () => {
   const {calm, ceal, ef21, images, libsvm, npy, plugin} = requestExamples();
   const inData = (base, data) => ({...base, objective: {...base.objective, data: {...base.objective.data, ...data}}});
@@ -779,7 +781,7 @@ test("rules that no schema can say are the server's, and named", async () => {
   const real = JSON.stringify(ceal).replace('"clients":2', '"clients":2.0');
   const answer = await post(`${open}/v1/jobs`, real);
   assert.equal(JSON.parse(answer.text).field, "clients");
-  // Data of another kind: the schema finds more to say, the server the heart of it.
+  // Data of another kind: the schema reports several errors, the server the essential one.
   const mixed = {...ceal, objective: {...images.objective, type: "quadratic", l2: undefined}};
   const refused = JSON.parse((await post(`${open}/v1/jobs`, mixed)).text);
   assert.equal(refused.field, "objective.data.type");
@@ -788,8 +790,8 @@ test("rules that no schema can say are the server's, and named", async () => {
 
 test("schema and server draw the same limits around parameters", async (context) => {
   const {ceal} = requestExamples();
-  const {id} = finished; // so that its events end
-  const big = "9223372036854775807"; // INT64_MAX, more than a number of JavaScript can say
+  const {id} = finished; // a job that has ended, so that its event stream ends
+  const big = "9223372036854775807"; // INT64_MAX, which a number of JavaScript cannot represent
   let tried = 0;
   for (const each of operations()) {
     for (const parameter of parametersOf(each)
@@ -798,7 +800,7 @@ test("schema and server draw the same limits around parameters", async (context)
       const tries = [];
       if (schema.enum) {
         tries.push(...schema.enum.map((value) => [value, true]), ["zzz", false], ["", false]);
-      } else if (schema.pattern?.includes("a-z_")) { // a cursor of jobs, in the order that is the default
+      } else if (schema.pattern?.includes("a-z_")) { // a cursor of jobs, in the default order
         tries.push(["", false], ["x", false], ["0", false], ["-1", false], ["1e1", false], ["1", true], [big, true],
           ["9223372036854775808", false], ["name.1.61", false]);
       } else if (schema.pattern) { // a cursor of two numbers
@@ -813,7 +815,8 @@ test("schema and server draw the same limits around parameters", async (context)
           ["x".repeat(schema.minLength - 1), false], ["x".repeat(schema.maxLength + 1), false]);
       } else {
         assert.equal(schema.type, "integer", parameter.name);
-        // Events know the last round; other limits that are not in the schema are those of 64 bits.
+        // The limit of events is the last round; other limits that are missing in the schema are
+        // those of int64.
         const isLimited = each.template.endsWith("/events");
         const most = schema.maximum ?? (isLimited ? finished.round : big);
         const tooMuch = most === big ? "9223372036854775808" : most + 1;
@@ -846,7 +849,7 @@ test("schema and server draw the same limits around parameters", async (context)
   context.diagnostic(`${tried} parameters`);
 });
 
-// The last test: what the others have seen.
+// The last test: checks what the others have covered.
 test("every documented answer was seen, every example replayed", () => {
   const rare = new Set(["408", "500", "503"]); // see NOT_PROVOKED
   const missing = operations().flatMap(({method, template, operation}) => Object.keys(operation.responses)

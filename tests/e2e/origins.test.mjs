@@ -1,5 +1,4 @@
-// A page at evil.test in a real browser, for which evil.test is 127.0.0.1: it cannot list jobs, and it
-// cannot write.
+// In a real browser, evil.test resolves to 127.0.0.1. A page there can neither list jobs nor write.
 //
 // tests/run copies this file to build/e2e, beside node_modules.
 import assert from "node:assert/strict";
@@ -36,7 +35,7 @@ const statusOf = async () => (await stage.get(`/v1/jobs/${job}`)).status;
 
 test("with DNS rebinding its own name leads here, and nothing is answered", async () => {
   const page = await browser.newPage();
-  // The page's own origin, as after its name has been pointed here.
+  // The page's own origin, as after DNS rebinding.
   const first = await page.goto(`http://evil.test:${stage.port}/v1/jobs`);
   assert.equal(first.status(), 421);
   const answers = await page.evaluate(async (id) => {
@@ -60,7 +59,7 @@ test("a page of another origin cannot write, by fetch() or by a form", async () 
     const page = await browser.newPage();
     await page.goto(`http://evil.test:${evil.address().port}/`);
     const where = `${stage.url}/v1/jobs/${job}/${verb}`;
-    // A "simple" request: the browser asks nobody whether it may, and only hides the answer.
+    // A "simple" request: the browser sends it without a preflight and only hides the response.
     const kind = await page.evaluate(async (address) =>
       (await fetch(address, {method: "POST", mode: "no-cors"})).type, where);
     assert.equal(kind, "opaque");

@@ -1,4 +1,4 @@
-// What the tests share: our programs as processes, a free port, patience.
+// What the tests share: starting our programs, finding a free port, and waiting.
 import assert from "node:assert/strict";
 import {spawn} from "node:child_process";
 import {once} from "node:events";
@@ -7,9 +7,9 @@ import path from "node:path";
 import {setTimeout as pause} from "node:timers/promises";
 
 const BIN = process.env.TALLY_BIN;
-export const HANG_MS = 1_200_000; // a guard, far above what anything takes
+export const HANG_MS = 1_200_000; // a safeguard, far longer than anything takes
 
-// Starts one of our programs; what it says is collected in `log`.
+// Starts one of our programs; its output is collected in `log`.
 export function start(cwd, program, ...args) {
   const child = spawn(path.join(BIN, program), args, {cwd, stdio: ["ignore", "pipe", "pipe"]});
   child.log = "";
@@ -18,7 +18,7 @@ export function start(cwd, program, ...args) {
   return child;
 }
 
-// Ends it if it has not ended; returns its exit status.
+// Ends the program if it has not ended; returns its exit status.
 export async function stop(child, signal = "SIGTERM") {
   if (child.exitCode === null && child.signalCode === null) {
     const ended = once(child, "exit");
@@ -44,7 +44,8 @@ export async function freePort() {
   }
 }
 
-// Waits for a condition and returns its value; `logs` are the processes to blame if it never holds.
+// Waits for a condition and returns its value. If it never holds, the error shows the logs of the
+// processes in `logs`.
 export async function until(what, condition, logs = []) {
   const limit = Date.now() + HANG_MS;
   for (;;) {

@@ -1,12 +1,11 @@
-// Checks answers of the coordinator against api/openapi.yaml.
+// Validates responses of the coordinator against api/openapi.yaml.
 //
 //   import {validator} from "./validate.mjs";
 //   const check = await validator();
 //   check({method, path, status, contentType, headers, body});
 //
-// throws an Error that says what is wrong; nothing else is needed. `path` may be a whole URL and
-// carry a query. `headers` (an object, Headers or a list of pairs) and `body` (text or bytes) may be
-// left out, then they are not looked at; `contentType` may be left out if `headers` has it. With
+// throws an Error that describes what is wrong. `path` may be a whole URL with a query. `headers` (an object, Headers or a list
+// of pairs) and `body` (text or bytes) are not checked if omitted; `contentType` may be omitted if `headers` contains it. With
 // playwright:
 //
 //   page.on("response", async (response) => {
@@ -16,7 +15,7 @@
 //            headers, body});
 //   });
 //
-// An event stream is read as far as it goes: an event that is cut off is left out.
+// An event stream is checked as far as it goes, without an event that was cut off.
 //
 //   const answer = await check.fetch(url, options);   fetch() and check(); {status, headers, text}
 //   check.document, check.resolve(value)              the document itself; value, or what its $ref names
@@ -34,23 +33,23 @@ import addFormats from "ajv-formats";
 export const OPENAPI = process.env.TALLY_OPENAPI
   ?? fileURLToPath(new URL("../../api/openapi.yaml", import.meta.url));
 
-// Said by every server; documenting them would be noise.
+// Every server sends these; documenting them would be noise.
 const PLAIN_HEADERS = new Set(["connection", "content-length", "content-type", "date", "keep-alive",
   "transfer-encoding"]);
 
 const normalType = (type) => type.toLowerCase().replace(/\s*;\s*/g, "; ").trim();
 const escaped = (text) => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
 
-// "/v1/jobs/{id}" as a pattern for paths.
+// Converts "/v1/jobs/{id}" to a pattern for paths.
 function patternOf(template) {
   const parts = template.split(/\{[^}]*\}/).map(escaped);
   return new RegExp(`^${parts.join("[^/]+")}$`);
 }
 
-// What a reader of server-sent events makes of a stream, with data read as JSON.
+// Parses an event stream as a client does, with data as JSON.
 export function readEvents(text) {
   const blocks = text.replace(/\r\n?/g, "\n").split("\n\n");
-  blocks.pop(); // empty, or an event that is cut off
+  blocks.pop(); // empty, or an event that was cut off
   const events = [];
   for (const block of blocks) {
     const event = {};
@@ -70,7 +69,7 @@ export function readEvents(text) {
   return events;
 }
 
-// ajv knows `discriminator` as OpenAPI has it, but not its mapping, which repeats the constants.
+// ajv supports OpenAPI's `discriminator`, but not its mapping, which only repeats the constants.
 function withoutMappings(value) {
   if (Array.isArray(value)) {
     return value.map(withoutMappings);
@@ -89,7 +88,7 @@ export async function validator(file = OPENAPI) {
   const ajv = new Ajv({strict: true, strictRequired: false, allowUnionTypes: true, allErrors: true,
     discriminator: true});
   addFormats(ajv);
-  ajv.addVocabulary(Object.keys(document)); // of the document itself, which is no schema
+  ajv.addVocabulary(Object.keys(document)); // of the document itself, which is not a schema
   ajv.addSchema(withoutMappings(document), "openapi", undefined, false);
 
   const resolve = (value) => (value?.$ref
@@ -115,10 +114,10 @@ export async function validator(file = OPENAPI) {
   };
 
   const patterns = Object.keys(document.paths).map((template) => ({template, pattern: patternOf(template)}));
-  // A path that is not there is answered as any path below /assets/ that is not there.
+  // A path that does not exist gets the response of any unknown path below /assets/.
   const NOWHERE = "/assets/{name}";
 
-  // The response object and its JSON pointer; throws if there is none.
+  // Returns the response object and its JSON pointer; throws if there is none.
   function find(method, path, status, what) {
     const template = patterns.find(({pattern}) => pattern.test(path))?.template
       ?? (status === 404 ? NOWHERE : undefined);
@@ -126,7 +125,7 @@ export async function validator(file = OPENAPI) {
       throw new Error(`${what}: the path is not documented`);
     }
     const item = document.paths[template];
-    // Another method than those documented: 405, or 404 where the path is only a pattern.
+    // An undocumented method: 405, or 404 if the path matches only by its pattern.
     const verbs = item[method] ? [method] : ["get", "post"].filter((each) => item[each]);
     const [verb] = verbs;
     if (!item[method] && status !== 405 && status !== 404) {

@@ -1,4 +1,4 @@
-// A worker written by others. It knows Tally by worker.proto alone, through a Connect client and
+// A worker in foreign software. It knows Tally only from worker.proto, through a Connect client and
 // generated code that are not ours: @connectrpc/connect-node and @bufbuild/protobuf.
 //
 // tests/run copies this file to build/e2e, beside node_modules and the generated gen/.
@@ -34,7 +34,7 @@ const JOB = {
   initial_point: {type: "random_sphere", radius: 1.0}, reference: {type: "solve"},
 };
 
-let folder, url, coordinator, client, check; // what REST answers must match api/openapi.yaml
+let folder, url, coordinator, client, check; // `check` compares REST responses with api/openapi.yaml
 const processes = [];
 
 function start(program, ...args) {
@@ -73,7 +73,7 @@ async function pollTask(session, cursors = []) {
   });
 }
 
-// A correct update of a task whose levels are all zero.
+// Returns a correct update of a task whose levels are all zero.
 const updateOf = (session, task, index, changes = {}) => ({
   session,
   jobId: task.jobId,
@@ -124,7 +124,7 @@ test("an idle worker waits, then gets the task of a new job", async () => {
   assert.equal(idle.kind.case, "idle");
   assert.equal(idle.kind.value.jobsPending, 0);
 
-  // The poll hangs in the coordinator before the job exists.
+  // The poll waits in the coordinator before the job exists.
   const waiting = pollTask(session);
   const id = await submit(JOB);
   const task = await waiting;
@@ -158,7 +158,7 @@ test("an idle worker waits, then gets the task of a new job", async () => {
   await fails(Code.InvalidArgument, () => client.join({name: "node", slots: 0, format: FORMAT}));
   await fails(Code.NotFound, () => client.join({name: "node-2", slots: 1, format: FORMAT, jobId: "nobody"}));
 
-  // Bytes that are no message at all, in the Connect envelope that they would have.
+  // Bytes that are no message at all, in a valid Connect envelope.
   const junk = await fetch(`${url}/tally.v1.WorkerService/PostUpdate`, {
     method: "POST",
     headers: {"Content-Type": "application/proto", "Connect-Protocol-Version": "1"},
@@ -172,14 +172,14 @@ test("an idle worker waits, then gets the task of a new job", async () => {
   assert.equal(untouched.round, 0);
   assert.equal(untouched.bits.uplink.messages, 0);
 
-  // One good message, twice, and another in its place.
+  // One valid message, twice, and then a different one in its place.
   const answer = await post({})();
   assert.equal(answer.formulaBits, BigInt(DIM));
   assert.equal(answer.payloadBits, BigInt(DIM));
   assert.deepEqual(await post({})(), answer);
   await fails(Code.AlreadyExists, post({payload: new Uint8Array([1, 0, 0, 0]), payloadBits: BigInt(DIM + 2)}));
 
-  // It leaves; a worker of ours takes the clients over and brings the job to its end.
+  // The worker leaves; a worker of ours takes over the clients and completes the job.
   await client.leave({session});
   await client.leave({session});
   await fails(Code.NotFound, () => client.pollTask({session, waitMs: 1}));
@@ -247,19 +247,19 @@ test("a job whose horizon cuts the first round asks for losses alone", async () 
 
 test("a client's own timeout ends a long poll", async () => {
   const {session} = await client.join({name: "node waiting", slots: 1, format: FORMAT});
-  // Far less than the server could answer in: the client gives up by itself.
+  // Much less time than the server needs, so the client itself gives up.
   const signal = AbortSignal.timeout(100);
   await fails(Code.Canceled, () => client.pollTask({session, waitMs: 30000}, {signal}).catch((error) => {
     throw ConnectError.from(error, Code.Canceled);
   }));
-  // A coordinator that has stopped in its tracks answers nobody.
+  // A coordinator that is stopped (SIGSTOP) does not respond.
   coordinator.kill("SIGSTOP");
   try {
     await fails(Code.DeadlineExceeded, () => client.pollTask({session, waitMs: 30000}, {timeoutMs: 200}));
   } finally {
     coordinator.kill("SIGCONT");
   }
-  // A timeout that is announced, however, is met: the server answers a quarter of it before.
+  // If the timeout is announced, however, the server keeps it, and responds a quarter earlier.
   const answer = await client.pollTask({session, waitMs: 30000}, {timeoutMs: 24000});
   assert.equal(answer.kind.case, "idle");
   await client.leave({session});
