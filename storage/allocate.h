@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-/* n > 0 bytes of zeros; NULL = no memory. */
+/* Returns n > 0 bytes of zeros; NULL = no memory. */
 void *tally_store_allocate(size_t n);
 /* Makes room for n > 0 items of `size` bytes in `array` (NULL = none yet) and returns the array,
  * which may have moved. *capacity counts items and doubles. NULL = no memory, and nothing has

@@ -15,8 +15,8 @@
 struct tally_store;
 struct tally_store_options;
 
-/* Called now and then with the current stage and its progress in some unit; total 0 = not known.
- * False stops the work, which then returns CANCELLED. */
+/* Called now and then with the current stage and its progress in some unit; total 0 = not known. If
+ * it returns false, the work stops and returns CANCELLED. */
 struct tally_store_progress {
     bool (*tell)(void *context, const char *what, int64_t done, int64_t total);
     void *context;
@@ -32,10 +32,11 @@ struct tally_store_report {
 struct tally_store_backend {
     const char *scheme; /* of its URIs, "sqlite:" */
     const char *form;   /* of its URIs, for messages: "sqlite:PATH" */
-    /* A URI with one of these prefixes, such as "postgresql://", is a location as it stands. The
-     * list ends with NULL; NULL = an empty list. */
+    /* A URI with one of these prefixes, such as "postgresql://", is itself a location. The list
+     * ends with NULL; NULL = an empty list. */
     const char *const *whole_uris;
-    /* Why such a store has no file, for an operator who asks for it; NULL = nothing to explain. */
+    /* The reason that such a store has no file, for an operator who asks for one; NULL = nothing to
+     * explain. */
     const char *why_no_file;
     bool can_be_migrated; /* can be opened `exclusive` */
     bool can_be_filled;   /* can be opened `filling` */

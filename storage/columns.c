@@ -158,7 +158,7 @@ const struct tally_columns TALLY_JOB_COLUMNS = {"jobs", JOB_COLUMN,
 const struct tally_columns TALLY_ROUND_COLUMNS = {
     "rounds", ROUND_COLUMN, (int)(sizeof ROUND_COLUMN / sizeof ROUND_COLUMN[0])};
 
-/* What a {...} lists: which columns, and their names, parameters or both. */
+/* What a {...} stands for: which columns, and whether their names, their parameters or both. */
 static const struct list_token {
     const char *text;
     bool has_fixed, has_moving;

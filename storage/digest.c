@@ -30,7 +30,7 @@ static uint64_t add_int64(uint64_t sum, int64_t value)
 static uint64_t add_real(uint64_t sum, double value)
 {
     if (isnan(value)) {
-        value = (double)NAN; /* stores do not keep its other bits */
+        value = (double)NAN; /* stores do not keep the other bits of a NaN */
     }
     return add_bytes(sum, &value, sizeof value);
 }
@@ -111,7 +111,7 @@ static enum tally_status read_row(struct reading *reading, const struct tally_st
     return count(reading, TALLY_TABLE_JOBS, sum, err);
 }
 
-/* A document or a state; a job may be without a state. */
+/* Reads a document or a state; a job may be without a state. */
 static enum tally_status read_value(struct reading *reading, enum tally_table table,
                                     struct tally_error *err)
 {

@@ -14,7 +14,7 @@
 #include "storage/store.h"
 
 enum tally_table {
-    TALLY_TABLE_JOBS, /* with idempotency key and request digest */
+    TALLY_TABLE_JOBS, /* including idempotency key and request digest */
     TALLY_TABLE_DOCUMENTS,
     TALLY_TABLE_STATES,
     TALLY_TABLE_UPDATES, /* those of tally_store_walk_updates() */

@@ -50,14 +50,14 @@ struct tally_replica {
     int64_t free_slots;  /* slots of all its workers that have no client */
     int64_t wants_key;   /* key of its oldest job that waits for slots; 0 = none */
     int64_t wants_slots; /* how many slots that job lacks */
-    bool is_alive;       /* it renewed in time; set in rows that are read */
+    bool is_alive;       /* it renewed in time; set by walks that read rows */
 };
 
 /* The replica that leads a job. */
 struct tally_job_leader {
     int64_t key;                  /* of the job */
     bool is_live;                 /* whether the job is live; an ended job needs no leader */
-    bool has_leader;              /* for a live job: a replica, dead or alive, was given it */
+    bool has_leader;              /* for a live job: a replica, dead or alive, was given the job */
     struct tally_replica replica; /* if has_leader: only id, number, address and is_alive */
 };
 

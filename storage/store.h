@@ -66,7 +66,7 @@ struct tally_store_job {
     int64_t horizon;                        /* T */
     struct tally_progress progress;
     struct tally_curvature curvature;       /* of f */
-    char schedule[TALLY_SCHEDULE_CAPACITY]; /* that its algorithm planned; "" = none */
+    char schedule[TALLY_SCHEDULE_CAPACITY]; /* the schedule that its algorithm planned; "" = none */
     uint64_t recovery_bits;                 /* broadcasts and snapshots sent again */
     uint64_t wire_in_bytes, wire_out_bytes;
 };
@@ -111,7 +111,7 @@ struct tally_store_ops {
      * closed. But if the connection was lost meanwhile, the whole transaction may have been
      * committed: read it back. */
     enum tally_status (*commit)(struct tally_store *store, struct tally_error *err);
-    /* Forgets the transaction's writes and closes it; harmless if none is open. */
+    /* Discards the transaction's writes and closes it; harmless if none is open. */
     void (*rollback)(struct tally_store *store);
 
     /* Writes (each needs an open transaction). */

@@ -22,7 +22,7 @@
 enum {
     DEFAULT_CONNECT_TIMEOUT_MS = 5000,
     DEFAULT_TIMEOUT_MS = 30000,
-    CANCEL_CHECK_MS = 100 /* half of what the header promises */
+    CANCEL_CHECK_MS = 100 /* half of the time that the header promises */
 };
 
 struct tally_http_client {
@@ -42,11 +42,11 @@ struct tally_http_client {
 struct transfer {
     CURL *easy;
     const char *method;
-    bool has_others;  /* there are other servers at this address */
+    bool has_others;  /* other servers share this address */
     int64_t heard_ms; /* when something was last received or sent; monotonic */
     struct tally_buffer *out;
     enum tally_status append_status;
-    bool has_whole_head; /* the blank line has arrived */
+    bool has_whole_head; /* the blank line has been received */
     uint64_t out_bytes, in_bytes;
 };
 
@@ -59,8 +59,8 @@ static size_t on_body(char *data, size_t size, size_t n, void *context)
     return transfer->append_status == TALLY_OK ? size * n : 0;
 }
 
-/* Called for each complete line. libcurl does not notice when the peer closes within the header
- * section. */
+/* Called for each complete line. libcurl does not notice if the peer closes the connection within
+ * the header section. */
 static size_t on_head_line(char *line, size_t size, size_t n, void *context)
 {
     struct transfer *transfer = context;
@@ -203,9 +203,9 @@ static enum tally_status set_up_curl(struct tally_http_client *client,
     curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L);
     curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L); /* a long poll may be silent for minutes */
-    /* Connections are kept, so names are seldom looked up. But after a broken connection the server
-     * may be back at another address, as containers are. With its cache, libcurl would try the old
-     * one for a minute. */
+    /* Connections are kept alive, so names are seldom looked up. But after a broken connection the
+     * server may be back at another address, as containers are. With its cache, libcurl would try
+     * the old address for a minute. */
     curl_easy_setopt(easy, CURLOPT_DNS_CACHE_TIMEOUT, 0L);
     curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, connect_timeout_ms);
     curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, client->curl_message);
@@ -296,7 +296,7 @@ static bool add_line(struct curl_slist **lines, const char *name, const char *va
     return true;
 }
 
-/* A line "Name:" without value tells libcurl to leave out what it would add by itself. */
+/* A line "Name:" without a value tells libcurl to omit a header that it would add by itself. */
 static bool add_request_headers(const struct tally_http_client *client,
                                 const struct tally_http_exchange *exchange,
                                 struct curl_slist **lines)
@@ -377,7 +377,8 @@ static bool run_transfer(struct tally_http_client *client, const struct transfer
     int running = 1;
     while (!is_cancelled(client)) {
         *ret_code = CURLE_FAILED_INIT;
-        /* Taken before the check: time in which this process does not run is not silence. */
+        /* Read before the check, so that time in which this process does not run does not count as
+         * silence. */
         const int64_t now_ms = tally_monotonic_ms();
         if (curl_multi_perform(client->multi, &running) != CURLM_OK) {
             return true;

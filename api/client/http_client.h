@@ -19,14 +19,14 @@
 struct tally_http_client;
 
 struct tally_http_client_config {
-    const char *base_url;     /* "http://127.0.0.1:8080"; http:// may be left
-                               * out, a trailing slash is ignored */
+    const char *
+        base_url; /* "http://127.0.0.1:8080"; http:// may be omitted; a trailing slash is ignored */
     const char *bearer_token; /* NULL = none */
     const char *user_agent;   /* NULL = "tally" */
     const char *tls_ca;       /* PEM file of the authorities to trust, and no others;
                                * NULL = the system's */
     long connect_timeout_ms;  /* 0 = 5,000 */
-    bool is_terse; /* leave out the optional headers of Connect calls: version and time-out */
+    bool is_terse;            /* omit the optional headers of Connect calls: version and time-out */
     const volatile sig_atomic_t *cancel; /* NULL = cannot be cancelled */
 };
 
@@ -66,10 +66,10 @@ enum tally_status tally_connect_call(struct tally_http_client *client, const cha
                                      const uint8_t *body, size_t n_body, long timeout_ms,
                                      struct tally_buffer *out, struct tally_error *err);
 
-/* Declares that the server is one of several at this address, and may fail alone. From now on an
+/* Declares that the server is one of several at this address and may fail alone. From now on, an
  * exchange in which nothing is sent or received for silence_ms fails as DEADLINE, and a response of
- * 502, 503 or 504 is the last on its connection: the next exchange may reach another server. 0 =
- * there is one server, the initial state. */
+ * 502, 503 or 504 is the last one on its connection, so that the next exchange may reach another
+ * server. 0 = there is one server, which is the initial state. */
 void tally_http_client_set_silence(struct tally_http_client *client, long silence_ms);
 
 /* Bytes of HTTP messages that this client sent and received in complete exchanges; with TLS before

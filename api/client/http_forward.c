@@ -83,7 +83,7 @@ static int on_timer(CURLM *multi, long timeout_ms, void *context)
     struct itimerspec when = {.it_value.tv_sec = timeout_ms / 1000,
                               .it_value.tv_nsec = timeout_ms % 1000 * 1000000};
     if (timeout_ms == 0) {
-        when.it_value.tv_nsec = 1; /* at once; zero would disarm the timer */
+        when.it_value.tv_nsec = 1; /* immediately; zero would disarm the timer */
     } else if (timeout_ms < 0) {
         when = (struct itimerspec){0};
     }
@@ -131,7 +131,7 @@ static void start(struct tally_http_forward *forward)
     bound_idle(forwarder);
     if (curl_multi_add_handle(forwarder->multi, forward->easy) != CURLM_OK) {
         end(forward, CURLE_OUT_OF_MEMORY);
-        (void)on_timer(forwarder->multi, 0, forwarder); /* the owner's loop must notice */
+        (void)on_timer(forwarder->multi, 0, forwarder); /* so that the owner's loop notices */
     }
 }
 

@@ -56,7 +56,7 @@ struct tally_http_forward_request {
     const char *target;   /* path and query, percent-encoded */
     /* Ended by a NULL name. */
     struct tally_http_forward_header headers[TALLY_HTTP_FORWARD_MAX_HEADERS];
-    struct tally_buffer *body; /* its bytes are moved out, unless the call fails; NULL = none */
+    struct tally_buffer *body; /* its bytes are moved out unless the call fails; NULL = none */
     long timeout_ms;           /* of the whole exchange; > 0 */
     void *user;                /* returned with the result */
 };

@@ -14,7 +14,7 @@
 #include "codec/base/monotonic.h"
 
 enum {
-    ACCEPT_AT_ONCE = 64, /* then the open connections have their turn */
+    ACCEPT_AT_ONCE = 64, /* after that many, it is the turn of the open connections */
     ACCEPT_PAUSE_MS = 100,
     KERNEL_UNSENT_BYTES = 64 * 1024,
     DISCARDED_BYTES = 1024 * 1024
@@ -104,7 +104,7 @@ static void take_in(struct http_peers *peers, int fd, const struct sockaddr *add
     }
 }
 
-/* Whether there is a letter where a TLS record has its type. */
+/* Whether there is a letter in the place of a TLS record's type. */
 static bool is_plain_http(const struct http_peer *peer)
 {
     unsigned char first = 0;

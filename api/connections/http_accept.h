@@ -10,7 +10,7 @@
 
 /* Accepts connections from the listening socket. */
 void http_accept_all(struct http_peers *peers);
-/* Listens again if the pause after a lack of descriptors is over. */
+/* Listens again if the pause after a lack of descriptors has ended. */
 void http_accept_again(struct http_peers *peers);
 /* The first bytes of a connection have arrived, or its peer has left. */
 void http_accept_first_bytes(struct http_peer *peer, uint32_t events);

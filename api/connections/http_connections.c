@@ -11,7 +11,7 @@
 #include <linux/tcp.h>
 
 enum {
-    N_BUCKETS = 4096, /* of addresses; with 20,000 of them about five in each */
+    N_BUCKETS = 4096, /* of addresses; 20,000 addresses put about five in each */
     MARKED = 3        /* n_marks of a connection whose mark_bytes is valid */
 };
 
@@ -170,7 +170,7 @@ static uint64_t progress_of(const struct http_connection *connection)
     return 0;
 }
 
-/* Moves the connection to the end of its list: the clock that was set last expires last. */
+/* Moves the connection to the end of its list: the clock set last expires last. */
 static void set_clock(struct http_connections *table, struct http_connection *connection,
                       enum http_phase phase, uint64_t mark_bytes, int64_t now_ms)
 {
@@ -200,7 +200,7 @@ void http_connections_mark(struct http_connections *table)
     for (struct tally_list_node *node = head->previous; node != head; node = node->previous) {
         struct http_connection *at = TALLY_LIST_MEMBER(struct http_connection, in_phase, node);
         if (at->n_marks == MARKED) {
-            return; /* as are those before it */
+            return; /* so are those before it */
         }
         if (++at->n_marks == MARKED) {
             at->mark_bytes = progress_of(at);

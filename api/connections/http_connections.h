@@ -82,7 +82,7 @@ struct http_connections {
 
 enum http_admission { HTTP_ADMITTED, HTTP_FULL, HTTP_ADDRESS_FULL, HTTP_NO_MEMORY };
 
-/* Limits are > 0. False when memory ran out. */
+/* Limits are > 0. Returns false if memory ran out. */
 bool http_connections_init(struct http_connections *table, unsigned max, unsigned max_per_address,
                            int64_t request_timeout_ms, int64_t linger_ms, size_t max_held_bytes);
 /* Precondition: all connections have been removed. */

@@ -31,15 +31,15 @@ int http_handshake_retrieve(gnutls_session_t session, const struct gnutls_cert_r
 
 /* Whether the peer's first TLS record is complete, or cannot be one: MHD then refuses it. */
 bool http_handshake_can_begin(const struct http_peer *peer);
-/* MHD has the connection, and its socket has the peer's first message. */
+/* To be called when MHD has the connection, and its socket the peer's first message. */
 void http_handshake_begin(struct http_peer *peer);
-/* A parked connection has bytes. */
+/* To be called when a parked connection has bytes. */
 void http_handshake_on_bytes(struct http_peer *peer);
 /* Gives a parked connection back to MHD; does nothing for others. */
 void http_handshake_resume(struct http_peer *peer);
-/* The connection is over. */
+/* To be called when the connection is over. */
 void http_handshake_forget(struct http_peer *peer);
-/* After MHD ran: parks the handshakes that are still in progress. */
+/* To be called after MHD ran: parks the handshakes that are still in progress. */
 void http_handshake_park_awake(struct http_peers *peers);
 
 #endif

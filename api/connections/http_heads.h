@@ -51,7 +51,7 @@ void http_heads_on_log(void *context, const char *format, va_list arguments);
 
 /* ---- When the section is complete ---- */
 
-/* The section is complete, or the connection is over. */
+/* To be called when the section is complete or the connection is over. */
 void http_heads_end(struct http_peer *peer);
 /* Called for each header line, in order. The texts must lie in MHD's own buffer. */
 void http_heads_note(struct http_head *head, const char *name, size_t n_name, const char *value,
@@ -60,7 +60,7 @@ void http_heads_note(struct http_head *head, const char *name, size_t n_name, co
  * this function has responded, because MHD would close the connection without a response. */
 bool http_heads_leave_room(struct http_peer *peer, const struct http_head *head, size_t n_headers,
                            size_t n_bytes);
-/* What is wrong with the framing; NULL = nothing. `section_end` is behind the blank line. */
+/* What is wrong with the framing; NULL = nothing. `section_end` points past the blank line. */
 const char *http_heads_fault(const struct http_head *head, const char *section_end, bool is_1_0);
 
 #endif

@@ -17,7 +17,7 @@ enum {
     RESERVED_DESCRIPTORS = 64
 };
 
-/* "127.0.0.1:8080" or "[::1]:8080" to a list that freeaddrinfo() takes. */
+/* Converts "127.0.0.1:8080" or "[::1]:8080" to a list as from getaddrinfo(). */
 static bool parse_address(const char *text, struct addrinfo **ret_address)
 {
     char host[64];

@@ -14,7 +14,8 @@
 
 enum {
     LINGER_BLOCK_BYTES = 1024 * 1024,
-    /* Bytes to discard of a refused body. A client that reads as it sends stops sooner. */
+    /* Bytes of a refused body that are discarded. A client that reads while it sends stops sooner.
+     * */
     MAX_LINGERED_BYTES = 128 * 1024 * 1024
 };
 
@@ -115,7 +116,7 @@ void http_peer_begin_lingering(struct http_peer *peer, int fd)
     http_peer_watch(peer, EPOLLIN | EPOLLRDHUP);
 }
 
-/* Discards what has arrived; MSG_TRUNC saves even the kernel's copy. */
+/* Discards what has arrived; with MSG_TRUNC, not even the kernel copies it. */
 static void linger_on(struct http_peer *peer)
 {
     ssize_t n = recv(peer->base.fd, NULL, LINGER_BLOCK_BYTES, MSG_TRUNC | MSG_DONTWAIT);
@@ -172,7 +173,7 @@ void http_peer_drop(struct http_peer *peer, enum tally_http_refusal_reason reaso
         http_refusal_report(&peers->refuser, reason, 0, peer->request, id);
     }
     peer->lingers = false;
-    http_connections_hold(&peers->table, &peer->base, 0); /* as good as freed */
+    http_connections_hold(&peers->table, &peer->base, 0); /* practically freed */
     http_peer_enter(peer, HTTP_WAITING);
     peer->is_dropped = true;
     (void)shutdown(peer->base.fd, SHUT_RDWR);

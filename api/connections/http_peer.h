@@ -61,7 +61,7 @@ struct http_peers {
     struct tally_list awake;     /* handshakes for which MHD has new bytes */
     struct tally_list heads;     /* header sections that are not complete, newest first */
     struct http_peer *parsing;   /* the one in `heads` whose query MHD parses; NULL = none */
-    const char *parsed_path;     /* its path, which MHD unescapes after the query */
+    const char *parsed_path;     /* path of that request, which MHD unescapes after the query */
     size_t windows_bytes;        /* sum of the windows requested from the kernel */
     unsigned n_wide;             /* connections of wide_daemon */
     unsigned most_connections;   /* since memory was last returned to the system */
@@ -83,14 +83,15 @@ void http_peer_notify(void *context, struct MHD_Connection *connection, void **s
 /* A socket that MHD does not watch has events. */
 void http_peer_on_event(struct http_peer *peer, uint32_t events);
 void http_peer_enter(struct http_peer *peer, enum http_phase phase);
-/* The connection holds `bytes` now. If all connections together hold too much, drops others, or
- * this one unless `is_spared`. False if this one is dropped. */
+/* Sets how many bytes the connection holds. If all connections together hold too much, drops
+ * others, or this one unless `is_spared`. Returns false if this one was dropped. */
 bool http_peer_hold(struct http_peer *peer, size_t bytes, bool is_spared);
 /* Drops all connections whose clock has expired. */
 void http_peers_drop_late(struct http_peers *peers);
-/* Drops one connection: MHD finds it broken and cleans up, whatever its state. */
+/* Drops one connection: MHD finds it broken and cleans up, whatever its state is. */
 void http_peer_drop(struct http_peer *peer, enum tally_http_refusal_reason reason);
-/* Sends a refusal directly, where MHD accepts no response. Nothing else may be sent after it. */
+/* Sends a refusal directly, at a point where MHD accepts no response. Nothing else may be sent
+ * after it. */
 void http_peer_refuse(struct http_peer *peer, enum tally_http_refusal_reason reason, int status,
                       const char *detail);
 /* Ends sending, for MHD too. Bytes that still arrive are discarded. */
@@ -101,7 +102,8 @@ void http_peer_begin_lingering(struct http_peer *peer, int fd);
 void http_peer_free(struct http_peer *peer);
 /* Closes a connection outside MHD. */
 void http_peer_close(struct http_peer *peer);
-/* Before the daemons stop: closes the connections outside MHD and resumes the handshakes. */
+/* To be called before the daemons stop: closes the connections outside MHD and resumes the
+ * handshakes. */
 void http_peers_end(struct http_peers *peers);
 
 #endif

@@ -4,7 +4,7 @@
 #include <microhttpd.h>
 #include <time.h>
 
-/* What the problem document of a status says besides the detail. */
+/* The members of a status's problem document besides the detail. */
 static const struct {
     int status;
     const char *title, *code;

@@ -11,7 +11,7 @@ enum {
     MAX_WINDOW_BYTES = 1024 * 1024,
     MAX_WINDOWS_BYTES = 64 * 1024 * 1024, /* of all open connections */
     MAX_WIDE = 256,                       /* with 64 KiB each */
-    /* This many in a row on a wide connection: its large job is over. */
+    /* After so many in a row, the large bodies of a wide connection are taken to be over. */
     MANY_SMALL_BODIES = 64,
     PEEKED_BYTES = 2048 /* a header section and more */
 };
@@ -38,7 +38,7 @@ struct MHD_Daemon *http_wide_select(struct http_peer *peer)
 
 void http_wide_expect(struct http_peer *peer, size_t bytes)
 {
-    /* Twice, because packets take more room than their bytes. */
+    /* Doubled, because packets take more room than their bytes. */
     const int room = bytes < MAX_WINDOW_BYTES / 2 ? 2 * (int)bytes : MAX_WINDOW_BYTES;
     const int more = room - peer->window_bytes;
     if (bytes <= KERNEL_WINDOW_BYTES || more <= 0 ||

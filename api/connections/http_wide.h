@@ -12,10 +12,10 @@
 
 /* Selects the daemon for a new connection, according to the header section in its socket. */
 struct MHD_Daemon *http_wide_select(struct http_peer *peer);
-/* A body of `bytes` is about to be read. Asks for a TCP window that holds it, if it is large and
- * the windows of all connections are within a limit. A smaller window fills and opens again and
- * again. Over loopback, the peer's sending then runs on our processor time: an eighth or more of
- * the cost of an update of 300 KB. */
+/* To be called when a body of `bytes` is about to be read. If it is large and the windows of all
+ * connections are within a limit, requests a TCP window that holds it. A smaller window fills and
+ * opens again and again. Over loopback, the peer's sending then runs on our processor time: an
+ * eighth or more of the cost of an update of 300 KB. */
 void http_wide_expect(struct http_peer *peer, size_t bytes);
 /* Whether the peer, which has sent a body of `bytes` (0 = none), should connect again: to get the
  * large buffers, or because it no longer needs them. */

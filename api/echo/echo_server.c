@@ -7,7 +7,7 @@
 
 struct tally_echo_server {
     struct MHD_Daemon *daemon;
-    struct MHD_Response *response; /* one for all: no work per request */
+    struct MHD_Response *response; /* one for all requests: no work per request */
 };
 
 static enum MHD_Result handle(void *context, struct MHD_Connection *connection, const char *path,
@@ -17,7 +17,7 @@ static enum MHD_Result handle(void *context, struct MHD_Connection *connection, 
     (void)path, (void)method, (void)version, (void)upload;
     static char seen;
     struct tally_echo_server *server = context;
-    if (*request == NULL) { /* the headers; the body comes next */
+    if (*request == NULL) { /* only the headers; the body comes next */
         *request = &seen;
         return MHD_YES;
     }

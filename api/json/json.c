@@ -32,7 +32,7 @@ enum tally_status tally_json_parse(const char *text, size_t n, struct tally_json
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for %zu bytes of JSON", n);
     }
     if (value == NULL) {
-        tally_utf8_sanitize_line(found.text); /* it quotes the input */
+        tally_utf8_sanitize_line(found.text); /* jansson's message quotes the input */
         return tally_fail(err, TALLY_MALFORMED, NULL, "line %d column %d: %s", found.line,
                           found.column, found.text);
     }
@@ -259,7 +259,7 @@ static enum tally_status write_text(struct writer *writer, const char *text)
     return status == TALLY_OK ? tally_buffer_append(writer->out, "\"", 1) : status;
 }
 
-/* Between two members, and before the bracket that closes them. */
+/* Between two members, and before the closing bracket. */
 static enum tally_status write_line_break(struct writer *writer, int depth)
 {
     if (writer->indent == 0) {

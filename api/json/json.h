@@ -52,7 +52,7 @@ bool tally_json_set_unsigned(struct tally_json *object, const char *key, uint64_
 bool tally_json_set_real(struct tally_json *object, const char *key, double value);
 bool tally_json_set_text(struct tally_json *object, const char *key, const char *text);
 bool tally_json_set_null(struct tally_json *object, const char *key);
-/* null for NULL and for "". */
+/* Sets null for NULL and for "". */
 bool tally_json_set_text_or_null(struct tally_json *object, const char *key, const char *text);
 bool tally_json_append(struct tally_json *array, struct tally_json *value);
 bool tally_json_append_real(struct tally_json *array, double value);

@@ -1,7 +1,7 @@
 /* json_limits: the size of a JSON text, measured without parsing it into values. */
 #include "api/json/json.h"
 
-/* The end of the text that begins after its opening quote at text[at]. */
+/* Returns the end of the text whose opening quote precedes text[at]. */
 static size_t skip_text(const char *text, size_t n, size_t at)
 {
     while (at < n && text[at] != '"') {
@@ -25,7 +25,7 @@ enum tally_status tally_json_check_limits(const char *text, size_t n,
             at = skip_text(text, n, at + 1);
             break;
         case '{':
-        case '[': /* begins its first value; commas begin the others */
+        case '[': /* the bracket begins the first value; commas begin the others */
             depth++;
             n_values++;
             break;

@@ -12,9 +12,9 @@
 
 /* ---- The handler ---- */
 
-/* The request is complete. The first call passes it to the handler; in later ones there may be a
- * response. Without one MHD must not continue to read: the connection waits, and is suspended if
- * the body is left unread, because MHD would read it next. */
+/* To be called when the request is complete. The first call passes it to the handler; in later
+ * ones, there may be a response. Without a response, MHD must not continue to read: the connection
+ * waits, and is suspended if the body is left unread, because MHD would read that next. */
 static enum MHD_Result finish_request(struct tally_http_request *request)
 {
     struct tally_http_server *server = request->server;
@@ -128,7 +128,7 @@ static enum MHD_Result start_request(struct tally_http_request *request)
 
 /* ---- The body ---- */
 
-/* A chunked body may turn out to be too long in its middle, where MHD accepts no response. */
+/* A chunked body may turn out too long in its middle, where MHD accepts no response. */
 static enum MHD_Result collect_body(struct tally_http_request *request, const char *data, size_t n)
 {
     enum tally_status status =
@@ -156,7 +156,7 @@ static void expect_upload(struct tally_http_request *request)
     http_wide_expect(request->peer, request->upload.n_bytes);
 }
 
-/* Whether the body may be read now; else the connection is suspended until it may. */
+/* Whether the body may be read now. If not, the connection is suspended until it may. */
 static bool begin_upload(struct tally_http_request *request)
 {
     struct tally_http_server *server = request->server;

@@ -209,7 +209,7 @@ uint64_t tally_http_respond(struct tally_http_request *request,
             bytes = http_response_add_headers(request->server, request->response, response);
         }
     }
-    if (moves && request->response != NULL) { /* as if the client had asked for it */
+    if (moves && request->response != NULL) { /* as if the client had asked for that */
         request->asks_close =
             MHD_add_response_header(request->response, "Connection", "close") == MHD_YES;
     }

@@ -32,8 +32,9 @@ enum {
     /* The same for large bodies (http_wide.h). Twice as much gains nothing. */
     WIDE_MEMORY_BYTES = 64 * 1024,
     LINGER_MS = 10 * 1000,
-    /* While requests wait, MHD always says that it has work. If nothing moved in its last turn, it
-     * may sleep this long. At worst, a header section in pieces is read later. */
+    /* While requests wait, MHD always reports that it has work. If nothing happened in its last
+     * turn, it may sleep this long. At worst, a header section that arrives in pieces is read
+     * later. */
     UNSURE_MS = 1,
     EVENTS_AT_ONCE = 256,
     /* Once there were this many connections, memory returns to the system when three in four are
@@ -213,7 +214,7 @@ static void serve_events(struct http_peers *peers)
         void *which = events[i].data.ptr;
         if (which == peers) {
             has_new = true;
-        } else if (which != NULL) { /* else one of MHD's sets */
+        } else if (which != NULL) { /* otherwise it is one of MHD's sets */
             http_peer_on_event(which, events[i].events);
         }
     }

@@ -64,7 +64,8 @@ struct tally_http_server_config {
 enum tally_status tally_http_server_new(const struct tally_http_server_config *config,
                                         struct tally_http_server **ret_server,
                                         struct tally_error *err);
-/* Stops accepting, abandons unanswered requests, closes all. NULL is allowed. */
+/* Stops accepting connections, abandons unanswered requests and closes everything. NULL is allowed.
+ * */
 void tally_http_server_free(struct tally_http_server *server);
 
 /* One step of the loop: waits at most timeout_ms (-1 = until something happens) for the network or
@@ -107,7 +108,7 @@ const char *tally_http_header(const struct tally_http_request *request, const ch
 const uint8_t *tally_http_body(const struct tally_http_request *request, size_t *ret_size);
 /* Frees the body: for a request whose response will take long. */
 void tally_http_forget_body(struct tally_http_request *request);
-/* The same, but its bytes are moved to *ret_body. */
+/* The same, but moves the body's bytes to *ret_body. */
 void tally_http_take_body(struct tally_http_request *request, struct tally_buffer *ret_body);
 /* Appends path and query in the form of a request line. They mean the same as in the request, but
  * may be encoded differently. Errors: NO_MEMORY, TOO_LARGE. */
@@ -116,7 +117,7 @@ enum tally_status tally_http_target(const struct tally_http_request *request,
 /* Length of the request on the wire: request line, headers, blank line and body. Of a chunked body
  * the content counts, not the chunk sizes. */
 uint64_t tally_http_wire_in_bytes(const struct tally_http_request *request);
-/* A pointer of the caller's, kept with the request; NULL at first. */
+/* A pointer of the caller's, kept with the request; initially NULL. */
 void tally_http_set_user(struct tally_http_request *request, void *user);
 void *tally_http_user(const struct tally_http_request *request);
 

@@ -53,7 +53,7 @@ struct tally_http_request {
     struct tally_http_stream *stream;    /* NULL = another response, or none yet */
     int status;
     size_t n_held_response;           /* bytes of it that we keep until they are sent */
-    bool leaves_body;                 /* it is not read: wants_body() refused it */
+    bool leaves_body;                 /* the body is not read: wants_body() refused it */
     bool was_handed;                  /* on_request has been called */
     bool is_answered;                 /* tally_http_respond has been called */
     bool is_waiting;                  /* in server->waiting */
@@ -61,8 +61,8 @@ struct tally_http_request {
     bool is_gone;                     /* the peer hung up */
     bool asks_close, asks_keep_alive; /* in a Connection header */
     struct http_head head;
-    size_t n_headers; /* of the request; those past the kept ones are looked up in MHD */
-    struct http_header headers[HTTP_KEPT_HEADERS]; /* last: not cleared */
+    size_t n_headers; /* of the request; those beyond the kept ones are looked up in MHD */
+    struct http_header headers[HTTP_KEPT_HEADERS]; /* last, because it is not cleared */
 };
 
 /* NULL when memory ran out. */

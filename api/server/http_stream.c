@@ -54,7 +54,7 @@ static void compact(struct tally_http_stream *stream)
     if (buffer->size > 0) {
         memmove(buffer->data, buffer->data + stream->n_taken, buffer->size);
     } else if (buffer->capacity > KEPT_BYTES) {
-        tally_buffer_fini(buffer); /* many streams sleep: 500 buffers of 64 KiB would add up */
+        tally_buffer_fini(buffer); /* many streams are idle: 500 buffers of 64 KiB would add up */
     }
     stream->n_taken = 0;
 }
@@ -157,7 +157,7 @@ enum tally_status tally_http_respond_stream(struct tally_http_request *request,
     request->status = response->status;
     request->is_answered = true;
     bound_socket(request);
-    tally_http_forget_body(request); /* a stream has no end in sight */
+    tally_http_forget_body(request); /* a stream may never end */
     http_wait_wake(stream->request);
     *ret_stream = stream;
     return TALLY_OK;

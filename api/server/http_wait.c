@@ -40,7 +40,7 @@ void http_wait_suspend(struct tally_http_request *request)
     request->is_suspended = true;
     server->n_suspended++;
     tally_list_append(&server->suspended, &request->in_list);
-    /* While a body waits, the peer's FIN may be in the socket already: a client that has sent
+    /* While a body waits, the peer's FIN may already be in the socket: a client that has sent
      * everything and shuts down its side has not left. */
     http_peer_watch(request->peer, request->upload.state == HTTP_UPLOAD_WAITS ? 0 : EPOLLRDHUP);
 }

@@ -20,20 +20,22 @@
 
 #include "api/server/http_server_internal.h"
 
-/* The request is complete and has no response yet. */
+/* To be called when the request is complete and has no response yet. */
 void http_wait_begin(struct tally_http_request *request);
 /* Does nothing for a request that does not wait. */
 void http_wait_end(struct tally_http_request *request);
 /* MHD does not touch the connection until it is resumed. */
 void http_wait_suspend(struct tally_http_request *request);
 void http_wait_resume(struct tally_http_request *request);
-/* MHD must look at the request again: there is a response, or more of one. */
+/* To be called when MHD must look at the request again: there is a response, or more of one. */
 void http_wait_wake(struct tally_http_request *request);
-/* After MHD ran, and not from within: suspends the requests that have waited long enough. */
+/* Suspends the requests that have waited long enough. To be called after MHD ran, not from within.
+ * */
 void http_wait_suspend_old(struct tally_http_server *server);
 /* Resumes all suspended connections: MHD does not stop while there are any. */
 void http_wait_resume_all(struct tally_http_server *server);
-/* The peer of a suspended request hung up: MHD gets it back, and it ends. */
+/* To be called when the peer of a suspended request hung up: MHD gets the connection back and ends
+ * it. */
 void http_wait_hang_up(struct tally_http_request *request);
 
 #endif

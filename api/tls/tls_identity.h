@@ -19,7 +19,7 @@ enum { TLS_MAX_CHAIN = 16 };
 struct tls_identity {
     unsigned n_users;
     unsigned n_certs;
-    gnutls_pcert_st certs[TLS_MAX_CHAIN]; /* the server's own first */
+    gnutls_pcert_st certs[TLS_MAX_CHAIN]; /* the server's own certificate first */
     gnutls_privkey_t key;
     int64_t expires_s;   /* Unix time */
     bool key_is_exposed; /* the key file is readable by more than its owner */

@@ -37,7 +37,7 @@ static enum tally_status wrong_type(struct tally_error *err)
     return tally_fail(err, TALLY_MALFORMED, NULL, "wrong wire type");
 }
 
-/* Borrows the bytes: `state` of nanopb's stream over a buffer is its read pointer. */
+/* Borrows the bytes. For a stream over a buffer, nanopb's `state` is its read pointer. */
 static bool read_content(pb_istream_t *stream, struct tally_bytes *ret_bytes)
 {
     uint32_t size;
@@ -62,7 +62,7 @@ static enum tally_status read_value(pb_istream_t *stream, struct value *ret_valu
     case PB_WT_STRING:
         ok = read_content(stream, &ret_value->bytes);
         break;
-    case PB_WT_32BIT: /* no field of ours */
+    case PB_WT_32BIT: /* we have no such field */
     case PB_WT_PACKED:
     default: /* nanopb refuses it */
         ok = pb_skip_field(stream, ret_value->wire_type);
@@ -95,8 +95,8 @@ static enum tally_status decode(struct tally_bytes bytes, const struct schema *s
     return status;
 }
 
-/* The same; then copies `message` to *ret_message, which has the same size and is written only on
- * success. */
+/* As decode(), but into a buffer that is copied to *ret_message, of the same size, only on success.
+ * */
 static enum tally_status decode_into(const uint8_t *bytes, size_t n, const struct schema *schema,
                                      void *message, size_t size, void *ret_message,
                                      struct tally_error *err)

@@ -6,8 +6,8 @@
 
 #include "api/worker/worker_fields.h"
 
-/* Writes the fields of a message, or counts their bytes if the stream is for sizing. False: the
- * stream is full. */
+/* Writes the fields of a message, or counts their bytes if the stream is for sizing. Returns false
+ * if the stream is full. */
 typedef bool put_fn(pb_ostream_t *stream, const void *message);
 
 static bool write_in_place(put_fn *put, const void *message, struct tally_buffer *out)
@@ -44,7 +44,7 @@ static enum tally_status encode(put_fn *put, const void *message, struct tally_b
     return encode_but(put, message, 0, out);
 }
 
-/* Fields in the form of proto3: zero and empty values are left out. */
+/* Fields in the form of proto3, which omits zero and empty values. */
 
 static bool put_varint(pb_ostream_t *stream, uint32_t tag, uint64_t value)
 {
@@ -63,7 +63,7 @@ static bool put_fixed64(pb_ostream_t *stream, uint32_t tag, uint64_t value)
            (pb_encode_tag(stream, PB_WT_64BIT, tag) && pb_encode_fixed64(stream, &value));
 }
 
-/* -0.0 is not zero. */
+/* -0.0 does not count as zero. */
 static bool put_nonzero_double(pb_ostream_t *stream, uint32_t tag, double value)
 {
     uint64_t bits;

@@ -206,7 +206,7 @@ enum tally_status tally_join_response_decode(const uint8_t *bytes, size_t n,
                                              struct tally_error *err);
 enum tally_status tally_poll_request_encode(const struct tally_poll_request *message,
                                             struct tally_buffer *out);
-/* In case of an error *ret_message is undefined. */
+/* After an error, *ret_message is undefined. */
 enum tally_status tally_poll_request_decode(const uint8_t *bytes, size_t n,
                                             struct tally_poll_request *ret_message,
                                             struct tally_error *err);
@@ -238,8 +238,8 @@ enum tally_status tally_updates_decode(const uint8_t *bytes, size_t n,
  * update. Errors: MALFORMED. */
 enum tally_status tally_updates_next(struct tally_updates *message, struct tally_update *ret_update,
                                      struct tally_error *err);
-/* A response is written result by result, too, or, if all updates are acknowledged, as sums only.
- * `results` is what either has written, and `next` as for tally_update_response_encode(). */
+/* A response, too, is written result by result or, if all updates are acknowledged, as sums alone.
+ * `results` is what either has written, and `next` is as for tally_update_response_encode(). */
 enum tally_status tally_update_result_add(const struct tally_update_result *result,
                                           struct tally_buffer *out);
 enum tally_status tally_updates_sums_encode(uint64_t formula_bits, uint64_t payload_bits,

@@ -30,7 +30,7 @@ __attribute__((format(printf, 3, 4))) static void say(struct check *check, bool 
     va_end(arguments);
 }
 
-/* Checks that the record is of the next round: a job's records have no gaps. */
+/* Checks that this is the record of the next round: a job's records have no gaps. */
 static enum tally_status expect_round(void *context, const struct tally_round_record *record,
                                       struct tally_error *err)
 {
@@ -56,7 +56,7 @@ static enum tally_status check_rounds(struct tally_store *store, const struct ta
     return status;
 }
 
-/* Loads ended jobs, too, because their models can be requested. */
+/* Also loads ended jobs, because their models can be requested. */
 static enum tally_status check_job(void *context, const struct tally_store_job *row,
                                    struct tally_error *err)
 {

@@ -31,7 +31,7 @@ static void count_wire(struct tally_coordinator *coordinator, const struct call 
     const size_t n = call->parts.size / sizeof *parts;
     if (job != NULL) {
         hosted_job_count_bytes(job, parts, n, in, out);
-        if (call->error.status == TALLY_OK) { /* else the commit may have failed */
+        if (call->error.status == TALLY_OK) { /* otherwise the commit may have failed */
             hosted_job_count_updates(job, parts, n);
         }
     }
@@ -73,7 +73,7 @@ static const struct jobs_ops JOBS_OPS = {.added = events_adopt_job,
 
 /* ---- The turn (turn/turn.h) ---- */
 
-/* Checks whether a store that failed has recovered: without writes nothing else would show it. */
+/* Checks whether a store that failed works again; without writes, nothing else would show it. */
 static void check_store(struct tally_coordinator *coordinator)
 {
     struct transaction *transaction = coordinator->transaction;
@@ -149,7 +149,7 @@ static bool serve(struct tally_coordinator *coordinator, int64_t now_ms, bool de
     run_reads(coordinator);
     plans_serve(coordinator);
     if (coordinator->draining) {
-        replicas_leave(coordinator); /* all is stored: others may continue with our jobs */
+        replicas_leave(coordinator); /* all is stored: others may take our jobs */
     }
     const bool more_events = !defers && serve_events(coordinator, tally_monotonic_ms());
     return more_events || coordinator->calls->in_pieces.first != NULL ||
@@ -214,7 +214,7 @@ enum tally_status tally_coordinator_new(const struct tally_coordinator_config *c
                                                     : load_all_jobs(coordinator, err);
     }
     if (status == TALLY_OK) {
-        status = metrics_new(coordinator, err); /* after jobs that cannot be loaded have ended */
+        status = metrics_new(coordinator, err); /* after damaged jobs have ended */
     }
     if (status != TALLY_OK) {
         coordinator->store = NULL; /* still the caller's */

@@ -291,7 +291,7 @@ static enum tally_status check_access(const struct tally_options *options,
     return TALLY_OK;
 }
 
-/* Checks a list of host names, which ':' separates; none has a port. */
+/* Checks a list of host names without ports, separated by ':'. */
 static enum tally_status read_hosts(const struct tally_options *options,
                                     struct tally_coordinator_config *config,
                                     struct tally_error *err)

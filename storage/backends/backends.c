@@ -7,7 +7,7 @@
 #include "storage/postgres/postgres.h"
 #include "storage/sqlite/sqlite.h"
 
-/* Every kind of store. A new one adds its folder and a row. */
+/* Every kind of store. To add one, add its folder and a row here. */
 static const struct tally_store_backend *const BACKENDS[] = {
     &TALLY_SQLITE_BACKEND,
     &TALLY_POSTGRES_BACKEND,
@@ -43,7 +43,7 @@ enum tally_status tally_store_label(const char *uri, struct tally_buffer *out)
     if (backend != NULL && backend->label != NULL) {
         return backend->label(location, out);
     }
-    /* A URL of an unknown scheme may hold a password too. */
+    /* A URL with an unknown scheme may contain a password as well. */
     const char *authority = backend == NULL ? strstr(uri, "://") : NULL;
     enum tally_status status =
         tally_buffer_append(out, uri, authority != NULL ? (size_t)(authority - uri) : strlen(uri));

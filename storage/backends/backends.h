@@ -19,8 +19,8 @@
 enum tally_status tally_store_open(const char *uri, const struct tally_store_options *options,
                                    struct tally_store **ret_store, struct tally_error *err);
 
-/* Appends the part of a URI that may be shown, with a NUL: all but the password and the options of
- * a connection. Errors: NO_MEMORY. */
+/* Appends the part of a URI that may be shown, with a NUL: everything but the password and the
+ * options of a connection. Errors: NO_MEMORY. */
 enum tally_status tally_store_label(const char *uri, struct tally_buffer *out);
 
 /* Checks a whole store. SQLite: structure, references, the checksum of every row (not in schema
@@ -51,7 +51,7 @@ enum tally_status tally_store_restore(const char *uri, const char *path, bool re
  * INVALID_ARGUMENT, STORE. */
 enum tally_status tally_store_owner(const char *uri, int64_t *ret_process, struct tally_error *err);
 
-/* The path of the file that holds the store. Borrowed from `uri`. Errors: INVALID_ARGUMENT. */
+/* The path of the store's file. Borrowed from `uri`. Errors: INVALID_ARGUMENT. */
 enum tally_status tally_store_path(const char *uri, const char **ret_path, struct tally_error *err);
 
 /* For migrate.c. Returns the backend of a URI, or NULL if there is none. *ret_location points into

@@ -3,7 +3,7 @@
 #include "storage/backends/backends.h"
 #include "storage/digest.h"
 
-/* Rows and bytes to send to the target at a time, so that they fit into memory. */
+/* Rows and bytes sent to the target at a time, so that they fit into memory. */
 enum { ROWS_PER_FLUSH = 4096, BYTES_PER_FLUSH = 4 << 20 };
 
 struct copying {
@@ -138,8 +138,8 @@ static void note(const struct tally_store_digest *digest,
     }
 }
 
-/* Requires that the digest covers everything in the source: no slot reads an update of a round that
- * is not open, or a record without a round. */
+/* Requires that the digest covers everything in the source: no slot reads updates of rounds that
+ * are not open, or records without a round. */
 static enum tally_status require_all(const struct tally_store_report *found,
                                      const struct tally_table_digest tables[TALLY_N_TABLES],
                                      struct tally_error *err)
@@ -298,7 +298,7 @@ enum tally_status tally_store_migrate(const char *from, const char *to,
     if (status == TALLY_OK) {
         status = tally_store_open(from, &reading, &source, err);
     }
-    if (status == TALLY_OK) { /* before the source is read, which may take long */
+    if (status == TALLY_OK) { /* before the source is read, which may take a long time */
         status = tally_store_open(to, &writing, &target, err);
     }
     if (status == TALLY_OK) {

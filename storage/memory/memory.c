@@ -38,7 +38,7 @@ static void memory_close(struct tally_store *store)
     free(memory);
 }
 
-/* One above every key in use, also in open transactions. A rollback frees its key. */
+/* One above every key in use, including those of open transactions. A rollback frees its key. */
 static int64_t next_key(const struct tally_memory_database *database)
 {
     const struct tally_memory_store *memory = database->first;
@@ -345,7 +345,7 @@ static enum tally_status memory_update_list(struct tally_store *store, int64_t j
     return status;
 }
 
-/* The first record after a round, committed or added by the transaction; NULL = there is none. */
+/* Returns the first record after a round, committed or added by the transaction; NULL = none. */
 static const struct tally_round_record *round_after(const struct tally_memory_view *view,
                                                     int64_t round)
 {

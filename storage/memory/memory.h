@@ -22,7 +22,7 @@ extern const struct tally_store_backend TALLY_MEMORY_BACKEND;
 
 struct tally_memory_database;
 
-/* The clock by which leases run out, in milliseconds since an arbitrary point in time. */
+/* The clock by which leases expire, in milliseconds since an arbitrary point in time. */
 struct tally_memory_clock {
     int64_t (*now_ms)(void *context);
     void *context;

@@ -11,8 +11,8 @@ struct tally_memory_replica {
     struct tally_replica row; /* is_alive is unset */
     int64_t lease_ms;
     int64_t expires_ms;
-    int64_t incarnation; /* counts the processes with this id */
-    bool is_member;      /* false: it has left, and keeps its number */
+    int64_t incarnation; /* number of processes so far with this id */
+    bool is_member;      /* false: it has left, but keeps its number */
 };
 
 struct tally_memory_database {
@@ -33,12 +33,12 @@ struct tally_memory_store {
     struct tally_memory_database *database;
     struct tally_memory_store *next; /* on the same database */
     bool owns_database;              /* a private one */
-    bool is_lost;                    /* the connection was lost, and no call has noticed */
+    bool is_lost;                    /* the connection was lost, and no call has noticed yet */
 
     bool in_transaction;
     bool is_broken; /* a write failed; the transaction can only be rolled back */
     bool is_fenced; /* as is_broken: another replica leads one of its jobs */
-    struct tally_memory_draft **drafts; /* of the transaction, by job key */
+    struct tally_memory_draft **drafts; /* of the open transaction, by job key */
     size_t n_drafts, drafts_capacity;
 
     int64_t number; /* as a replica; 0 = not a replica */

@@ -62,7 +62,7 @@ static struct tally_memory_content *content_copy(const struct tally_memory_conte
     if (copy == NULL) {
         return NULL;
     }
-    /* Room for one row more, so that NULL means only that there is no memory. */
+    /* Room for one more row, so that NULL can only mean that there is no memory. */
     copy->updates =
         tally_store_grow(NULL, &copy->updates_capacity, from->n_updates + 1, sizeof *copy->updates);
     copy->changes =
@@ -198,7 +198,7 @@ static enum tally_status reserve_rounds(struct tally_memory_rounds *rounds, size
     return TALLY_OK;
 }
 
-/* Precondition: there is room for it. */
+/* Precondition: there is room for the record. */
 static void insert_round(struct tally_memory_rounds *rounds,
                          const struct tally_round_record *record)
 {

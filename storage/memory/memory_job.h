@@ -27,8 +27,8 @@ struct tally_memory_change {
     struct tally_blob *bytes;
 };
 
-/* In order of rounds. Records are never changed or removed. There is one per round, so copying them
- * in every transaction would take quadratic time. */
+/* In order of rounds. Records are never changed or removed. They are kept out of the copied
+ * content, since copying them in every transaction would take quadratic time. */
 struct tally_memory_rounds {
     struct tally_round_record *records;
     size_t n, capacity;
@@ -38,7 +38,7 @@ struct tally_memory_rounds {
 struct tally_memory_content {
     struct tally_store_job job;
     struct tally_blob *state;            /* NULL = none was put */
-    struct tally_memory_change *changes; /* of that state, by round */
+    struct tally_memory_change *changes; /* changes of that state, by round */
     size_t n_changes, changes_capacity;
     struct tally_memory_update *updates; /* by round, client */
     size_t n_updates, updates_capacity;
@@ -50,9 +50,9 @@ struct tally_memory_job {
     uint64_t request_digest;
     struct tally_memory_content *content; /* NULL = not committed yet */
     struct tally_memory_rounds rounds;
-    uint64_t version; /* grows with each commit */
+    uint64_t version; /* increases with each commit */
     int64_t leader;   /* number of a replica; 0 = none */
-    int64_t token;    /* grows with each change of leader */
+    int64_t token;    /* increases with each change of leader */
     struct tally_memory_job *next_deleted;
 };
 
@@ -63,7 +63,7 @@ struct tally_memory_draft {
     bool is_deleted;              /* by this transaction */
     struct tally_memory_content *content;
     struct tally_memory_rounds rounds; /* added by this transaction */
-    uint64_t version;                  /* of the job when it was copied */
+    uint64_t version;                  /* of the job at the time of the copy */
     int64_t token;                     /* held by the store object then, or TALLY_NO_TOKEN */
     uint64_t n_writes;
 };
@@ -75,7 +75,7 @@ struct tally_memory_draft *tally_memory_draft_insert(const struct tally_store_jo
                                                      uint64_t request_digest);
 /* A draft of a committed job; NULL = no memory. */
 struct tally_memory_draft *tally_memory_draft_copy(struct tally_memory_job *job);
-/* Frees the job too if it is new. NULL is allowed. */
+/* If the job is new, frees it too. NULL is allowed. */
 void tally_memory_draft_free(struct tally_memory_draft *draft);
 void tally_memory_job_free(struct tally_memory_job *job);
 

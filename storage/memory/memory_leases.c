@@ -55,8 +55,8 @@ static struct tally_memory_replica *find_self(const struct tally_memory_store *m
 
 /* ---- Time ---- */
 
-/* Time in which no replica can renew, because the database is down, does not count: the clock of
- * leases stops half a lease after the last renewal by any replica. */
+/* Downtime of the database, in which no replica can renew, does not count: the clock of leases
+ * stops half a lease after the last renewal by any replica. */
 static bool is_alive(const struct tally_memory_database *database,
                      const struct tally_memory_replica *replica)
 {
@@ -172,7 +172,8 @@ static enum tally_status memory_join(struct tally_store *store, const struct tal
     replica->is_member = true;
     replica->incarnation++;
     announce(database, replica, self);
-    /* No process holds the jobs of the earlier process any more; this replica still leads them. */
+    /* The jobs of the earlier process are no longer held by any process, but this replica still
+     * leads them. */
     for (size_t i = 0; i < database->n_jobs; i++) {
         if (database->jobs[i]->leader == replica->row.number) {
             set_leader(database->jobs[i], replica->row.number);
@@ -184,7 +185,7 @@ static enum tally_status memory_join(struct tally_store *store, const struct tal
     return TALLY_OK;
 }
 
-/* Requires that this process is a replica, that is, has joined. */
+/* Requires that this process is a replica, that is, that it has joined. */
 static enum tally_status require_member(struct tally_memory_store *memory, struct tally_error *err)
 {
     assert(!memory->in_transaction);
@@ -264,7 +265,7 @@ static bool is_to_be_taken(const struct tally_memory_store *memory,
     return leader == NULL || !is_alive(memory->database, leader);
 }
 
-/* On failure *ret_taken has at least the jobs that are newly held. */
+/* On failure, *ret_taken contains at least the jobs that are newly held. */
 static enum tally_status take_jobs(struct tally_memory_store *memory,
                                    struct tally_lease_set *ret_taken)
 {

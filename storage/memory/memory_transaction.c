@@ -95,7 +95,7 @@ bool tally_memory_find_after(const struct tally_memory_store *memory, int64_t jo
         if (j < memory->n_drafts && key_of(memory->drafts[j]) < job_key) {
             job_key = key_of(memory->drafts[j]);
         }
-        found = tally_memory_find(memory, job_key, ret_view); /* else it is deleted */
+        found = tally_memory_find(memory, job_key, ret_view); /* otherwise it is deleted */
     }
     return found;
 }
@@ -112,12 +112,12 @@ bool tally_memory_find_before(const struct tally_memory_store *memory, int64_t j
         if (j > 0 && key_of(memory->drafts[j - 1]) > job_key) {
             job_key = key_of(memory->drafts[j - 1]);
         }
-        found = tally_memory_find(memory, job_key, ret_view); /* else it is deleted */
+        found = tally_memory_find(memory, job_key, ret_view); /* otherwise it is deleted */
     }
     return found;
 }
 
-/* A committed job with that id. */
+/* Returns a committed job with that id. */
 static const struct tally_memory_job *committed_id(const struct tally_memory_database *database,
                                                    const char *id)
 {
@@ -330,7 +330,7 @@ static enum tally_status prepare(struct tally_memory_store *memory, struct tally
     return status == TALLY_OK ? status : tally_memory_fail(memory, err);
 }
 
-/* Memory was reserved. The replica that inserts a job leads it. */
+/* Memory has been reserved. The replica that inserts a job leads it. */
 static void insert(struct tally_memory_store *memory, const struct tally_memory_draft *draft)
 {
     struct tally_memory_database *database = memory->database;
@@ -371,7 +371,7 @@ static void delete (struct tally_memory_store *memory, const struct tally_memory
     database->last_deleted_key =
         key > database->last_deleted_key ? key : database->last_deleted_key;
     tally_lease_drop(&memory->held, key);
-    if (is_drafted(memory, job)) { /* its transaction finds a different version, and fails */
+    if (is_drafted(memory, job)) { /* that transaction will find a different version and fail */
         job->next_deleted = database->deleted;
         database->deleted = job;
     } else {
@@ -427,7 +427,7 @@ enum tally_status tally_memory_commit(struct tally_store *store, struct tally_er
     if (status == TALLY_OK) {
         apply(memory);
     }
-    tally_memory_rollback(store); /* what is left of it */
+    tally_memory_rollback(store); /* releases what is left of it */
     return status;
 }
 

@@ -116,11 +116,11 @@ static enum tally_status postgres_round_insert(struct tally_store *store, int64_
     return tally_pg_transaction_add(postgres_of(store), &call, job_key, err);
 }
 
-/* A write that reaches the medium. */
+/* Performs a write that reaches the medium. */
 static enum tally_status postgres_check(struct tally_store *store, struct tally_error *err)
 {
     struct tally_postgres *pg = postgres_of(store);
-    if (pg->transaction.is_open) { /* its commit is the check */
+    if (pg->transaction.is_open) { /* the transaction's commit is the check */
         return TALLY_OK;
     }
     enum tally_status status = tally_pg_require_connection(pg, err);

@@ -53,8 +53,8 @@ static bool has_stray_at(const PQconninfoOption *options)
            strchr(option_value(options, "dbname"), '@') != NULL;
 }
 
-/* NULL if libpq does not understand it, or understands something different from what was meant.
- * libpq's message quotes what it does not understand, which may be the password. */
+/* Returns NULL if libpq does not understand the conninfo, or understands it differently from what
+ * was meant. libpq's message quotes what it does not understand, which may be the password. */
 static PQconninfoOption *parse(const char *conninfo)
 {
     char *message = NULL;
@@ -137,14 +137,14 @@ static enum tally_status status_of(const char *state)
         {"23505", TALLY_ALREADY_EXISTS}, {"XX001", TALLY_DATA_LOSS}, /* damaged page, wrong checksum
                                                                       */
         {"XX002", TALLY_DATA_LOSS},                                  /* damaged index */
-        {"42P01", TALLY_DATA_LOSS}, /* our SQL is constant: what it names is missing */
+        {"42P01", TALLY_DATA_LOSS}, /* our SQL is constant, so what it names must be missing */
         {"42703", TALLY_DATA_LOSS},      {"42883", TALLY_DATA_LOSS}, {"42804", TALLY_DATA_LOSS},
         {"42P07", TALLY_DATA_LOSS}, /* another program's table has the name of one of ours */
         {"54", TALLY_TOO_LARGE},         {"23", TALLY_INTERNAL},     {"22", TALLY_INTERNAL},
         {"42501", TALLY_STORE},                             /* not permitted */
-        {"42", TALLY_INTERNAL},          {"", TALLY_STORE}, /* connection, disk, memory, locks,
-                                                               time-outs, shutdown, ...: the medium
-                                                             */
+        {"42", TALLY_INTERNAL},          {"", TALLY_STORE}, /* everything else is the medium:
+                                                               connection, disk, memory, locks,
+                                                               time-outs, shutdown, ... */
     };
     size_t i = 0;
     while (!starts_with(state, TABLE[i].start)) {
@@ -220,15 +220,15 @@ bool tally_pg_wait(const PGconn *connection, short events, int64_t timeout_ms)
     }
 }
 
-/* Bytes in the kernel that the other machine has not acknowledged; 0 if that is not known. */
+/* Bytes in the kernel that the other machine has not acknowledged; 0 if this is not known. */
 static int n_in_flight(const PGconn *connection)
 {
     int n = 0;
     return ioctl(PQsocket(connection), SIOCOUTQ, &n) == 0 ? n : 0;
 }
 
-/* Waits until the connection is ready for one of `events`. False after `silence_ms` in which
- * nothing was received or acknowledged. */
+/* Waits until the connection is ready for one of `events`. Returns false after `silence_ms` in
+ * which nothing was received or acknowledged. */
 static bool wait_unless_silent(const PGconn *connection, short events, int silence_ms)
 {
     int64_t silent_since = tally_monotonic_ms();
@@ -252,7 +252,7 @@ static enum tally_status wait_for_result(struct tally_postgres *pg, struct tally
     for (;;) {
         int left = PQflush(pg->connection);
         if (left < 0) {
-            /* The server may have said why it hung up. */
+            /* The server may have sent its reason for closing the connection. */
             PQconsumeInput(pg->connection);
             return TALLY_OK;
         }

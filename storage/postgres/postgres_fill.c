@@ -40,7 +40,7 @@ enum tally_status tally_pg_begin_filling(struct tally_postgres *pg, struct tally
     static const char *const BEGIN[] = {
         "BEGIN",
         "SELECT FROM lease_turn FOR UPDATE", /* waits for at most lock_timeout */
-        /* The source may be slow to read. */
+        /* Reading the source may be slow. */
         "SET LOCAL idle_in_transaction_session_timeout = '60s'",
         "SET LOCAL statement_timeout = 0",
         NULL,

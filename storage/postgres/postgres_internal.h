@@ -80,7 +80,7 @@ struct tally_pg_write {
     int64_t token; /* of the job when the write was collected, or TALLY_NO_TOKEN */
     enum tally_pg_write_state state;
     bool was_sent;
-    bool is_told; /* the caller knows that it succeeded */
+    bool is_told; /* the caller has been told that it succeeded */
 };
 
 struct tally_pg_transaction {
@@ -102,7 +102,7 @@ struct tally_postgres {
     struct tally_store_counters counters;
     PGconn *connection;                      /* NULL = there is none */
     PGconn *attempt;                         /* to reconnect; NULL = none is in progress */
-    PostgresPollingStatusType attempt_wants; /* what its socket must be ready for */
+    PostgresPollingStatusType attempt_wants; /* the readiness of its socket that it waits for */
     int64_t address_limit_ms;                /* how long an address may be silent during it */
     char *host_lists[TALLY_PG_N_HOST_LISTS]; /* replace the conninfo's; NULL = do not */
     bool is_address_silent;                  /* an address was silent in this attempt */
@@ -111,8 +111,8 @@ struct tally_postgres {
     char *label;          /* for messages: location without password */
     char *secret;         /* the password, to hide in libpq's messages; NULL = none */
     bool read_only;
-    bool filling;         /* by tally migrate */
-    bool is_opening;      /* the store is being opened: no request waits */
+    bool filling;         /* for tally migrate */
+    bool is_opening;      /* the store is being opened, so no request waits */
     bool is_queue_broken; /* libpq did not accept a statement: the connection is unusable */
     char sqlstate[6];     /* of the server's last error; "" = the connection was lost */
     int64_t retry_at_ms;  /* no attempt to reconnect before this time; monotonic */
@@ -148,7 +148,7 @@ bool tally_pg_wait(const PGconn *connection, short events, int64_t timeout_ms);
  * secrets. */
 enum tally_status tally_pg_fail(struct tally_postgres *pg, const PGresult *result,
                                 struct tally_error *err);
-/* The same for a lost connection, which it drops. */
+/* As tally_pg_fail(), for a lost connection, which it drops. */
 enum tally_status tally_pg_fail_lost(struct tally_postgres *pg, struct tally_error *err);
 /* Whether the last error of the server was a conflict with another transaction, so that a retry may
  * succeed. */
@@ -181,10 +181,10 @@ enum tally_status tally_pg_run(struct tally_postgres *pg, struct tally_pg_call *
 
 /* Connects, waits until connected, and sets the session up, except for the prepared statements. */
 enum tally_status tally_pg_connect(struct tally_postgres *pg, struct tally_error *err);
-/* Ensures a connection that works as far as can be told without asking the server. A lost
- * connection is re-established, no more often than the backoff allows and without waiting for the
- * network for more than an instant: until it is there, each call makes the next step and fails with
- * STORE. Not while the server has a transaction of ours. */
+/* Ensures a connection that works, as far as can be told without asking the server. A lost
+ * connection is re-established, no more often than the backoff allows, and without waiting for the
+ * network for more than an instant: until it is established, each call makes the next step and
+ * fails with STORE. Precondition: the server has no transaction of ours. */
 enum tally_status tally_pg_require_connection(struct tally_postgres *pg, struct tally_error *err);
 
 /* Schema (postgres_schema.c). */

@@ -146,7 +146,7 @@ static enum tally_status postgres_join(struct tally_store *store, const struct t
     if (status != TALLY_OK) {
         return status;
     }
-    /* Ends the connection of an earlier process with this id, so as not to wait for its locks. A
+    /* Ends the connection of an earlier process with this id, to avoid waiting for its locks. A
      * lack of permission is not a failure. */
     struct tally_pg_call namesake = tally_pg_call(TALLY_PG_END_NAMESAKE);
     tally_pg_bind_text(&namesake, self->id);
@@ -204,7 +204,7 @@ static enum tally_status keep_confirmed(struct tally_postgres *pg, const PGresul
     }
     for (size_t i = 0; i < pg->held.n && status == TALLY_OK; i++) {
         const struct tally_lease *lease = &pg->held.leases[i];
-        if (lease->has_ended) { /* it was not asked for */
+        if (lease->has_ended) { /* it was not requested */
             status = confirm(&confirmed, lease->job_key, lease->token, true);
         }
     }
@@ -315,7 +315,7 @@ static enum tally_status prepare_take(struct tally_postgres *pg, bool *ret_is_an
         n = tally_pg_take_int64(&row);
         status = row.status;
     } else if (pg->connection != NULL) {
-        n = 1; /* perhaps not permitted; a dead replica's locks end by themselves, only later */
+        n = 1; /* probably not permitted; a dead replica's locks end by themselves, but later */
         status = TALLY_OK;
     } else {
         status = tally_pg_require_connection(pg, err);
@@ -393,7 +393,7 @@ static enum tally_status postgres_give(struct tally_store *store, int64_t job_ke
                                        int64_t replica_number, struct tally_error *err)
 {
     struct tally_postgres *pg = postgres_of(store);
-    enum tally_status status = require_member(pg, err); /* a new connection has new tokens */
+    enum tally_status status = require_member(pg, err); /* a new connection gets new tokens */
     if (status != TALLY_OK) {
         return status;
     }
@@ -491,8 +491,8 @@ static enum tally_status postgres_leave(struct tally_store *store, struct tally_
     return status;
 }
 
-/* What was in progress on the old connection held its fences until it ended, and this waits for
- * them. If that connection is only cut off, whatever it may still send has outdated tokens. */
+/* What was in progress on the old connection held its fences until it ended, and this call waits
+ * for them. If that connection is only cut off, whatever it may still send has outdated tokens. */
 enum tally_status tally_pg_renew_tokens(struct tally_postgres *pg, struct tally_error *err)
 {
     enum { RENEW_TOKENS = 1 };

@@ -37,7 +37,7 @@ static enum tally_status read_rows(struct tally_postgres *pg, struct tally_pg_ca
     return status;
 }
 
-/* The same, and gives the first row. The message of NOT_FOUND is "no WHAT". */
+/* As read_rows(), and returns the first row. The message of NOT_FOUND is "no WHAT". */
 static enum tally_status __attribute__((format(printf, 6, 7)))
 read_one(struct tally_postgres *pg, struct tally_pg_call *call, PGresult **ret_result,
          struct tally_pg_row *ret_row, struct tally_error *err, const char *what, ...)
@@ -81,7 +81,7 @@ static bool was_last_page(const struct walk *walk)
     return walk->page != NULL && PQntuples(walk->page) < walk->wanted;
 }
 
-/* Takes ownership of the call. */
+/* Reads the next page. Takes ownership of the call. */
 static enum tally_status read_page(struct walk *walk, struct tally_pg_call *call,
                                    struct tally_error *err)
 {
@@ -333,7 +333,7 @@ enum tally_status tally_pg_update_list(struct tally_store *store, int64_t job_ke
         if (status != TALLY_OK || was_last_page(&walk)) {
             break;
         }
-        /* As many as fit if the next are as large as these, but at most 8 times as many. */
+        /* As many as fit if the next ones are as large as these, but at most 8 times as many. */
         int64_t fit = (int64_t)(PAGE_BYTES / (n_bytes / (size_t)walk.wanted + 1)) + 1;
         walk.wanted = smaller(smaller(fit, 8 * walk.wanted), PAGE_ROWS);
     }

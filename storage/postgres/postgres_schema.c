@@ -37,7 +37,7 @@ static const char *const VERSION_1[] = {
     "estimated_gradient_bound double precision NOT NULL,"
     "smoothness double precision NOT NULL, strong_convexity double precision NOT NULL,"
     "idempotency_key text UNIQUE, request_digest bigint NOT NULL"
-    ") WITH (fillfactor = 50)", /* a row changes each round: room for the next version of it */
+    ") WITH (fillfactor = 50)", /* a row changes in each round: room for its next version */
 
     "CREATE TABLE job_keys (last_key bigint NOT NULL)",
     "INSERT INTO job_keys VALUES (0)",
@@ -52,7 +52,7 @@ static const char *const VERSION_1[] = {
     "job_key bigint NOT NULL REFERENCES jobs ON DELETE CASCADE,"
     "round bigint NOT NULL, client bigint NOT NULL, body bytea NOT NULL,"
     "PRIMARY KEY (job_key, round, client))",
-    /* Bodies are packed bits: nothing is left to compress. */
+    /* The bodies are packed bits, so compression would gain nothing. */
     "ALTER TABLE updates ALTER COLUMN body SET STORAGE EXTERNAL",
 
     "CREATE TABLE rounds ("
@@ -88,7 +88,7 @@ static const char *const VERSION_1[] = {
     ") WITH (fillfactor = 50)",
     "CREATE INDEX job_leases_leader ON job_leases (leader)",
 
-    /* Has a row while the database is filled from another store: a checksum of that store. */
+    /* Contains a row while the database is filled from another store: a checksum of that store. */
     "CREATE TABLE import_mark (source bigint NOT NULL)",
     NULL,
 };
@@ -110,7 +110,7 @@ static const char *const VERSION_3[] = {
     "job_key bigint NOT NULL REFERENCES job_states ON DELETE CASCADE,"
     "round bigint NOT NULL, change bytea NOT NULL,"
     "PRIMARY KEY (job_key, round))",
-    /* Packed bits: nothing is left to compress. */
+    /* The changes are packed bits, so compression would gain nothing. */
     "ALTER TABLE job_state_changes ALTER COLUMN change SET STORAGE EXTERNAL",
     NULL,
 };

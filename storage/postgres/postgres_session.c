@@ -48,7 +48,7 @@ static const char *const SESSION_SETTINGS[] = {
     NULL,
 };
 static const char *const WRITER_SETTINGS[] = {
-    /* So that the server, too, notices a client that is cut off, and releases its locks. */
+    /* So that the server notices a client that was cut off, and releases its locks. */
     "SET tcp_keepalives_idle = 5",
     "SET tcp_keepalives_interval = 2",
     "SET tcp_keepalives_count = 3",
@@ -208,7 +208,7 @@ static void begin_attempt(struct tally_postgres *pg)
 }
 
 /* If nothing at all has answered at this address, makes connect() fail, so that libpq continues
- * with the next address, if there is one. False if something has answered. */
+ * with the next address, if there is one. Returns false if something has answered. */
 static bool skip_address(struct tally_postgres *pg)
 {
     pg->is_address_silent = true;

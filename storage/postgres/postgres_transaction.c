@@ -32,7 +32,7 @@
 #include "storage/allocate.h"
 #include "storage/postgres/postgres_internal.h"
 
-/* A tenth conflict of the same transaction is no coincidence. */
+/* Ten conflicts of the same transaction are not a coincidence. */
 enum { MAX_RUNS = 10, FIRST_PAUSE_MS = 1, MAX_PAUSE_MS = 64 };
 
 static void pause_before(int run)
@@ -62,7 +62,7 @@ static void empty(struct tally_pg_transaction *transaction)
     *transaction = (struct tally_pg_transaction){0};
 }
 
-/* Ends the server's transaction, if there is one. */
+/* Rolls back the server's transaction, if there is one. */
 static void undo(struct tally_postgres *pg)
 {
     struct tally_pg_transaction *transaction = &pg->transaction;
@@ -203,7 +203,7 @@ static enum tally_status fail_write(struct tally_postgres *pg, const struct tall
 /* One run of the pending writes. */
 struct run {
     struct tally_postgres *pg;
-    size_t first;                        /* of the writes that are run */
+    size_t first;                        /* of the writes to run */
     bool has_begun;                      /* BEGIN is among the statements */
     bool has_fence;                      /* FENCE too */
     size_t next_write;                   /* whose result comes next */
@@ -386,7 +386,7 @@ static enum tally_status run_once(struct run *run, struct tally_error *err)
     return status;
 }
 
-/* Marks everything that was done as pending again: the server has forgotten it. */
+/* Marks everything that was done as pending again, because the server has forgotten it. */
 static void start_again(struct tally_pg_transaction *transaction)
 {
     for (size_t i = 0; i < transaction->n_writes; i++) {

@@ -21,7 +21,7 @@ void tally_pg_call_fini(struct tally_pg_call *call)
     tally_buffer_fini(&call->parameters);
 }
 
-/* n < 0 is NULL. */
+/* A negative n binds NULL. */
 static void bind_value(struct tally_pg_call *call, const void *bytes, int64_t n)
 {
     int32_t length = (int32_t)n;
@@ -119,7 +119,7 @@ static void bind_member(struct tally_pg_call *call, enum tally_column_kind kind,
     switch (kind) {
     case TALLY_COLUMN_INT64:
     case TALLY_COLUMN_UINT64:
-    case TALLY_COLUMN_REAL: /* all its bits, for the sign of zero and every NaN */
+    case TALLY_COLUMN_REAL: /* with all bits, to keep the sign of zero and every NaN */
         memcpy(&bits, member, sizeof bits);
         tally_pg_bind_uint64(call, bits);
         break;

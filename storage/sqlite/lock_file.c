@@ -41,7 +41,7 @@ static enum tally_status fail_in_use(int fd, const char *path, struct tally_erro
                       owner, path);
 }
 
-/* For messages only, so a full disk is no reason to fail. */
+/* The id is for messages only, so a full disk is not an error. */
 static void write_owner(int fd)
 {
     char owner[24];
@@ -85,7 +85,7 @@ enum tally_status tally_lock_file_open(struct tally_lock_file *lock, const char 
 /* Past the end of the largest SQLite database, 2^48 bytes. SQLite's own locks are near 2^30. */
 static const off_t HELD_BYTE = INT64_C(1) << 62;
 
-/* 0, or the errno: EAGAIN = another process holds the file. */
+/* Returns 0 or an errno; EAGAIN: another process holds the file. */
 static int hold(int fd)
 {
     struct flock byte = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = HELD_BYTE, .l_len = 1};
@@ -110,7 +110,8 @@ enum tally_status tally_lock_file_hold(struct tally_lock_file *lock, const char 
                           "has lost its lock file",
                           path);
     }
-    /* Any other errno means that there are no such locks here: the lock file alone must suffice. */
+    /* Any other errno means that there are no such locks here, so the lock file alone must suffice.
+     * */
     return TALLY_OK;
 }
 
@@ -147,8 +148,8 @@ enum tally_status tally_lock_file_owner(const char *path, int64_t *ret_process,
         *ret_process = 0;
         return TALLY_OK;
     }
-    /* Shared, so that two callers do not block each other. An owner that starts at this moment
-     * finds the file in use, once. */
+    /* Shared, so that two callers do not block each other. An owner that starts at this very moment
+     * may find the file in use, once. */
     if (flock(fd, LOCK_SH | LOCK_NB) == 0) {
         *ret_process = 0;
     } else {

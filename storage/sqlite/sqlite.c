@@ -28,7 +28,7 @@ static enum tally_status require_file(const struct tally_sqlite *sqlite, struct 
                           sqlite->path);
     }
     if (log_has_moved(sqlite)) {
-        /* Its content can still be read, and is saved; nothing more is written to it. */
+        /* Its content can still be read and is saved; nothing more is written to the database. */
         sqlite3_wal_checkpoint_v2(sqlite->db, "main", SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
         return tally_fail(err, TALLY_STORE, NULL,
                           "the log of database \"%s\" was removed or replaced: start again",
@@ -298,7 +298,7 @@ static enum tally_status sqlite_round_insert(struct tally_store *store, int64_t 
     return run_write(&call, job_key, err);
 }
 
-/* Every write has reported its result at once. */
+/* Every write has already reported its result. */
 static enum tally_status sqlite_flush(struct tally_store *store, struct tally_error *err)
 {
     (void)store;

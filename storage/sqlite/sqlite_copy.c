@@ -14,7 +14,7 @@
 /* 4 MB at the usual page size: what is copied between two progress reports. */
 enum { PAGES_PER_STEP = 1024 };
 
-/* What SQLite may leave beside a database. */
+/* The files that SQLite may leave next to a database. */
 static const char *const SIDE_FILES[] = {"-wal", "-shm", "-journal"};
 enum { N_SIDE_FILES = sizeof SIDE_FILES / sizeof SIDE_FILES[0] };
 
@@ -77,7 +77,7 @@ static enum tally_status sync_folder_of(const char *path, struct tally_error *er
 static enum tally_status make_empty(const char *path, const struct stat *like, bool same_owner,
                                     struct tally_error *err)
 {
-    remove_database(path); /* left by an attempt that was killed */
+    remove_database(path); /* left behind by an attempt that was killed */
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0) {
         return fail_file("cannot make", path, err);
@@ -197,7 +197,7 @@ enum tally_status tally_sqlite_copy(const struct tally_sqlite *from, const char 
             tally_fail(err, TALLY_ALREADY_EXISTS, NULL, "\"%s\" exists; --force replaces it", path);
     } else if (stat(sqlite3_db_filename(from->db, "main"), &source) != 0) {
         status = fail_file("cannot read", from->path, err);
-    } else { /* keeps out a second copy, and a coordinator of `path` */
+    } else { /* keeps out a second copy, and a coordinator that uses `path` */
         status = lock_target(&lock, lock_path, path, err);
     }
     if (status == TALLY_OK) {

@@ -168,7 +168,7 @@ static const struct {
 };
 enum { N_CHECKSUM_UPDATES = sizeof CHECKSUM_UPDATE / sizeof CHECKSUM_UPDATE[0] };
 
-/* Appends without the NUL that tally_columns_expand() ends with. */
+/* Appends the expanded text, without the NUL at its end. */
 static enum tally_status expand(struct tally_buffer *out, const char *sql,
                                 const struct tally_columns *columns, int version)
 {

@@ -5,7 +5,7 @@
 
 #include "storage/sqlite/sqlite_internal.h"
 
-/* Text of a statement, whose {...} stand for lists of `columns` (columns.h). */
+/* The text of a statement, in which {...} stand for lists of `columns` (columns.h). */
 struct statement_text {
     const struct tally_columns *columns; /* NULL = no {...} */
     const char *sql;
@@ -205,7 +205,7 @@ void tally_sql_bind_text(struct tally_sql_call *call, int parameter, const char 
     keep_first(call, sqlite3_bind_text(call->statement, parameter, text, -1, SQLITE_STATIC));
 }
 
-/* SQLite takes a NULL pointer for SQL NULL, so "no bytes" needs a pointer to somewhere. */
+/* SQLite takes a NULL pointer for SQL NULL, so a blob of 0 bytes needs a non-NULL pointer. */
 void tally_sql_bind_bytes(struct tally_sql_call *call, int parameter, const void *bytes, size_t n)
 {
     keep_first(call, sqlite3_bind_blob64(call->statement, parameter, n > 0 ? bytes : "", n,
@@ -232,7 +232,7 @@ void tally_sql_bind_row(struct tally_sql_call *call, const struct tally_columns 
         case TALLY_COLUMN_UINT64:
             tally_sql_bind_uint64(call, parameter, *(const uint64_t *)member);
             break;
-        case TALLY_COLUMN_REAL: /* SQLite makes NULL of NaN, and take_real() undoes that */
+        case TALLY_COLUMN_REAL: /* SQLite stores NaN as NULL; take_real() undoes that */
             keep_first(call,
                        sqlite3_bind_double(call->statement, parameter, *(const double *)member));
             break;
@@ -340,7 +340,7 @@ const void *tally_sql_take_bytes(struct tally_sql_row *row, size_t *ret_n)
         row->status = tally_sqlite_fail(call->sqlite, SQLITE_NOMEM, row->err);
     }
     *ret_n = bytes != NULL ? n : 0;
-    return bytes != NULL ? bytes : ""; /* SQLite's pointer to no bytes may be NULL */
+    return bytes != NULL ? bytes : ""; /* for 0 bytes, SQLite's pointer may be NULL */
 }
 
 static double take_real(struct tally_sql_row *row)

@@ -6,7 +6,7 @@
 
 enum { HOST_CAPACITY = INET6_ADDRSTRLEN };
 
-/* Copies the host of ADDRESS:PORT, without brackets; false if there is none. */
+/* Copies the host of ADDRESS:PORT, without brackets; returns false if there is none. */
 static bool read_host(const char *listen, char ret_host[HOST_CAPACITY], bool *ret_bracketed)
 {
     const char *colon = strrchr(listen, ':');

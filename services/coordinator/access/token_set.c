@@ -42,7 +42,7 @@ enum tally_status token_set_add(struct token_set *set, const struct tally_token 
     known->line = token->line;
     if (token->name[0] == '\0') {
         memcpy(known->identity.bytes, known->digest, sizeof known->digest);
-    } else { /* no token has a blank, so none has this digest */
+    } else { /* tokens contain no spaces, so none has this digest */
         char text[sizeof "name " + TALLY_TOKEN_NAME_CAPACITY];
         snprintf(text, sizeof text, "name %s", token->name);
         tally_sha256(text, strlen(text), known->identity.bytes);

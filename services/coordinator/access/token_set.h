@@ -40,7 +40,7 @@ struct token_set {
 /* A role without tokens is open to all callers, except TOKEN_METRICS (rest/authorization.c). */
 struct tally_tokens {
     struct token_set roles[N_TOKEN_ROLES];
-    int n_shared; /* pairs of the same token in two roles; token_sources.h counts them */
+    int n_shared; /* pairs of roles that share a token; token_sources.h counts them */
 };
 
 /* Errors: INVALID_ARGUMENT (shorter than 16 bytes, more than 64). */

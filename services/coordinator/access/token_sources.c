@@ -21,8 +21,8 @@ static enum tally_status add(void *context, const struct tally_token *token,
     return token_set_add(context, token, err);
 }
 
-/* Whether a container engine or systemd provides the file. They choose its mode, and no other user
- * can reach it. */
+/* Whether a container engine or systemd provides the file. They choose its mode and keep other
+ * users from reaching it. */
 static bool is_handed_over(const char *path)
 {
     const char *credentials = getenv("CREDENTIALS_DIRECTORY");

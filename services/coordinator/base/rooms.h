@@ -23,7 +23,7 @@ struct replica_view {
     int64_t n_jobs, n_free_slots; /* of the other replicas */
     int64_t held_back_key; /* key of a job elsewhere, for which queued jobs with a higher key wait;
                               0 = none */
-    bool has_held_back;    /* set by a reader: a queued job here waited for that job */
+    bool has_held_back;    /* set when read: a queued job here waited for that job */
 };
 
 struct tally_coordinator {

@@ -29,7 +29,7 @@ const char *told_request_id(const struct tally_http_request *request)
     return n > 0 && n < REQUEST_ID_CAPACITY && told[n] == '\0' ? told : NULL;
 }
 
-/* Worker calls are many and alike; a change by an administrator leaves a trace. */
+/* Worker calls are frequent and alike. Changes by an administrator must leave a trace. */
 static enum tally_log_level level_of(const struct call *call, int status)
 {
     if (status >= 500) {
@@ -41,7 +41,7 @@ static enum tally_log_level level_of(const struct call *call, int status)
     return is_noteworthy ? TALLY_LOG_INFO : TALLY_LOG_DEBUG;
 }
 
-/* Refusals may come in floods: the log has them only at level debug, the metrics count them. */
+/* Refusals may be frequent, so the log has them only at level debug. The metrics count them. */
 void tally_coordinator_on_refused(void *context, const struct tally_http_refusal *refusal,
                                   char ret_request_id[TALLY_HTTP_REQUEST_ID_CAPACITY])
 {

@@ -73,7 +73,7 @@ struct access {
 
 /* The holder of an unanswered request: a call, or the session whose poll it is. */
 struct request_holder {
-    struct call *call;       /* NULL = a session */
+    struct call *call;       /* NULL: the holder is the session */
     struct session *session; /* NULL = a call */
 };
 
@@ -93,21 +93,21 @@ struct response_pieces {
     void (*free)(struct response_pieces *pieces);
 };
 
-/* Takes another replica's response, or the error in its place (call_has_forwarded_answer()), and
- * finally sends the call's response. */
+/* Takes another replica's response, or the error that replaces it (call_has_forwarded_answer()),
+ * and finally sends the call's response. */
 typedef void collector_fn(struct tally_coordinator *coordinator, struct call *call);
 
 struct call {
     struct tally_http_request *request;                  /* NULL once its connection is gone */
     struct request_holder holder;                        /* this call */
     const struct route *route;                           /* NULL = none matches */
-    struct token_identity identity;                      /* of the token that it came with */
+    struct token_identity identity;                      /* of the token that it was sent with */
     const char *token_name;                              /* "" = none; valid during this step */
     int64_t token_until_ms;                              /* Unix time, INT64_MAX = no end */
     char params[MAX_PATH_PARAMS][TALLY_JOB_ID_CAPACITY]; /* "{id}" of the path */
     /* The response, once it is made. */
     bool answered;
-    bool in_transaction; /* it may depend on the step's transaction, which was open when it ran */
+    bool in_transaction; /* may depend on the step's transaction, open when it ran */
     int status;
     const char *content_type;
     struct tally_buffer body;
@@ -116,13 +116,13 @@ struct call {
     struct {
         const char *name, *value; /* constants */
     } headers[MAX_CALL_HEADERS];  /* besides those that follow from the status; ended by NULL */
-    char request_id[REQUEST_ID_CAPACITY]; /* of the caller, or drawn if anything shows it */
+    char request_id[REQUEST_ID_CAPACITY]; /* the caller's, or a random one if something shows it */
     bool request_id_told;
     int64_t arrived_ns; /* monotonic */
     struct access access;
     struct tally_error error;  /* in the response; OK = none */
     struct tally_json *errors; /* all errors in the request's document; NULL = not known */
-    /* For the metrics: the number of updates, 0 = not known, and their results. */
+    /* For the metrics: the number of updates (0: not known), and their results. */
     uint32_t n_updates, updates[N_UPDATE_RESULTS];
     /* For updates that wait for the session's next task once they are durable. */
     uint64_t polling_session;                     /* 0 = does not poll */
@@ -170,10 +170,10 @@ struct call *call_new(struct tally_coordinator *coordinator);
 void call_free(struct tally_coordinator *coordinator, struct call *call);
 /* Counts, logs and frees a call whose request has a new holder, which answers it later. */
 void hand_over_call(struct tally_coordinator *coordinator, struct call *call);
-/* Sends the call's response and frees it. */
+/* Sends the call's response and frees the call. */
 void send_answer(struct tally_coordinator *coordinator, struct call *call);
-/* Sends a protobuf response to a request that no longer has a call (a long poll), with the tail if
- * it is not NULL. Repeats the request's id if it has one. Returns wire bytes. */
+/* Sends a protobuf response to a request that no longer has a call (a long poll), followed by the
+ * tail unless it is NULL. Repeats the request's id if it has one. Returns the wire bytes. */
 uint64_t send_protobuf(struct tally_http_request *request, struct tally_buffer *body,
                        struct tally_shared_bytes *tail);
 
@@ -187,21 +187,21 @@ enum tally_status read_body(struct call *call, const char *content_type, const u
 enum tally_status read_query_integer(struct call *call, const char *name, int64_t min, int64_t max,
                                      int64_t otherwise, int64_t *ret_value,
                                      struct tally_error *err);
-/* Whether a list as in Accept or Accept-Encoding (RFC 9110, section 12.5) has the name with a
+/* Whether a list as in Accept or Accept-Encoding (RFC 9110, section 12.5) contains the name with a
  * weight other than 0. */
 bool accepts(const char *list, const char *name);
 
 /* ---- Ids and the log (access_log.c) ---- */
 
-/* The X-Request-Id of the request if it is one that we repeat, else NULL. */
+/* The X-Request-Id of the request if it may be repeated in the response, else NULL. */
 const char *told_request_id(const struct tally_http_request *request);
 /* Whether the response repeats the id. */
 bool shows_request_id(const struct call *call);
 void draw_request_id(struct tally_coordinator *coordinator, char ret_id[REQUEST_ID_CAPACITY]);
-/* Before the response is sent: draws the request's id and fills call->access, if they are needed.
- */
+/* To be called before the response is sent: draws the request's id and fills call->access, if they
+ * are needed. */
 void begin_access(struct tally_coordinator *coordinator, struct call *call);
-/* After it was sent: counts the request and writes its line of the log, at a suitable level. */
+/* To be called after the response was sent: counts the request and logs it at a suitable level. */
 void end_access(struct tally_coordinator *coordinator, const struct call *call);
 
 #endif

@@ -86,7 +86,7 @@ void call_counts_add(struct call_counts *counts, const struct route *routes,
 {
     const int i = call->route != NULL ? (int)(call->route - routes) : counts->n_routes;
     count_status(&counts->routes[i], status);
-    if (call->forwarded != NULL) { /* all else is counted where it was answered */
+    if (call->forwarded != NULL) { /* others are counted where they were answered */
         return;
     }
     histogram_observe(&counts->routes[i].seconds, seconds);

@@ -41,8 +41,8 @@ struct route_counts {
 
 struct call_counts {
     uint64_t n_requests;         /* that have arrived */
-    struct route_counts *routes; /* as in the table, and one for requests that match none */
-    int n_routes;                /* without the last one */
+    struct route_counts *routes; /* one per row of the table, one for requests without a route */
+    int n_routes;                /* without the additional one */
     int poll_route;              /* number of the route with ROUTE_IS_POLL; n_routes = none */
     uint64_t updates[N_UPDATE_RESULTS];
     uint64_t failed_reads; /* requests that only read, and failed because of the store */

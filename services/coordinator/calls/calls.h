@@ -12,14 +12,14 @@
 
 struct calls {
     const struct route *routes; /* ended by a NULL method; borrowed */
-    /* Adds an exchange to the counters of the call's job, if that is live; set by the owner of this
-     * struct. */
+    /* Adds an exchange to the counters of the call's job, if the job is live. Set by the owner of
+     * this struct. */
     void (*count_wire)(struct tally_coordinator *coordinator, const struct call *call, uint64_t in,
                        uint64_t out);
-    struct call *unused; /* freed calls for reuse: malloc() is slow for their size */
+    struct call *unused; /* freed calls, kept because malloc() is slow for their size */
     int n_unused;
     struct call_queue reads;     /* to run after the commit */
-    struct call_queue in_pieces; /* .. those of ROUTE_IN_PIECES: the first runs, the others wait */
+    struct call_queue in_pieces; /* .. with ROUTE_IN_PIECES: the first one runs, the others wait */
     struct call_queue written;   /* ran; to be answered after the commit */
     uint32_t request_id_prefix;  /* random; drawn with the first id */
     uint64_t n_request_ids;
@@ -35,7 +35,7 @@ void calls_drop_queued(struct tally_coordinator *coordinator);
 /* NULL is allowed. */
 void calls_free(struct calls *calls);
 void call_queue_push(struct call_queue *queue, struct call *call);
-/* Takes the first; precondition: there is one. */
+/* Removes and returns the first call. Precondition: the queue is not empty. */
 struct call *call_queue_pop(struct call_queue *queue);
 /* Empties the queue and returns its calls as a list, linked by `next`. */
 struct call *call_queue_take(struct call_queue *queue);

@@ -7,7 +7,7 @@
 /* Invariant: bounds ascend. */
 enum { HISTOGRAM_MAX_BOUNDS = 16 };
 struct histogram {
-    const double *bounds; /* upper ends, inclusive; borrowed for ever */
+    const double *bounds; /* upper ends, inclusive; borrowed forever */
     int n_bounds;
     uint64_t counts[HISTOGRAM_MAX_BOUNDS + 1]; /* not cumulative; the last has no bound */
     double sum;

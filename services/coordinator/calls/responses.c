@@ -50,7 +50,7 @@ void answer_error(struct call *call, const struct tally_error *err)
         tally_buffer_append_text(&call->body, "\n");
     }
     if (err->status == TALLY_UNSUPPORTED_MEDIA_TYPE) {
-        call->status = 415; /* both interfaces: the Connect protocol asks for it as well */
+        call->status = 415; /* for both interfaces: the Connect protocol prescribes it as well */
     }
 }
 
@@ -142,7 +142,7 @@ static void add_if_absent(struct tally_http_response *response, const char *name
 bool shows_request_id(const struct call *call)
 {
     const bool is_worker = call->route != NULL && call->route->kind == ROUTE_WORKER;
-    return !is_worker || call->status >= 400 || call->request_id_told; /* else a waste of bytes */
+    return !is_worker || call->status >= 400 || call->request_id_told; /* otherwise wasteful */
 }
 
 /* Adds the headers that follow from the status. */
@@ -159,7 +159,7 @@ static void add_status_headers(const struct call *call, bool is_worker,
         add_header(response, "Accept-Post", is_worker ? "application/proto" : "application/json");
     }
     if (!is_worker && (call->status == 429 || call->status == 503)) {
-        add_header(response, "Retry-After", "1"); /* by then a commit or a job may have ended */
+        add_header(response, "Retry-After", "1"); /* a commit or a job may have ended by then */
     }
 }
 
@@ -179,7 +179,7 @@ static void add_headers(const struct call *call, struct tally_http_response *res
         }
         add_status_headers(call, is_worker, response);
     }
-    if (!is_worker || call->status >= 400) { /* else it is protobuf, for workers */
+    if (!is_worker || call->status >= 400) { /* other responses are protobuf, for workers */
         add_if_absent(response, "X-Content-Type-Options", "nosniff");
         add_if_absent(response, "Cache-Control", "no-store");
     }

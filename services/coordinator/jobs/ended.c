@@ -113,8 +113,8 @@ static enum tally_status fail_ended(const struct tally_store_job *row, struct ta
                       tally_job_status_name(row->status));
 }
 
-/* OK if the update may have been received according to the row. The row's bits count the messages
- * of closed rounds, but not those of the round in which the job ended. */
+/* OK if the update may have been received, as far as the row shows. The row's bits count the
+ * messages of closed rounds, but not those of the round in which the job ended. */
 static enum tally_status check_row(const struct tally_store_job *row,
                                    const struct tally_job_update *update, struct tally_error *err)
 {

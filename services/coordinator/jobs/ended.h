@@ -21,7 +21,7 @@ struct ended_job;
 
 struct ended_jobs {
     struct ended_job *buckets[ENDED_BUCKETS];
-    struct tally_list jobs; /* by their last use, newest first; the last is forgotten first */
+    struct tally_list jobs; /* by their last use, newest first; the last one is forgotten first */
     size_t n_bytes;
 };
 

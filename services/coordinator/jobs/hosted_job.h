@@ -104,12 +104,12 @@ struct hosted_job {
     char schedule[TALLY_SCHEDULE_CAPACITY]; /* the one to start with; "" = none was planned */
     struct tally_curvature curvature;       /* of f; unknown until prepared */
     struct tally_error prepare_error; /* why f_star cannot be determined; OK = no error so far */
-    uint64_t touched_in;              /* number of the last transaction that wrote to it */
+    uint64_t touched_in;              /* number of the last transaction that wrote to the job */
     struct stored_state stored_state;
     bool has_stored_updates; /* the store may hold updates, of closed or open rounds */
     bool needs_reload;   /* a commit failed, so the engine is ahead of the store; or lacks_memory */
     bool is_deleted;     /* by the open transaction; leaves the live jobs after the commit */
-    bool lacks_memory;   /* to reload it from the store; a queued engine stands in for its own */
+    bool lacks_memory;   /* to be reloaded from the store; a queued engine stands in for its own */
     bool deadline_noted; /* the open round's deadline has passed without ending it */
     bool absence_changed;     /* the engine has not been told yet: mark_absence() */
     int64_t round_opened_ms;  /* monotonic; or when the job was resumed or loaded */
@@ -119,7 +119,7 @@ struct hosted_job {
     int64_t arrived_ms; /* monotonic; when this replica read it from the store, at its start or as
                            its new leader; 0 = it was submitted here */
     struct shared_task shared_task;
-    struct event_feed *feed; /* of its event streams (rest/events.h); NULL = none */
+    struct event_feed *feed; /* of its event streams (rest/event_feeds.h); NULL = none */
     uint64_t recovery_bits, wire_in_bytes, wire_out_bytes; /* live; the row's lag behind */
     struct hosted_job *next;                               /* by age, oldest first */
     struct hosted_job *next_of_id;                         /* in the same bucket */

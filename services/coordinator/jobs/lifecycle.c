@@ -30,7 +30,7 @@ static enum tally_status check_name(const char *name, struct tally_error *err)
                                               "name has a control character at byte %zu", control);
 }
 
-/* Limits of this coordinator, beyond what makes a document valid. */
+/* Checks limits of this coordinator that do not concern the validity of the document. */
 static enum tally_status check_clients(const struct tally_coordinator *coordinator,
                                        const struct tally_job_spec *spec, struct tally_error *err)
 {
@@ -54,7 +54,7 @@ static enum tally_status check_dim(const struct tally_coordinator *coordinator,
                             (long long)limit);
 }
 
-/* The store could not hold a larger state, and then no other job could continue. */
+/* The store could not hold a larger state; no other job could then continue. */
 static enum tally_status check_state(const struct tally_coordinator *coordinator,
                                      const struct tally_job_spec *spec, struct tally_error *err)
 {
@@ -261,7 +261,8 @@ enum tally_status delete_ended_job(struct tally_coordinator *coordinator,
     return status;
 }
 
-/* The work of one second: a page is read in a millisecond, but a job may have a million rounds. */
+/* The work of one second. Reading a page takes about a millisecond, but a job may have a million
+ * rounds. */
 enum { RETENTION_PAGE = 50, RETENTION_DELETIONS = 5 };
 
 static bool has_expired(const struct tally_coordinator *coordinator,
@@ -275,7 +276,7 @@ static bool has_expired(const struct tally_coordinator *coordinator,
     return is_old || is_one_too_many;
 }
 
-/* Deletes the expired jobs of a page. False: stopped before its end. */
+/* Deletes the expired jobs of a page. Returns false if it stopped before the end of the page. */
 static bool delete_of_page(struct tally_coordinator *coordinator, const struct job_rows *page)
 {
     struct retention *retention = &coordinator->jobs->retention;
@@ -413,10 +414,10 @@ void mark_lost(struct tally_coordinator *coordinator, uint64_t number)
             job->waits_since_ms = tally_realtime_ms();
         }
     }
-    coordinator->jobs->match_failed = true; /* jobs that it started are queued again */
+    coordinator->jobs->match_failed = true; /* jobs started by it are queued again */
 }
 
-/* Ends a job that cannot be reloaded. True if its end is stored. */
+/* Ends a job that cannot be reloaded. Returns whether its end is stored. */
 static bool end_damaged_job(struct tally_coordinator *coordinator, const struct hosted_job *job,
                             const struct tally_error *why)
 {

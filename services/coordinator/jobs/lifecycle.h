@@ -60,8 +60,8 @@ void take_prepared(struct tally_coordinator *coordinator);
  * stored. */
 void fail_unprepared(struct tally_coordinator *coordinator);
 
-/* Writes wire counters that have changed, and the traffic of clients if it is due. is_last: writes
- * it even if it is not due, because the coordinator is shutting down. */
+/* Writes wire counters that have changed, and the traffic of clients if it is due. With is_last,
+ * writes the traffic even if it is not due, because the coordinator is shutting down. */
 void flush_wire(struct tally_coordinator *coordinator, bool is_last);
 /* Stores the last exchanges of jobs that ended, and removes them. */
 void retire_jobs(struct tally_coordinator *coordinator);

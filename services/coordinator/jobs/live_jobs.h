@@ -22,9 +22,9 @@ struct jobs_ops {
     void (*added)(struct tally_coordinator *coordinator, struct hosted_job *job);
     /* It leaves the list and will be freed: nothing may point to it any more. */
     void (*removing)(struct tally_coordinator *coordinator, struct hosted_job *job);
-    /* Its workers may have a task, or nothing left to wait for. */
+    /* Its workers may have a task, or nothing to wait for any more. */
     void (*ready)(struct tally_coordinator *coordinator, struct hosted_job *job);
-    /* It has ended: last chance to count bytes for it. */
+    /* It has ended: the last chance to count its bytes. */
     void (*ending)(struct tally_coordinator *coordinator, struct hosted_job *job);
     /* It has ended, in the store as well. */
     void (*ended)(struct tally_coordinator *coordinator, const struct tally_store_job *row);
@@ -54,7 +54,7 @@ struct live_jobs {
     struct memory_use memory; /* as of the last start of jobs */
     bool match_due;           /* sessions or jobs came or went: look for jobs to start */
     bool match_failed;        /* a start was not stored: look again in a second */
-    bool reload_due;          /* some jobs must be reloaded, outside of any transaction */
+    bool reload_due;          /* some jobs must be reloaded, while no transaction is open */
 };
 
 /* Sets coordinator->jobs. Errors: NO_MEMORY (also: no thread can be started). */
@@ -87,7 +87,7 @@ enum tally_status load_job(struct tally_coordinator *coordinator, struct tally_s
 /* Reads the row of a job, live or not. Errors: NOT_FOUND, STORE. */
 enum tally_status read_row(struct tally_coordinator *coordinator, const char *id,
                            struct tally_store_job *ret_row, struct tally_error *err);
-/* The same, and appends its document. Errors: NOT_FOUND, STORE. */
+/* As read_row(), and appends the job's document. Errors: NOT_FOUND, STORE. */
 enum tally_status read_job(struct tally_coordinator *coordinator, const char *id,
                            struct tally_store_job *ret_row, struct tally_buffer *document,
                            struct tally_error *err);

@@ -77,7 +77,7 @@ static void solve(struct work *work, const char *data_dir, const atomic_bool *st
     tally_objective_free(objective);
 }
 
-/* Precondition: neither its owner nor its thread uses it any more. */
+/* Precondition: neither its owner nor its thread uses the preparer any more. */
 static void destroy(struct preparer *preparer)
 {
     struct work *work;

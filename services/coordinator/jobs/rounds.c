@@ -52,7 +52,7 @@ static void note_missing(struct hosted_job *job, const struct tally_round_record
 {
     const bool is_full = record->received == tally_job_spec_answers(&job->spec);
     if (job->spec.over_selection > 0 && (is_full || record->cut)) {
-        return; /* surplus clients were too late, as in every round */
+        return; /* surplus clients are late in every round */
     }
     if (strcmp(job->noted_missing, record->missing) == 0) {
         return;
@@ -151,7 +151,7 @@ static void settle_job(struct tally_coordinator *coordinator, struct hosted_job 
         if (has_closed(job, &outcome) &&
             (put_closed(coordinator, job, &outcome, &err) != TALLY_OK ||
              tally_job_status_is_terminal(job->row.status))) {
-            return; /* not stored: the engine is reloaded and told again */
+            return; /* not stored, so the engine is reloaded and told again */
         }
     }
     job->absence_changed = false;

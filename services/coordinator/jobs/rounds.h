@@ -16,10 +16,10 @@ struct tally_coordinator;
 
 /* Starts the clocks of the open round, and of what the job waits for, now. */
 void restart_clock(struct hosted_job *job);
-/* The same for a job that was read from the store: its workers must return first. */
+/* As restart_clock(), for a job read from the store, whose workers must return first. */
 void restart_clock_after_outage(struct hosted_job *job);
-/* Restarts the deadlines of rounds when the store accepts writes again, also of updates that it
- * refused before. */
+/* Restarts the deadlines of rounds once the store accepts writes again, including the updates that
+ * it refused before. */
 void restart_clocks_after_outage(struct tally_coordinator *coordinator);
 /* Whether an event of the engine closed a round or ended the job. */
 bool has_closed(const struct hosted_job *job, const struct tally_job_outcome *outcome);
@@ -29,8 +29,8 @@ enum tally_status put_closed(struct tally_coordinator *coordinator, struct hoste
                              const struct tally_job_outcome *outcome, struct tally_error *err);
 /* To be called when a round has closed or the job has ended. */
 void round_closed(struct tally_coordinator *coordinator, struct hosted_job *job);
-/* Whether deadlines and absence may write: while the store fails, every attempt would be undone,
- * and logged. */
+/* Whether deadlines and absence may write. While the store fails, every attempt would be undone and
+ * logged. */
 bool is_store_well(const struct tally_coordinator *coordinator);
 /* Tells the engines which clients are absent and which are back. Writes. */
 void settle_absence(struct tally_coordinator *coordinator);

@@ -40,7 +40,7 @@ static void put_label_value(struct exposition *exposition, const char *text)
     const char *plain = text; /* start of what can be copied unchanged */
     uint32_t point;
     for (size_t n; (n = tally_utf8_next(text, &point)) > 0; text += n) {
-        /* A code point U+FFFD that was there already is three bytes long, and may stay. */
+        /* A code point U+FFFD in the text itself is three bytes long and is kept. */
         const char *instead = point == '\\'                           ? "\\\\"
                               : point == '"'                          ? "\\\""
                               : point == '\n'                         ? "\\n"

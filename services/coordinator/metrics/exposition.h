@@ -18,8 +18,8 @@
 
 struct exposition {
     struct tally_buffer *out;
-    enum tally_status status; /* NO_MEMORY or TOO_LARGE once something did not fit; then no more is
-                                 written */
+    enum tally_status status; /* NO_MEMORY or TOO_LARGE after something did not fit; nothing more is
+                                 written then */
 };
 
 struct label {
@@ -41,7 +41,7 @@ void exposition_unsigned(struct exposition *exposition, const char *name,
 void exposition_real(struct exposition *exposition, const char *name, const struct label *labels,
                      double value);
 
-/* A whole family: one sample without labels; or n samples, each with its value of one label. */
+/* A whole family: one sample without labels, or n samples that differ in the value of one label. */
 void exposition_one(struct exposition *exposition, const char *name, enum exposition_type type,
                     const char *help, uint64_t value);
 void exposition_each(struct exposition *exposition, const char *name, enum exposition_type type,

@@ -15,7 +15,7 @@ struct shown {
     const struct hosted_job *live[METRICS_MAX_JOBS]; /* NULL for ended jobs */
     int n;
     uint64_t n_left_out;
-    uint64_t by_status[TALLY_N_JOB_STATUS]; /* also of those left out */
+    uint64_t by_status[TALLY_N_JOB_STATUS]; /* including the jobs left out */
 };
 
 static void show(struct shown *shown, const struct tally_store_job *row,
@@ -25,7 +25,7 @@ static void show(struct shown *shown, const struct tally_store_job *row,
     shown->rows[shown->n++] = row;
 }
 
-/* Shows the queued live jobs, or the others; without room for all, the newest. */
+/* Selects the queued live jobs, or the others; if there is not room for all, the newest. */
 static void select_live(const struct tally_coordinator *coordinator, bool queued,
                         struct shown *shown)
 {
@@ -140,7 +140,7 @@ static void write_count(struct exposition *exposition, const char *name,
 static void write_regret(struct exposition *exposition, const char *name,
                          const struct tally_store_job *row)
 {
-    if (!isnan(row->progress.cumulative_regret)) { /* else the job has none */
+    if (!isnan(row->progress.cumulative_regret)) { /* the job has none if it is NaN */
         exposition_real(exposition, name, EXPOSITION_LABELS({"job", row->id}),
                         row->progress.cumulative_regret);
     }
@@ -239,7 +239,7 @@ static void write_family(struct exposition *exposition, size_t family,
                          const struct tally_store_job *row)
 {
     const char *name = FAMILIES[family].name;
-    uint64_t value, downlink; /* or int64_t, never negative */
+    uint64_t value, downlink; /* the row may have an int64_t instead, which is never negative */
     if (FAMILIES[family].write != NULL) {
         FAMILIES[family].write(exposition, name, row);
         return;
@@ -282,7 +282,7 @@ static void write_totals(const struct tally_coordinator *coordinator, const stru
     }
 }
 
-/* Writes 0 for a job that progresses, so that alert rules need not handle missing series. */
+/* Writes 0 for a job that makes progress, so that alert rules need not handle missing series. */
 static void write_waiting(const struct tally_coordinator *coordinator, const struct shown *shown,
                           struct exposition *exposition)
 {

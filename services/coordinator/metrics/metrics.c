@@ -36,7 +36,7 @@ static enum tally_status remember_ended(void *context, const struct tally_store_
     struct metrics *metrics = coordinator->metrics;
     if (tally_job_status_is_terminal(row->status) &&
         row->finished_ms > metrics->started_ms - coordinator->config.metrics_keep_ms) {
-        /* The walk goes from new to old: this one belongs before the others. */
+        /* The walk goes from new to old, so this job comes before the others. */
         metrics->first_ended = (metrics->first_ended + METRICS_MAX_ENDED - 1) % METRICS_MAX_ENDED;
         metrics->ended[metrics->first_ended] = (struct ended_row){.is_loaded = true, .row = *row};
         metrics->n_ended++;

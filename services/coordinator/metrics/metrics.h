@@ -25,14 +25,14 @@
 
 struct tally_coordinator;
 
-/* Limits of jobs with series and of remembered ended jobs; beyond the latter, those that ended
- * first are forgotten early. */
+/* Limits of the jobs with series and of the ended jobs that are remembered. Beyond the latter, the
+ * jobs that ended first are forgotten early. */
 enum { METRICS_MAX_JOBS = 200, METRICS_MAX_ENDED = 1000 };
 
 /* A job that is no longer live. Its last counters are read from the store when they are first
  * needed: by then they are committed. */
 struct ended_row {
-    bool is_loaded; /* row is whole; else only id, status and finished_ms */
+    bool is_loaded; /* the whole row has been read; else only id, status and finished_ms */
     struct tally_store_job row;
 };
 
@@ -50,7 +50,7 @@ struct metrics {
 enum tally_status metrics_new(struct tally_coordinator *coordinator, struct tally_error *err);
 /* NULL is allowed. */
 void metrics_free(struct metrics *metrics);
-/* A job has reached its last status, in the store as well. */
+/* To be called when a job has reached its last status, in the store as well. */
 void metrics_end_job(struct metrics *metrics, const struct tally_store_job *row);
 
 /* Drops the series of a deleted job. */

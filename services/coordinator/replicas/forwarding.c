@@ -13,7 +13,7 @@
 #include "services/coordinator/calls/calls.h"
 #include "services/coordinator/turn/turn.h"
 
-/* How long to wait for a response. For a poll: the time-out that its caller states, else the
+/* How long to wait for a response. For a poll, it is the time-out that its caller states, else the
  * longest wait plus time for a large response. The death of a replica is noticed earlier. */
 enum { CALL_TIMEOUT_MS = 30000, MAX_POLL_TIMEOUT_MS = 40000 };
 
@@ -110,7 +110,7 @@ static void add_headers(const struct forwarded *base, struct tally_http_response
     size_t n = 0;
     for (const struct tally_http_forward_header *header = sent->answer.headers;
          header->name != NULL && n < TALLY_HTTP_MAX_EXTRA_HEADERS - OWN_HEADERS; header++) {
-        if (strcasecmp(header->name, "X-Request-Id") != 0) { /* ours is the caller's own */
+        if (strcasecmp(header->name, "X-Request-Id") != 0) { /* the caller's own id is used */
             response->headers[n].name = header->name;
             response->headers[n++].value = header->value;
         }

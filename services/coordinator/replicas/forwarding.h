@@ -25,7 +25,7 @@ struct tally_coordinator;
 /* Result of a forwarded call. */
 #define FORWARD_RESULT_TABLE(X)                                                                    \
     X(ANSWERED, "answered")       /* whatever the status */                                        \
-    X(UNREACHABLE, "unreachable") /* no connection, a broken one, or no valid response */          \
+    X(UNREACHABLE, "unreachable") /* no connection, or a broken one, or no valid response */       \
     X(TIMEOUT, "timeout")                                                                          \
     X(ABORTED, "aborted")     /* by us: the other replica is gone, or we stop */                   \
     X(ABANDONED, "abandoned") /* by its caller */                                                  \
@@ -61,8 +61,8 @@ void forward_take_results(struct tally_coordinator *coordinator);
 
 /* Stops waiting for replica `number`: calls forwarded to it get "unavailable". */
 void forward_abort_all(struct tally_coordinator *coordinator, int64_t number);
-/* The same for long polls at any replica, also those that came with an update; the worker polls
- * again, with the same update. */
+/* The same for long polls at any replica, including those that came with an update. The worker
+ * polls again, with the same update. */
 void forward_end_polls(struct tally_coordinator *coordinator);
 /* Frees a call whose caller has disconnected. */
 void forward_abandon(struct tally_coordinator *coordinator, struct call *call);

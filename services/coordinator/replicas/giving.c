@@ -1,5 +1,5 @@
-/* giving: queued jobs, stuck jobs and idle workers that help more at another replica (placement.h).
- */
+/* giving: moves queued jobs, stuck jobs and idle workers to replicas where they help more
+ * (placement.h). */
 #include "services/base/log.h"
 #include "services/base/time.h"
 #include "services/coordinator/base/rooms.h"
@@ -8,12 +8,12 @@
 #include "services/coordinator/workers/workers.h"
 
 enum {
-    PATIENCE_BEATS = 6,      /* that workers are wanted before we give more than our share */
-    STUCK_BEATS = 24,        /* that a job lacks workers before it moves to where others do */
+    PATIENCE_BEATS = 6,      /* how long workers must be wanted before we give more */
+    STUCK_BEATS = 24,        /* how long a job must lack workers before it moves */
     SETTLE_MS = 10000,       /* how long an arrived job stays here before it is given away */
-    CHEAP_PREPARE_MS = 2000, /* f(x*) that took longer is not solved again elsewhere */
-    MAX_GIVEN_JOBS = 64,     /* in one heartbeat: each is a commit */
-    MAX_GIVEN_WORKERS = 512  /* the same: each joins again */
+    CHEAP_PREPARE_MS = 2000, /* if f(x*) took longer, it is not solved again elsewhere */
+    MAX_GIVEN_JOBS = 64,     /* per heartbeat: each is a commit */
+    MAX_GIVEN_WORKERS = 512  /* per heartbeat: each joins again */
 };
 
 /* Gives a job away and logs `event`, the reason; false on failure. */
@@ -48,7 +48,7 @@ static bool may_be_given(const struct hosted_job *job, int64_t now_ms)
            (job->arrived_ms == 0 || now_ms - job->arrived_ms >= SETTLE_MS);
 }
 
-/* Queued jobs for which the slots here are not enough go to a replica with enough. */
+/* Gives queued jobs for which the slots here do not suffice to a replica with enough. */
 static void give_jobs(struct tally_coordinator *coordinator, int64_t now_ms)
 {
     struct replicas *replicas = coordinator->replicas;
@@ -114,7 +114,7 @@ static void gather_stuck_jobs(struct tally_coordinator *coordinator)
     }
 }
 
-/* For how many heartbeats the job that most needs workers of other replicas has been the same. */
+/* Counts for how many heartbeats the same job has most needed workers of other replicas. */
 static int64_t count_patience(struct replicas *replicas)
 {
     const struct tally_replica *neediest = placement_neediest(&replicas->directory, 0);
@@ -124,7 +124,8 @@ static int64_t count_patience(struct replicas *replicas)
     return replicas->n_beats_needed;
 }
 
-/* Sends idle workers to where they are needed: they join again, and replicas_home() says where. */
+/* Sends idle workers to where they are needed: they join again, and replicas_home() tells them
+ * where. */
 static void give_workers(struct tally_coordinator *coordinator)
 {
     struct replicas *replicas = coordinator->replicas;

@@ -14,7 +14,7 @@
 #include "services/coordinator/workers/assignment.h"
 #include "services/coordinator/workers/workers.h"
 
-enum { BEATS_PER_LEASE = 6 /* some may be late or lost without harm */ };
+enum { BEATS_PER_LEASE = 6 /* several, so that some may be late or lost without harm */ };
 
 enum tally_status replicas_new(struct tally_coordinator *coordinator, struct tally_error *err)
 {
@@ -246,7 +246,7 @@ static void drop_lost_jobs(struct tally_coordinator *coordinator)
     }
 }
 
-/* What we announce about ourselves. */
+/* Describes this replica to the others. */
 static void describe_self(const struct tally_coordinator *coordinator, struct tally_replica *self)
 {
     self->jobs = coordinator->jobs->n;
@@ -295,7 +295,7 @@ static bool renew(struct tally_coordinator *coordinator)
     transaction_note_store(coordinator->transaction, &err);
     if (status != TALLY_OK) {
         replicas->counts.failed_heartbeats++;
-        /* While the store is unavailable, warns until we step down; another process with our name
+        /* While the store is unavailable, warns until we step down. Another process with our name
          * is always an error. */
         tally_log(status == TALLY_FAILED_PRECONDITION ? TALLY_LOG_ERROR
                   : replicas->is_down                 ? TALLY_LOG_DEBUG
@@ -305,7 +305,7 @@ static bool renew(struct tally_coordinator *coordinator)
     }
     coordinator->view.serves_until_ms = began_ms + coordinator->config.lease_ms;
     const int64_t next_beat_ms = began_ms + coordinator->config.lease_ms / BEATS_PER_LEASE;
-    if (replicas->next_beat_ms > next_beat_ms) { /* because heartbeats had failed before */
+    if (replicas->next_beat_ms > next_beat_ms) { /* delayed by failed heartbeats */
         replicas->next_beat_ms = next_beat_ms;
     }
     turn_directory(coordinator);

@@ -57,8 +57,8 @@ bool replicas_still_leads(struct tally_coordinator *coordinator, const struct ho
  * next heartbeat. */
 const struct tally_replica *replicas_find(const struct tally_coordinator *coordinator,
                                           int64_t number);
-/* Where a worker with `slots` slots that joins here must go; NULL = it stays. If not NULL, the
- * directory counts it there from now on. */
+/* Where a worker with `slots` slots that joins here must go; NULL = it stays. If the result is not
+ * NULL, the directory counts the worker there from now on. */
 const struct tally_replica *replicas_home(struct tally_coordinator *coordinator, int64_t slots);
 /* The whole directory, by number; *ret_n is 0 without replicas. Borrowed until the next
  * heartbeat. */

@@ -17,8 +17,8 @@ struct replicas {
     bool has_left;
     struct replica_counts counts;
     int64_t next_beat_ms;
-    int64_t neediest_key;   /* of the job that needs workers of other replicas ... */
-    int64_t n_beats_needed; /* ... and since how many heartbeats */
+    int64_t neediest_key;   /* of the job that most needs workers of other replicas ... */
+    int64_t n_beats_needed; /* ... and for how many heartbeats it has been the same */
     int64_t stuck_key;      /* of the oldest job here that is stuck; 0 = none */
     int64_t n_beats_stuck;  /* heartbeats for which it has been stuck */
 };

@@ -11,12 +11,12 @@
 #include "services/coordinator/turn/transaction.h"
 
 enum {
-    SESSION_NUMBER_SHIFT = 48, /* the number of a session's home is in the bits above */
-    MAX_HELD_JOBS = 8          /* different jobs that decide where a Join goes */
+    SESSION_NUMBER_SHIFT = 48, /* the bits above contain the number of the session's home */
+    MAX_HELD_JOBS = 8          /* number of different jobs that can decide where a Join goes */
 };
 
 enum whereabouts {
-    JOB_HERE,      /* also one that has ended or never existed: any replica can say so */
+    JOB_HERE,      /* also a job that has ended or never existed: any replica can say so */
     JOB_ELSEWHERE, /* live, at a replica that is alive */
     JOB_NOWHERE    /* live, and no replica leads it at this moment */
 };
@@ -77,7 +77,7 @@ static enum tally_status route_job(struct tally_coordinator *coordinator, struct
     struct tally_replica leader;
     const bool store_knows = call->route->place == AT_LEADER_OR_STORE;
     if (store_knows && is_forwarded(call)) {
-        return TALLY_OK; /* its sender errs, and the store knows nearly all */
+        return TALLY_OK; /* the sender is mistaken, and the store knows almost everything */
     }
     enum tally_status status = locate(coordinator, call->params[0], &where, &leader, err);
     if (status != TALLY_OK || where == JOB_HERE || (where == JOB_NOWHERE && store_knows)) {
@@ -206,7 +206,7 @@ static enum tally_status find_home(struct tally_coordinator *coordinator,
     if (status != TALLY_OK) {
         return status;
     }
-    if (where == JOB_NOWHERE) { /* the replica that takes the job over will have its clients */
+    if (where == JOB_NOWHERE) { /* the replica that takes over the job will have its clients */
         return tally_fail(err, TALLY_UNAVAILABLE, NULL,
                           "the worker's job is being taken over by a coordinator");
     }
@@ -230,7 +230,7 @@ static enum tally_status route_join(struct tally_coordinator *coordinator, struc
     size_t n = 0;
     const uint8_t *body = tally_http_body(call->request, &n);
     if (is_forwarded(call) || tally_join_request_decode(body, n, &join, NULL) != TALLY_OK) {
-        return TALLY_OK; /* the handler says what is wrong with it */
+        return TALLY_OK; /* the handler reports the error */
     }
     enum tally_status status = find_home(coordinator, &join, &home, &is_here, err);
     tally_join_request_fini(&join);

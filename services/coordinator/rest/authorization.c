@@ -28,7 +28,7 @@ static bool match_path(const char *pattern, const char *path, struct call *call)
     return *pattern == '\0' && *path == '\0';
 }
 
-/* The methods that a 405 lists as allowed: bits 1 GET, 2 POST, 4 DELETE. */
+/* The methods that a 405 lists as allowed. Bits: 1 GET, 2 POST, 4 DELETE. */
 static const char *allowed(unsigned methods)
 {
     static const char *const texts[] = {
@@ -57,7 +57,7 @@ static enum tally_status find_route(const struct tally_coordinator *coordinator,
                         : tally_fail(err, TALLY_NOT_FOUND, NULL, "no such resource: %.128s", path);
 }
 
-/* The roles whose tokens open a route: a mask of 1 << role. */
+/* The roles whose tokens grant access to a route: a mask of 1 << role. */
 static unsigned roles_of(enum route_kind kind)
 {
     switch (kind) {

@@ -31,7 +31,7 @@ enum tally_status get_asset(struct tally_coordinator *coordinator, struct call *
     call->headers[n].name = "ETag";
     call->headers[n++].value = asset->etag;
     call->headers[n].name = "Cache-Control";
-    call->headers[n++].value = "no-cache"; /* ask each time; the response is mostly 304 */
+    call->headers[n++].value = "no-cache"; /* revalidate each time; the response is mostly 304 */
     call->headers[n].name = "Content-Security-Policy";
     call->headers[n++].value = CONTENT_SECURITY_POLICY;
     call->headers[n].name = "X-Content-Type-Options";
@@ -39,7 +39,7 @@ enum tally_status get_asset(struct tally_coordinator *coordinator, struct call *
     call->headers[n].name = "Referrer-Policy";
     call->headers[n].value = "no-referrer";
     call->answered = true;
-    call->static_body = asset->bytes; /* of 304 only the length is sent: it is that of 200 */
+    call->static_body = asset->bytes; /* a 304 sends only the length, which is that of the 200 */
     call->n_static_body = asset->n_bytes;
     if (tally_asset_is_known(asset, tally_http_header(call->request, "If-None-Match"))) {
         call->status = 304;

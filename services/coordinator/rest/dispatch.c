@@ -13,7 +13,7 @@
 #include "services/coordinator/workers/long_polls.h"
 
 /* Runs the handler, or forwards the call to the replica that must answer it. A long poll has no
- * response then: it waits. */
+ * response afterwards; it waits. */
 static void run(struct tally_coordinator *coordinator, struct call *call)
 {
     struct tally_error err = TALLY_ERROR_INIT;
@@ -42,7 +42,7 @@ static void name_request(struct call *call)
     }
 }
 
-/* False for a request that will be refused anyway. */
+/* Returns false for a request that will be refused anyway. */
 bool tally_coordinator_wants_body(void *context, struct tally_http_request *request)
 {
     struct tally_error err = TALLY_ERROR_INIT;
@@ -121,8 +121,8 @@ static void go_on(struct tally_coordinator *coordinator, struct call *call)
     }
 }
 
-/* One step for the first call whose response may come in pieces. The other calls have not begun and
- * hold no memory, so their number is not limited. */
+/* Makes one step of the first call whose response may come in pieces. The other calls have not
+ * begun and hold no memory, so their number is not limited. */
 static void run_in_pieces(struct tally_coordinator *coordinator)
 {
     struct call_queue *queue = &coordinator->calls->in_pieces;

@@ -37,7 +37,7 @@ static bool set_totals(struct tally_json *object, const struct series_totals *to
     return tally_json_set(object, "totals", tally_json_if_complete(value, ok));
 }
 
-/* Appends an event; takes its data, which are NULL if memory ran out. */
+/* Appends an event. Takes `data`, which is NULL if memory ran out. */
 static enum tally_status append_event(struct tally_buffer *out, const char *head,
                                       struct tally_json *data, struct tally_error *err)
 {
@@ -70,7 +70,7 @@ enum tally_status find_chunk(struct event_stream *stream, int *n_left,
 {
     struct event_feed *feed = stream->feed;
     struct event_chunk *chunk = &feed->chunks[0];
-    /* No more chunks than readers: the memory of a thousand feeds adds up. */
+    /* No more chunks than readers, since the memory of a thousand feeds adds up. */
     for (int64_t i = 0; i < CHUNKS_PER_FEED && i < feed->n_streams; i++) {
         struct event_chunk *each = &feed->chunks[i];
         if (each->after == stream->cursor && each->through > each->after) {
@@ -94,14 +94,14 @@ enum tally_status find_chunk(struct event_stream *stream, int *n_left,
     struct tally_store_job row;
     const bool is_empty = status == TALLY_OK && chunk->through == chunk->after;
     if (is_empty) {
-        status = read_row(stream->coordinator, feed->row.id, &row, err); /* it may be deleted */
+        status = read_row(stream->coordinator, feed->row.id, &row, err); /* may be deleted by now */
     }
     if (is_empty && status == TALLY_OK) {
         status = tally_fail(err, TALLY_DATA_LOSS, NULL, "no round after %lld of %lld",
                             (long long)chunk->after, (long long)feed->row.progress.round);
     }
     if (status != TALLY_OK) {
-        chunk->through = chunk->after; /* part of a text is of no use */
+        chunk->through = chunk->after; /* a truncated text is useless */
         return status;
     }
     chunk->used = ++feed->n_chunk_uses;
@@ -213,7 +213,8 @@ static bool read_stored_row(struct tally_coordinator *coordinator, struct event_
     return status == TALLY_OK;
 }
 
-/* Updates what the live job waits for. If that has changed, the text of the row is made again. */
+/* Updates what the live job waits for. If that has changed, the text of the row is written again.
+ * */
 static void look_at_waiting(struct tally_coordinator *coordinator, struct event_feed *feed,
                             int64_t now_ms)
 {

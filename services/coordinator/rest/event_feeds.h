@@ -36,9 +36,9 @@ struct event_feed {
     int64_t next_job_event_ms;
     uint64_t job_event;               /* number of the newest job event */
     struct tally_store_job announced; /* the row that this event showed */
-    bool has_new_waiting;             /* this event does not show what the job waits for now */
+    bool has_new_waiting;             /* the event does not show what the job waits for now */
     struct tally_buffer detail;       /* event text ... */
-    struct tally_store_job detailed;  /* ... of this row; key 0 = none */
+    struct tally_store_job detailed;  /* ... for this row; key 0 = none */
     struct event_chunk chunks[CHUNKS_PER_FEED];
     uint64_t n_chunk_uses;
     int64_t n_streams;
@@ -53,7 +53,7 @@ struct event_stream {
     struct series_totals totals; /* after the cursor */
     uint64_t job_event;          /* newest job event written */
     bool job_event_is_last;      /* no round came after it */
-    bool is_full; /* the next text did not fit: nothing is made for it until it has drained */
+    bool is_full;                /* the next text did not fit: none is made until it has drained */
     bool ended;
     int64_t written_ms;
     int64_t token_until_ms;      /* Unix time when its caller's token, and so the stream, expires */
@@ -68,8 +68,8 @@ struct event_feed *take_feed(struct tally_coordinator *coordinator,
 void release_feed(struct event_feed *feed);
 /* Updates the feed from the job. True if there is something new for the streams. */
 bool look_at_job(struct tally_coordinator *coordinator, struct event_feed *feed, int64_t now_ms);
-/* The events after a stream's cursor. At most *n_left are made from the store, and counted off;
- * NULL with TALLY_OK = not in this turn. Errors: STORE, DATA_LOSS, NO_MEMORY. */
+/* The events after a stream's cursor. Makes at most *n_left chunks from the store, counting *n_left
+ * down. NULL with TALLY_OK: not in this turn. Errors: STORE, DATA_LOSS, NO_MEMORY. */
 enum tally_status find_chunk(struct event_stream *stream, int *n_left,
                              const struct event_chunk **ret_chunk, struct tally_error *err);
 /* Makes the job event of the feed's row, if it has not been made. Errors: STORE, DATA_LOSS,

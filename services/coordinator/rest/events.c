@@ -15,14 +15,14 @@
 #include "services/coordinator/turn/transaction.h"
 
 enum {
-    /* Buffer of a reader; a chunk and a detail must fit. */
+    /* Buffer per reader; a chunk and a detail must fit. */
     MAX_PENDING_BYTES = 64 * 1024,
-    CHUNKS_PER_TURN = 8 /* made in one turn, in a few milliseconds */
+    CHUNKS_PER_TURN = 8 /* made per turn, in a few milliseconds */
 };
 
 /* ---- Streams ---- */
 
-/* Writes a text that fits; false if the stream is full and must drain first. */
+/* Writes a text if it fits; returns false if the stream is full and must drain first. */
 static bool write_text(struct event_stream *stream, const struct tally_buffer *text, int64_t now_ms)
 {
     if (tally_http_stream_write(stream->stream, text->data, text->size) != TALLY_OK) {
@@ -57,7 +57,8 @@ static bool write_job_event(struct event_stream *stream, int64_t now_ms)
     return true;
 }
 
-/* Writes what the stream lacks and has room for. False if more must be made in the next turn. */
+/* Writes what the stream lacks and has room for. Returns false if more must be made in the next
+ * turn. */
 static bool fill(struct event_stream *stream, int64_t now_ms, int *n_left)
 {
     const struct event_feed *feed = stream->feed;
@@ -128,7 +129,7 @@ static void on_closed(void *context, struct tally_http_stream *http)
     free(stream);
 }
 
-/* Puts the streams before `first` behind the others. */
+/* Moves the streams before `first` behind the others. */
 static void rotate_to(struct tally_list *streams, struct event_stream *first)
 {
     while (streams->head.next != &first->node) {
@@ -198,7 +199,7 @@ bool serve_events(struct tally_coordinator *coordinator, int64_t now_ms)
         serve_stream(TALLY_LIST_MEMBER(struct event_stream, node, node), now_ms, &n_left,
                      &unserved);
     }
-    if (unserved != NULL) { /* it is the first one in the next turn */
+    if (unserved != NULL) { /* this stream comes first in the next turn */
         rotate_to(&coordinator->events->streams, unserved);
         coordinator->events->is_hungry = true;
     }
@@ -283,7 +284,7 @@ static enum tally_status open_stream(struct tally_coordinator *coordinator, stru
     stream->written_ms = tally_monotonic_ms();
     call->headers[0].name = "Cache-Control";
     call->headers[0].value = "no-store";
-    call->headers[1].name = "X-Accel-Buffering"; /* or nginx would buffer the events */
+    call->headers[1].name = "X-Accel-Buffering"; /* so that nginx does not buffer the events */
     call->headers[1].value = "no";
     call->content_type = "text/event-stream";
     enum tally_status status = begin_stream(coordinator, call, &config, &stream->stream, err);
@@ -316,7 +317,7 @@ enum tally_status get_events(struct tally_coordinator *coordinator, struct call 
         return status;
     }
     begin.cursor = row.progress.round;
-    if (resumed != NULL) { /* the newer of the two: EventSource repeats the query as it was */
+    if (resumed != NULL) { /* the newer of the two, since EventSource repeats the query unchanged */
         status = parse_round("Last-Event-ID", resumed, row.progress.round, &begin.cursor, err);
     } else if (after != NULL) {
         status = parse_round("after", after, row.progress.round, &begin.cursor, err);
@@ -327,7 +328,7 @@ enum tally_status get_events(struct tally_coordinator *coordinator, struct call 
     if (tally_job_status_is_terminal(row.status) && (resumed != NULL || after != NULL) &&
         begin.cursor == row.progress.round) {
         call->answered = true;
-        call->status = 204; /* EventSource does not reconnect */
+        call->status = 204; /* after this, EventSource does not reconnect */
         return TALLY_OK;
     }
     if (coordinator->draining) {

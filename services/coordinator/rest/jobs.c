@@ -114,8 +114,8 @@ static enum tally_status answer_preview(struct tally_coordinator *coordinator, s
     return answer_json(call, 200, tally_document_preview(&spec, NULL), err);
 }
 
-/* Another replica was faster with the same idempotency key, or the same random id was drawn twice.
- */
+/* Responds if another replica was faster with the same idempotency key, or if the same random id
+ * was drawn twice. */
 static enum tally_status answer_other(struct tally_coordinator *coordinator, struct call *call,
                                       const char *key, uint64_t digest, struct tally_error *err)
 {
@@ -188,7 +188,7 @@ enum tally_status get_job(struct tally_coordinator *coordinator, struct call *ca
     return status;
 }
 
-/* A page of the list under construction. */
+/* A page of the list while it is made. */
 struct page {
     struct tally_coordinator *coordinator;
     struct tally_json *jobs;
@@ -200,7 +200,7 @@ struct page {
     int64_t n_looked_at;
 };
 
-/* Replaces a document that cannot be read any more by what the job's row says. One damaged job must
+/* Replaces a document that can no longer be read by what the job's row shows. One damaged job must
  * not hide the others from a list. */
 static enum tally_status replace_document(struct tally_coordinator *coordinator,
                                           const struct tally_store_job *row,
@@ -266,8 +266,8 @@ static enum tally_status add_to_page(void *context, const struct tally_store_job
     return append_detail(page, row, err);
 }
 
-/* Reads rows until the page is full, or enough rows were examined. Unless the filter is selective,
- * every row matches, so the first read is enough. */
+/* Reads rows until the page is full or enough rows have been examined. Unless the filter is
+ * selective, every row matches, so the first read is enough. */
 static enum tally_status fill_page(struct page *page, int64_t before, struct tally_error *err)
 {
     struct tally_store *store = page->coordinator->store;
@@ -338,7 +338,7 @@ static enum tally_status read_order(struct call *call, struct job_order *ret_ord
     return text != NULL ? job_order_parse(text, ret_order, err) : TALLY_OK;
 }
 
-/* Adds the job of a place, which another replica may have deleted meanwhile. */
+/* Adds the job at a place, which another replica may have deleted meanwhile. */
 static enum tally_status add_placed(void *context, const struct tally_store_job *row,
                                     struct tally_error *err)
 {

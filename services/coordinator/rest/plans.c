@@ -125,8 +125,8 @@ static void respond(struct tally_coordinator *coordinator, const struct plan *pl
     send_answer(coordinator, call);
 }
 
-/* Whether the first plan has ended, or cannot be made because there is no thread for it. A plan
- * whose client has disconnected is not begun. */
+/* Whether the first plan has ended, or cannot be made for want of a thread. A plan whose client has
+ * disconnected is not begun. */
 static bool is_over(struct plan *plan)
 {
     if (!plan->runs && plan->call->request != NULL) {

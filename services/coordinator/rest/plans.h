@@ -26,7 +26,7 @@ void plans_free(struct tally_coordinator *coordinator);
  * keeps the call and responds without a plan. */
 bool plans_take(struct tally_coordinator *coordinator, struct call *call,
                 const struct tally_job_spec *spec);
-/* Sends the plans that are ready. Once per turn. */
+/* Sends the plans that are ready. To be called once per turn. */
 void plans_serve(struct tally_coordinator *coordinator);
 
 #endif

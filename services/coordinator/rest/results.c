@@ -203,7 +203,7 @@ static bool has_traffic(const struct client_traffic *client)
            client->wire_bytes[TRAFFIC_OUT] > 0;
 }
 
-/* Subtracts bytes of a client from those of the job; 0 if the clients' are newer than the job's. */
+/* Subtracts a client's bytes from the job's; gives 0 if the client's are newer than the job's. */
 static void take_from(uint64_t *rest, uint64_t bytes)
 {
     *rest = *rest > bytes ? *rest - bytes : 0;
@@ -284,7 +284,7 @@ enum tally_status get_client_traffic(struct tally_coordinator *coordinator, stru
                      ? traffic_get(coordinator->store, &row, stored, err)
                      : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the clients' traffic");
     }
-    if (status == TALLY_OK) { /* again: its leader may have written both meanwhile */
+    if (status == TALLY_OK) { /* read again: the job's leader may have written both meanwhile */
         status = read_row(coordinator, call->params[0], &row, err);
     }
     if (status == TALLY_OK) {
@@ -296,7 +296,8 @@ enum tally_status get_client_traffic(struct tally_coordinator *coordinator, stru
     return status;
 }
 
-/* Finds the job or loads it with its engine: only the engine can read the point from the state. */
+/* Finds the job, or loads it with its engine, since only the engine can read the point from the
+ * state. */
 static enum tally_status with_engine(struct tally_coordinator *coordinator, const char *id,
                                      struct hosted_job **ret_job, bool *ret_owned,
                                      struct tally_error *err)

@@ -28,7 +28,7 @@ enum tally_status get_readyz(struct tally_coordinator *coordinator, struct call 
         return tally_fail(err, TALLY_UNAVAILABLE, NULL, "the coordinator is shutting down");
     }
     if (coordinator->transaction->damage.status !=
-        TALLY_OK) { /* until an operator has looked at it */
+        TALLY_OK) { /* until an operator has dealt with it */
         return tally_fail(err, TALLY_UNAVAILABLE, NULL, "%s",
                           coordinator->transaction->damage.message);
     }

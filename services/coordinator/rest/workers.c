@@ -19,7 +19,7 @@
 
 enum { MAX_PAGE = 1000, CURSOR_CAPACITY = 48 };
 
-/* Takes `value`, and frees it if `ok` is false. */
+/* Appends `value`, or frees it if `ok` is false. */
 static bool append_if(bool ok, struct tally_json *list, struct tally_json *value)
 {
     value = tally_json_if_complete(value, ok);
@@ -176,8 +176,8 @@ static struct tally_json *workers_here(const struct tally_coordinator *coordinat
     return tally_json_if_complete(answer, ok);
 }
 
-/* Where the next page begins, if this page takes n_taken workers from the response `said` of
- * replica `number`. "" = that replica has no more workers. */
+/* Where the next page begins if this page takes n_taken workers from the response `said` of replica
+ * `number`. "" if that replica has no more workers. */
 static void find_next(const struct tally_json *said, int64_t number, size_t n_taken,
                       char ret_cursor[CURSOR_CAPACITY])
 {
@@ -212,7 +212,8 @@ static bool add_count(struct tally_json *all, const struct tally_json *said, con
                                       tally_json_get_integer(said, name, otherwise));
 }
 
-/* Adds the workers in a replica's response to `all`, up to the limit. False = out of memory. */
+/* Adds the workers in a replica's response to `all`, up to the limit. Returns false if out of
+ * memory. */
 static bool add_workers(struct tally_json *all, const struct tally_json *said, int64_t number,
                         int64_t limit)
 {
@@ -314,7 +315,7 @@ static void collect_workers(struct tally_coordinator *coordinator, struct call *
     struct page page;
     size_t n;
     const struct tally_replica *replicas = replicas_list(coordinator, &n);
-    bool ok = read_page(call, &page, NULL) == TALLY_OK; /* it was valid in get_workers() */
+    bool ok = read_page(call, &page, NULL) == TALLY_OK; /* get_workers() has already checked it */
     if (call->status == 200) {
         (void)tally_json_parse((const char *)call->body.data, call->body.size, &said, NULL);
     }

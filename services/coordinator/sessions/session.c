@@ -86,7 +86,7 @@ static void leave_buckets(struct session_table *table, const struct session *ses
     *at = session->next_of_name;
 }
 
-/* Draws the key together with the first buckets. */
+/* Draws the key, together with the first buckets. */
 static bool draw_key(struct session_table *table)
 {
     return table->n_buckets > 0 ||

@@ -18,7 +18,7 @@
 struct refusal {
     struct session *session;
     struct hosted_job *job;
-    bool tried; /* the computation failed; nothing was missing */
+    bool tried; /* the computation failed, although nothing was missing */
     char reason[TALLY_FAILURE_CAPACITY];
     struct refusal *next; /* of the session */
     struct refusal *next_of_job, **link_of_job;
@@ -50,7 +50,7 @@ struct session {
     uint32_t n_assignments;
     uint32_t n_refusals;
     struct refusal *refusals;
-    uint32_t turn;      /* the assignment after the last one served: jobs take turns */
+    uint32_t turn;      /* the assignment after the one served last, since jobs take turns */
     bool may_be_absent; /* some of its clients have missed a deadline since its last call */
     int64_t last_contact_ms;
     int64_t joined_ms; /* Unix time */
@@ -66,7 +66,7 @@ struct session {
         bool has_update;
         bool is_batch;                              /* with has_update: they came by PostUpdates */
         struct tally_update_response update;        /* of a single update; else .. */
-        struct tally_buffer results;                /* .. of all, encoded */
+        struct tally_buffer results;                /* .. of several, encoded */
         struct tally_buffer parts;                  /* struct traffic_part of each */
         char job_id[TALLY_MESSAGE_JOB_ID_CAPACITY]; /* of the updates */
     } poll;
@@ -81,7 +81,7 @@ struct session {
 };
 
 struct session_table {
-    int64_t home;             /* number of this replica, in the top 16 bits of new ids; 0 = none */
+    int64_t home;             /* number of this replica, for the top 16 bits of new ids; 0 = none */
     struct session **by_id;   /* [n_buckets], by the low bits of the ids, which are random */
     struct session **by_name; /* [n_buckets], by a hash under the key */
     size_t n_buckets;         /* a power of two, or 0 */
@@ -136,14 +136,14 @@ void session_assign(struct session_table *table, struct session *session, struct
 /* Gives the slot of client `from` of the job to its client `to`, which must be vacant. Afterwards
  * `from` is vacant, but not absent. Precondition: no open round waits for it. */
 void session_replace_client(struct hosted_job *job, uint32_t from, uint32_t to);
-/* Takes one client away from its session, whose slot becomes free. */
+/* Takes one client away from its session, which frees a slot. */
 void session_unassign(struct session_table *table, struct hosted_job *job, uint32_t client);
 /* Takes the clients of the job from the session, which gets no more of them: the worker refuses the
  * job, as the update says. Idempotent. Errors: NO_MEMORY. */
 enum tally_status session_refuse(struct session_table *table, struct session *session,
                                  struct hosted_job *job, const struct tally_update *update,
                                  struct tally_error *err);
-/* NULL if the worker has not refused the job. */
+/* Returns NULL if the worker has not refused the job. */
 const struct refusal *session_refusal(const struct session *session, const struct hosted_job *job);
 /* The job is removed: no session serves or refuses it any more. */
 void session_release_job(struct session_table *table, struct hosted_job *job);

@@ -43,7 +43,7 @@ void supply_remove(struct session_table *table, struct session *session)
     }
 }
 
-/* Called when the assignments have changed already, but the count of free slots has not. */
+/* To be called when the assignments have changed, but the count of free slots has not. */
 void supply_change_free(struct session_table *table, struct session *session, int64_t n)
 {
     struct supply *supply = supply_of(table, session);
@@ -128,7 +128,7 @@ int64_t supply_n_refused_assigned(const struct hosted_job *job,
     return n;
 }
 
-/* The candidate that joined later: an unbound session or one bound to the job. */
+/* The candidate that joined later, among unbound sessions and those bound to the job. */
 static struct session *next_of_both(const struct session_table *table, const struct hosted_job *job,
                                     uint64_t before)
 {

@@ -16,13 +16,13 @@ enum {
 };
 
 struct wheel_node {
-    struct wheel_node *next, **link; /* link NULL = it is in no wheel */
+    struct wheel_node *next, **link; /* link is NULL if the node is in no wheel */
 };
 
 /* Zeroed, it is empty. */
 struct wheel {
     struct wheel_node *slots[WHEEL_SLOTS];
-    int64_t turned_to; /* number of the slot that was taken last */
+    int64_t turned_to; /* number of the last slot taken */
 };
 
 /* Sets or moves a node. due_ms: monotonic; may be in the past. */

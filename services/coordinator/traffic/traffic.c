@@ -31,7 +31,7 @@ void traffic_add_updates(struct client_traffic *clients, const struct traffic_pa
     }
 }
 
-/* Appends the block of the clients from `first` on; nothing if none has any traffic. */
+/* Appends the block of the clients from `first` on; appends nothing if none of them has traffic. */
 static enum tally_status encode_block(const struct client_traffic *clients, uint32_t n,
                                       uint32_t first, struct tally_buffer *out)
 {

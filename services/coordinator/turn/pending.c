@@ -7,7 +7,7 @@ enum {
     /* Payloads that wait for the commit: a round of 64 clients with 10^6 coordinates. */
     MAX_BYTES = 40 * 1024 * 1024,
     MAX_COPIED_BYTES = 1024 * 1024,
-    /* Bodies of longer payloads are taken: the server would not reuse their memory. */
+    /* For longer payloads, the request's body is taken: the server would not reuse its memory. */
     MAX_COPY_BYTES = 64 * 1024,
     KEPT_ENCODED_BYTES = 1024 * 1024,
     FIRST_ITEMS = 64
@@ -15,14 +15,14 @@ enum {
 
 /* What the store keeps of an update. */
 struct pending_update {
-    struct pending_job job; /* row NULL = not needed any more */
+    struct pending_job job; /* row is NULL if the update is not needed any more */
     uint32_t round, client;
     uint64_t payload_bits;
     uint32_t clipped;
     bool has_loss;
     double loss;
     size_t n_payload;
-    size_t at;                /* in the copies, if the body was not taken */
+    size_t at;                /* in the copies, unless the body was taken */
     struct tally_buffer body; /* taken */
     const uint8_t *payload;   /* in the body */
     size_t n_metrics;

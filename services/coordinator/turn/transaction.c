@@ -156,7 +156,7 @@ static bool commit_store(struct transaction *transaction)
     const bool ok = transaction->store->ops->commit(transaction->store, &err) == TALLY_OK;
     transaction->was_fenced = err.status == TALLY_FAILED_PRECONDITION;
     if (!transaction->was_fenced) {
-        transaction_note_store(transaction, &err); /* OK again, or the reason for this failure */
+        transaction_note_store(transaction, &err); /* OK again, or the reason of this failure */
     }
     transaction_note_damage(transaction, &err);
     histogram_observe(&counts->commit_seconds, (double)(tally_monotonic_ns() - began_ns) / 1e9);

@@ -24,7 +24,7 @@
 
 enum transaction_state {
     TRANSACTION_NONE,
-    TRANSACTION_REFUSED, /* begin failed in this step; another try would wait for the lock again */
+    TRANSACTION_REFUSED, /* begin failed in this step; another try would wait again */
     TRANSACTION_DEFERRABLE,
     TRANSACTION_REQUIRED,
     TRANSACTION_FAILED,
@@ -75,7 +75,8 @@ static inline bool transaction_is_open(const struct transaction *transaction)
  * replica leads a job that was to be written). */
 enum tally_status transaction_begin_update(struct transaction *transaction,
                                            struct tally_error *err);
-/* The same for all other writes: the transaction will be committed in this step. */
+/* As transaction_begin_update(), for all other writes: the transaction will be committed in this
+ * step. */
 enum tally_status transaction_begin_write(struct transaction *transaction, struct tally_error *err);
 /* Notes that the open transaction holds more than pending updates. */
 void transaction_require(struct transaction *transaction);
@@ -85,7 +86,7 @@ enum tally_status transaction_check(struct transaction *transaction, enum tally_
 /* Fails like a write that is not stored: STORE or UNAVAILABLE. */
 enum tally_status transaction_fail(const struct transaction *transaction, struct tally_error *err);
 
-/* Ends the open transaction. False: what it wrote is lost. */
+/* Ends the open transaction. Returns false if what it wrote is lost. */
 bool transaction_commit(struct transaction *transaction);
 /* Ends the step: the next one may try to begin again. */
 void transaction_end_step(struct transaction *transaction);

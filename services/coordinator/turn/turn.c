@@ -39,7 +39,7 @@ void turn_hurry(struct turn *turn)
     turn->n_ticks = 0;
 }
 
-/* Ends the step's transaction. False: what it wrote is lost. */
+/* Ends the step's transaction. Returns false if what it wrote is lost. */
 static bool commit(struct tally_coordinator *coordinator)
 {
     struct transaction *transaction = coordinator->transaction;

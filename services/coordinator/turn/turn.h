@@ -23,7 +23,7 @@ struct tally_coordinator;
 enum {
     TICK_MS = 100,      /* precision of the time limits of long polls */
     DEFER_MS = 250,     /* how long the commit of updates that poll may be deferred */
-    DEFER_SHARED_MS = 5 /* the same, if something waits for the transaction to end */
+    DEFER_SHARED_MS = 5 /* the same, if something waits for the end of the transaction */
 };
 
 /* All are required. */

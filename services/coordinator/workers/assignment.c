@@ -19,7 +19,7 @@ bool can_be_served(const struct tally_coordinator *coordinator, const struct hos
     return supply_n_serving(&coordinator->workers->sessions, job) > 0;
 }
 
-/* Clients of the jobs that the caller counts, at unbound workers. */
+/* Counts clients, at unbound workers, of the jobs that the caller counts. */
 static int64_t count_assigned(const struct tally_coordinator *coordinator,
                               bool counts(const struct hosted_job *))
 {
@@ -40,7 +40,7 @@ static int64_t count_coming_slots(const struct tally_coordinator *coordinator,
            supply_n_refused_assigned(job, hosted_job_is_progressing);
 }
 
-/* A job as matching sees it. n_assigned: clients of jobs that progress. */
+/* Describes a job to matching. n_assigned: clients of jobs that progress. */
 static struct match_job describe_job(const struct tally_coordinator *coordinator,
                                      const struct hosted_job *job, int64_t n_assigned,
                                      const struct memory_use *use)
@@ -150,7 +150,7 @@ static int64_t lend(struct tally_coordinator *coordinator, const struct hosted_j
     return lent;
 }
 
-/* n_assigned: clients of all stuck jobs, at unbound workers. */
+/* n_assigned: clients of all stuck jobs at unbound workers. */
 static bool can_borrow(const struct hosted_job *job, int64_t n_assigned)
 {
     return match_can_borrow(hosted_job_n_lacking(job), n_assigned - job->supply.n_assigned,
@@ -187,7 +187,7 @@ static void start_job(struct tally_coordinator *coordinator, struct hosted_job *
         status = tally_job_start(job->engine, job->f_star, job->schedule, &err);
     }
     if (status == TALLY_OK) {
-        /* An empty outcome: no round has closed, but the state must exist from now on. */
+        /* An outcome in which no round has closed, but the state must be stored from now on. */
         const struct tally_job_outcome none = {0};
         status = hosted_job_put_rounds(coordinator->store, job, &none, tally_realtime_ms(), &err);
         transaction_check(coordinator->transaction, status, &err);

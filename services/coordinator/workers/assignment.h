@@ -11,7 +11,7 @@ struct tally_coordinator;
 /* Fills vacant clients and starts queued jobs that can be filled. Writes. */
 void assign_slots(struct tally_coordinator *coordinator);
 
-/* Slots free for the job now. */
+/* Counts the slots that are free for the job now. */
 int64_t count_free_slots(const struct tally_coordinator *coordinator, const struct hosted_job *job);
 /* Whether any worker of this replica may serve the job. */
 bool can_be_served(const struct tally_coordinator *coordinator, const struct hosted_job *job);

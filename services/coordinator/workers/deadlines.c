@@ -55,7 +55,7 @@ static void end_round(struct tally_coordinator *coordinator, struct hosted_job *
         tally_job_overdue(job->engine, &outcome, &err) != TALLY_OK) {
         return;
     }
-    for (uint32_t m = 0; m < job->row.clients; m++) { /* clients that missed the deadline */
+    for (uint32_t m = 0; m < job->row.clients; m++) { /* the clients that missed the deadline */
         struct client_slot *slot = &job->slots[m];
         slot->absent = slot->absent || tally_job_is_absent(job->engine, m);
         if (slot->absent && slot->session != NULL) {

@@ -15,7 +15,7 @@
 
 enum {
     MAX_WAIT_MS = 30000,
-    OWN_BYTES = 96 /* of a response with a task, for its own fields and lengths; a guess */
+    OWN_BYTES = 96 /* of a response with a task, for its own fields and lengths; an estimate */
 };
 
 /* ---- Requests ---- */
@@ -28,7 +28,7 @@ int64_t longest_wait(const struct tally_coordinator *coordinator)
     return coordinator->view.is_shared && lease_ms < MAX_WAIT_MS ? lease_ms : MAX_WAIT_MS;
 }
 
-/* The least of the wait that the worker requests, its Connect time-out, if any, and our limit. */
+/* The minimum of the wait that the worker requests, its Connect time-out, if any, and our limit. */
 static int64_t limit_wait(const struct tally_coordinator *coordinator, const struct call *call,
                           int64_t wait_ms)
 {
@@ -61,7 +61,7 @@ enum tally_status keep_poll(struct tally_coordinator *coordinator, struct call *
     return TALLY_OK;
 }
 
-/* The request waits as the session's poll from now on. */
+/* Makes the request wait as the session's poll. */
 void hold_poll(struct tally_coordinator *coordinator, struct session *session,
                const struct call *call)
 {
@@ -84,7 +84,8 @@ static bool is_batch(const struct call *call)
     return (call->route->flags & ROUTE_IS_BATCH) != 0;
 }
 
-/* Responds to an update without a task. The response to several is in the body already. */
+/* Responds to an update without a task. For several updates, the response is already in the body.
+ * */
 static void answer_alone(struct call *call)
 {
     if (is_batch(call)) {
@@ -127,7 +128,7 @@ void abandon_poll(struct tally_coordinator *coordinator, struct session *session
 {
     coordinator->workers->sessions.n_waiting--;
     session->poll.request = NULL;
-    session->last_contact_ms = tally_monotonic_ms(); /* the worker was there until now */
+    session->last_contact_ms = tally_monotonic_ms(); /* the worker counts as present until now */
     session_set_timer(&coordinator->workers->sessions, session,
                       coordinator->config.session_timeout_ms);
 }
@@ -141,7 +142,8 @@ bool has_task(const struct tally_coordinator *coordinator, const struct call *ca
 
 /* ---- Responses ---- */
 
-/* The response to the poll's updates; `next` is the response to the poll itself, NULL = none. */
+/* Encodes the response to the poll's updates; `next` is the response to the poll itself, or NULL.
+ * */
 static enum tally_status encode_acknowledgement(const struct session *session,
                                                 const struct tally_poll_response *next,
                                                 struct tally_buffer *body)
@@ -151,7 +153,7 @@ static enum tally_status encode_acknowledgement(const struct session *session,
                                   : tally_update_response_encode(&session->poll.update, next, body);
 }
 
-/* The response to a poll, inside the response to its updates if it came with some. */
+/* Encodes the response to a poll, inside the response to its updates if it came with any. */
 static enum tally_status encode_answer(const struct session *session,
                                        const struct tally_poll_response *response,
                                        struct tally_buffer *body)
@@ -207,7 +209,7 @@ static void count_task(struct hosted_job *job, const struct tally_task *task, ui
     hosted_job_count_bytes(job, parts, task->n_clients, in, out);
 }
 
-/* The same for a response without a task: for the clients of the poll's updates. */
+/* As count_task(), for a response without a task: counts for the clients of the poll's updates. */
 static void count_acknowledgement(const struct session *session, struct hosted_job *job,
                                   uint64_t out)
 {
@@ -342,7 +344,7 @@ static void acknowledge_alone(struct tally_coordinator *coordinator, struct sess
     struct tally_buffer body = {0};
     struct hosted_job *job = find_job(coordinator, session->poll.job_id);
     if (encode_acknowledgement(session, NULL, &body) != TALLY_OK) {
-        return; /* out of memory: tried again, or cut off at the shutdown */
+        return; /* out of memory: tried again, or cut off at shutdown */
     }
     struct tally_http_request *request = end_poll(coordinator, session, tally_monotonic_ms());
     const uint64_t out = send_protobuf(request, &body, NULL);

@@ -86,7 +86,7 @@ struct hosted_job *find_work(struct session *session, uint32_t *clients, size_t 
     for (uint32_t k = 0, first = session->turn; k < n; k++) {
         const uint32_t i = (first + k) % n;
         struct hosted_job *job = session->assignments[i].job;
-        if (job == before) { /* the clients of a job are mostly adjacent */
+        if (job == before) { /* adjacent clients mostly belong to one job */
             continue;
         }
         before = job;
@@ -151,7 +151,7 @@ static void add_catch_up(struct hosted_job *job, int64_t have, struct tally_task
                 k <= delivered || (k < now && has_cohorts) ? message->bits.payload_bits : 0;
         }
     }
-    const bool is_next = now == have + 1; /* the ordinary case: never replaced by the point */
+    const bool is_next = now == have + 1; /* the usual case: never replaced by the point */
     if (kept && (is_next || bits <= snapshot_bits)) {
         job->recovery_bits += again_bits;
     } else {
@@ -239,7 +239,7 @@ static void share_task(struct hosted_job *job, const struct tally_job_round *rou
     task->shared_is_apart = shared->tail != NULL;
 }
 
-/* Notes that the worker has no shift of the job, whatever it had before. */
+/* Notes that the worker has no shifts of the job, whatever it had before. */
 static void forget_shifts(const struct session *session, struct hosted_job *job)
 {
     for (uint32_t i = 0; i < session->n_assignments; i++) {

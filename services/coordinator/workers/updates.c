@@ -50,8 +50,8 @@ static enum tally_status take_poll(struct tally_coordinator *coordinator, struct
     return status;
 }
 
-/* Whether the session may answer for the client. So may the worker that had the client before and
- * was silent for too long: its late update counts. */
+/* Whether the session may answer for the client. This includes the worker that had the client
+ * before and was silent for too long: its late update counts. */
 static bool takes_part(const struct session *session, const struct hosted_job *job, uint32_t client)
 {
     const struct client_slot *slot =
@@ -96,7 +96,8 @@ static enum tally_status receive(struct tally_coordinator *coordinator,
     return transaction_check(coordinator->transaction, status, err);
 }
 
-/* Notes that the worker, whose message counts, has added it to its copy of the client's shift. */
+/* Notes that the worker, whose message counts, has added the message to its copy of the client's
+ * shift. */
 static void note_shift(const struct hosted_job *job, const struct session *session, uint32_t client)
 {
     struct client_slot *slot =
@@ -145,7 +146,7 @@ static enum tally_status end_in_failure(struct tally_coordinator *coordinator,
     return status;
 }
 
-/* No worker could continue with the client: its computation is a function of job and seed. */
+/* No worker could continue with the client, since its computation depends on job and seed alone. */
 static enum tally_status take_failure(struct tally_coordinator *coordinator, struct hosted_job *job,
                                       const struct tally_update *update, struct tally_error *err)
 {
@@ -184,9 +185,9 @@ static bool may_be_resumed(const struct tally_coordinator *coordinator,
     return false;
 }
 
-/* Whether no present worker can serve the job, and waiting for others is pointless: no worker has
- * ever answered for it, or those that try it fail. If only a plug-in is not loaded, the job waits,
- * because loading it takes just one option. */
+/* Whether no present worker can serve the job, and waiting for others is pointless: either no
+ * worker has ever answered for it, or the workers that try it fail. If only a plug-in is not
+ * loaded, the job waits, because loading it takes just one option. */
 static bool is_hopeless(const struct tally_coordinator *coordinator, const struct hosted_job *job)
 {
     const struct tally_job_round *round = tally_job_open_round(job->engine);
@@ -311,7 +312,7 @@ enum tally_status worker_update(struct tally_coordinator *coordinator, struct ca
     call->updates[taken.result]++;
     call->update_response = (struct tally_update_response){.formula_bits = taken.bits.formula_bits,
                                                            .payload_bits = taken.bits.payload_bits};
-    /* A worker that polls gets the response with the next task. */
+    /* A worker that polls gets this response together with the next task. */
     if (call->polling_session == 0) {
         status = tally_update_response_encode(&call->update_response, NULL, &call->body);
     }
@@ -337,7 +338,7 @@ static void write_refusal(const struct tally_error *why, struct tally_update_res
     tally_utf8_sanitize_line(ret_result->message);
 }
 
-/* What the response says if no update is refused. */
+/* The response if no update is refused. */
 struct sums {
     struct tally_bits bits;
     bool has_refusal;

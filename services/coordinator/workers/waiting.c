@@ -13,7 +13,7 @@
 
 enum { NAMES_IN_TEXT = 3 };
 
-/* Appends to the human-readable text, as far as it fits. */
+/* Appends to the human-readable text as much as fits. */
 __attribute__((format(printf, 2, 3))) static void add_text(struct tally_waiting *waiting,
                                                            const char *format, ...)
 {
@@ -68,7 +68,7 @@ static void wait_for_workers(const struct tally_coordinator *coordinator,
     }
 }
 
-/* Adds a name that is not listed yet. */
+/* Adds a name unless it is listed already. */
 static void add_worker(struct tally_waiting *waiting, const char *name)
 {
     for (int i = 0; i < waiting->n_workers; i++) {
@@ -100,8 +100,8 @@ static void add_vacant(int64_t n_vacant, struct tally_waiting *waiting)
     }
 }
 
-/* False if the round waits for no client. A refusal explains why clients have no worker, so it goes
- * first. */
+/* Returns false if the round waits for no client. A refusal explains why clients have no worker, so
+ * it comes first. */
 static bool wait_for_clients(const struct tally_coordinator *coordinator,
                              const struct hosted_job *job, struct tally_waiting *waiting)
 {

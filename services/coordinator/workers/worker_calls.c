@@ -37,7 +37,7 @@ enum tally_status answer_protobuf(struct call *call, enum tally_status encoded,
     return answer_bytes(call, encoded, "application/proto", err);
 }
 
-/* A session belongs to the token that joined: its id alone gives no access. */
+/* A session belongs to the token that it was joined with: its id alone gives no access. */
 static enum tally_status check_owner(const struct call *call, const struct session *session,
                                      struct tally_error *err)
 {
@@ -140,7 +140,7 @@ static enum tally_status check_join(struct tally_coordinator *coordinator, const
 }
 
 /* Whether the client is vacant and no other worker is known to have had it last. After a restart of
- * the coordinator no such worker is known: the first to ask gets it. */
+ * the coordinator, no such worker is known, so the first one to ask gets the client. */
 static bool may_ask_for(const struct session *session, const struct client_slot *slot)
 {
     return slot->session == NULL &&

@@ -75,7 +75,7 @@ void fill_cohort(struct tally_coordinator *coordinator, struct hosted_job *job)
     }
 }
 
-/* Sessions without a client in the open round have nothing to do for the job. */
+/* For sessions without a client in the open round, the job has no work. */
 static void mark_cohort_ready(struct tally_coordinator *coordinator, struct hosted_job *job)
 {
     uint32_t n;

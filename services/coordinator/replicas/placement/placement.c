@@ -5,7 +5,7 @@ static bool wants_slots(const struct tally_replica *replica)
     return replica->is_alive && replica->wants_key > 0 && replica->wants_slots > 0;
 }
 
-/* Slots of all live replicas except `but`. */
+/* Counts the slots of all live replicas except `but`. */
 static int64_t count_others(const struct placement *placement, const struct tally_replica *but,
                             bool only_free)
 {

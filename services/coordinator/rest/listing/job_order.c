@@ -12,7 +12,7 @@ typedef const char *text_fn(const struct tally_store_job *row);
 
 static double created(const struct tally_store_job *row)
 {
-    return (double)row->key; /* the order of submission, whatever the clock said */
+    return (double)row->key; /* the order of submission, whatever the clock showed */
 }
 
 static double status_number(const struct tally_store_job *row)
@@ -214,7 +214,7 @@ static bool read_number(const char *hex, double *ret_number)
     return true;
 }
 
-/* Fails if the part of `cursor` in front of the first '.', n bytes, is not the order. */
+/* Fails unless `order` is the part of `cursor` before the first '.', n bytes. */
 static enum tally_status check_order(const struct job_order *order, const char *cursor, size_t n,
                                      struct tally_error *err)
 {

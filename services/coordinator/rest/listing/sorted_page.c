@@ -11,7 +11,7 @@ struct search {
     int64_t n_looked_at, last_key;
 };
 
-/* Rows of one request to the store, which may hold them in memory together. */
+/* Rows per request to the store, which may hold all of them in memory. */
 enum { ROWS_AT_ONCE = 1000 };
 
 static enum tally_status look_at(void *context, const struct tally_store_job *row,

@@ -40,7 +40,7 @@ static int64_t width_for(int64_t last, size_t n_max, int64_t width)
     return ((needed - 1) / unit + 1) * unit;
 }
 
-/* A number beats NaN: a NaN loss must not hide the others. */
+/* Any number is preferred to NaN: a NaN loss must not hide the others. */
 static bool is_less(double a, double b)
 {
     return a < b || (isnan(b) && !isnan(a));
@@ -129,7 +129,7 @@ static enum tally_status lay_out(struct series *series, int n_names, size_t capa
     return TALLY_OK;
 }
 
-/* Adds the names that the series does not have yet, as far as there is room. */
+/* Adds names that the series does not have yet, if there is room. */
 static enum tally_status add_names(struct series *series, const char *summaries)
 {
     struct series_metrics *metrics = &series->metrics;
@@ -166,7 +166,7 @@ static void put_values(struct series_metrics *metrics, size_t slot, const char *
     }
 }
 
-/* Moves the values of the rows that stayed to the front; none moves back. */
+/* Moves the values of the rows that stayed to the front; none moves towards the end. */
 static void close_gaps(struct series *series)
 {
     const int n_names = series->metrics.n_names;
@@ -245,7 +245,7 @@ size_t series_thin(const struct series *series, size_t n_max, struct series_row 
 {
     assert(n_max >= SERIES_MIN_POINTS && n_max <= SERIES_MAX_POINTS);
     const int64_t width = series->n_rows <= n_max
-                              ? 1 /* a bucket for each: all stay */
+                              ? 1 /* one bucket per round: all rows stay */
                               : width_for(series_last_round(series), n_max, series->width);
     return thin(series->rows, series->n_rows, width, ret_rows);
 }

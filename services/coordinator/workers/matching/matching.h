@@ -22,8 +22,8 @@
 
 /* A queued job. */
 struct match_job {
-    bool is_prepared;      /* it lacks nothing but slots and memory to start */
-    bool is_unsolved;      /* its f(x*) must be solved, and the solve has not begun */
+    bool is_prepared;      /* it lacks only slots and memory to start */
+    bool is_unsolved;      /* its f(x*) must be solved, and solving has not begun */
     bool has_memory;       /* for its next step: solving or starting */
     bool will_have_memory; /* once the jobs that progress have ended */
     int64_t needed;        /* slots, to start */
@@ -37,7 +37,7 @@ enum match {
     MATCH_WAIT  /* no younger job overtakes it */
 };
 
-/* Whether the job needs slots or memory now: it does not wait only for its f(x*). */
+/* Whether the job needs slots or memory now, that is, does not wait only for its f(x*). */
 bool match_is_candidate(const struct match_job *job);
 /* Precondition: match_is_candidate(). */
 enum match match_queued(const struct match_job *job);
