@@ -29,7 +29,7 @@ const volatile sig_atomic_t *tally_signals_stop(void);
 int tally_signals_fd(void);
 /* Makes it unreadable until the next signal; the flag stays. For loops that poll while draining. */
 void tally_signals_drain_fd(void);
-/* Sleeps; -1 = for ever. True, at once, if a stop was requested. */
+/* Sleeps; -1 = forever. True, at once, if a stop was requested. */
 bool tally_signals_wait(int timeout_ms);
 
 #endif

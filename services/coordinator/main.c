@@ -59,7 +59,8 @@ static const struct tally_option OPTIONS[] = {
      "accepted",
      "Access"},
     {"tls-cert", "FILE", NULL,
-     "certificate chain in PEM form, the server's own first; then --listen serves HTTPS alone",
+     "certificate chain in PEM form, the server's certificate first; --listen then serves HTTPS "
+     "only",
      "TLS"},
     {"tls-key", "FILE", NULL, "its private key", "TLS"},
     {"peer-tls-ca", "FILE", NULL,
@@ -285,7 +286,7 @@ static enum tally_status check_access(const struct tally_options *options,
                   tally_log_text("address", listen));
     }
     if (settings->server.tls_cert == NULL) {
-        tally_log(TALLY_LOG_WARN, tally_log_event("no TLS: tokens and data travel in clear"),
+        tally_log(TALLY_LOG_WARN, tally_log_event("no TLS: tokens and data are sent unencrypted"),
                   tally_log_text("address", listen));
     }
     return TALLY_OK;

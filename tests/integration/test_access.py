@@ -484,7 +484,7 @@ class Start(AccessTestCase):
                     self.assertEqual(status, 2, (address, options, how, output))
                     self.assertIn(f"{address} can be reached by others", output)
         for address in public[:-1]:
-            for options, words in (((*admin, *worker), "no TLS: tokens and data travel in clear"),
+            for options, words in (((*admin, *worker), "no TLS: tokens and data are sent unencrypted"),
                                    (("--insecure",), "no tokens: others can use this address")):
                 status, output = self.run_briefly("--listen", address, *options)
                 if "Address family not supported" not in output:

@@ -91,7 +91,7 @@ static struct tally_replica *find_lower_leader(const struct replicas *replicas)
     return NULL;
 }
 
-/* Jobs at different replicas may each lack clients for ever, although together their workers are
+/* Jobs at different replicas may each lack clients forever, although together their workers are
  * enough for one of them. So a job that stays stuck moves to the lowest replica that leads jobs,
  * and its workers follow it. There the oldest stuck job borrows the slots of the others
  * (workers/matching/matching.h). */

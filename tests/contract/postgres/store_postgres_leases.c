@@ -129,7 +129,7 @@ void test_store_postgres_leases__stopped_process_holds_up_a_taker_briefly(void)
     expect_take_from(true);
 }
 
-/* The dead leader's connection is busy and would keep its locks for ever. */
+/* The dead leader's connection is busy and would keep its locks forever. */
 void test_store_postgres_leases__taker_ends_the_connection_of_the_dead(void)
 {
     expect_take_from(false);

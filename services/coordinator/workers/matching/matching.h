@@ -3,7 +3,7 @@
  *
  * Vacant clients of started jobs are filled first, oldest job first. If that leaves several of them
  * short, the oldest that can be filled gets the others' slots (match_can_borrow): jobs that started
- * when there were more workers may each lack slots for ever, although their slots together are
+ * when there were more workers may each lack slots forever, although their slots together are
  * enough for one of them. Then queued jobs start in order of age as soon as there are slots for the
  * clients of a round (match_queued): without cohorts, for all clients of the job. If the workers
  * that are present could fill a queued job once the progressing jobs have ended, younger jobs may
