@@ -1,8 +1,8 @@
 """What the fault tests share: the processes of the integration tests, a proxy that records what was acknowledged, and
 the comparison with an undisturbed run.
 
-Every test draws from one seed, which is printed. TALLY_FAULTS_SEED repeats it as far as real processes can be repeated.
-Time limits are generous, since a busy machine must not fail a test.
+Every test draws from one seed, which is printed. TALLY_FAULTS_SEED repeats a run as far as real processes can be
+repeated. Time limits are generous, so that a busy machine does not make a test fail.
 """
 
 import json

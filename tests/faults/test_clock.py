@@ -9,7 +9,7 @@ from namespaces import skip
 from service import CLIENTS, ENDLESS, LONG_JOB, FaultTestCase, job_document
 
 HOUR_S, DAY_S = 3600, 86400
-# Forward and back: past the end of all deadlines, and to before the job was submitted.
+# Forward and back: past every deadline, and to before the job was submitted.
 JUMPS_S = (HOUR_S, -HOUR_S, 400 * DAY_S, -400 * DAY_S, 1, 0)
 
 

@@ -1,4 +1,4 @@
-"""Whole messages are delayed, reordered or duplicated, or arrive when nobody waits for them any more."""
+"""Whole messages are delayed, reordered or duplicated, or arrive when nobody is waiting for them any more."""
 
 import contextlib
 import socket

@@ -77,7 +77,7 @@ class KillStorm(FaultTestCase):
         self.kill_coordinator()
         for _ in range(self.random.randint(1, 3)):
             self.launch_coordinator()
-            time.sleep(self.random.uniform(0, 0.04))  # at any point of its start
+            time.sleep(self.random.uniform(0, 0.04))  # at any point of its startup
             self.kill_coordinator()
         self.launch_coordinator()
         self.await_coordinator(seen)
@@ -96,7 +96,7 @@ class KillStorm(FaultTestCase):
         place = self.random.randrange(WORKERS)
         self.kill_worker(place)
         self.launch_worker(place, self.worker_names[place])
-        time.sleep(self.random.uniform(0, 0.03))  # at any point of its start
+        time.sleep(self.random.uniform(0, 0.03))  # at any point of its startup
         self.kill_worker(place)
         self.launch_worker(place, self.random.choice((self.worker_names[place], self.new_name())))
 

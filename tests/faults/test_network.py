@@ -144,7 +144,7 @@ class NetworkFaults(FaultTestCase):
             busy = [name for name, worker in self.sessions().items() if worker["assignments"]]
             place = self.random.choice(busy)
             self.network.cut_off(place)
-            self.wait_for_more(self.client, self.job_id, 1)  # it may have answered already
+            self.wait_for_more(self.client, self.job_id, 1)  # it may have answered before the cut
             took = self.progress(3, f"{place} is cut off, others go on")
             self.assertLess(took, RESUME_S)
             self.wait_for_a_loss()

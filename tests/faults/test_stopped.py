@@ -19,7 +19,7 @@ ON_TIME_S = 300
 
 class Stopped(FaultTestCase):
     def start(self, horizon, **changes):
-        """Starts ten workers of one client each, and the job."""
+        """Starts the job and ten workers with one client each."""
         self.document = job_document(
             LONG_JOB, horizon=horizon, round_deadline_ms=int(DEADLINE_S * 1000), **changes
         )

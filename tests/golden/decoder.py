@@ -324,7 +324,7 @@ def decode_short(bits, dim):
 
 
 class Words:
-    """Reads words of 16 bits."""
+    """Reads 16-bit words."""
 
     def __init__(self, payload):
         refuse_unless(len(payload) % 2 == 0, "length")

@@ -415,7 +415,7 @@ class ForeignWorker:
         return wait_until(look, "a task")
 
     def update(self, task, client, /, dim=30, **changes):
-        """Returns a correct update of a task, with fields replaced."""
+        """Returns a valid update for the task, with the given fields replaced."""
         request = messages.PostUpdateRequest(
             session=self.session, job_id=task.job_id, round=task.round, client=client
         )
@@ -626,8 +626,8 @@ class TallyTestCase(unittest.TestCase):
             self.assertEqual(process.terminate(), 0, f"{process.name}:\n{process.log()[-2000:]}")
 
     def wait_until_heard(self, client, workers):
-        """Waits until the workers of an ended job have received all responses and poll again. SIGTERM interrupts an
-        exchange, and its worker would not count an update that the coordinator has counted."""
+        """Waits until the workers of an ended job have received all responses and are polling again. SIGTERM would
+        interrupt an exchange, and its worker would not count an update that the coordinator has counted."""
         names = {worker.name.removeprefix("worker-") for worker in workers}
         wait_until(lambda: names <= {worker["name"] for worker in client.get_json("/v1/workers")["workers"]
                                      if worker["state"] == "waiting"}, "the workers to wait")

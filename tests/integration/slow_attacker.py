@@ -19,7 +19,7 @@ import time
 ADDRESSES = 40
 HEADERS, BODY, READER, SILENT = range(4)
 SLOW_S = 1.0
-AT_ONCE = 100  # so many connections are opened before the next check for events
+AT_ONCE = 100  # connections opened before the next check for events
 
 
 class Attacker:

@@ -279,7 +279,7 @@ class MissingFiles(AlgorithmTestCase):
 
 
 def fetch(what, tool, folder, *options):
-    """Runs deploy/fetch-mnist for a folder. Skips the test if the download tool fails; any other failure is an
+    """Runs deploy/fetch-mnist to fill a folder. Skips the test if the download tool fails; any other failure is an
     error."""
     done = subprocess.run([REPO / "deploy/fetch-mnist", *options, "--dir", folder], text=True,
                           check=False, stdin=subprocess.DEVNULL, capture_output=True)

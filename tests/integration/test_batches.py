@@ -155,7 +155,7 @@ class Batches(BatchTestCase):
         head = self.worker.batch(self.task, []).SerializeToString()
         entries = [update.SerializeToString() for update in
                    self.worker.of_clients(self.task, [a, b]).updates]
-        junk = b"\x0a\x01"  # a packed client field of the wrong type
+        junk = b"\x0a\x01"  # `client` of the wrong wire type, and cut short
         body = head + b"".join(b"\x2a" + bytes([len(entry)]) + entry for entry in (entries[0], junk, entries[1]))
         answer = messages.PostUpdatesResponse.FromString(self.client.call_raw("PostUpdates", body).body)
         self.assertEqual(codes_of(answer), ["", "invalid_argument", ""])

@@ -106,7 +106,7 @@ class Coordinator:
         self.thread.start()
 
     def close(self):
-        """Stops as if the process had been killed: kept-alive connections break too."""
+        """Stops as if the process had been killed: keep-alive connections break too."""
         self.server.shutdown()
         for connection in self.connections:
             try:
@@ -381,7 +381,7 @@ class Submit(CliCase):
     def test_with_enough_workers_it_says_nothing_more(self):
         for workers in ((1, 4), (9, 90), None):
             self.assertEqual(self.submit_to(workers), "")
-        self.assertEqual(self.submit_to((0, 0), status="completed"), "")  # the idempotency key of an earlier request
+        self.assertEqual(self.submit_to((0, 0), status="completed"), "")  # an earlier request with that key created it
 
     def test_a_document_that_is_too_large_is_not_sent(self):
         coordinator = self.serve(lambda *_: Answer(201, detail()))

@@ -227,7 +227,8 @@ class Cohorts(TallyTestCase):
         self.check_a_hundred_thousand(n_workers=2, per_worker=5)
 
     def check_a_hundred_thousand(self, n_workers, per_worker):
-        """Its rounds are like those of a job with ten clients."""
+        """Checks that rounds of a job with 100,000 clients and a cohort of ten are like those of a job with ten
+        clients."""
         clients = 100000
         coordinator = self.start_coordinator(options=("--session-timeout-ms", str(HOUR_MS)))
         client = coordinator.client

@@ -115,8 +115,8 @@ class Formats(DataFileCase):
         self.assertEqual(essence(self.run_job(client, parts)), expected)
 
     def test_workers_with_files_of_their_own_meet_in_the_middle(self):
-        """One worker has only labels 1, the other only labels 4, each for half of the clients. The minimum of f is then
-        at 2.5, which is not a label."""
+        """One worker's data has only label 1, the other's only label 4; each serves half of the clients. The minimum of
+        f is then at 2.5, which is not a label."""
         folders = []
         for i, label in enumerate((1, 4)):
             folder = Path(self.folder) / f"own{i}"

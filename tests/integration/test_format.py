@@ -88,7 +88,7 @@ class Coordinator(TallyTestCase):
         live.poll(wait_ms=1)  # the refused Join used up no session
 
     def test_silence(self):
-        """Tally's own workers state their format since 0.6.0; other workers may not know the field."""
+        """Tally's own workers have stated their format since 0.6.0; other workers may not know the field."""
         body = messages.JoinRequest(name="w", slots=1).SerializeToString()
         for agent, status in ((b"tally-worker", 400), (b"tally-worker-of-mine", 200), (b"node", 200)):
             with self.subTest(agent):

@@ -266,7 +266,7 @@ class Framing(TallyTestCase):
         """Requests with large bodies have a buffer of another size and a separate daemon of the library."""
         large = get(HOST, b"Content-Length: 100000") + b" " * 100000
         _, headers, _, _ = split(self.converse(large))
-        self.assertEqual(headers["connection"], ["close"])  # from now on the server checks for large bodies
+        self.assertEqual(headers["connection"], ["close"])  # large bodies have been seen from now on
         for what, request, status in REFUSED:
             with self.subTest(what):
                 first, headers, _, behind = split(self.converse(large + request + SMUGGLED))

@@ -56,7 +56,7 @@ class Limits(TallyTestCase):
         self.processes.remove(process)
 
     def test_jobs(self):
-        """By default, a thousand jobs may be queued next to fifty that run."""
+        """By default, a thousand jobs may be queued alongside fifty running ones."""
         self.start()
         document = job_document(clients=1, quorum=1, reference={"type": "none"})
         for _ in range(1050):

@@ -1,4 +1,4 @@
-"""tally migrate: copies a SQLite store into PostgreSQL, even if it is interrupted."""
+"""tally migrate: copies a SQLite store into PostgreSQL; if it is interrupted, the target is either empty or complete."""
 
 import contextlib
 import hashlib

@@ -209,7 +209,7 @@ class UpgradeOfUnaryBits(OperationsTestCase):
 
     def check_exchanges(self, exchanges):
         """Checks that workers receive the point instead of old broadcasts, and that the dropped updates of the open
-        round are requested again, but no others."""
+        round, and only those, are requested again."""
         posts = [update for exchange in exchanges for update, _ in updates_of(exchange)]
         self.assertEqual(sorted(post.client for post in posts if (post.job_id, post.round) == (RUNNING_2, 18)),
                          [0, 1, 2])
@@ -665,7 +665,7 @@ class Stop(OperationsTestCase):
 
     def read_across_a_stop(self, coordinator, path):
         """Stops the coordinator while a slow reader is in the middle of a response. Returns what the reader receives,
-        and the seconds from the signal to the end of the coordinator."""
+        and the seconds from the signal to the coordinator's exit."""
         with socket.socket() as reader:
             reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
             reader.connect(("127.0.0.1", coordinator.port))

@@ -469,7 +469,7 @@ class Plugins(TallyTestCase):
     # ---- at the start ----
 
     def start_in_vain(self, *options, mood="", environment=None):
-        """Starts a worker that is expected to refuse; returns its message."""
+        """Starts a worker that is expected to refuse to start; returns its message."""
         done = subprocess.run(
             [BIN / "tally-worker", *(str(option) for option in options)], capture_output=True, text=True,
             env={**os.environ, "MOODY": mood, **(environment or {})}, timeout=HANG_S, check=False)

@@ -51,7 +51,7 @@ class FiveMinutes(TallyTestCase):
             jobs = Client(port).get_json("/v1/jobs")["jobs"]
             return [Client(port).job(job["id"]) for job in jobs], log.read_text()
         finally:
-            os.killpg(shell.pid, signal.SIGTERM)  # background processes that the blocks left belong to its session
+            os.killpg(shell.pid, signal.SIGTERM)  # including processes that the blocks left running
 
     def test_every_block_as_printed(self):
         names = block().split()

@@ -85,8 +85,8 @@ class Replicas(PostgresTestCase):
         return self.check_sums(replica, job_id, detail)
 
     def check_endless(self, replica, job_id, document):
-        """Checks an endless job that was disturbed: it still closes rounds, and its state is that of an undisturbed
-        run. Then cancels it."""
+        """Checks that an endless job that was disturbed still closes rounds; then cancels it and checks that its state
+        is that of an undisturbed run."""
         replica.client.wait_rounds(job_id, 2)
         replica.client.post(f"/v1/jobs/{job_id}/cancel")
         detail = replica.client.wait_status(job_id, "cancelled")
@@ -287,7 +287,7 @@ class Replicas(PostgresTestCase):
         self.assertEqual(metric(a, "tally_replica_jobs_given_total"), 1)
         self.assertEqual(metric(b, "tally_replica_jobs_taken_total"), 1)
         self.assertEqual(metric(b, 'tally_jobs_ended_total{status="completed"}'), 1)
-        self.assertEqual(metric(a, "tally_job_rounds_total"), 0)  # only one of the replicas lists it
+        self.assertEqual(metric(a, "tally_job_rounds_total"), 0)  # only the leader has series of the job
         self.assertEqual(metric(b, "tally_job_rounds_total"), detail["round"])
 
     def test_an_old_job_is_not_starved_by_small_ones(self):
@@ -479,7 +479,7 @@ class Replicas(PostgresTestCase):
         for connection in connections:
             connection.connect()
         os.kill(a.pid, signal.SIGSTOP)
-        try:  # it finds both requests when it resumes, before it hears from the store
+        try:  # when a resumes, it finds both before it hears from the store
             self.database.changes("UPDATE job_leases SET leader = 2, token = token + 1")
             connections[0].request("POST", "/tally.v1.WorkerService/PostUpdate", update,
                                    {"Content-Type": "application/proto"})

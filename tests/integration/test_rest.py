@@ -250,7 +250,7 @@ class Rest(TallyTestCase):
             "initial_point": {"type": "random_sphere", "radius": 2.0}})
 
     def test_layout_of_a_model(self):
-        """Holds also for models that are sent in several pieces of 4,096 coordinates each."""
+        """Also holds for models that are sent in several pieces of 4,096 coordinates each."""
         for dim in (1, 4096, 4097, 8192, 10_000):
             with self.subTest(dim=dim):
                 path = f"/v1/jobs/{self.vector_job(dim)}/model"
@@ -302,7 +302,7 @@ class Rest(TallyTestCase):
         counts = {"workers_total": 5, "slots_total": 15, "slots_free": 15}
         first = self.client.get_json("/v1/workers?limit=2")
         self.assertEqual([each["name"] for each in first["workers"]], newest_first[:2])
-        # Workers that join or leave in the meantime shift no page, even if one was the last of its page.
+        # Workers that join or leave in the meantime do not shift any page, even if one was the last on its page.
         workers[3].leave()
         ForeignWorker(self.client, name="new", slots=4)
         second = self.client.get_json(f"/v1/workers?limit=2&cursor={first['next_cursor']}")
@@ -432,7 +432,7 @@ class Rest(TallyTestCase):
         self.assert_ends_well(self.coordinator)
 
     def test_port_taken(self):
-        """A second coordinator on the same port reports that and ends with an error."""
+        """A second coordinator on the same port reports that the port is taken, and exits with an error."""
         second = Process(
             self.folder, "second",
             [BIN / "tally-coordinator", "--listen", f"127.0.0.1:{self.coordinator.port}", "--store", "memory:"],

@@ -77,7 +77,7 @@ class Stragglers(TallyTestCase):
         return client.rounds(job_id)
 
     def wait_waiting(self, client, job_id, what, text=""):
-        """Waits until the job waits for this with the text, and returns `waiting`."""
+        """Waits until `waiting` of the job is for `what` and contains `text`; returns it."""
 
         def look():
             waiting = client.job(job_id)["waiting"]

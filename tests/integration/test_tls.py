@@ -1,5 +1,5 @@
 """HTTPS: the whole service over TLS, what clients must refuse, what the server must refuse, and a certificate that is
-replaced during operation.
+replaced while the service runs.
 """
 
 import contextlib

@@ -91,8 +91,8 @@ class TrafficCase(TallyTestCase):
         return answer, client.job(job_id)["bits"]
 
     def run_job(self, coordinator, document):
-        """Runs a job through a proxy with three workers. Returns its id, the traffic computed from the proxy's record,
-        and the workers."""
+        """Runs a job with three workers, all through a proxy. Returns its id, the traffic computed from the proxy's
+        record, and the workers."""
         proxy = self.through_proxy(coordinator)
         url, coordinator.url = coordinator.url, proxy.url
         workers = [self.start_worker(coordinator, f"w{i}", clients=document["clients"] // 3) for i in range(3)]

@@ -6,7 +6,7 @@ from test_reproduce import FORMULA, ReproduceCase
 
 
 class UnseenSeeds(ReproduceCase):
-    """The promises of the presets, on unseen seeds."""
+    """What the presets promise, on unseen seeds."""
 
     PAPER = {"uplink": 263.3, "downlink": 288.6}
 

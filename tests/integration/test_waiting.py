@@ -1,4 +1,5 @@
-"""Waits that end: a worker exits with the last job or gives up, and a job reports what it waits for, cause first.
+"""Waits that end: a worker exits when the last job ends, or gives up; a job reports what it is waiting for, the cause
+first.
 
 No test measures time. A poll that should end early is compared with one that began before it and may wait as long: the
 former must end first.

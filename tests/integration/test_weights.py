@@ -114,7 +114,7 @@ class WeightedFiles(TallyTestCase):
                              detail["bits"]["uplink_per_client"]["payload"])
 
     def test_a_file_that_is_cut_is_the_same_as_files_of_the_clients(self):
-        """10 points over 4 clients, split as by `contiguous`: 3, 3, 2 and 2."""
+        """10 points divided among 4 clients as by `contiguous`: 3, 3, 2 and 2."""
         sizes = (3, 3, 2, 2)
         rows = []
         for m, size in enumerate(sizes):
@@ -190,7 +190,7 @@ class WeightedFiles(TallyTestCase):
 
 
 class Synthetic(TallyTestCase):
-    """The document gives the numbers of points, so they cost no bits."""
+    """The document states how many points each client has, so the counts cost no bits."""
 
     def test_equal_shards_change_no_bit(self):
         for base in BASES:

@@ -42,7 +42,7 @@ class Lane(threading.Thread):
                 if self.is_stopping:
                     return
                 self._run_one(document, f"{self.test.seed}-{self.label}-{number}")
-        except BaseException as error:  # raised by the test
+        except BaseException as error:  # re-raised later in the test's thread
             self.error = error
 
     def _run_one(self, document, key):

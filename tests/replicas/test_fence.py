@@ -64,8 +64,8 @@ class Fence(ReplicasTestCase):
         return rows[0] if rows else None
 
     def what_arrived(self, before):
-        """Returns the state of a's session once it has changed after what it was sent; "gone" if the session had
-        already ended."""
+        """Returns the state of a's database session once the session is idle again, having received what a had sent;
+        "gone" if it has ended; None until then."""
         now = self.session_of_a()
         if now is None:
             return "gone"
