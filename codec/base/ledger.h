@@ -22,8 +22,10 @@ struct tally_ledger {
     struct tally_bits uplink;   /* summed over clients */
     struct tally_bits downlink; /* each broadcast once */
     uint64_t delivered_payload_bits;
-    uint64_t control_bits;   /* one per "continue" (norm test not passed), 32 per estimate */
-    uint64_t telemetry_bits; /* loss and clip reports, not part of any algorithm */
+    /* Down besides broadcasts: for CEAL, 1 per round whose norm test failed and 32 per estimate;
+     * other algorithms state theirs in their files. Up: 1 per client that declined. */
+    uint64_t control_bits;
+    uint64_t telemetry_bits; /* reports of losses, clipping and metrics: no part of any algorithm */
 };
 
 void tally_bits_add(struct tally_bits *sum, const struct tally_bits *more);

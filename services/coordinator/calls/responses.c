@@ -111,7 +111,7 @@ void call_free(struct tally_coordinator *coordinator, struct call *call)
 }
 
 /* Counts an exchange for its job. */
-static void count_wire(struct tally_coordinator *coordinator, const struct call *call, uint64_t in,
+static void charge_job(struct tally_coordinator *coordinator, const struct call *call, uint64_t in,
                        uint64_t out)
 {
     if (call->job_id[0] != '\0') {
@@ -223,7 +223,7 @@ static uint64_t respond(struct call *call)
 void hand_over_call(struct tally_coordinator *coordinator, struct call *call)
 {
     begin_access(coordinator, call);
-    count_wire(coordinator, call, tally_http_wire_in_bytes(call->request), 0);
+    charge_job(coordinator, call, tally_http_wire_in_bytes(call->request), 0);
     end_access(coordinator, call);
     call_free(coordinator, call);
 }
@@ -235,12 +235,12 @@ void send_answer(struct tally_coordinator *coordinator, struct call *call)
         if (call->request_id[0] == '\0') {
             draw_request_id(coordinator, call->request_id);
         }
-        count_wire(coordinator, call, 0, 0); /* its updates are durable */
+        charge_job(coordinator, call, 0, 0); /* its updates are durable */
     } else if (!call->streaming) {
         begin_access(coordinator, call);
         const uint64_t in = tally_http_wire_in_bytes(call->request);
         call->access.bytes = respond(call);
-        count_wire(coordinator, call, in, call->access.bytes);
+        charge_job(coordinator, call, in, call->access.bytes);
     }
     end_access(coordinator, call);
     call_free(coordinator, call);

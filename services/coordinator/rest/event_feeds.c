@@ -214,7 +214,7 @@ static bool read_stored_row(struct tally_coordinator *coordinator, struct event_
 }
 
 /* Updates what the live job waits for. If that has changed, the text of the row is written again.
- * */
+ */
 static void look_at_waiting(struct tally_coordinator *coordinator, struct event_feed *feed,
                             int64_t now_ms)
 {

@@ -142,7 +142,7 @@ int turn_run(struct tally_coordinator *coordinator)
     turn->defers = may_defer(coordinator, now_ms);
     publish(coordinator, commit(coordinator));
     turn->ops->retire(coordinator);
-    commit(coordinator);
+    commit(coordinator); /* of the retired jobs: nobody waits for it */
     transaction_end_step(transaction);
     if (!transaction_is_open(transaction)) {
         turn->ops->outside(coordinator, now_ms);

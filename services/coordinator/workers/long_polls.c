@@ -84,9 +84,9 @@ static bool is_batch(const struct call *call)
     return (call->route->flags & ROUTE_IS_BATCH) != 0;
 }
 
-/* Responds to an update without a task. For several updates, the response is already in the body.
- * */
-static void answer_alone(struct call *call)
+/* Encodes the response to an update without a task. That to several updates is in the body already.
+ */
+static void encode_alone(struct call *call)
 {
     if (is_batch(call)) {
         return;
@@ -106,7 +106,7 @@ bool hold_update_poll(struct tally_coordinator *coordinator, struct call *call)
     }
     if (call->request == NULL || session == NULL || session->poll.request != NULL ||
         coordinator->draining) {
-        answer_alone(call);
+        encode_alone(call);
         return false;
     }
     hold_poll(coordinator, session, call);
@@ -143,7 +143,7 @@ bool has_task(const struct tally_coordinator *coordinator, const struct call *ca
 /* ---- Responses ---- */
 
 /* Encodes the response to the poll's updates; `next` is the response to the poll itself, or NULL.
- * */
+ */
 static enum tally_status encode_acknowledgement(const struct session *session,
                                                 const struct tally_poll_response *next,
                                                 struct tally_buffer *body)
