@@ -84,7 +84,7 @@ _Static_assert(sizeof(struct tally_round_record) == 10 * 8 + TALLY_MISSING_CAPAC
         .offset = offsetof(struct tally_round_record, member)                                      \
     }
 
-/* The 11 counters of the struct tally_ledger `ledger` inside `struct type`. */
+/* A counter of the struct tally_ledger `ledger` inside `struct type`; LEDGER: all 11 of them. */
 #define COUNTER(type, ledger, member, name_)                                                       \
     {                                                                                              \
         .name = (name_), .kind = TALLY_COLUMN_UINT64,                                              \

@@ -51,7 +51,7 @@ enum tally_status tally_store_walk_updates(struct tally_store *store,
 
 /* Reads a whole store. `progress` (may be NULL) gets `what` and the number of rows read, of
  * `n_rows` (0 = not known). If rows are written meanwhile, the result matches no single instant.
- * Errors: NO_MEMORY, CANCELLED, those of the reads. The caller calls fini in any case. */
+ * Errors: NO_MEMORY, CANCELLED, those of the reads. Even then, the caller must call fini. */
 enum tally_status tally_store_digest_read(struct tally_store *store,
                                           const struct tally_store_progress *progress,
                                           const char *what, int64_t n_rows,

@@ -67,7 +67,7 @@ struct http_peers {
     unsigned most_connections;   /* since memory was last returned to the system */
     int64_t accept_again_ms;     /* descriptors ran out: no accept() before then; 0 = any time */
     bool has_resumed;    /* a connection, since MHD last ran; MHD_get_timeout() ignores this */
-    bool looks_at_first; /* there are large bodies: new connections wait for their first bytes */
+    bool looks_at_first; /* large bodies have been sent: new connections wait for first bytes */
 };
 
 /* The connection that MHD passes to a callback. */

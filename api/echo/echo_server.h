@@ -20,8 +20,8 @@ enum tally_status tally_echo_server_new(size_t n_answer, unsigned n_connections,
 /* NULL is allowed. */
 void tally_echo_server_free(struct tally_echo_server *server);
 /* Waits for the network and serves what is ready. The caller runs the loop: libmicrohttpd's own
- * thread (0.9.75) leaves requests waiting if exactly 128 events come at once, forever if all
- * clients wait for it. */
+ * thread (0.9.75) leaves requests waiting if exactly 128 events arrive at once. If all clients are
+ * among these, they wait forever. */
 void tally_echo_server_step(struct tally_echo_server *server);
 uint16_t tally_echo_server_port(const struct tally_echo_server *server);
 

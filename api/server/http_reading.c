@@ -72,9 +72,9 @@ static enum MHD_Result check_size(struct tally_http_request *request, bool *ret_
                                 MHD_HTTP_REQUEST_HEADER_FIELDS_TOO_LARGE, detail);
 }
 
-/* The large body of a request that will be refused is not read, so that a client without permission
- * cannot make the server hold it. A short body is read without asking, because asking would cost
- * more. */
+/* If a request will be refused, its large body is not read, so that a client without permission
+ * cannot make the server hold it. A short body is read without calling wants_body(), which would
+ * cost more. */
 static enum MHD_Result begin_body(struct tally_http_request *request, bool is_chunked)
 {
     const struct tally_http_server_config *config = &request->server->config;
@@ -108,7 +108,7 @@ static enum MHD_Result start_request(struct tally_http_request *request)
     const char *encoding = tally_http_header(request, "Transfer-Encoding");
     if (encoding != NULL) {
         request->peer->base.read_bytes = HTTP_READ_UNKNOWN; /* sizes of chunks are not counted */
-        /* MHD would read a body of a different encoding without an end. */
+        /* Any encoding but chunked is refused: MHD would read such a body without end. */
         return strcasecmp(encoding, "chunked") == 0
                    ? begin_body(request, true)
                    : http_response_refuse(request, TALLY_HTTP_REFUSED_UNIMPLEMENTED,

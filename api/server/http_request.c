@@ -1,4 +1,5 @@
-/* http_request: a request, from its headers to its sent response; the handler's queries. */
+/* http_request: the life of a request, from its headers to its sent response, and what handlers can
+ * read of it. */
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>

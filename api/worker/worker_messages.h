@@ -157,7 +157,7 @@ struct tally_update {
 struct tally_update_response {
     uint64_t formula_bits;
     uint64_t payload_bits;
-    bool has_next;           /* set in a decoded response */
+    bool has_next;           /* set by the decoder; encoders ignore it */
     struct tally_bytes next; /* an encoded tally_poll_response, decoded on its own */
 };
 

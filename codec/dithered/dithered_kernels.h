@@ -2,15 +2,16 @@
  * codec/, its tests and its benchmark.
  *
  * The coder is rANS with 64 lanes, as in codec/entropy/entropy_kernels.h: the same states and
- * words, but shares of 2^14, and the frequencies of a symbol depend on the dither. A dither falls
- * into one of 32 bins, the bins of a boundary fill one vector register, and a vector permutation
- * looks up the boundary for 32 coordinates at once:
+ * words, but the frequencies sum to 2^14, and those of a symbol depend on the dither. A dither
+ * falls into one of 32 bins, the bins of a boundary fill one vector register, and a vector
+ * permutation looks up the boundary for 32 coordinates at once:
  *
  *     U      -2^31                        0                        2^31
  *     bin    |0|1|2| ... |14|     15      |      16     |17| ... |30|31|
  *
- * Bins are 2^bin_shift wide, except for the two in the middle, which have the rest. They are narrow
- * near the ends because boundaries between cells lie near 0 there. */
+ * Bins are 2^bin_shift wide, except for the two in the middle, which cover the rest. Bins are
+ * narrow at the ends because dithers there put a boundary between cells near y = 0, where most
+ * coordinates are. */
 #ifndef TALLY_CODEC_DITHERED_DITHERED_KERNELS_H
 #define TALLY_CODEC_DITHERED_DITHERED_KERNELS_H
 

@@ -2,9 +2,9 @@
  *
  *     | 64 states of 32 bits | per block of 4096: code words, bits that follow |
  *
- * The deviation is that of the model's first hypothesis, for all coordinates. Bits that follow: for
- * each tail, in order, |high| - reach in an Elias gamma code; then the low bits of all coordinates;
- * then zeros to the next word of 16 bits. */
+ * All coordinates have the standard deviation of the model's first hypothesis. The bits that
+ * follow: for each coordinate in a tail, in order, |high| - reach in an Elias gamma code; then the
+ * low bits of all coordinates; then zeros to the next word of 16 bits. */
 #ifndef TALLY_CODEC_DITHERED_DITHERED_LONG_H
 #define TALLY_CODEC_DITHERED_DITHERED_LONG_H
 

@@ -20,7 +20,7 @@ enum {
 };
 
 /* 2^24 times the probability that a standard normal variable is above k / 16, rounded to the
- * nearest. */
+ * nearest integer. */
 static const uint32_t ABOVE[TABLE_SIZE] = {
     8388608, 7970559, 7554139, 7140959, 6732591, 6330552, 5936286, 5551151, 5176401, 4813177,
     4462497, 4125246, 3802176, 3493895, 3200874, 2923442, 2661793, 2415993, 2185979, 1971578,

@@ -1,8 +1,8 @@
-/* entropy_encoder: levels to a message of either form.
+/* entropy_encoder: encodes levels as a message of either form.
  *
  * The short form is written from the first level to the last. The long form is written from the
  * last block to the first and from the end of the buffer to its beginning, because a rANS decoder
- * takes the encoder's steps in reverse order; it is moved to the front afterwards. */
+ * takes the encoder's steps in reverse order; the message is then moved to the front. */
 #include <string.h>
 
 #include "codec/entropy/arith.h"

@@ -43,7 +43,7 @@ void tally_rans_write(const struct tally_rans_states *states, uint8_t *data);
 enum tally_status tally_rans_read(const uint8_t *data, struct tally_rans_states *ret_states,
                                   struct tally_error *err);
 
-/* Checks that a decoder that has read everything is in the states that an encoder starts with.
+/* Checks that a decoder, having read everything, is back in the states in which an encoder starts.
  * Errors: MALFORMED. */
 enum tally_status tally_rans_check_end(const struct tally_rans_states *states,
                                        struct tally_error *err);

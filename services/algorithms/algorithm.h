@@ -50,7 +50,7 @@ struct tally_baseline_params {
     int64_t levels;            /* s of the QSGD quantizer */
     double server_step_size;   /* S: factor of the clients' mean step */
     double step_decay;         /* step t has length eta / (1 + step_decay t); 0: always eta */
-    double local_steps_growth; /* a round after t queries has K + local_steps_growth t */
+    double local_steps_growth; /* after t queries, a round has K + local_steps_growth t */
     double mu;                 /* weight of the proximal term of `fedprox`; 0: none */
     double alpha;              /* gain of the shifts of `diana`; NaN: by theory */
     int64_t k;                 /* coordinates of a message of `ef21` */
@@ -287,7 +287,7 @@ struct tally_algorithm {
          * closed. Called before `decide`. */
         void (*spend)(const struct tally_setting *setting, void *memory, uint32_t client,
                       uint64_t bits);
-        /* Whether stored bytes can belong to this job. */
+        /* Whether bytes from the store are valid for this job. */
         bool (*is_valid)(const struct tally_setting *setting, const void *memory);
         /* Optional: the shift of a client, a part of the server's memory. NULL for a job that keeps
          * no shifts. */

@@ -235,7 +235,7 @@ static enum tally_status send(const struct tally_client_task *task, struct tally
 {
     const struct tally_round_plan *plan = task->plan;
     struct tally_grid grid = plan->grid;
-    if (travels(task)) { /* not in the task: see worker.proto */
+    if (travels(task)) { /* the task has no grid then: see worker.proto */
         grid.intervals = 2 * tally_dithered_top(task->setting->clients);
     }
     if (!tally_dithered_grid_is_valid(&grid)) {

@@ -129,7 +129,7 @@ static bool fits(const struct tally_plugin_source *source, uint64_t dim)
     return source->dim == 0 || source->dim == dim;
 }
 
-/* The plug-in that must serve the job; NULL if there is none. */
+/* The plug-in that must serve the job; NULL if the job needs none. */
 static const struct tally_plugin_source *find(const struct tally_plugin_set *set,
                                               const struct tally_objective_spec *spec)
 {

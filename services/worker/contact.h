@@ -11,7 +11,7 @@ bool contact_is_passing(enum tally_status status);
 /* Waits before the next attempt: twice as long as the last time, less a random part. `why`: the
  * failure of a call; NULL = the coordinator has responded. */
 void contact_pause(struct worker *worker, const struct tally_error *why);
-/* To be called after a successful call. */
+/* To be called after each successful call to the coordinator. */
 void contact_reached(struct worker *worker);
 /* To be called before a call: limits its duration to what is left of the patience, plus a
  * second. */

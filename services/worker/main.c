@@ -69,7 +69,7 @@ static const struct tally_options_spec SPEC = {
                 "  3  --give-up-after has elapsed\n",
 };
 
-enum { EXIT_GAVE_UP = 3 }; /* as `tally` exits after a timeout */
+enum { EXIT_GAVE_UP = 3 }; /* the exit code of `tally` after a timeout */
 
 struct settings {
     struct worker_config config;

@@ -242,7 +242,7 @@ enum tally_status tally_pg_job_list_live(struct tally_store *store, tally_store_
     return status;
 }
 
-/* Appends the one value that `which` gives for a job. */
+/* Appends the single value that the query `which` returns for a job. */
 static enum tally_status append_bytes(struct tally_store *store, enum tally_pg_sql which,
                                       const char *what, int64_t job_key, struct tally_buffer *out,
                                       struct tally_error *err)

@@ -1,9 +1,10 @@
 /* postgres_schema: whose database it is, and the steps that bring it up to date.
  *
- * A migration, once released, never changes; a change of the schema is a new row. The versions are
- * this backend's own and say nothing about those of SQLite. Reals are exact in PostgreSQL; 64-bit
- * counters and checksums are stored as the bigint of the same bits, so an x_checksum may print
- * negative. Documents are bytea: they may be any bytes; convert_from(document, 'UTF8') shows one.
+ * A migration, once released, never changes; a change of the schema is a new migration.
+ * The versions are this backend's own and say nothing about those of SQLite. Reals are exact in
+ * PostgreSQL; 64-bit counters and checksums are stored as the bigint of the same bits, so an
+ * x_checksum may print negative. Documents are bytea: they may be any bytes; convert_from(document,
+ * 'UTF8') shows one.
  */
 #include "storage/postgres/postgres_internal.h"
 

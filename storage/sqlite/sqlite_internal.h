@@ -164,7 +164,7 @@ enum tally_status tally_sqlite_copy(const struct tally_sqlite *from, const char 
 
 /* Statements (sqlite_statement.c). */
 
-/* How many jobs are not in a terminal status, in any version of the schema. */
+/* Counts the jobs that are not in a terminal status. Works with every version of the schema. */
 extern const char TALLY_SQL_COUNT_LIVE_JOBS[];
 
 /* Prepares the statements for a schema that has checksums. If it is not the newest, statements on

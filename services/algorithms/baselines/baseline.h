@@ -54,7 +54,7 @@ enum tally_status tally_baseline_plan(const struct tally_setting *setting, int64
     TALLY_BASELINE_COMMON_SLOTS, .plan = tally_baseline_plan, .takes_cohorts = true,               \
                                  .takes_weights = true
 
-/* The slots of the methods with local steps. */
+/* The slots shared by the methods with local steps. */
 #define TALLY_FEDERATED_SLOTS                                                                      \
     TALLY_BASELINE_SLOTS, .moves_locally = true, .takes_server_optimizer = true,                   \
                           .memory = {.bytes = tally_server_optimizer_bytes,                        \
@@ -132,7 +132,7 @@ enum tally_status tally_baseline_conclude(const struct tally_server_task *task, 
                                           struct tally_scratch *scratch,
                                           struct tally_decision *decision, struct tally_error *err);
 
-/* The `apply` slot: x is the projected broadcast. */
+/* The `apply` slot: sets x to the broadcast, projected onto the domain. */
 enum tally_status tally_baseline_apply(const struct tally_setting *setting,
                                        const struct tally_message_view *broadcast,
                                        struct tally_scratch *scratch, double *x,

@@ -4,7 +4,7 @@
  * Gradient Quantization and Variance Reduction", 2019.
  *
  *     client   g_m: mean of K gradients at x; sends q_m = QSGD(g_m - h_m), s levels
- *     both     h_m <- h_m + alpha q_m, from 0 on
+ *     both     h_m <- h_m + alpha q_m;  h_m starts at 0
  *     server   x <- x - eta (mean h_m + mean q_m), with the h_m before the round; broadcast as
  *              float32
  *
@@ -12,13 +12,13 @@
  * their gradients do not vanish at x*, so the error remains and x wanders around x*. h_m learns the
  * gradient of client m at x*. The difference that is sent then vanishes, and with it the error.
  *
- * alpha is at most 1 / (1 + omega), the default, where E|QSGD(v) - v|^2 <= omega |v|^2,
- * omega = min(d / s^2, sqrt(d) / s). h_m is the client's shift (algorithms/shift.h).
+ * alpha is at most 1 / (1 + omega), which is also its default. Here E|QSGD(v) - v|^2 <= omega |v|^2
+ * with omega = min(d / s^2, sqrt(d) / s). h_m is the client's shift (algorithms/shift.h).
  *
  * Departs from the paper: a round may lack clients (policy `drop`). Missing clients count with
- * their h_m, and the mean of q_m is over the clients that answered. If the answers do not depend on
- * the data, the expected step is that of all clients. A broadcast has one control bit, which says
- * whether the client's message counted. */
+ * their h_m, and the mean of q_m is over the clients that answered. If a client's data do not
+ * affect whether it answers, the expected step is that of all clients. A broadcast has one control
+ * bit, which says whether the client's message counted. */
 #include <math.h>
 
 #include "services/algorithms/baselines/baseline.h"

@@ -4,7 +4,7 @@
  * Practical Algorithmic Extensions of Modern Error Feedback", 2021).
  *
  *     client   grad: mean of K gradients at x; sends c_m = C(grad - g_m)
- *     both     g_m <- g_m + c_m, from 0 on
+ *     both     g_m <- g_m + c_m;  g_m starts at 0
  *     server   x <- x - eta (1/M) sum g_m; broadcast as float32
  *
  * C keeps k of d coordinates: `top_k` those of largest magnitude (codec/sparse/top_k.h), `rand_k`

@@ -54,8 +54,8 @@ struct tally_token_file {
  * token. */
 enum tally_status tally_token_file_read(struct tally_token_file *file, struct tally_error *err);
 
-/* The first token of the file that is valid at `now_ms`, for a program that sends one. Errors as
- * above, and INVALID_ARGUMENT if every token has expired. */
+/* The first token in the file that is valid at `now_ms`, for a program that sends a single token.
+ * Errors as above, and INVALID_ARGUMENT if every token has expired. */
 enum tally_status tally_token_file_first(const char *path, int64_t now_ms,
                                          char ret_token[TALLY_TOKEN_CAPACITY], bool *ret_is_exposed,
                                          struct tally_error *err);

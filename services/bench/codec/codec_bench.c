@@ -321,7 +321,7 @@ const struct tally_bench_meter *tally_bench_find(const struct tally_bench *bench
     return NULL;
 }
 
-/* Bits per level, from how often each of the 2 TOP + 1 occurs. */
+/* Entropy in bits per level, from the count of each of the 2 TOP + 1 levels. */
 static double entropy_of(const uint64_t counts[2 * TOP + 1])
 {
     double n = 0, sum = 0;

@@ -172,7 +172,8 @@ static enum tally_status play(struct contender *self, const struct tally_coordin
     return status;
 }
 
-/* Runs growing jobs until one takes long enough to determine the number of rounds of a run. */
+/* Runs longer and longer jobs, until one takes long enough to determine how many rounds a run
+ * needs. */
 static enum tally_status warm_up(struct contender *self,
                                  const struct tally_coordinator_bench *bench,
                                  struct tally_play *ret_play, struct tally_error *err)

@@ -372,7 +372,7 @@ static enum tally_status count_updates(struct tally_players *players, const stru
                             (unsigned long long)payload_bits, (unsigned long long)payload);
 }
 
-/* Continues after all updates of a request were counted. */
+/* Continues once all updates of a request have been counted. */
 static enum tally_status go_on(struct tally_players *players, uint32_t index,
                                const struct tally_load_answer *answer,
                                const struct tally_bytes *next, struct tally_error *err)

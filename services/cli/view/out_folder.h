@@ -8,8 +8,9 @@
 /* Creates the folder unless it exists; its parent must exist. Errors: INVALID_ARGUMENT. */
 enum tally_status tally_out_folder_make(const char *folder, struct tally_error *err);
 
-/* Writes folder/name whole, if `made`, the status of making the text, is OK. Errors: `made`, those
- * of tally_whole_file_write(). */
+/* Writes the file folder/name as a whole. `made` is the status of producing the text; unless it is
+ * OK, nothing is written, and `made` is returned. Errors: `made`, those of
+ * tally_whole_file_write(). */
 enum tally_status tally_out_folder_write(const char *folder, const char *name,
                                          enum tally_status made, const struct tally_buffer *text,
                                          struct tally_error *err);

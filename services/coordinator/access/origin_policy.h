@@ -30,8 +30,8 @@ bool host_is_allowed(const char *host, const char *allowed);
  * another host of its domain, and may have another owner. */
 bool write_is_foreign(const char *host, const char *origin, const char *fetch_site);
 
-/* Whether the text is valid in a list of allowed names. It consists of letters, digits, '.', '-'
- * and '_', and not of digits alone, which would be a port. */
+/* Whether the text may be in a list of allowed names: only letters, digits, '.', '-' and '_', and
+ * not digits alone, which would be a port. */
 bool is_host_name(const char *text);
 
 #endif

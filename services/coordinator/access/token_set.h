@@ -28,7 +28,7 @@ struct known_token {
     uint8_t digest[TALLY_SHA256_BYTES];
     struct token_identity identity;
     char name[TALLY_TOKEN_NAME_CAPACITY]; /* "" = none */
-    int64_t until_ms;                     /* Unix time; INT64_MAX = no end */
+    int64_t until_ms;                     /* Unix time; INT64_MAX = never expires */
     int line;                             /* of its file, from 1; 0 = from the environment */
 };
 

@@ -122,7 +122,7 @@ struct call {
     struct access access;
     struct tally_error error;  /* in the response; OK = none */
     struct tally_json *errors; /* all errors in the request's document; NULL = not known */
-    /* For the metrics: the number of updates (0: not known), and their results. */
+    /* For the metrics: the number of updates (0: not known), and how many had each result. */
     uint32_t n_updates, updates[N_UPDATE_RESULTS];
     /* For updates that wait for the session's next task once they are durable. */
     uint64_t polling_session;                     /* 0 = does not poll */

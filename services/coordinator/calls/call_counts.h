@@ -33,7 +33,7 @@ enum update_result {
 
 enum { MIN_HTTP_STATUS = 200, MAX_HTTP_STATUS = 599 };
 
-/* Requests of one route. */
+/* The requests of one route. */
 struct route_counts {
     uint64_t by_status[MAX_HTTP_STATUS - MIN_HTTP_STATUS + 1];
     struct histogram seconds;

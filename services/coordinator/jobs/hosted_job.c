@@ -434,9 +434,9 @@ static enum tally_status append_change(struct tally_store *store, struct hosted_
     return status;
 }
 
-/* Appends the round's change of the state, or stores the whole state. Changes are identified by
- * their round, and a job may end without closing one. A finished job never resumes, so one full
- * snapshot is stored. */
+/* Appends the round's change to the state, or stores the whole state. The latter if no round
+ * closed, since changes are identified by their round, and if the job has finished, since its state
+ * will never change again. */
 static enum tally_status put_state(struct tally_store *store, struct hosted_job *job,
                                    bool has_closed_round, struct tally_error *err)
 {

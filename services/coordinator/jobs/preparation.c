@@ -57,7 +57,7 @@ static void take_preparation(struct tally_coordinator *coordinator, struct hoste
     }
     struct tally_error err = TALLY_ERROR_INIT;
     enum tally_status status = transaction_begin_write(coordinator->transaction, &err);
-    if (status == TALLY_OK) { /* if this fails, the job's start writes the row again */
+    if (status == TALLY_OK) { /* on failure, the row is written again at the start */
         status = hosted_job_put_row(coordinator->store, job, tally_realtime_ms(), &err);
         transaction_check(coordinator->transaction, status, &err);
     }

@@ -84,7 +84,8 @@ static uint32_t longest_batch(const struct tally_coordinator *coordinator)
     return max < MAX_BATCH_BYTES ? (uint32_t)max : MAX_BATCH_BYTES;
 }
 
-/* Whether one more session is allowed: a new name does not replace a session. */
+/* Fails unless one more session is allowed. To be called for a new name only: joining under a known
+ * name replaces a session. */
 static enum tally_status check_session_limits(const struct tally_coordinator *coordinator,
                                               const struct call *call, struct tally_error *err)
 {

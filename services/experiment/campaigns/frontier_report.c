@@ -43,7 +43,7 @@ static void put_schedule(const struct tally_frontier_point *point, struct tally_
     }
 }
 
-/* Writes the constants of the baselines that [1] does not have. */
+/* Writes the parameters of those baselines that are not in [1]. */
 static void put_constants(const struct tally_frontier_point *point, struct tally_text *text)
 {
     const struct tally_baseline_params *baseline = &point->params.baseline;

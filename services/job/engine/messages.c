@@ -129,7 +129,8 @@ enum tally_status tally_job_check_round(const struct tally_job *job, int64_t rou
     return TALLY_OK;
 }
 
-/* OK if the open round lacks the update, or if it is a duplicate, which fills the outcome. */
+/* Returns OK if the open round still needs the update, or if the update is a duplicate; a duplicate
+ * also sets *outcome. */
 static enum tally_status admit(const struct tally_job *job, const struct tally_job_update *update,
                                uint64_t digest, struct tally_job_outcome *outcome,
                                struct tally_error *err)

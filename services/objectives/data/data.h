@@ -22,7 +22,7 @@ enum {
     TALLY_DATA_MAX_MATRIX_DIM = 8192, /* 0.5 GiB of doubles */
 };
 
-/* printf's, of a name. */
+/* A printf format for refusing a file name; the argument is the name. */
 #define TALLY_DATA_NAME_REFUSAL                                                                    \
     "\"%s\" is not a name below the data folder: it must be relative and without \"..\""
 
@@ -87,9 +87,9 @@ enum tally_data_type {
 
 /* How points are split over clients. Except with `local`, shards differ in size by at most one. */
 enum tally_sharding {
-    TALLY_SHARDING_IID,        /* a permutation drawn from the seed, cut */
+    TALLY_SHARDING_IID,        /* a permutation drawn from the seed, cut into shards */
     TALLY_SHARDING_BY_LABEL,   /* sorted by label, points of one label as in the file, then cut */
-    TALLY_SHARDING_CONTIGUOUS, /* the order of the file, cut */
+    TALLY_SHARDING_CONTIGUOUS, /* the order of the file, cut into shards */
     TALLY_SHARDING_LOCAL,      /* a file each, if its name has TALLY_DATA_CLIENT_MARK; otherwise
                                 * every client has the whole file of its worker */
 };

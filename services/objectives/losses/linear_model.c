@@ -80,8 +80,8 @@ static double ridge(const struct linear_model *self, const double *x)
     return self->l2 > 0 ? self->l2 * tally_vector_dot(x, x, self->base.dim) : 0;
 }
 
-/* Returns the shard's mean loss, without the ridge. *ret_right, unless NULL: the number of its
- * points whose label has the sign of z. */
+/* Returns the shard's mean loss, without the ridge. Unless ret_right is NULL, *ret_right is the
+ * number of points that are classified correctly: whose label and z have the same sign. */
 static double shard_loss(const struct linear_model *self, struct tally_shard shard, const double *x,
                          uint32_t *ret_right)
 {

@@ -77,7 +77,7 @@ static bool order_sparse(struct tally_dataset *dataset, const uint32_t *order)
     return true;
 }
 
-/* Moves the points from the order of the file to that of the shards. */
+/* Reorders the points from the order of the file to that of the shards. */
 static bool put_in_order(struct tally_dataset *dataset, int sharding, struct tally_rng_key key)
 {
     const uint32_t points = dataset->points;

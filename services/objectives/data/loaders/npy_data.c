@@ -40,7 +40,7 @@ static enum tally_status read_header(struct tally_data_file *file,
                : tally_data_file_refuse(file, "%s", why.message);
 }
 
-/* Called for each value. Its place counts from 0, in the order of the file. */
+/* Called for each value. `place` is its index in the order of the file, from 0. */
 typedef enum tally_status take_fn(void *context, struct tally_data_file *file, uint64_t place,
                                   double value);
 
