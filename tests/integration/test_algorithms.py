@@ -32,6 +32,8 @@ class AlgorithmTestCase(TallyTestCase):
         detail = client.wait_status(client.submit(document), "completed")
         records = client.rounds(detail["id"])
         bits = detail["bits"]
+        if IS_SANITIZED:  # the service has run the solver already, which takes most of the time
+            document = {**document, "reference": {"type": "value", "value": detail["f_star"]}}
         self.assertEqual(essence(detail), essence(simulate(document, self.options)))
         sums = sum_of_rounds(records)
         self.assertEqual(sums, {key: bits[key] for key in sums})
@@ -327,6 +329,7 @@ class Mnist(AlgorithmTestCase):
         self.assert_ends_well(*reversed(self.processes))
 
 
+@unittest.skipIf(IS_SANITIZED, "its code is that of Mnist and, for .gz files, of test_idx.c")
 class FashionMnist(AlgorithmTestCase):
     """Runs MNIST's job documents on Debian's Fashion-MNIST .gz files, which have the same names as MNIST's."""
 
