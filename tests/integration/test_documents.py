@@ -19,6 +19,7 @@ from pathlib import Path
 from common import BIN, HANG_S, JOBS, REPO, TallyTestCase, free_port
 
 MAX_README_LINES = 150
+MAX_HEADING = 80  # characters; a paragraph that was joined to its heading is longer
 HISTORY = {"deploy/CHANGELOG.md"}  # names from older versions
 TOP = ("services", "api", "codec", "storage", "deploy", "tests", ".github", ".ci")
 MADE = ("deploy/secrets", "deploy/kubernetes/secrets")  # made by deploy/init-secrets and ignored by git
@@ -150,6 +151,12 @@ class Paths(unittest.TestCase):
         for room in sorted(room for room in rooms if Path(room).parent == Path("services")):
             with self.subTest(document="README.md", room=room):
                 self.assertIn(room + "/", prose("README.md"))
+
+    def test_headings_stand_alone(self):
+        for document in documents():
+            for heading in re.findall(r"(?m)^#+ .*$", prose(document)):
+                with self.subTest(document=document):
+                    self.assertLessEqual(len(heading), MAX_HEADING, heading)
 
     def test_length_of_the_readme(self):
         self.assertLessEqual(len((REPO / "README.md").read_text().splitlines()), MAX_README_LINES)
