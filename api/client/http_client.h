@@ -19,8 +19,8 @@
 struct tally_http_client;
 
 struct tally_http_client_config {
-    const char *
-        base_url; /* "http://127.0.0.1:8080"; http:// may be omitted; a trailing slash is ignored */
+    const char *base_url;     /* "http://127.0.0.1:8080"; http:// may be omitted, a trailing
+                               * slash is ignored */
     const char *bearer_token; /* NULL = none */
     const char *user_agent;   /* NULL = "tally" */
     const char *tls_ca;       /* PEM file of the authorities to trust, and no others;

@@ -14,8 +14,7 @@
 
 enum {
     LINGER_BLOCK_BYTES = 1024 * 1024,
-    /* Bytes of a refused body that are discarded. A client that reads while it sends stops sooner.
-     */
+    /* Bytes of a refused body to discard. A client that reads while it sends stops sooner. */
     MAX_LINGERED_BYTES = 128 * 1024 * 1024
 };
 

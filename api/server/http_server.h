@@ -64,8 +64,7 @@ struct tally_http_server_config {
 enum tally_status tally_http_server_new(const struct tally_http_server_config *config,
                                         struct tally_http_server **ret_server,
                                         struct tally_error *err);
-/* Stops accepting connections, abandons unanswered requests and closes everything. NULL is allowed.
- */
+/* Stops accepting connections, abandons unanswered requests, closes everything. NULL is allowed. */
 void tally_http_server_free(struct tally_http_server *server);
 
 /* One step of the loop: waits at most timeout_ms (-1 = until something happens) for the network or

@@ -29,8 +29,7 @@ void http_wait_suspend(struct tally_http_request *request);
 void http_wait_resume(struct tally_http_request *request);
 /* To be called when MHD must look at the request again: there is a response, or more of one. */
 void http_wait_wake(struct tally_http_request *request);
-/* Suspends the requests that have waited long enough. To be called after MHD ran, not from within.
- */
+/* Suspends the requests that have waited long enough. Call it after MHD ran, not from within. */
 void http_wait_suspend_old(struct tally_http_server *server);
 /* Resumes all suspended connections: MHD does not stop while there are any. */
 void http_wait_resume_all(struct tally_http_server *server);

@@ -95,8 +95,7 @@ static enum tally_status decode(struct tally_bytes bytes, const struct schema *s
     return status;
 }
 
-/* As decode(), but into a buffer that is copied to *ret_message, of the same size, only on success.
- */
+/* As decode(), but writes *ret_message, which has the same size, only on success. */
 static enum tally_status decode_into(const uint8_t *bytes, size_t n, const struct schema *schema,
                                      void *message, size_t size, void *ret_message,
                                      struct tally_error *err)

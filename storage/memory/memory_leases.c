@@ -172,8 +172,7 @@ static enum tally_status memory_join(struct tally_store *store, const struct tal
     replica->is_member = true;
     replica->incarnation++;
     announce(database, replica, self);
-    /* No process holds the jobs of the earlier process any more, but this replica still leads them.
-     */
+    /* No process holds the earlier process's jobs any more, but this replica still leads them. */
     for (size_t i = 0; i < database->n_jobs; i++) {
         if (database->jobs[i]->leader == replica->row.number) {
             set_leader(database->jobs[i], replica->row.number);

@@ -110,8 +110,7 @@ enum tally_status tally_lock_file_hold(struct tally_lock_file *lock, const char 
                           "has lost its lock file",
                           path);
     }
-    /* Any other errno means that there are no such locks here, so the lock file alone must suffice.
-     */
+    /* Any other errno means that there are no such locks here: the lock file alone must suffice. */
     return TALLY_OK;
 }
 

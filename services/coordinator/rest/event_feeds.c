@@ -213,8 +213,7 @@ static bool read_stored_row(struct tally_coordinator *coordinator, struct event_
     return status == TALLY_OK;
 }
 
-/* Updates what the live job waits for. If that has changed, the text of the row is written again.
- */
+/* Updates what the live job waits for. If that has changed, writes the text of the row again. */
 static void look_at_waiting(struct tally_coordinator *coordinator, struct event_feed *feed,
                             int64_t now_ms)
 {

@@ -84,8 +84,7 @@ static bool is_batch(const struct call *call)
     return (call->route->flags & ROUTE_IS_BATCH) != 0;
 }
 
-/* Encodes the response to an update without a task. That to several updates is in the body already.
- */
+/* Encodes the response to one update without a task; that to several is in the body already. */
 static void encode_alone(struct call *call)
 {
     if (is_batch(call)) {
@@ -142,8 +141,7 @@ bool has_task(const struct tally_coordinator *coordinator, const struct call *ca
 
 /* ---- Responses ---- */
 
-/* Encodes the response to the poll's updates; `next` is the response to the poll itself, or NULL.
- */
+/* Encodes the response to the poll's updates; `next` is that to the poll itself, or NULL. */
 static enum tally_status encode_acknowledgement(const struct session *session,
                                                 const struct tally_poll_response *next,
                                                 struct tally_buffer *body)

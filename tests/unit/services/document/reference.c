@@ -26,9 +26,8 @@ void reference_write_reasons(struct tally_buffer *out)
         "ID` prints both members, which are null while a job is live. A job that\nfailed under "
         "release 0.11.0 or earlier has a text and no code. The store keeps \"code: text\" in one "
         "column, and the logs in one field.\nThe table is generated from `reasons.c`. For a job "
-        "that "
-        "is live but stands still, paused or not, see [Why a job "
-        "waits](README.md#why-a-job-waits).\n\n"
+        "that is live but stands still, paused or not, see [Why a job waits]"
+        "(README.md#why-a-job-waits).\n\n"
         "| `reason_code` | `status` | meaning | what helps | `reason` | set in |\n"
         "|---|---|---|---|---|---|\n",
         GENERATED);
