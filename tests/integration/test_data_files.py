@@ -12,7 +12,6 @@ import zlib
 from pathlib import Path
 
 import numpy as np
-from sklearn.datasets import dump_svmlight_file
 
 import common
 from common import BIN, HANG_S, TallyTestCase, essence, simulate, wait_until
@@ -44,6 +43,12 @@ class DataFileCase(TallyTestCase):
             writer.writerow([*header, "label"])
             writer.writerows([*map(repr, map(float, row)), repr(float(label))] for row, label in zip(X, y))
 
+    def write_libsvm(self, name, X, y):
+        """As scikit-learn writes it: comments first, and no zeros."""
+        rows = (" ".join([f"{label:.16g}", *(f"{i}:{x:.16g}" for i, x in enumerate(row, 1) if x != 0)])
+                for row, label in zip(X, y))
+        self.write(name, "\n".join(["# Column indices are one-based", "#", "# ours", *rows, ""]))
+
     def serve(self, *folders):
         """Starts a coordinator on the first folder, and a worker on each folder for its share of the clients."""
         coordinator = self.start_coordinator(options=("--data-dir", folders[0]))
@@ -68,7 +73,7 @@ class Formats(DataFileCase):
         self.write_csv("x.csv", X, y)
         self.write_csv("quoted.csv", X, y, quoting=csv.QUOTE_ALL, lineterminator="\n")
         self.write("packed.csv.gz", gzip.compress((folder / "x.csv").read_bytes()))
-        dump_svmlight_file(X, y, str(folder / "x.svm"), zero_based=False, comment="ours")
+        self.write_libsvm("x.svm", X, y)
         np.save(folder / "X.npy", X)
         np.save(folder / "F.npy", np.asfortranarray(X))
         np.save(folder / "y.npy", y)
