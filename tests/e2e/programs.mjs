@@ -1,6 +1,7 @@
 // What the tests share: starting our programs, finding a free port, and waiting.
 import assert from "node:assert/strict";
 import {spawn} from "node:child_process";
+import {createSocket} from "node:dgram";
 import {once} from "node:events";
 import {createServer} from "node:net";
 import path from "node:path";
@@ -28,10 +29,23 @@ export async function stop(child, signal = "SIGTERM") {
   return child.exitCode;
 }
 
-// Below the range from which the kernel takes source ports.
+const claims = []; // sockets, held as long as this process lives
+
+// Below the range from which the kernel takes source ports. The UDP port of the same number is held as a claim, as the
+// tests in Python do, which may run at the same time.
 export async function freePort() {
   for (;;) {
     const port = 20000 + Math.floor(Math.random() * 10000);
+    const claim = createSocket("udp4");
+    const claimed = await new Promise((resolve) => {
+      claim.once("error", () => resolve(false));
+      claim.bind(port, "127.0.0.1", () => resolve(true));
+    });
+    if (!claimed) {
+      continue;
+    }
+    claim.unref();
+    claims.push(claim);
     const probe = createServer();
     const free = await new Promise((resolve) => {
       probe.once("error", () => resolve(false));
