@@ -350,19 +350,6 @@ class Replicas(PostgresTestCase):
         self.assertEqual(followers[0].n_connections, 1)  # its connection never broke
         self.assertGreater(followers[1].n_connections, 1)
 
-    def test_leader_killed_again_and_again(self):
-        *replicas, _ = self.start_balanced_pair()
-        document = small_job(horizon=ENDLESS)
-        job_id = replicas[0].client.submit(document)
-        for point in sorted(self.random.sample(range(1, 200), 3)):
-            self.wait_for_round(replicas[1], job_id, point)
-            victim, other = leader_first(*replicas)
-            victim.kill()
-            seen = other.client.job(job_id)["round"]
-            self.wait_for_round(other, job_id, seen + 2)
-            replicas[replicas.index(victim)] = self.start_replica(victim.name, port=victim.port)
-        self.check_endless(replicas[0], job_id, document)
-
     def test_leader_stopped_in_good_order(self):
         a, b, _ = self.start_balanced_pair()
         document = small_job(horizon=ENDLESS)
