@@ -799,20 +799,26 @@ class Linted(MetricsTestCase):
         for panel in dashboard["panels"]:
             panels += [panel, *panel.get("panels", [])]
             places.append(panel["gridPos"])
+        # Nothing but the menu's first choice names the data source that we provide; Grafana takes its default
+        # if there is no such source.
+        choice, *variables = dashboard["templating"]["list"]
+        self.assertEqual((choice["name"], choice["type"], choice["query"], choice["current"]["value"]),
+                         ("datasource", "datasource", "prometheus", uid))
+        chosen = {"type": "prometheus", "uid": "${datasource}"}
         for panel in panels:
             self.assertNotIn(panel["id"], ids)
             ids.add(panel["id"])
             self.assertTrue(panel["title"])
-            for target in panel.get("targets", []):
-                self.assertEqual(target["datasource"], {"type": "prometheus", "uid": uid})
+            for asking in [panel] * ("datasource" in panel) + panel.get("targets", []):
+                self.assertEqual(asking["datasource"], chosen)
+        self.assertEqual({variable["name"]: variable["datasource"] for variable in variables},
+                         {"instance": chosen, "job": chosen})
         for i, a in enumerate(places):
             self.assertLessEqual(a["x"] + a["w"], 24)
             for b in places[:i]:
                 apart = (a["x"] + a["w"] <= b["x"] or b["x"] + b["w"] <= a["x"]
                          or a["y"] + a["h"] <= b["y"] or b["y"] + b["h"] <= a["y"])
                 self.assertTrue(apart, (a, b))
-        for variable in dashboard["templating"]["list"]:
-            self.assertEqual(variable["datasource"]["uid"], uid)
         kinds = {panel["type"] for panel in panels}
         self.assertLessEqual({"timeseries", "stat", "heatmap", "xychart"}, kinds)
         provider = (folder / "provisioning/dashboards/tally.yml").read_text()
