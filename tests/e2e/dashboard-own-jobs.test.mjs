@@ -101,8 +101,7 @@ test("a document that comes late replaces neither a later choice nor what was ty
     await Promise.all([page.waitForResponse(path), held[n - 1].continue()]);
     await page.evaluate(() => new Promise((resolve) => setTimeout(resolve)));
   };
-  await window.go("#/submit");
-  await until("the first document", async () => (await page.inputValue("#editor")).includes("synthetic-ceal"));
+  await window.openForm();
   await page.selectOption("#document-choice", "synthetic-fedavg.json");
   await page.selectOption("#document-choice", "synthetic-fedpaq.json");
   await until("the later choice", async () => (await page.inputValue("#editor")).includes("fedpaq"));
@@ -114,7 +113,6 @@ test("a document that comes late replaces neither a later choice nor what was ty
   assert.equal(await page.inputValue("#editor"), "{}");
   assert.equal(await page.inputValue("#document-choice"), "synthetic-fedpaq.json");
   await page.unroute(path);
-  await window.go("#/workers"); // so that the next test starts fresh
 });
 
 // Puts the cursor after the first occurrence of a text.
@@ -127,9 +125,8 @@ const cursorTo = (text) => page.evaluate((wanted) => {
 }, text);
 
 test("help tells what the member under the cursor means, for the types that the document has", async () => {
-  await window.go("#/submit");
+  await window.openForm();
   await until("the help", async () => (await cells("#member-help h3")).join() === "The document");
-  await until("the document", async () => (await page.inputValue("#editor")).includes("synthetic-ceal"));
   await cursorTo('"first_stage"');
   const help = () => page.textContent("#member-help");
   await until("a member", async () => (await cells("#member-help h3")).join() === "algorithm.first_stage");
@@ -149,9 +146,7 @@ test("help tells what the member under the cursor means, for the types that the 
 
 test("a document is checked without being submitted, and all of its errors are listed with their lines", async () => {
   const before = (await stage.get("/v1/jobs?limit=1000")).jobs.length;
-  await window.go("#/");
-  await window.go("#/submit");
-  await until("the document", async () => (await page.inputValue("#editor")).includes("synthetic-ceal"));
+  await window.openForm();
   await page.fill("#editor", JSON.stringify(FEDAVG, null, 2));
   await page.click("button:text-is('Check')");
   await until("the answer", async () => (await window.text("#problem")).includes("The document is valid"));

@@ -79,8 +79,7 @@ const lastOf = (list) => list.at(-1);
 const drawnRegret = async () => (await window.lines(0))[0] ?? [];
 
 test("a job submitted through the form; its curve grows without reload; values are those of REST", async () => {
-  await window.go("#/submit");
-  await until("the document", async () => (await page.inputValue("#editor")).includes("synthetic-ceal"));
+  await window.openForm();
   const options = await page.locator("#document-choice option").allTextContents();
   assert.ok(options.includes("mnist-fedpaq.json") && options.includes("synthetic-ceal.json"), String(options));
   await page.fill("#editor", JSON.stringify(LONG, null, 2));
@@ -198,8 +197,7 @@ test("the curvature stands beside the parameters, and what it warns of stands ou
 });
 
 test("the coordinator's complaint stands beside the editor, with the line", async () => {
-  await window.go("#/submit");
-  await until("the document", async () => (await page.inputValue("#editor")).includes("synthetic-ceal"));
+  await window.openForm();
   window.expected.push("400 (Bad Request)");
   const wrong = JSON.stringify({...CEAL, objective: {...LEAST_SQUARES, data: {...LEAST_SQUARES.data, dim: 0}}}, null, 2);
   const n = wrong.split("\n").findIndex((line) => line.includes('"dim"')) + 1;

@@ -366,7 +366,7 @@ test("the dashboard's files answer as documented, and are sent once", async () =
     assert.equal(again.status, 304, where);
     assert.equal((await check.fetch(where, {headers: {"If-None-Match": '"other"'}})).status, 200);
     if (/html|javascript/.test(answer.headers.get("content-type"))) {
-      for (const [, file] of answer.text.matchAll(/(?:\/assets\/|["']\.\/)([\w-]+\.[a-z]+)/g)) {
+      for (const [, file] of answer.text.matchAll(/["'](?:assets|\.)\/([\w-]+\.[a-z]+)/g)) {
         if (!names.includes(`assets/${file}`)) {
           names.push(`assets/${file}`);
         }

@@ -10,9 +10,9 @@ import {setTimeout as pause} from "node:timers/promises";
 const BIN = process.env.TALLY_BIN;
 export const HANG_MS = 1_200_000; // a safeguard, far longer than anything takes
 
-// Starts one of our programs; its output is collected in `log`.
+// Starts one of our programs, or that of an absolute path; its output is collected in `log`.
 export function start(cwd, program, ...args) {
-  const child = spawn(path.join(BIN, program), args, {cwd, stdio: ["ignore", "pipe", "pipe"]});
+  const child = spawn(path.resolve(BIN, program), args, {cwd, stdio: ["ignore", "pipe", "pipe"]});
   child.log = "";
   child.stdout.on("data", (text) => (child.log += text));
   child.stderr.on("data", (text) => (child.log += text));

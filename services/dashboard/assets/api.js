@@ -1,6 +1,8 @@
 // api: requests to the coordinator with the admin token, and the state of the connection.
+//
+// Paths have no leading slash: they are relative to the page, because a proxy may serve the coordinator below a prefix.
 
-const TOKEN = "tally-admin-token"; // in session storage: gone with the tab
+const TOKEN = `tally-admin-token ${location.pathname}`; // in session storage: gone with the tab
 const TIMEOUT_MS = 30_000;
 
 // The coordinator responded with an error; `problem` is its problem+json, or {} if it had none.
@@ -169,7 +171,7 @@ export async function post(path, body, headers, signal) {
   return readJson(await request(path, {method: "POST", body, headers, signal}));
 }
 
-export const jobPath = (id, rest = "") => `/v1/jobs/${encodeURIComponent(id)}${rest}`;
+export const jobPath = (id, rest = "") => `v1/jobs/${encodeURIComponent(id)}${rest}`;
 
 // Waits for `ms`; resolves early, without throwing, if the signal is aborted.
 export function pause(ms, signal) {

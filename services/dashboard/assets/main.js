@@ -1,5 +1,6 @@
-// main: addresses (#/, #/workers, #/job/ID, #/compare/ID,ID, #/submit, #/submit/ID), the header and the banner.
+// main: addresses (#/?status=..., #/workers, #/job/ID, #/compare/ID,ID, #/submit, #/submit/ID), the header and the banner.
 
+import {remember, splitAddress} from "./address.js";
 import {ApiError, enterToken, events, forgetToken, hasToken, isTokenWanted, setTokenDialog} from "./api.js";
 import {askForToken} from "./dialogs.js";
 import {h, setHidden, setText} from "./dom.js";
@@ -16,18 +17,12 @@ let leave = () => {};
 
 // Returns the page of an address, {page, name, ...arguments of its mount()}, or null.
 function pageAt(hash) {
-  const parts = hash.replace(/^#?\/?/, "").split("/").map((part) => {
-    try {
-      return decodeURIComponent(part);
-    } catch {
-      return "";
-    }
-  });
+  const {parts, query} = splitAddress(hash);
   if (parts.length === 1 && parts[0] === "") {
-    return {page: listPage, name: "list"};
+    return {page: listPage, name: "list", query};
   }
   if (parts.length === 1 && parts[0] === "workers") {
-    return {page: workersPage, name: "workers"};
+    return {page: workersPage, name: "workers", query};
   }
   if (parts.length === 1 && parts[0] === "submit") {
     return {page: submitPage, name: "submit"};
@@ -86,7 +81,7 @@ function navigate(isFirst) {
         showError(error instanceof ApiError && error.status === 404 ? "No such job" : "That did not work", error.message);
       }
     };
-    close = where.page.mount(main, {...where, signal: gone.signal, onError, setTitle});
+    close = where.page.mount(main, {...where, signal: gone.signal, remember, onError, setTitle});
   }
   if (!isFirst) {
     window.scrollTo(0, 0);

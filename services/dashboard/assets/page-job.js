@@ -13,6 +13,7 @@ import {epochs} from "./series.js";
 const DRAW_MS = 250; // at most four times a second, however fast rounds close
 const WORKERS_MS = 2000;
 const MAX_WORKER_PAGES = 5; // of 1,000 each; the table says what is left out
+const MAX_JSON_DIM = 1_000_000; // of a model as JSON, as in api/openapi.yaml
 const MODES = {
   connecting: "connecting", live: "live", polling: "polling every 2 s", retrying: "connection lost", ended: "final",
 };
@@ -30,9 +31,9 @@ function charts(id) {
 
 // Combines the first pages of workers into one; its next_cursor tells whether there are more.
 async function getWorkers(signal) {
-  const all = await getJson("/v1/workers", signal);
+  const all = await getJson("v1/workers", signal);
   for (let page = 1; page < MAX_WORKER_PAGES && all.next_cursor !== null; page++) {
-    const {workers, next_cursor: cursor} = await getJson(`/v1/workers?cursor=${all.next_cursor}`, signal);
+    const {workers, next_cursor: cursor} = await getJson(`v1/workers?cursor=${all.next_cursor}`, signal);
     all.workers.push(...workers);
     all.next_cursor = cursor;
   }
@@ -137,6 +138,7 @@ export function mount(main, {signal, id, onError, setTitle}) {
       setHidden(saveError, false);
     }
   };
+  const modelAsJson = h("button", {type: "button", onclick: save("/model", "model.json", "application/json")}, "model.json");
   const feed = new JobFeed(id, {signal, onChange: schedule, onError});
   const actions = actionButtons(() => feed.job, (job) => feed.takeJob(job));
   main.append(
@@ -146,7 +148,8 @@ export function mount(main, {signal, id, onError, setTitle}) {
       h("div", {class: "page-tools"},
         h("a", {class: "button", href: `#/submit/${encodeURIComponent(id)}`}, "Edit and submit again"),
         h("button", {type: "button", "data-save": "rounds", onclick: save("/rounds.csv", "rounds.csv", "text/csv")}, "rounds.csv"),
-        h("button", {type: "button", onclick: save("/model", "model.json", "application/json")}, "model.json"))),
+        modelAsJson,
+        h("button", {type: "button", onclick: save("/model", "model.npy", "application/x-npy")}, "model.npy"))),
     saveError,
     chartBox,
     h("div", {class: "columns"},
@@ -182,6 +185,8 @@ export function mount(main, {signal, id, onError, setTitle}) {
     waiting.update(job);
     setProgress(bar, job);
     actions.update();
+    modelAsJson.disabled = job.dim > MAX_JSON_DIM;
+    modelAsJson.title = modelAsJson.disabled ? `Only models of at most ${integer(MAX_JSON_DIM)} coordinates; this one has ${integer(job.dim)}` : "";
     drawNumbers(numbers, job, feed.points.at(-1));
     metrics.update(newest(job, feed.points.at(-1)));
     bits.update(job);

@@ -1,5 +1,6 @@
 // page-list: all jobs in pages, newest first or sorted by a column.
 
+import {cursorsIn, cursorsTo} from "./address.js";
 import {getJson, repeat} from "./api.js";
 import {h, setAttribute, setHidden, setText, syncChildren} from "./dom.js";
 import {integer, plural, quality, tenths} from "./format.js";
@@ -15,6 +16,8 @@ const HEADS = [["", "Compare"], ["Job", "", "name"], ["Status", "", "status"], [
   ["Bits up per client", "", "uplink_bits_per_client"], ["Bits down", "", "downlink_bits"], ["Age", "", "-created"]];
 const NEWEST = "-created";
 const opposite = (order) => (order.startsWith("-") ? order.slice(1) : `-${order}`);
+const ORDERS = HEADS.flatMap(([, , order]) => (order === undefined ? [] : [order, opposite(order)]));
+const oneOf = (known, value) => known.find((each) => each === value);
 const NUMBERS = [4, 5, 6, 7];
 const LABEL = "[A-Za-z0-9][A-Za-z0-9._\\/\\-]{0,62}(=.{0,63})?"; // as in api/openapi.yaml; for the pattern of an input
 const MAX_LABELS = 16;
@@ -63,11 +66,11 @@ function fillRow(row, job, onLabel) {
   setText(age, jobAge(job));
 }
 
-export function mount(main, {signal, onError}) {
-  let cursors = [null]; // of the pages up to the current one
-  let status = "";
-  let sort = NEWEST;
-  let labels = []; // filters of the shown jobs: "key=value" or "key"
+export function mount(main, {signal, query: address, remember, onError}) {
+  let cursors = cursorsIn(address); // of the pages up to the current one
+  let status = oneOf(STATUSES, address.get("status")) ?? "";
+  let sort = oneOf(ORDERS, address.get("sort")) ?? NEWEST;
+  let labels = [...new Set(address.getAll("label"))].slice(0, MAX_LABELS); // filters of the shown jobs: "key=value" or "key"
   let jobs = [];
   let next = null;
   let isLoaded = false;
@@ -143,21 +146,17 @@ export function mount(main, {signal, onError}) {
     }
   }
 
+  filter.value = status;
   show();
 
+  // What the list shows, in the names of the REST interface.
+  function selection() {
+    return [...(status === "" ? [] : [["status", status]]), ...(sort === NEWEST ? [] : [["sort", sort]]), ...labels.map((text) => ["label", text])];
+  }
+
   async function load(mine) {
-    const query = new URLSearchParams({limit: String(PAGE)});
-    if (cursors.at(-1) !== null) {
-      query.set("cursor", cursors.at(-1));
-    }
-    if (status !== "") {
-      query.set("status", status);
-    }
-    if (sort !== NEWEST) {
-      query.set("sort", sort);
-    }
-    labels.forEach((text) => query.append("label", text));
-    const answer = await getJson(`/v1/jobs?${query}`, mine);
+    const query = new URLSearchParams([["limit", PAGE], ...selection(), ...cursorsTo(cursors).slice(-1)]);
+    const answer = await getJson(`v1/jobs?${query}`, mine);
     if (!mine.aborted && !document.hidden) {
       isLoaded = true;
       jobs = answer.jobs;
@@ -168,11 +167,16 @@ export function mount(main, {signal, onError}) {
 
   function go(where) {
     cursors = where;
+    remember([...selection(), ...cursorsTo(cursors)]);
+    poll();
+  }
+
+  function poll() {
     turn.abort();
     turn = new AbortController();
     const mine = turn.signal;
     repeat(() => load(mine), POLL_MS, mine, onError);
   }
   signal.addEventListener("abort", () => turn.abort(), {once: true});
-  go([null]);
+  poll();
 }

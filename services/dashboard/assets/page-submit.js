@@ -8,7 +8,17 @@ import {helpAt, helpElements, parseReference} from "./document-help.js";
 import {lineOfProblem, lineRange} from "./json-lines.js";
 import {documentOf} from "./page-job.js";
 
+// Documents that were edited and not submitted, so that leaving the page does not lose them: {text, loaded, name} by the job whose
+// document it is. Closing the tab would, so the browser asks.
+const drafts = new Map();
+window.addEventListener("beforeunload", (event) => {
+  if (drafts.size > 0) {
+    event.preventDefault();
+  }
+});
+
 // If the same text is sent again after a lost response, it must not create a second job.
+let key = {text: null, value: null};
 function drawKey() {
   return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }
@@ -19,7 +29,6 @@ function lineNumbers(text) {
 
 // `from`: the job whose document is edited, or undefined.
 export function mount(main, {signal, from, onError, setTitle}) {
-  let key = {text: null, value: null};
   let loaded = ""; // the document as it was loaded
   let loadedName = "";
   let loads = 0; // loads begun so far
@@ -44,9 +53,16 @@ export function mount(main, {signal, from, onError, setTitle}) {
       h("div", {class: "card editor-card"}, h("label", {for: "editor"}, "Job document (JSON)"),
         h("div", {class: "editor"}, gutter, h("div", {class: "editor-text"}, mark, editor))),
       h("aside", {class: "card", "aria-label": "What the coordinator says"}, h("h2", {}, "Coordinator"), problemBox,
-        h("section", {"aria-label": "Help"}, h("h2", {}, "Help"), help, h("p", {}, h("a", {href: "/assets/document.md"}, "All members of a job document"))))));
+        h("section", {"aria-label": "Help"}, h("h2", {}, "Help"), help, h("p", {}, h("a", {href: "assets/document.md", target: "_blank"}, "All members of a job document"))))));
   main.append(h("div", {class: "page-head"}, h("h1", {}, "Submit a job")), form);
   setText(problemBox, "Nothing sent yet.");
+  const draft = drafts.get(from);
+  if (draft !== undefined) {
+    editor.value = draft.text;
+    ({loaded, name: loadedName} = draft);
+    refresh();
+    setText(problemBox, "Nothing sent yet. This is the document as you left it; Reload brings the original back.");
+  }
 
   function placeMark() {
     setHidden(mark, markedLine === 0);
@@ -142,6 +158,7 @@ export function mount(main, {signal, from, onError, setTitle}) {
       }
       editor.value = loaded = text;
       loadedName = name;
+      drafts.delete(from);
       editor.setSelectionRange(0, 0);
       editor.scrollTop = 0;
       clearProblem();
@@ -176,7 +193,7 @@ export function mount(main, {signal, from, onError, setTitle}) {
   }
 
   async function check() {
-    const preview = await send("/v1/jobs?dry_run=1", {}, editor.value);
+    const preview = await send("v1/jobs?dry_run=1", {}, editor.value);
     if (preview !== undefined) {
       showPreview(preview);
     }
@@ -187,15 +204,21 @@ export function mount(main, {signal, from, onError, setTitle}) {
     if (key.text !== text) {
       key = {text, value: drawKey()};
     }
-    const job = await send("/v1/jobs", {"Idempotency-Key": key.value}, text);
+    const job = await send("v1/jobs", {"Idempotency-Key": key.value}, text);
     if (job !== undefined) {
       key = {text: null, value: null};
+      drafts.delete(from);
       announce(`Job ${job.id} was submitted`);
       location.hash = `#/job/${job.id}`;
     }
   }
 
   editor.addEventListener("input", () => {
+    if (editor.value === loaded) {
+      drafts.delete(from);
+    } else {
+      drafts.set(from, {text: editor.value, loaded, name: loadedName});
+    }
     clearProblem();
     refresh();
   });
@@ -215,16 +238,18 @@ export function mount(main, {signal, from, onError, setTitle}) {
   });
   const textOf = async (path) => (await request(path, {signal})).text();
   async function begin() {
-    const {documents: files} = await getJson("/assets/jobs.json", signal);
-    documents = new Map(files.map(({name, path}) => [name, () => textOf(path)]));
+    const {documents: files} = await getJson("assets/jobs.json", signal);
+    documents = new Map(files.map(({name, path}) => [name, () => textOf(path.slice(1))]));
     const first = from === undefined ? "synthetic-ceal.json" : `job ${from}`;
     if (from !== undefined) {
       documents = new Map([[first, async () => documentOf(await getJson(jobPath(from), signal))], ...documents]);
     }
     choice.append(...[...documents.keys()].map((name) => h("option", {value: name}, name)));
-    choice.value = documents.has(first) ? first : files[0].name;
-    await load(choice.value);
-    reference = parseReference(await textOf("/assets/document.md"));
+    choice.value = [draft?.name, first, files[0].name].find((name) => documents.has(name));
+    if (draft === undefined) {
+      await load(choice.value);
+    }
+    reference = parseReference(await textOf("assets/document.md"));
     showHelp();
   }
   begin().catch((error) => {

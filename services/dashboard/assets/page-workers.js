@@ -1,6 +1,7 @@
 // page-workers: the workers that have joined, the clients that they run and the jobs that they
 // refuse.
 
+import {cursorsIn, cursorsTo} from "./address.js";
 import {getJson, repeat} from "./api.js";
 import {h, setHidden, setText} from "./dom.js";
 import {NOTHING, age, integer, plural, ranges} from "./format.js";
@@ -28,16 +29,17 @@ function rowOf(worker, index) {
   ]};
 }
 
-export function mount(main, {signal, onError, setTitle}) {
-  let cursors = [null]; // of the pages up to the current one
+export function mount(main, {signal, query, remember, onError, setTitle}) {
+  let cursors = cursorsIn(query); // of the pages up to the current one
   let answer = null;
   let turn = new AbortController(); // aborts the requests of the current page
+  const base = new URL(".", location.href).href.replace(/\/$/, ""); // with the prefix that a proxy may add
   setTitle("Workers");
   const summary = h("p", {class: "summary", "aria-live": "polite"}, "\u00a0");
   const view = table("Workers, newest first", [{text: "Worker"}, {text: "State"}, {text: "Slots in use"}, {text: "Runs clients of"}, {text: "Refuses"},
     {text: "Only job"}, {text: "Token"}, {text: "Last contact", num: true}, {text: "Joined", num: true}], {class: "scroll workers"});
   const empty = h("div", {class: "empty", hidden: true}, h("p", {}, "No worker has joined. This command starts one that runs ten clients:"),
-    h("pre", {}, `tally-worker --coordinator ${location.origin} --clients 10`));
+    h("pre", {}, `tally-worker --coordinator ${base} --clients 10`));
   const newer = h("button", {type: "button", disabled: true, onclick: () => go(cursors.slice(0, -1))}, "Newer");
   const older = h("button", {type: "button", disabled: true, onclick: () => go([...cursors, answer.next_cursor])}, "Older");
   const place = h("span", {class: "place", "aria-live": "polite"}, "\u00a0");
@@ -57,7 +59,7 @@ export function mount(main, {signal, onError, setTitle}) {
 
   async function load(mine) {
     const cursor = cursors.at(-1) === null ? "" : `&cursor=${encodeURIComponent(cursors.at(-1))}`;
-    const newest = await getJson(`/v1/workers?limit=${PAGE}${cursor}`, mine);
+    const newest = await getJson(`v1/workers?limit=${PAGE}${cursor}`, mine);
     if (!mine.aborted && !document.hidden) {
       answer = newest;
       show();
@@ -66,11 +68,16 @@ export function mount(main, {signal, onError, setTitle}) {
 
   function go(where) {
     cursors = where;
+    remember(cursorsTo(cursors));
+    poll();
+  }
+
+  function poll() {
     turn.abort();
     turn = new AbortController();
     const mine = turn.signal;
     repeat(() => load(mine), POLL_MS, mine, onError);
   }
   signal.addEventListener("abort", () => turn.abort(), {once: true});
-  go([null]);
+  poll();
 }
