@@ -53,17 +53,19 @@ LABEL org.opencontainers.image.title=tally-coordinator \
     org.opencontainers.image.description="Coordinates communication-efficient federated optimisation"
 COPY --from=build /install/usr/local/bin/tally-coordinator /install/usr/local/bin/tally /usr/local/bin/
 COPY --from=build /install/usr/local/share/tally/jobs /usr/local/share/tally/jobs
+COPY deploy/health /usr/local/libexec/tally/
 # Reachable from outside the container; the coordinator refuses to start there without tokens.
 ENV TALLY_LISTEN=0.0.0.0:8080
 VOLUME /var/lib/tally
 EXPOSE 8080
-HEALTHCHECK --interval=5s --timeout=5s --start-period=30s --retries=3 CMD ["tally", "health"]
+HEALTHCHECK --interval=5s --timeout=5s --start-period=30s --retries=3 CMD ["/usr/local/libexec/tally/health", "tally-coordinator"]
 ENTRYPOINT ["tally-coordinator"]
 
 FROM runtime AS worker
 LABEL org.opencontainers.image.title=tally-worker \
     org.opencontainers.image.description="Runs clients of federated optimisation jobs"
 COPY --from=build /install/usr/local/bin/tally-worker /install/usr/local/bin/tally /usr/local/bin/
+COPY deploy/health /usr/local/libexec/tally/
 # A worker serves no requests; it is healthy when it reaches a coordinator that is ready.
-HEALTHCHECK --interval=30s --timeout=5s --start-period=30s --retries=3 CMD ["tally", "health"]
+HEALTHCHECK --interval=30s --timeout=5s --start-period=30s --retries=3 CMD ["/usr/local/libexec/tally/health", "tally-worker"]
 ENTRYPOINT ["tally-worker"]

@@ -220,8 +220,14 @@ static enum tally_status set_up_curl(struct tally_http_client *client,
     if (client->is_loopback) {
         ok = ok && curl_easy_setopt(easy, CURLOPT_PROXY, "") == CURLE_OK;
     }
-    return ok ? tally_curl_set_tls(easy, config->tls_ca, err)
-              : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for an HTTP client");
+    if (!ok) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for an HTTP client");
+    }
+    enum tally_status status = tally_curl_set_tls(easy, config->tls_ca, err);
+    if (status == TALLY_OK && config->any_host && config->tls_ca != NULL) {
+        (void)curl_easy_setopt(easy, CURLOPT_SSL_VERIFYHOST, 0L);
+    }
+    return status;
 }
 
 enum tally_status tally_http_client_new(const struct tally_http_client_config *config,

@@ -1,7 +1,7 @@
 /* http_client: one keep-alive HTTP/1.1 connection on libcurl, and Connect unary calls over it.
  *
  * https:// means TLS 1.2 or later, and a certificate issued by a trusted authority for the host of
- * the URL. This cannot be switched off.
+ * the URL. Only the host can be left unchecked, and only with authorities of one's own.
  *
  * A client belongs to one thread. Calls block; they return CANCELLED soon after *cancel becomes
  * non-zero (checked at least every 200 ms while waiting). */
@@ -25,6 +25,7 @@ struct tally_http_client_config {
     const char *user_agent;   /* NULL = "tally" */
     const char *tls_ca;       /* PEM file of the authorities to trust, and no others;
                                * NULL = the system's */
+    bool any_host;            /* certificates that tls_ca vouches for may name any host */
     long connect_timeout_ms;  /* 0 = 5,000 */
     bool is_terse;            /* omit the optional headers of Connect calls: version and time-out */
     const volatile sig_atomic_t *cancel; /* NULL = cannot be cancelled */

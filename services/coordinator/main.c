@@ -19,6 +19,7 @@
 #include "services/coordinator/base/coordinator.h"
 #include "services/coordinator/check.h"
 #include "services/objectives/objective.h"
+#include "services/rest_client/health.h"
 #include "storage/backends/backends.h"
 #include "storage/leases.h"
 #include "storage/store.h"
@@ -40,6 +41,10 @@ static const struct tally_option OPTIONS[] = {
     {"check", NULL, NULL,
      "check options, token files and the whole store, print the findings and exit, with 0 if all "
      "is sound; starts nothing, and works beside a running coordinator",
+     NULL},
+    {"health", NULL, NULL,
+     "ask the coordinator that runs with the same --listen and --tls-cert whether it is ready, and "
+     "exit, with 0 if it is; starts nothing",
      NULL},
     {"admin-token-file", "FILE", NULL,
      "bearer tokens of the REST interface, lines `TOKEN [name=NAME] [until=TIME]`; or one token in "
@@ -522,6 +527,24 @@ static void keep_freed_memory(void)
     mallopt(M_TRIM_THRESHOLD, KEPT_BYTES);
 }
 
+/* Returns an exit code. The response must come with the certificate of --tls-cert, whose names need
+ * not include the address of --listen. */
+static int print_health(const struct tally_options *options)
+{
+    char url[LISTEN_URL_CAPACITY];
+    const char *listen = tally_options_text(options, "listen");
+    const char *cert = tally_options_text(options, "tls-cert");
+    struct tally_error err = TALLY_ERROR_INIT;
+    if (!listen_own_url(listen, cert != NULL, url)) {
+        tally_options_refuse(options, "listen", &err, "\"%s\" is no ADDRESS:PORT to connect to",
+                             listen);
+        return tally_options_usage_error(&SPEC, &err);
+    }
+    return tally_health_print(
+        &(struct tally_http_client_config){.base_url = url, .tls_ca = cert, .any_host = true},
+        SPEC.program);
+}
+
 int main(int argc, char **argv)
 {
     static struct settings settings;
@@ -529,6 +552,11 @@ int main(int argc, char **argv)
     struct tally_error err = TALLY_ERROR_INIT;
     int exit_code = EXIT_SUCCESS;
     if (!tally_options_start(&SPEC, argc, argv, &options, &exit_code)) {
+        return exit_code;
+    }
+    if (tally_options_bool(options, "health")) {
+        exit_code = print_health(options);
+        tally_options_free(options);
         return exit_code;
     }
     if (read_settings(options, &settings, &err) != TALLY_OK) {

@@ -12,6 +12,7 @@
 #include "services/base/signals.h"
 #include "services/base/tokens/client_token.h"
 #include "services/plugins/plugin_host.h"
+#include "services/rest_client/health.h"
 #include "services/worker/worker.h"
 
 static const struct tally_option OPTIONS[] = {
@@ -35,6 +36,8 @@ static const struct tally_option OPTIONS[] = {
      NULL},
     {"give-up-after", "SECONDS", "0",
      "exit with status 3 after this time without a coordinator or without work; 0 = never", NULL},
+    {"health", NULL, NULL,
+     "ask whether the coordinator is ready, and exit, with 0 if it is; starts nothing", NULL},
     {0},
 };
 
@@ -181,6 +184,14 @@ int main(int argc, char **argv)
         return exit_code;
     }
     if (!tally_options_start(&SPEC, argc, argv, &options, &exit_code)) {
+        return exit_code;
+    }
+    if (tally_options_bool(options, "health")) {
+        const struct tally_http_client_config coordinator = {
+            .base_url = tally_options_text(options, "coordinator"),
+            .tls_ca = tally_options_text(options, "tls-ca")};
+        exit_code = tally_health_print(&coordinator, SPEC.program);
+        tally_options_free(options);
         return exit_code;
     }
     if (read_settings(options, &settings, &err) != TALLY_OK) {

@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { HOST_CAPACITY = INET6_ADDRSTRLEN };
@@ -53,4 +54,19 @@ bool listen_is_one_address(const char *listen)
         return inet_pton(AF_INET, host, v4) == 1 && memcmp(v4, ANY, sizeof v4) != 0;
     }
     return inet_pton(AF_INET6, host, &v6) == 1 && !IN6_IS_ADDR_UNSPECIFIED(&v6);
+}
+
+bool listen_own_url(const char *listen, bool is_tls, char ret_url[LISTEN_URL_CAPACITY])
+{
+    char host[HOST_CAPACITY];
+    bool bracketed;
+    if (!read_host(listen, host, &bracketed)) {
+        return false;
+    }
+    const char *port = strrchr(listen, ':') + 1;
+    const bool is_wildcard = strcmp(host, bracketed ? "::" : "0.0.0.0") == 0;
+    const int n = snprintf(ret_url, LISTEN_URL_CAPACITY, "http%s://%.*s:%s", is_tls ? "s" : "",
+                           is_wildcard ? 9 : (int)(port - 1 - listen),
+                           is_wildcard ? "127.0.0.1" : listen, port);
+    return n < LISTEN_URL_CAPACITY && strcmp(port, "0") != 0;
 }

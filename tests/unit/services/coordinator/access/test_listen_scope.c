@@ -1,3 +1,5 @@
+#include <string.h>
+
 #include "services/coordinator/access/listen_scope.h"
 
 #include "tests/harness.h"
@@ -64,9 +66,34 @@ static void test_coordinator_listen_scope__one_address_or_any(void)
     }
 }
 
+static void test_coordinator_listen_scope__own_url(void)
+{
+    static const struct {
+        const char *listen, *url; /* NULL = none */
+        bool is_tls;
+    } CASES[] = {
+        {"127.0.0.1:8080", "http://127.0.0.1:8080", false},
+        {"10.0.0.1:443", "https://10.0.0.1:443", true},
+        {"0.0.0.0:8080", "http://127.0.0.1:8080", false},
+        {"[::]:8443", "https://127.0.0.1:8443", true},
+        {"[fe80::1]:80", "http://[fe80::1]:80", false},
+        {"0.0.0.0:0", NULL, false},
+        {"8080", NULL, false},
+        {":8080", NULL, false},
+        {"", NULL, false},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
+        char url[LISTEN_URL_CAPACITY];
+        const bool has_url = listen_own_url(CASES[i].listen, CASES[i].is_tls, url);
+        CU_ASSERT_EQUAL(has_url, CASES[i].url != NULL);
+        CU_ASSERT(!has_url || strcmp(url, CASES[i].url) == 0);
+    }
+}
+
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_coordinator_listen_scope__this_machine_alone),
     TALLY_TEST(test_coordinator_listen_scope__others_too_or_not_understood),
     TALLY_TEST(test_coordinator_listen_scope__one_address_or_any),
+    TALLY_TEST(test_coordinator_listen_scope__own_url),
 };
 TALLY_SUITE(coordinator_listen_scope, TESTS);
