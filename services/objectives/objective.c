@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "services/objectives/data/columns.h"
 #include "services/objectives/losses/report.h"
 #include "services/objectives/plugin/plugin_instance.h"
 
@@ -103,18 +104,22 @@ enum tally_status tally_objective_load(const struct tally_objective_spec *spec, 
         return tally_fail(err, TALLY_FAILED_PRECONDITION, "objective.name",
                           "plug-in %s is not loaded here", spec->plugin.name);
     }
-    struct tally_objective *objective;
-    enum tally_status status = kind->make(kind, spec, clients, key, source, &objective, err);
-    if (status != TALLY_OK) {
-        return status;
+    struct tally_objective *objective = NULL;
+    struct tally_columns columns = {.n = 0};
+    struct tally_data_source files = *source;
+    files.columns = &columns; /* the held-out points have those of the training data */
+    enum tally_status status = kind->make(kind, spec, clients, key, &files, &objective, err);
+    if (status == TALLY_OK) {
+        status = tally_report_add(objective, kind, spec, key, &files, err);
     }
-    status = tally_report_add(objective, kind, spec, key, source, err);
-    if (status != TALLY_OK) {
+    if (status == TALLY_OK) {
+        objective->columns = tally_columns_digest(&columns);
+        *ret = objective;
+    } else {
         tally_objective_free(objective);
-        return status;
     }
-    *ret = objective;
-    return TALLY_OK;
+    tally_columns_fini(&columns);
+    return status;
 }
 
 void tally_objective_spec_drop_report(struct tally_objective_spec *spec)

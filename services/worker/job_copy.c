@@ -21,7 +21,8 @@ enum tally_status job_copy_new(const char *id, const struct tally_bytes *documen
         tally_document_parse((const char *)document->data, document->size, &copy->spec, err);
     if (status == TALLY_OK) {
         struct tally_load_watch watch = {.job = id, .stop = stop};
-        const struct tally_data_source files = {data_dir, tally_load_watch_tell, &watch};
+        const struct tally_data_source files = {
+            .dir = data_dir, .on_progress = tally_load_watch_tell, .context = &watch};
         status = tally_plugin_set_objective(plugins, &copy->spec, &files, &copy->objective, err);
     }
     if (status == TALLY_OK) {

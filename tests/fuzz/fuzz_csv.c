@@ -1,4 +1,5 @@
-/* CSV files whose label is the column y. */
+/* CSV files whose label is the column y. If the first column is called a..., they must have the
+ * columns b and a of an earlier file. */
 #include "services/objectives/data/loaders/formats.h"
 #include "tests/fuzz/fuzz_data.h"
 
@@ -7,8 +8,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct fuzz_data fuzz;
     struct tally_data_file *file;
     if (fuzz_data_init(&fuzz, false, data, size, &file)) {
+        struct tally_columns columns = {.n = 0};
+        if (size > 0 && data[0] == 'a') {
+            FUZZ_CHECK(tally_columns_add(&columns, "b") && tally_columns_add(&columns, "a"));
+        }
         const enum tally_status status =
-            tally_csv_read(file, "y", fuzz.dataset.features, &fuzz.builder);
+            tally_csv_read(file, "y", fuzz.dataset.features, &columns, &fuzz.builder);
+        tally_columns_fini(&columns);
         FUZZ_CHECK(status != TALLY_OK ||
                    fuzz.builder.n_values == fuzz.dataset.points * fuzz.dataset.features);
         fuzz_data_fini(&fuzz, file, status);

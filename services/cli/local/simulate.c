@@ -98,7 +98,8 @@ static enum tally_status run_job(struct simulation *simulation,
     const struct tally_job_spec *spec = &simulation->spec;
     const struct tally_local_observer observer = {.context = simulation, .on_round = on_round};
     struct tally_objective *objective = NULL;
-    const struct tally_data_source files = {simulation->data_dir, on_load, simulation};
+    const struct tally_data_source files = {
+        .dir = simulation->data_dir, .on_progress = on_load, .context = simulation};
     enum tally_status status =
         tally_plugin_set_objective(&simulation->plugins, spec, &files, &objective, err);
     if (status == TALLY_OK) {

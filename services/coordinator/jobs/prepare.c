@@ -63,7 +63,8 @@ static void solve(struct work *work, const char *data_dir, const atomic_bool *st
     result->status = TALLY_OK;
     if (spec->reference.type == TALLY_REFERENCE_SOLVE) {
         struct tally_load_watch watch = {.job = result->job_id};
-        const struct tally_data_source files = {data_dir, tally_load_watch_tell, &watch};
+        const struct tally_data_source files = {
+            .dir = data_dir, .on_progress = tally_load_watch_tell, .context = &watch};
         struct tally_objective_spec solved = spec->objective;
         tally_objective_spec_drop_report(&solved);
         result->status =

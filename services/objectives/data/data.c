@@ -80,7 +80,7 @@ static const struct tally_field CSV_FIELDS[] = {
     FEATURES_FIELD,
     CLASSES_FIELD,
     SHARDING_FIELD,
-    TEST_FIELD("test_file", TABLE(test_file), "CSV file with the same header"),
+    TEST_FIELD("test_file", TABLE(test_file), "CSV file with the same columns, in any order"),
 };
 static const struct tally_field NPY_FIELDS[] = {
     NAME_FIELD("points", TABLE(points), ".npy file of shape (points, features)"),

@@ -239,6 +239,15 @@ bool tally_data_file_skip(struct tally_data_file *file, uint64_t n)
     return n == 0;
 }
 
+void tally_data_file_skip_mark(struct tally_data_file *file)
+{
+    static const uint8_t mark[3] = {0xEF, 0xBB, 0xBF};
+    if (tally_data_file_peek(file) == mark[0] && file->n - file->at >= sizeof mark &&
+        memcmp(file->window + file->at, mark, sizeof mark) == 0) {
+        file->at += sizeof mark;
+    }
+}
+
 enum tally_status tally_data_file_refuse(struct tally_data_file *file, const char *format, ...)
 {
     if (file->status != TALLY_OK) {

@@ -89,6 +89,9 @@ static inline int tally_data_file_peek(struct tally_data_file *file)
 /* Reads n bytes and returns how many there were. */
 size_t tally_data_file_read(struct tally_data_file *file, void *ret_bytes, size_t n);
 
+/* Skips a UTF-8 byte order mark, which some editors put at the start of a text. */
+void tally_data_file_skip_mark(struct tally_data_file *file);
+
 /* Reads n bytes and keeps none; false if there are fewer. */
 bool tally_data_file_skip(struct tally_data_file *file, uint64_t n);
 

@@ -1,4 +1,5 @@
-/* data_source: the folder of a job's data files, and a callback for the progress of reading. */
+/* data_source: the folder of a job's data files, a callback for the progress of reading, and what
+ * the files have in common. */
 #ifndef TALLY_SERVICES_OBJECTIVES_DATA_DATA_SOURCE_H
 #define TALLY_SERVICES_OBJECTIVES_DATA_DATA_SOURCE_H
 
@@ -12,6 +13,8 @@ struct tally_load_progress {
     uint64_t points;      /* read of it so far */
 };
 
+struct tally_columns;
+
 struct tally_data_source {
     const char *dir; /* the data folder */
     /* Called after every few MiB. Packed files are read, and therefore reported, twice. There is no
@@ -19,6 +22,9 @@ struct tally_data_source {
      * reading. May be NULL. */
     bool (*on_progress)(void *context, const struct tally_load_progress *progress);
     void *context;
+    /* The columns of the job's CSV files, set by the first one and matched by the others; NULL =
+     * they are matched only within one tally_dataset_load(). */
+    struct tally_columns *columns;
 };
 
 #endif

@@ -149,6 +149,7 @@ struct tally_objective {
     uint32_t clients;
     struct tally_report *report; /* owned; the metrics if ops->metrics is NULL (report.h);
                                   * NULL: none */
+    uint32_t columns; /* tally_columns_digest() of the data; 0 = their columns have no names */
 };
 
 void tally_objective_free(struct tally_objective *objective);

@@ -477,7 +477,7 @@ enum tally_status tally_softmax_images_make(const struct tally_objective_kind *k
         self->value_of[pixel] = pixel / 255.0;
     }
     self->base =
-        (struct tally_objective){&SOFTMAX_OPS, self->features * self->classes, clients, NULL};
+        (struct tally_objective){&SOFTMAX_OPS, self->features * self->classes, clients, NULL, 0};
     *ret = &self->base;
     return TALLY_OK;
 }

@@ -1,8 +1,9 @@
 /* csv: points from comma-separated values (RFC 4180) with a header line.
  *
- * One column, named by the document, is the label; the others are the features, in their order.
- * Fields may be quoted; lines end with LF or CRLF, the last one also without; a UTF-8 byte order
- * mark is skipped, and so are empty lines. There are no comments and no missing values. */
+ * One column, named by the document, is the label; the others are the features, matched by name
+ * with those of the job's earlier files (columns.h). A column without a name is refused. Fields may
+ * be quoted; lines end with LF or CRLF, the last one also without; a UTF-8 byte order mark is
+ * skipped, and so are empty lines. There are no comments and no missing values. */
 #include "services/objectives/data/loaders/formats.h"
 
 #include <stdio.h>
@@ -11,21 +12,16 @@
 
 #include "services/objectives/data/loaders/number.h"
 
-/* The names of all columns together; further columns have only a number. */
-enum { MAX_NAME_BYTES = 1 << 20 };
-
 enum { FIELD_CAPACITY = TALLY_NUMBER_CAPACITY };
-
-/* The column names of the header, one after the other, each with its NUL. */
-struct names {
-    char *text;
-    size_t size, capacity;
-};
 
 struct reader {
     struct tally_data_file *file;
-    struct names names;
-    size_t n_columns, label; /* index of the label's column */
+    const char *label;             /* name of the label's column */
+    size_t n_columns, label_index; /* its index; SIZE_MAX = not known yet */
+    struct tally_columns own;      /* the features, until they become those of the job */
+    const struct tally_columns *features;
+    uint32_t *places; /* of the features in the job; NULL = the order of the file */
+    double *row;      /* a point in that order */
     char field[FIELD_CAPACITY];
 };
 
@@ -40,11 +36,12 @@ static bool is_blank(char c)
 /* What messages call column `index`: its name, or its number if it has none. */
 static const char *title_of(const struct reader *reader, size_t index, char room[32])
 {
-    const char *at = reader->names.text, *end = at + reader->names.size;
-    for (size_t i = 0; at != NULL && at < end; i++, at += strlen(at) + 1) {
-        if (i == index && *at != '\0') {
-            return at;
-        }
+    const char *name =
+        index == reader->label_index
+            ? reader->label
+            : tally_columns_name(reader->features, index - (index > reader->label_index ? 1 : 0));
+    if (name != NULL && name[0] != '\0') {
+        return name;
     }
     snprintf(room, 32, "number %zu", index + 1);
     return room;
@@ -155,101 +152,155 @@ static enum ending read_field(struct reader *reader)
 
 /* Header. */
 
-static bool keep_name(struct reader *reader)
+/* Writes the titles of the columns, as many as fit. */
+static void list_columns(const struct reader *reader, char ret_list[120])
 {
-    struct names *names = &reader->names;
-    const size_t n = strlen(reader->field) + 1;
-    if (names->size + n > MAX_NAME_BYTES) {
-        return true;
-    }
-    if (names->size + n > names->capacity) {
-        const size_t capacity = 2 * (names->size + n);
-        char *text = realloc(names->text, capacity);
-        if (text == NULL) {
-            return false;
-        }
-        names->text = text;
-        names->capacity = capacity;
-    }
-    memcpy(names->text + names->size, reader->field, n);
-    names->size += n;
-    return true;
-}
-
-static void skip_byte_order_mark(struct tally_data_file *file)
-{
-    static const uint8_t mark[3] = {0xEF, 0xBB, 0xBF};
-    if (tally_data_file_peek(file) == mark[0] && file->n - file->at >= sizeof mark &&
-        memcmp(file->window + file->at, mark, sizeof mark) == 0) {
-        file->at += sizeof mark;
-    }
-}
-
-/* No column has the label's name: the message lists the columns. */
-static enum tally_status refuse_header(struct reader *reader, const char *label)
-{
-    const bool is_other = reader->n_columns == 1 && reader->names.text != NULL &&
-                          strpbrk(reader->names.text, ";\t") != NULL;
-    if (is_other) {
-        return tally_data_file_refuse(reader->file,
-                                      "one column only; columns must be separated by commas");
-    }
-    char list[120], room[32];
+    char room[32];
     size_t length = 0;
-    for (size_t i = 0; i < reader->n_columns && length < sizeof list; i++) {
-        const int n = snprintf(list + length, sizeof list - length, "%s%s", i > 0 ? ", " : "",
+    for (size_t i = 0; i < reader->n_columns && length < 120; i++) {
+        const int n = snprintf(ret_list + length, 120 - length, "%s%s", i > 0 ? ", " : "",
                                title_of(reader, i, room));
         length += (size_t)n;
     }
-    return tally_data_file_refuse(reader->file, "no column \"%.40s\", only %s%s", label, list,
-                                  length >= sizeof list ? "..." : "");
+    if (length >= 120) {
+        memcpy(ret_list + 116, "...", sizeof "...");
+    }
 }
 
-static enum tally_status read_header(struct reader *reader, const char *label, size_t features)
+/* No column has the label's name. */
+static enum tally_status refuse_header(struct reader *reader)
+{
+    const char *first = tally_columns_name(reader->features, 0);
+    if (reader->n_columns == 1 && first != NULL && strpbrk(first, ";\t") != NULL) {
+        return tally_data_file_refuse(reader->file,
+                                      "one column only; columns must be separated by commas");
+    }
+    char list[120];
+    list_columns(reader, list);
+    return tally_data_file_refuse(reader->file, "no column \"%.40s\", only %s", reader->label,
+                                  list);
+}
+
+static enum tally_status no_memory(const struct reader *reader)
+{
+    return tally_fail(reader->file->err, TALLY_NO_MEMORY, NULL, "no memory for the header of %s",
+                      reader->file->name);
+}
+
+/* Reads the names. *ret_unnamed: the number, from 1, of the first column without one; 0 = none. */
+static enum tally_status read_names(struct reader *reader, size_t *ret_unnamed)
 {
     struct tally_data_file *file = reader->file;
-    bool has_label = false;
     enum ending ending = ENDS_FIELD;
-    skip_byte_order_mark(file);
-    if (tally_data_file_peek(file) == TALLY_DATA_END) {
-        return tally_data_file_refuse(file, "the file is empty: there is no header");
-    }
+    *ret_unnamed = 0;
     for (; ending == ENDS_FIELD; reader->n_columns++) {
         ending = read_field(reader);
         if (ending == IS_WRONG) {
             return file->status;
         }
-        if (strcmp(reader->field, label) == 0) {
-            if (has_label) {
-                return tally_data_file_refuse(file, "two columns \"%.40s\"", label);
-            }
-            has_label = true;
-            reader->label = reader->n_columns;
+        if (reader->field[0] == '\0' && *ret_unnamed == 0) {
+            *ret_unnamed = reader->n_columns + 1;
         }
-        if (!keep_name(reader)) {
-            return tally_fail(file->err, TALLY_NO_MEMORY, NULL, "no memory for the header of %s",
-                              file->name);
+        if (strcmp(reader->field, reader->label) != 0) {
+            if (!tally_columns_add(&reader->own, reader->field)) {
+                return no_memory(reader);
+            }
+        } else if (reader->label_index != SIZE_MAX) {
+            return tally_data_file_refuse(file, "two columns \"%.40s\"", reader->label);
+        } else {
+            reader->label_index = reader->n_columns;
         }
     }
-    if (!has_label) {
-        return refuse_header(reader, label);
+    return TALLY_OK;
+}
+
+static enum tally_status read_header(struct reader *reader, size_t features)
+{
+    struct tally_data_file *file = reader->file;
+    char list[120];
+    size_t unnamed;
+    if (tally_data_file_peek(file) == TALLY_DATA_END) {
+        return tally_data_file_refuse(file, "the file is empty: there is no header");
+    }
+    const enum tally_status status = read_names(reader, &unnamed);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    if (reader->label_index == SIZE_MAX) {
+        return refuse_header(reader);
+    }
+    if (unnamed > 0) {
+        list_columns(reader, list);
+        return tally_data_file_refuse(
+            file,
+            "column %zu has no name (the index that pandas writes without "
+            "index=False?): %s",
+            unnamed, list);
     }
     if (reader->n_columns != features + 1) {
         return tally_data_file_refuse(file,
                                       "%zu columns beside the label \"%.40s\", but features is %zu",
-                                      reader->n_columns - 1, label, features);
+                                      reader->n_columns - 1, reader->label, features);
     }
-    file->line++;
     return TALLY_OK;
 }
 
+/* Makes the features those of the job, if this is its first file, or matches them with those. */
+static enum tally_status match_columns(struct reader *reader, struct tally_columns *of_job)
+{
+    struct tally_columns *own = &reader->own;
+    char why[200] = "";
+    if (of_job->n == 0) {
+        memcpy(own->file, reader->file->name, sizeof own->file);
+        *of_job = *own;
+        *own = (struct tally_columns){.n = 0};
+        reader->features = of_job;
+        return TALLY_OK;
+    }
+    switch (tally_columns_match(of_job, own, &reader->places, why)) {
+    case TALLY_COLUMNS_EQUAL:
+        return TALLY_OK;
+    case TALLY_COLUMNS_REORDERED:
+        reader->row = malloc(own->n * sizeof *reader->row);
+        return reader->row != NULL ? TALLY_OK : no_memory(reader);
+    case TALLY_COLUMNS_DIFFERENT:
+        return tally_data_file_refuse(reader->file, "the columns %s", why);
+    case TALLY_COLUMNS_NO_MEMORY:
+        break;
+    }
+    return no_memory(reader);
+}
+
 /* Points. */
+
+/* Takes the value of feature `i` of the file. */
+static enum tally_status take_value(struct reader *reader, struct tally_dataset_builder *builder,
+                                    size_t i, double value)
+{
+    if (reader->places == NULL) {
+        return tally_builder_value(builder, reader->file, 0, value);
+    }
+    reader->row[reader->places[i]] = value;
+    return TALLY_OK;
+}
+
+/* Ends a point: its values that take_value() has only put in order are still to be appended. */
+static enum tally_status end_point(struct reader *reader, struct tally_dataset_builder *builder,
+                                   double label)
+{
+    enum tally_status status = TALLY_OK;
+    for (size_t i = 0; reader->places != NULL && status == TALLY_OK && i < reader->own.n; i++) {
+        status = tally_builder_value(builder, reader->file, 0, reader->row[i]);
+    }
+    return status == TALLY_OK ? tally_builder_point(builder, reader->file, label) : status;
+}
 
 static enum tally_status read_point(struct reader *reader, struct tally_dataset_builder *builder)
 {
     struct tally_data_file *file = reader->file;
     char room[32];
     double value = 0, label = 0;
+    size_t n_values = 0;
     for (size_t i = 0; i < reader->n_columns; i++) {
         const enum ending ending = read_field(reader);
         if (ending == IS_WRONG) {
@@ -265,15 +316,16 @@ static enum tally_status read_point(struct reader *reader, struct tally_dataset_
                            : tally_data_file_refuse(file, "%zu columns, not the header's %zu",
                                                     i + 1, reader->n_columns);
         }
-        const char *why = tally_number_parse(reader->field, i == reader->label ? &label : &value);
+        const bool is_label = i == reader->label_index;
+        const char *why = tally_number_parse(reader->field, is_label ? &label : &value);
         if (why != NULL) {
             return tally_data_file_refuse(file, "column %.40s: \"%.24s\" %s",
                                           title_of(reader, i, room), reader->field, why);
         }
         enum tally_status status =
-            i != reader->label ? tally_builder_value(builder, file, 0, value) : TALLY_OK;
+            is_label ? TALLY_OK : take_value(reader, builder, n_values++, value);
         if (status == TALLY_OK && is_last) {
-            status = tally_builder_point(builder, file, label);
+            status = end_point(reader, builder, label);
         }
         if (status != TALLY_OK) {
             return status;
@@ -284,15 +336,24 @@ static enum tally_status read_point(struct reader *reader, struct tally_dataset_
 }
 
 enum tally_status tally_csv_read(struct tally_data_file *file, const char *label, size_t features,
+                                 struct tally_columns *columns,
                                  struct tally_dataset_builder *builder)
 {
-    struct reader reader = {.file = file};
+    struct reader reader = {.file = file, .label = label, .label_index = SIZE_MAX};
+    reader.features = &reader.own;
     file->place = TALLY_DATA_LINE;
     file->line = 1;
-    enum tally_status status = read_header(&reader, label, features);
+    tally_data_file_skip_mark(file);
+    enum tally_status status = read_header(&reader, features);
+    if (status == TALLY_OK && columns != NULL) {
+        status = match_columns(&reader, columns);
+    }
+    file->line++;
     while (status == TALLY_OK && tally_data_file_peek(file) != TALLY_DATA_END) {
         status = read_point(&reader, builder);
     }
-    free(reader.names.text);
+    tally_columns_fini(&reader.own);
+    free(reader.places);
+    free(reader.row);
     return status == TALLY_OK ? file->status : status;
 }

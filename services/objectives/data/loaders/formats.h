@@ -2,10 +2,13 @@
 #ifndef TALLY_SERVICES_OBJECTIVES_DATA_LOADERS_FORMATS_H
 #define TALLY_SERVICES_OBJECTIVES_DATA_LOADERS_FORMATS_H
 
+#include "services/objectives/data/columns.h"
 #include "services/objectives/data/dataset_builder.h"
 
 /* Append the points of a file. Errors: as tally_dataset_load(). */
+/* `columns`: the features of the job's files so far, set by the first one; NULL = not matched. */
 enum tally_status tally_csv_read(struct tally_data_file *file, const char *label, size_t features,
+                                 struct tally_columns *columns,
                                  struct tally_dataset_builder *builder);
 enum tally_status tally_libsvm_read(struct tally_data_file *file, size_t features,
                                     struct tally_dataset_builder *builder);

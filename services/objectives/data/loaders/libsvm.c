@@ -3,7 +3,8 @@
  *     LABEL INDEX:VALUE INDEX:VALUE ...  # comment
  *
  * Indices count from 1 and ascend within a line; a feature without an entry is 0. Lines that are
- * empty or only a comment are skipped. `qid:` (ranking) is refused. */
+ * empty or only a comment are skipped, and so is a UTF-8 byte order mark. `qid:` (ranking) is
+ * refused. */
 #include "services/objectives/data/loaders/formats.h"
 
 #include <string.h>
@@ -152,6 +153,7 @@ enum tally_status tally_libsvm_read(struct tally_data_file *file, size_t feature
 {
     enum tally_status status = TALLY_OK;
     file->place = TALLY_DATA_LINE;
+    tally_data_file_skip_mark(file);
     for (file->line = 1; status == TALLY_OK; file->line++) {
         if (!is_line_done(file)) {
             status = read_point(file, features, builder);

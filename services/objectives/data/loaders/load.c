@@ -108,6 +108,7 @@ struct loader {
     const struct tally_data_spec *data;
     const struct tally_data_source *source;
     struct tally_rng_key key;
+    struct tally_columns *columns; /* of CSV files */
     struct tally_dataset_builder builder;
     bool has_untried; /* the trial left out a file */
     struct tally_error *err;
@@ -151,7 +152,9 @@ static enum tally_status read_text(struct loader *loader, uint32_t client)
     if (loader->builder.is_trial && !file->is_packed) {
         loader->has_untried = true;
     } else if (loader->data->type == TALLY_DATA_CSV) {
-        status = tally_csv_read(file, table->label, features, &loader->builder);
+        /* A trial may read the files in another order, which must not become the features'. */
+        struct tally_columns *columns = loader->builder.is_trial ? NULL : loader->columns;
+        status = tally_csv_read(file, table->label, features, columns, &loader->builder);
     } else {
         status = tally_libsvm_read(file, features, &loader->builder);
     }
@@ -424,9 +427,11 @@ enum tally_status tally_dataset_load(const struct tally_data_spec *data, enum ta
                                       .features = (size_t)tally_data_spec_features(data),
                                       .is_whole = true,
                                       .shards = shards};
+    struct tally_columns columns = {.n = 0};
     struct loader loader = {.data = data,
                             .source = source,
                             .key = key,
+                            .columns = source->columns != NULL ? source->columns : &columns,
                             .builder = {.dataset = dataset,
                                         .rule = labels,
                                         .classes = tally_data_spec_classes(data),
@@ -438,6 +443,7 @@ enum tally_status tally_dataset_load(const struct tally_data_spec *data, enum ta
                  : tally_data_spec_is_shared(data)      ? load_per_client(&loader)
                                                         : load_copies(&loader);
     }
+    tally_columns_fini(&columns);
     for (uint32_t i = 0; loader.builder.has_zero && i < dataset->points; i++) {
         dataset->labels[i] = dataset->labels[i] == 0 ? -1 : dataset->labels[i];
     }

@@ -83,6 +83,103 @@ static void test_objectives_dataset_shards__local_is_the_file_of_this_worker(voi
     idx_files_fini(&DATASET_FILES);
 }
 
+/* The columns of the clients' files are matched by name, wherever the label is. */
+static void test_objectives_dataset_shards__columns_are_matched_by_name(void)
+{
+    static const double expected[] = {1, 2, 3, 4, 5, 6};
+    idx_files_init(&DATASET_FILES);
+    data_files_text(&DATASET_FILES, "c0.csv", "a,b,c,label\n1,2,3,0\n");
+    data_files_text(&DATASET_FILES, "c1.csv", "c,\"a\",label,b\n6,4,1,5\n");
+    struct tally_data_spec spec = dataset_spec_of(TALLY_DATA_CSV, 3);
+    spec.sharding = TALLY_SHARDING_LOCAL;
+    strcpy(spec.table.file, "c{client}.csv");
+    for (int is_packed = 0; is_packed < 2; is_packed++) {
+        struct tally_dataset *dataset = dataset_load(&spec, TALLY_LABELS_REAL, 2);
+        CU_ASSERT_EQUAL(memcmp(dataset->values, expected, sizeof expected), 0);
+        CU_ASSERT_EQUAL(dataset->labels[1], 1);
+        tally_dataset_free(dataset);
+        if (!is_packed) { /* the trial, which reads only compressed files, does not set the order */
+            static const char again[] = "c,a,label,b\n6,4,1,5\n";
+            char path[400];
+            snprintf(path, sizeof path, "%s/c1.csv", DATASET_FILES.folder);
+            CU_ASSERT_EQUAL(remove(path), 0);
+            data_files_gzip(&DATASET_FILES, "c1.csv.gz", again, sizeof again - 1, 1);
+        }
+    }
+    idx_files_fini(&DATASET_FILES);
+}
+
+static void test_objectives_dataset_shards__other_columns_are_refused(void)
+{
+    static const struct {
+        const char *first, *second, *message;
+    } rows[] = {
+        {"a,b,label\n1,2,0\n", "a,c,label\n1,2,0\n",
+         "c1.csv:1: the columns are not those of c0.csv: only this file has c, only that has b"},
+        {"a,B,label\n1,2,0\n", "x,b,label\n1,2,0\n",
+         "c1.csv:1: the columns are not those of c0.csv: only this file has b, x, only that has B, "
+         "a"},
+        {"a,a,label\n1,2,0\n", "a,b,label\n1,2,0\n",
+         "c1.csv:1: the columns are not those of c0.csv: only this file has b, only that has a"},
+    };
+    struct tally_data_spec spec = dataset_spec_of(TALLY_DATA_CSV, 2);
+    spec.sharding = TALLY_SHARDING_LOCAL;
+    strcpy(spec.table.file, "c{client}.csv");
+    idx_files_init(&DATASET_FILES);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        data_files_text(&DATASET_FILES, "c0.csv", rows[i].first);
+        data_files_text(&DATASET_FILES, "c1.csv", rows[i].second);
+        dataset_expect_refused(&spec, 2, rows[i].message);
+    }
+    /* Two columns of one name have only their order. */
+    data_files_text(&DATASET_FILES, "c0.csv", "a,a,b,label\n1,2,3,0\n");
+    data_files_text(&DATASET_FILES, "c1.csv", "label,a,a,b\n0,4,5,6\n");
+    spec.table.features = 3;
+    struct tally_dataset *dataset = dataset_load(&spec, TALLY_LABELS_REAL, 2);
+    CU_ASSERT_EQUAL(dataset->values[5], 6);
+    tally_dataset_free(dataset);
+    data_files_text(&DATASET_FILES, "c1.csv", "b,a,a,label\n6,4,5,0\n");
+    dataset_expect_refused(&spec, 2,
+                           "c1.csv:1: the columns have another order than in c0.csv, and two of "
+                           "them are called \"a\"");
+    idx_files_fini(&DATASET_FILES);
+}
+
+/* Names beyond the first MiB are compared, but cannot be matched in another order. */
+static void test_objectives_dataset_shards__long_headers_are_compared(void)
+{
+    enum { COLUMNS = 200000 };
+    char *text = malloc(COLUMNS * 10 + 100);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(text);
+    idx_files_init(&DATASET_FILES);
+    struct tally_data_spec spec = dataset_spec_of(TALLY_DATA_CSV, COLUMNS);
+    spec.sharding = TALLY_SHARDING_LOCAL;
+    strcpy(spec.table.file, "c{client}.csv");
+    for (int file = 0; file < 3; file++) {
+        static const char *const names[] = {"c0.csv", "c1.csv", "c1.csv"};
+        size_t n = 0;
+        for (int i = 0; i < COLUMNS; i++) { /* the third file swaps the last two */
+            const int column = file == 2 && i >= COLUMNS - 2 ? 2 * COLUMNS - 3 - i : i;
+            n += (size_t)sprintf(text + n, "c%d,", column);
+        }
+        n += (size_t)sprintf(text + n, "label\n");
+        for (int i = 0; i < COLUMNS; i++) {
+            n += (size_t)sprintf(text + n, "1,");
+        }
+        sprintf(text + n, "0\n");
+        data_files_text(&DATASET_FILES, names[file], text);
+        if (file == 1) {
+            tally_dataset_free(dataset_load(&spec, TALLY_LABELS_REAL, 2));
+        }
+    }
+    dataset_expect_refused(&spec, 2,
+                           "c1.csv:1: the columns are not those of c0.csv in the same order, and "
+                           "their names take more than 1048576 bytes, too many to match them by "
+                           "name");
+    free(text);
+    idx_files_fini(&DATASET_FILES);
+}
+
 /* With "{client}" in the name each client has its own file. Missing files belong to other
  * workers. */
 static void test_objectives_dataset_shards__local_files_are_the_clients_own(void)
@@ -174,6 +271,9 @@ static void test_objectives_dataset_shards__local_pairs_must_be_complete(void)
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_objectives_dataset_shards__shardings_order_and_cut),
     TALLY_TEST(test_objectives_dataset_shards__local_is_the_file_of_this_worker),
+    TALLY_TEST(test_objectives_dataset_shards__columns_are_matched_by_name),
+    TALLY_TEST(test_objectives_dataset_shards__other_columns_are_refused),
+    TALLY_TEST(test_objectives_dataset_shards__long_headers_are_compared),
     TALLY_TEST(test_objectives_dataset_shards__local_files_are_the_clients_own),
     TALLY_TEST(test_objectives_dataset_shards__local_pairs_must_be_complete),
 };

@@ -101,11 +101,16 @@ static void test_objectives_hostile_data__csv_is_refused_by_line_and_column(void
         {REAL, "a;b;y\n1;2;3\n", "file:1: one column only; columns must be separated by commas"},
         {REAL, "a\tb\ty\n", "file:1: one column only; columns must be separated by commas"},
         {REAL, "1,2,3\n4,5,6\n", "file:1: no column \"y\", only 1, 2, 3"},
+        {REAL, ",a,y\n0,2,3\n",
+         "file:1: column 1 has no name (the index that pandas writes without index=False?): "
+         "number 1, a, y"},
+        {REAL, "a,\"\",y,\n1,2,3,\n",
+         "file:1: column 2 has no name (the index that pandas writes without index=False?): "
+         "a, number 2, y, number 4"},
         {REAL, "a,b,y\n1,2,3\n1,2\n", "file:3: 2 columns, not the header's 3"},
         {REAL, "a,b,y\n1,2,3,4\n", "file:2: more than the header's 3 columns"},
         {REAL, "a,b,y\n1,2,3,\n", "file:2: more than the header's 3 columns"},
         {REAL, "a,b,y\n1,two,3\n", "file:2: column b: \"two\" is not a number"},
-        {REAL, "a,,y\n1,two,3\n", "file:2: column number 2: \"two\" is not a number"},
         {REAL, "a,b,y\n1,,3\n", "file:2: column b: \"\" is empty"},
         {REAL, "a,b,y\n,2,3\n", "file:2: column a: \"\" is empty"},
         {REAL, "a,b,y\n1,NA,3\n", "file:2: column b: \"NA\" is not finite"},

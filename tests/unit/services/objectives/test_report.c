@@ -152,6 +152,35 @@ static void test_report__clients_with_files_of_their_own_have_held_out_points_to
     idx_files_fini(&files);
 }
 
+/* The columns of the held-out points are those of the training data, in any order. */
+static void test_report__held_out_columns_are_matched_by_name(void)
+{
+    struct idx_files files;
+    struct tally_metric metrics[TALLY_METRICS_MOST];
+    const double x[] = {1, 10};
+    idx_files_init(&files);
+    data_files_text(&files, "train.csv", "a,b,label\n1,2,0\n3,4,0\n5,6,0\n7,8,0\n");
+    data_files_text(&files, "test.csv", "label,b,a\n0,2,1\n");
+    struct tally_objective_spec spec = spec_of("test.csv");
+    spec.type = TALLY_LEAST_SQUARES;
+    spec.l2 = 0;
+    spec.data.table.features = 2;
+    struct tally_objective *objective = make(&spec, &files);
+    CU_ASSERT_EQUAL_FATAL(metrics_of(objective, 0, x, metrics), 1);
+    expect(&metrics[0], "test_loss", 21 * 21);
+    const uint32_t columns = objective->columns;
+    CU_ASSERT_TRUE(columns > 0 && columns < 1 << 28);
+    tally_objective_free(objective);
+    /* The order of the training data is what workers compare. */
+    data_files_text(&files, "train.csv", "b,label,a\n2,0,1\n4,0,3\n6,0,5\n8,0,7\n");
+    objective = make(&spec, &files);
+    CU_ASSERT_EQUAL_FATAL(metrics_of(objective, 0, x, metrics), 1);
+    expect(&metrics[0], "test_loss", 12 * 12);
+    CU_ASSERT_NOT_EQUAL(objective->columns, columns);
+    tally_objective_free(objective);
+    idx_files_fini(&files);
+}
+
 static void expect_refusal(const struct idx_files *files, const char *test_file, const char *said)
 {
     struct tally_objective *objective = NULL;
@@ -175,6 +204,11 @@ static void test_report__errors_name_the_held_out_points(void)
     expect_refusal(&files, "nowhere.csv", "nowhere.csv");
     expect_refusal(&files, "wide.csv", "wide.csv");
     expect_refusal(&files, "labels.csv", "labels.csv:2");
+    data_files_text(&files, "other.csv", "b,label\n1,1\n");
+    expect_refusal(
+        &files, "other.csv",
+        "other.csv:1: the columns are not those of train.csv: only this file has b, only "
+        "that has a");
     /* A process that only solves does not load the held-out points. */
     struct tally_objective_spec spec = spec_of("nowhere.csv");
     spec.accuracy = true;
@@ -260,6 +294,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_report__accuracy_is_of_the_clients_own_points),
     TALLY_TEST(test_report__held_out_points_are_client_0s),
     TALLY_TEST(test_report__clients_with_files_of_their_own_have_held_out_points_too),
+    TALLY_TEST(test_report__held_out_columns_are_matched_by_name),
     TALLY_TEST(test_report__errors_name_the_held_out_points),
     TALLY_TEST(test_report__images),
     TALLY_TEST(test_report__loss_is_the_local_loss),
