@@ -564,8 +564,10 @@ enum tally_status tally_updates_decode(const uint8_t *bytes, size_t n,
 enum tally_status tally_updates_next(struct tally_updates *message, struct tally_update *ret_update,
                                      struct tally_error *err)
 {
-    *ret_update = (struct tally_update){
-        .session = message->session, .round = message->round, .mark = message->mark};
+    *ret_update = (struct tally_update){.session = message->session,
+                                        .round = message->round,
+                                        .mark = message->mark,
+                                        .columns = message->columns};
     memcpy(ret_update->job_id, message->job_id, sizeof message->job_id);
     return take_element(&message->rest, tally_v1_PostUpdatesRequest_updates_tag,
                         &ClientUpdate_SCHEMA, ret_update, &ret_update->own_bytes, err);

@@ -151,6 +151,7 @@ struct tally_update {
     struct tally_bytes poll; /* an encoded tally_poll_request, decoded on its own */
     struct tally_metric metrics[TALLY_METRICS_MOST];
     size_t n_metrics;
+    uint32_t columns; /* tally_columns_digest() of the worker's data; 0 = no names */
     size_t own_bytes; /* encoded size of this update alone, if its message had several */
 };
 
@@ -161,13 +162,13 @@ struct tally_update_response {
     struct tally_bytes next; /* an encoded tally_poll_response, decoded on its own */
 };
 
-/* The updates of several clients for one round. Session, job_id, round, mark and poll of each
- * update are those of the message; failure and refusal are not among its fields. */
+/* The updates of several clients for one round. Session, job_id, round, mark, columns and poll of
+ * each update are those of the message; failure and refusal are not among its fields. */
 struct tally_updates {
     uint64_t session;
     char job_id[TALLY_MESSAGE_JOB_ID_CAPACITY];
     uint32_t round;
-    uint32_t mark;
+    uint32_t mark, columns;
     bool has_poll;           /* as in tally_update */
     struct tally_bytes poll; /* as in tally_update */
     size_t n_updates;        /* of what was decoded */

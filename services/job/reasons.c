@@ -32,6 +32,13 @@ const struct tally_reason_info TALLY_REASON_INFO[TALLY_N_REASONS] = {
         {ROW(CLIENT_FAILED, "client_failed", FAILED), "services/coordinator/workers/updates.c",
          "A client could not compute its update, usually because its local steps diverged.",
          "a smaller `step_size`"},
+    [TALLY_REASON_COLUMNS_DIFFER] =
+        {ROW(COLUMNS_DIFFER, "columns_differ", FAILED), "services/coordinator/workers/updates.c",
+         "Two workers, or a worker and the coordinator, name different columns in the headers of "
+         "their "
+         "CSV files, or the same ones in another order, so the same coordinate is another feature.",
+         "give both the same header; in `{client}` files, that of the first file that each reads "
+         "counts"},
     [TALLY_REASON_DIVERGED] =
         {ROW(DIVERGED, "diverged", FAILED), "services/job/engine/round.c",
          "The average of the updates, or a parameter estimated from them, is not finite.",

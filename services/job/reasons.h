@@ -19,6 +19,7 @@ enum tally_reason {
     TALLY_REASON_PREPARATION_FAILED,
     TALLY_REASON_NO_WORKER_CAN_SERVE,
     TALLY_REASON_CLIENT_FAILED,
+    TALLY_REASON_COLUMNS_DIFFER,
     TALLY_REASON_DIVERGED,
     TALLY_REASON_ALGORITHM_FAILED,
     TALLY_REASON_QUORUM_MISSED,
@@ -34,8 +35,11 @@ enum tally_reason {
 #define TALLY_REASON_FORMAT_PREPARATION_FAILED   "%s"
 #define TALLY_REASON_FORMAT_NO_WORKER_CAN_SERVE  "no worker can serve the job; %s: %s"
 #define TALLY_REASON_FORMAT_CLIENT_FAILED        "client %u in round %u: %s"
-#define TALLY_REASON_FORMAT_DIVERGED             "%s"
-#define TALLY_REASON_FORMAT_ALGORITHM_FAILED     "%s"
+#define TALLY_REASON_FORMAT_COLUMNS_DIFFER                                                         \
+    "the CSV files of worker %s (client %u) have other columns than those of %s, or the same in "  \
+    "another order"
+#define TALLY_REASON_FORMAT_DIVERGED         "%s"
+#define TALLY_REASON_FORMAT_ALGORITHM_FAILED "%s"
 #define TALLY_REASON_FORMAT_QUORUM_MISSED                                                          \
     "round %lld has %lld of %lld answers after %lld ms; quorum: %lld; missing clients: %s"
 #define TALLY_REASON_FORMAT_JOB_DEADLINE_PASSED "job deadline of %lld ms has passed: %s, %s"

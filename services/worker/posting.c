@@ -19,7 +19,7 @@ enum { POST_AFTER_MS = 100 };
 enum {
     UPDATE_BYTES = 48, /* client, payload_bits, clipped, loss; tags and lengths */
     METRIC_BYTES = 48, /* a name of up to 32 bytes, a double; tags and lengths */
-    WHOLE_BYTES = 80,  /* session, job_id, round, mark; of the poll, all but the cursors */
+    WHOLE_BYTES = 88,  /* session, job_id, round, mark, columns; of the poll, all but the cursors */
     CURSOR_BYTES = 48  /* job_id, iterate; tags and lengths */
 };
 
@@ -352,7 +352,8 @@ static enum tally_status hold(struct batch *batch, const struct tally_update *up
         return status;
     }
     if (batch->n == 0) {
-        batch->whole = (struct tally_updates){.round = update->round, .mark = update->mark};
+        batch->whole = (struct tally_updates){
+            .round = update->round, .mark = update->mark, .columns = update->columns};
         memcpy(batch->whole.job_id, update->job_id, sizeof update->job_id);
     }
     status = tally_updates_add(update, &batch->encoded);

@@ -90,6 +90,7 @@ static enum tally_status answer_client(struct worker *worker, struct job_copy *j
                                    .has_loss = update.has_loss,
                                    .loss = update.loss,
                                    .mark = task->mark,
+                                   .columns = job->objective->columns,
                                    .n_metrics = update.n_metrics};
     memcpy(message.job_id, task->job_id, sizeof message.job_id);
     memcpy(message.metrics, update.metrics, update.n_metrics * sizeof *update.metrics);

@@ -7,6 +7,7 @@ import csv
 import gzip
 import json
 import os
+import re
 import subprocess
 import zlib
 from pathlib import Path
@@ -139,6 +140,85 @@ class Formats(DataFileCase):
         self.assertAlmostEqual(x, 2.5, places=5)
 
 
+class Columns(DataFileCase):
+    """Columns are features by their names, not by their places."""
+
+    def setUp(self):
+        super().setUp()
+        self.other = Path(self.folder) / "other"
+        self.other.mkdir()
+        generator = np.random.default_rng(7)
+        self.X = np.round(generator.normal(size=(40, 3)), 3)
+        self.y = np.round(self.X @ [1, -20, 300], 3)
+        self.names = np.array(["a", "b", "c"])
+        self.document = job({"type": "csv", "file": "x-{client}.csv", "label": "label", "features": 3,
+                             "sharding": "local", "test_file": "test.csv"})
+
+    def write_columns(self, name, part, order=(0, 1, 2)):
+        order = list(order)
+        self.write_csv(name, self.X[part][:, order], self.y[part], header=self.names[order])
+
+    def write_clients(self, orders):
+        self.write_columns("test.csv", slice(20, 40), orders[-1])
+        for m in range(CLIENTS):
+            self.write_columns(f"x-{m}.csv", slice(10 * m, 10 * m + 10), orders[m])
+
+    def test_the_order_of_the_columns_changes_nothing(self):
+        self.write_clients([(0, 1, 2)] * CLIENTS)
+        expected = simulate(self.document, ("--data-dir", self.data))
+        self.write_clients([(0, 1, 2), (1, 0, 2), (2, 1, 0), (1, 2, 0)])
+        got = simulate(self.document, ("--data-dir", self.data))
+        self.assertEqual(essence(got), essence(expected))
+        self.assertEqual(got["metrics"], expected["metrics"])
+        # Workers whose first files agree are the same job, whatever the order of the others.
+        self.write_clients([(0, 1, 2), (1, 0, 2), (0, 1, 2), (1, 2, 0)])
+        detail = self.run_job(self.serve(self.data), self.document)
+        self.assertEqual(essence(detail), essence(expected))
+
+    def test_other_columns_are_refused(self):
+        self.write_clients([(0, 1, 2)] * CLIENTS)
+        self.names = np.array(["a", "b", "d"])
+        self.write_columns("x-2.csv", slice(20, 30))
+        run = subprocess.run([BIN / "tally", "simulate", "-", "--data-dir", self.data], input=json.dumps(self.document),
+                             text=True, capture_output=True, timeout=HANG_S)
+        self.assertNotEqual(run.returncode, 0)
+        self.assertIn("x-2.csv:1: the columns are not those of x-0.csv: only this file has d, only that has c",
+                      run.stderr)
+
+    def fails(self, detail, text):
+        self.assertEqual(detail["reason_code"], "columns_differ")
+        self.assertRegex(detail["reason"], text)
+
+    def test_workers_with_other_columns_fail_the_job(self):
+        document = job({"type": "csv", "file": "x.csv", "label": "label", "features": 3, "sharding": "local"},
+                       reference={"type": "none"})
+        self.write_columns("x.csv", slice(0, 20))
+        client = self.serve(self.data, self.other)
+        self.data = self.other
+        for names, order in ((["a", "b", "c"], (1, 0, 2)), (["a", "b", "d"], (0, 1, 2))):
+            self.names = np.array(names)
+            self.write_columns("x.csv", slice(20, 40), order)
+            detail = client.wait_status(client.submit(document), "failed")
+            self.fails(detail, r"the CSV files of worker w[01] \(client \d\) have other columns than those of "
+                               r"worker w[01] \(client \d\), or the same in another order")
+            self.assertEqual(len(set(re.findall("w[01]", detail["reason"]))), 2)
+            self.assertEqual(detail["round"], 0)
+        self.names = np.array(["a", "b", "c"])
+        self.write_columns("x.csv", slice(20, 40))
+        self.run_job(client, document)
+
+    def test_the_coordinator_solves_for_the_same_columns(self):
+        document = job({"type": "csv", "file": "x.csv", "label": "label", "features": 3})
+        self.write_columns("x.csv", slice(0, 40))
+        coordinator = self.start_coordinator(options=("--data-dir", self.data))
+        self.data = self.other
+        self.names = np.array(["a", "b", "d"])
+        self.write_columns("x.csv", slice(0, 40))
+        self.start_worker(coordinator, "w", clients=CLIENTS, options=("--data-dir", self.other))
+        detail = coordinator.client.wait_status(coordinator.client.submit(document), "failed")
+        self.fails(detail, r"of worker w \(client \d\) have other columns than those of the coordinator, or")
+
+
 class Refusals(DataFileCase):
     def setUp(self):
         super().setUp()
@@ -251,7 +331,7 @@ class HeldOutPoints(DataFileCase):
 
     def test_what_is_wrong_with_the_file_is_told_and_costs_the_job(self):
         self.write("wide.csv", "a,b,label\n1,2,1\n")
-        self.write("other.csv", "a,b,c,label\n1,2,3,4\n")
+        self.write_csv("other.csv", [[1, 2, 3]], [4])
         client = self.serve(self.data)
         for name, said in (("none.csv", "none.csv (or .gz) is not in the data folder"),
                            ("wide.csv", 'wide.csv:1: 2 columns beside the label "label", but features is 3'),

@@ -45,6 +45,14 @@ struct plugin_absence {
     char reason[TALLY_FAILURE_CAPACITY];
 };
 
+/* The columns of the job's data, known from the first update that carries them or from the solution
+ * of f(x*). Not stored: every update carries them. */
+struct known_columns {
+    uint32_t digest; /* tally_columns_digest(); 0 = not known */
+    uint32_t client;
+    char worker[TALLY_WORKER_NAME_CAPACITY]; /* "" = the coordinator, which has solved f(x*) */
+};
+
 /* One of the M clients of a job. */
 struct client_slot {
     struct session *session;                   /* the client's session; NULL = vacant */
@@ -96,6 +104,7 @@ struct hosted_job {
     struct tally_list assigned; /* the slots that are not vacant, in order of assignment */
     struct job_supply supply;
     struct plugin_absence absence;
+    struct known_columns columns;
     int64_t started_bytes, solving_bytes; /* estimates of services/job/footprint.h */
     bool prepared;            /* f_star and schedule below are known: the job may start */
     int64_t prepare_began_ms; /* monotonic; when it was requested; 0 = not yet, or not here */

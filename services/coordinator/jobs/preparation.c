@@ -81,6 +81,7 @@ void take_prepared(struct tally_coordinator *coordinator)
             continue; /* cancelled meanwhile */
         }
         if (result.status == TALLY_OK) {
+            job->columns = (struct known_columns){.digest = result.columns};
             take_preparation(coordinator, job, &result.preparation);
         } else {
             job->prepare_error = result.err;

@@ -71,6 +71,9 @@ static void solve(struct work *work, const char *data_dir, const atomic_bool *st
             tally_objective_load(&solved, (uint32_t)spec->clients, tally_job_spec_setting(spec).key,
                                  &files, &objective, &result->err);
     }
+    if (objective != NULL) {
+        result->columns = objective->columns;
+    }
     if (result->status == TALLY_OK) {
         result->status =
             tally_local_prepare(spec, objective, stop, &result->preparation, &result->err);

@@ -32,6 +32,7 @@ struct prepared {
     char job_id[TALLY_JOB_ID_CAPACITY];
     enum tally_status status;
     struct tally_local_preparation preparation; /* if status is OK */
+    uint32_t columns;                           /* of the data, if f(x*) was solved; or 0 */
     struct tally_error err;                     /* otherwise */
 };
 /* Takes one result; false if there is none. */

@@ -107,6 +107,15 @@ static void note_shift(const struct hosted_job *job, const struct session *sessi
     }
 }
 
+static void note_columns(struct hosted_job *job, const struct session *session,
+                         const struct tally_update *update)
+{
+    if (job->columns.digest == 0) {
+        job->columns = (struct known_columns){.digest = update->columns, .client = update->client};
+        memcpy(job->columns.worker, session->name, sizeof job->columns.worker);
+    }
+}
+
 /* Receives an update for a job that has ended. A job that is live at another replica does not
  * belong to this session. */
 static enum tally_status receive_ended(struct tally_coordinator *coordinator,
@@ -160,6 +169,32 @@ static enum tally_status take_failure(struct tally_coordinator *coordinator, str
     char reason[TALLY_REASON_CAPACITY];
     TALLY_REASON_WRITE(reason, CLIENT_FAILED, update->client, update->round, update->failure);
     return end_in_failure(coordinator, job, reason, err);
+}
+
+/* The worker's coordinates are other features than those of an earlier one. Which of the two is
+ * wrong is not known, and the rounds that have closed may contain either, so the job fails. */
+static enum tally_status take_other_columns(struct tally_coordinator *coordinator,
+                                            const struct session *session, struct hosted_job *job,
+                                            const struct tally_update *update,
+                                            struct tally_error *err)
+{
+    if (job->needs_reload) {
+        return transaction_fail(coordinator->transaction, err);
+    }
+    enum tally_status status = tally_job_check_round(job->engine, update->round, update->mark, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    char known[96] = "the coordinator", reason[TALLY_REASON_CAPACITY];
+    if (job->columns.worker[0] != '\0') {
+        snprintf(known, sizeof known, "worker %s (client %u)", job->columns.worker,
+                 job->columns.client);
+    }
+    TALLY_REASON_WRITE(reason, COLUMNS_DIFFER, session->name, update->client, known);
+    status = end_in_failure(coordinator, job, reason, err);
+    return status == TALLY_OK ? tally_fail(err, TALLY_FAILED_PRECONDITION, "columns",
+                                           "the job has failed: %s", reason)
+                              : status;
 }
 
 static bool has_been_tried(const struct hosted_job *job)
@@ -261,10 +296,14 @@ static enum tally_status take_update(struct tally_coordinator *coordinator,
     } else if (update->failure[0] != '\0') {
         result = UPDATE_FAILURE;
         status = take_failure(coordinator, job, update, err);
+    } else if (update->columns != 0 && job->columns.digest != 0 &&
+               update->columns != job->columns.digest) {
+        status = take_other_columns(coordinator, session, job, update, err);
     } else {
         status = receive(coordinator, request, job, update, &outcome, err);
         if (status == TALLY_OK) {
             note_shift(job, session, update->client);
+            note_columns(job, session, update);
         }
     }
     *ret_taken = (struct taken){outcome.duplicate ? UPDATE_REPEATED : result, outcome.bits};

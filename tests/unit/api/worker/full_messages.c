@@ -93,6 +93,7 @@ struct tally_update full_update(void)
                                    .tried = true,
                                    .mark = (1 << 28) - 1,
                                    .lacks_plugin = true,
+                                   .columns = (1 << 28) - 1,
                                    .metrics = {{"accuracy", 0.5}, {"s", -0.0}},
                                    .n_metrics = 2};
     strcpy(message.job_id, FULL_JOB_ID);
@@ -202,6 +203,7 @@ struct tally_updates full_updates(void)
     struct tally_updates message = {.session = UINT64_MAX,
                                     .round = UINT32_MAX,
                                     .mark = 7,
+                                    .columns = 8,
                                     .has_poll = true,
                                     .poll = bytes_of(POLL, sizeof POLL)};
     strcpy(message.job_id, FULL_JOB_ID);

@@ -276,6 +276,7 @@ static void test_api_worker_messages__update_round_trip(void)
     CU_ASSERT_TRUE(got.tried);
     CU_ASSERT_EQUAL(got.mark, sent.mark);
     CU_ASSERT_TRUE(got.lacks_plugin);
+    CU_ASSERT_EQUAL(got.columns, sent.columns);
     CU_ASSERT_EQUAL(got.n_metrics, 2);
     TALLY_ASSERT_TEXT(got.metrics[0].name, "accuracy");
     CU_ASSERT_EQUAL(got.metrics[0].value, 0.5);
@@ -448,6 +449,7 @@ static void test_api_worker_messages__updates_round_trip(void)
     CU_ASSERT_EQUAL(update.session, UINT64_MAX);
     CU_ASSERT_EQUAL(update.round, UINT32_MAX);
     CU_ASSERT_EQUAL(update.mark, 7);
+    CU_ASSERT_EQUAL(update.columns, 8);
     CU_ASSERT_EQUAL(update.client, sent.client);
     CU_ASSERT_EQUAL(update.payload_bits, sent.payload_bits);
     CU_ASSERT_EQUAL(update.clipped, sent.clipped);
