@@ -29,7 +29,10 @@
 enum { DRAIN_MS = 2000, QUIET_MS = 100 };
 
 static const struct tally_option OPTIONS[] = {
-    {"listen", "ADDR:PORT", "127.0.0.1:8080", "where to serve HTTP; port 0 takes a free one", NULL},
+    {"listen", "ADDR:PORT", "127.0.0.1:8080",
+     "where to serve HTTP: a numeric address, IPv6 in brackets, or localhost; port 0 takes a free "
+     "one",
+     NULL},
     {"store", "URI", "sqlite:tally.db", "sqlite:PATH, postgres:CONNINFO or memory:", NULL},
     {"data-dir", "DIR", "data",
      "where the files of job documents are; needed only to solve f(x*) of jobs that have some",
@@ -132,6 +135,7 @@ static const struct tally_options_spec SPEC = {
 };
 
 struct settings {
+    char listen[LISTEN_CAPACITY];
     char replica_address[TALLY_REPLICA_ADDRESS_CAPACITY]; /* "" = cannot be derived from --listen */
     char replica_id[TALLY_REPLICA_ID_CAPACITY];
     struct tally_http_server_config server;
@@ -270,6 +274,15 @@ static void log_tls(const struct tally_http_server *server, const char *key_path
     }
 }
 
+static enum tally_status read_listen(const struct tally_options *options, struct settings *settings,
+                                     struct tally_error *err)
+{
+    struct tally_error why = TALLY_ERROR_INIT;
+    return listen_read(tally_options_text(options, "listen"), settings->listen, &why) == TALLY_OK
+               ? TALLY_OK
+               : tally_options_refuse(options, "listen", err, "%s", why.message);
+}
+
 /* An address that others can reach requires tokens, or --insecure. */
 static enum tally_status check_access(const struct tally_options *options,
                                       const struct settings *settings, struct tally_error *err)
@@ -330,10 +343,13 @@ static enum tally_status read_settings(const struct tally_options *options,
     }
     settings->coordinator.peer_tls_ca = tally_options_text(options, "peer-tls-ca");
     settings->coordinator.data_dir = tally_options_text(options, "data-dir");
-    settings->server.listen = tally_options_text(options, "listen");
+    settings->server.listen = settings->listen;
     settings->store.power_loss_safe = tally_options_bool(options, "power-loss-safe");
     settings->coordinator.tokens = &settings->tokens;
-    const enum tally_status status = read_replica(options, settings, err);
+    enum tally_status status = read_listen(options, settings, err);
+    if (status == TALLY_OK) {
+        status = read_replica(options, settings, err);
+    }
     return status == TALLY_OK ? check_access(options, settings, err) : status;
 }
 

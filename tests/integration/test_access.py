@@ -473,7 +473,7 @@ class Start(AccessTestCase):
     def test_others_are_not_let_in_by_oversight(self):
         port = free_port()
         admin, worker = ("--admin-token-file", "admin-tokens"), ("--worker-token-file", "worker-tokens")
-        public = ("0.0.0.0:0", f"0.0.0.0:{port}", "[::]:0", "[::ffff:0.0.0.0]:0", "localhost:0")
+        public = ("0.0.0.0:0", f"0.0.0.0:{port}", "[::]:0", "[::ffff:0.0.0.0]:0")
         for address in public:
             for options in ((), admin, worker, ("--metrics-token-file", "metrics-tokens", *admin)):
                 for how in ("flag", "environment", "config"):
@@ -483,7 +483,7 @@ class Start(AccessTestCase):
                     status, output = self.run_briefly(*given.pop("options", ()), *options, **given)
                     self.assertEqual(status, 2, (address, options, how, output))
                     self.assertIn(f"{address} can be reached by others", output)
-        for address in public[:-1]:
+        for address in public:
             for options, words in (((*admin, *worker), "no TLS: tokens and data are sent unencrypted"),
                                    (("--insecure",), "no tokens: others can use this address")):
                 status, output = self.run_briefly("--listen", address, *options)
@@ -492,11 +492,21 @@ class Start(AccessTestCase):
                     self.assertIn(f'level=warn event="{words}"', output)
 
     def test_this_machine_needs_no_tokens(self):
-        for address in ("127.0.0.1:0", "127.8.9.10:0", "[::1]:0", "[::ffff:127.0.0.1]:0"):
+        for address in ("127.0.0.1:0", "127.8.9.10:0", "[::1]:0", "[::ffff:127.0.0.1]:0", "localhost:0"):
             status, output = self.run_briefly("--listen", address)
             if "Address family not supported" not in output and "Cannot assign" not in output:
                 self.assertEqual(status, 0, output)
                 self.assertNotIn("level=warn", output)
+
+    def test_a_wrong_address_is_not_taken_for_a_public_one(self):
+        for address, words in (("127.0.0.1", "has no port; give ADDRESS:PORT, such as 127.0.0.1:8080"),
+                               ("8080", "127.0.0.1:8080 for this machine alone"),
+                               ("::1:8080", "an IPv6 address needs brackets: [::1]:8080"),
+                               ("example.org:8080", "is not a numeric address or localhost")):
+            status, output = self.run_briefly("--listen", address)
+            self.assertEqual(status, 2, output)
+            self.assertIn(words, output)
+            self.assertNotIn("insecure", output)
 
     def test_tokens_from_the_environment(self):
         token = self.tokens["admin"]
