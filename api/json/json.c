@@ -27,7 +27,9 @@ enum tally_status tally_json_parse(const char *text, size_t n, struct tally_json
         return tally_fail(err, TALLY_MALFORMED, NULL, "empty, expected JSON");
     }
     json_error_t found;
-    json_t *value = json_loadb(text, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &found);
+    const size_t n_mark = tally_utf8_mark(text, n);
+    json_t *value =
+        json_loadb(text + n_mark, n - n_mark, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &found);
     if (value == NULL && json_error_code(&found) == json_error_out_of_memory) {
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for %zu bytes of JSON", n);
     }

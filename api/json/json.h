@@ -16,8 +16,9 @@
 
 struct tally_json;
 
-/* Parses exactly n bytes of UTF-8. Duplicate keys, NaN, trailing text and nesting past jansson's
- * limit are refused. Errors: MALFORMED with line and column, NO_MEMORY. */
+/* Parses exactly n bytes of UTF-8, which may begin with a byte order mark. Duplicate keys, NaN,
+ * trailing text and nesting past jansson's limit are refused. Errors: MALFORMED with line and
+ * column, NO_MEMORY. */
 enum tally_status tally_json_parse(const char *text, size_t n, struct tally_json **ret_value,
                                    struct tally_error *err);
 void tally_json_free(struct tally_json *value);

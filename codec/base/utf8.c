@@ -27,6 +27,11 @@ static size_t character_bytes(const uint8_t *p, size_t n)
     return size;
 }
 
+size_t tally_utf8_mark(const void *text, size_t n)
+{
+    return n >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
+}
+
 size_t tally_utf8_valid_prefix(const char *text, size_t n)
 {
     size_t at = 0;

@@ -8,6 +8,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Length of the byte order mark, which some editors put at the start of a text: 3, or 0 if there is
+ * none. */
+size_t tally_utf8_mark(const void *text, size_t n);
+
 /* Length of the longest valid prefix of text[n] that ends between two characters; n if all is
  * valid. NUL is a valid character here. */
 size_t tally_utf8_valid_prefix(const char *text, size_t n);

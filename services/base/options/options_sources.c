@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codec/base/utf8.h"
 #include "services/base/options/nearest_name.h"
 #include "services/base/options/options_internal.h"
 
@@ -213,6 +214,7 @@ static enum tally_status read_config(struct tally_options *options, const char *
         return tally_fail(err, TALLY_NO_MEMORY, "config", "out of memory");
     }
     char *cursor = options->config_text;
+    cursor += tally_utf8_mark(cursor, strlen(cursor));
     struct tally_config_line pair = {0};
     int line = 0;
     bool found = true;

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "codec/base/utf8.h"
 #include "services/base/time.h"
 
 /* Begins every message with the file and, unless it is 0, the line. */
@@ -220,7 +221,8 @@ enum tally_status tally_token_file_read(struct tally_token_file *file, struct ta
         status = fail(err, file->path, 0, problem);
     } else if (status == TALLY_OK) {
         text[n] = '\0';
-        status = read_lines(file, text, (size_t)n, token, err);
+        const size_t n_mark = tally_utf8_mark(text, (size_t)n);
+        status = read_lines(file, text + n_mark, (size_t)n - n_mark, token, err);
     }
     close(fd);
     if (text != NULL) {

@@ -241,10 +241,8 @@ bool tally_data_file_skip(struct tally_data_file *file, uint64_t n)
 
 void tally_data_file_skip_mark(struct tally_data_file *file)
 {
-    static const uint8_t mark[3] = {0xEF, 0xBB, 0xBF};
-    if (tally_data_file_peek(file) == mark[0] && file->n - file->at >= sizeof mark &&
-        memcmp(file->window + file->at, mark, sizeof mark) == 0) {
-        file->at += sizeof mark;
+    if (tally_data_file_peek(file) != TALLY_DATA_END) {
+        file->at += tally_utf8_mark(file->window + file->at, file->n - file->at);
     }
 }
 

@@ -146,6 +146,15 @@ static void test_api_json__junk_is_malformed(void)
     assert_refused(NULL, 0);
 }
 
+static void test_api_json__a_byte_order_mark_is_skipped(void)
+{
+    assert_dump(parsed("\xEF\xBB\xBF{\"a\":1}"), 0, "{\"a\": 1}");
+    assert_refused("\xEF\xBB\xBF", 3);
+    assert_refused("\xEF\xBB\xBF\xEF\xBB\xBF[]", 8);
+    assert_refused("\xEF\xBB[]", 4);
+    assert_refused("[\xEF\xBB\xBF]", 5);
+}
+
 static void test_api_json__deep_nesting_is_refused(void)
 {
     enum { DEPTH = 100000 };
@@ -311,6 +320,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_api_json__reals_are_the_shortest_that_read_back),
     TALLY_TEST(test_api_json__random_reals_round_trip),
     TALLY_TEST(test_api_json__junk_is_malformed),
+    TALLY_TEST(test_api_json__a_byte_order_mark_is_skipped),
     TALLY_TEST(test_api_json__deep_nesting_is_refused),
     TALLY_TEST(test_api_json__malformed_names_line_and_column),
     TALLY_TEST(test_api_json__getters_fall_back),

@@ -280,6 +280,10 @@ static void test_base_options__config_grammar(void)
     TALLY_ASSERT_TEXT(tally_options_text(p.options, "level"), "");
     TALLY_ASSERT_TEXT(tally_options_text(p.options, "clients"), "4");
     tally_options_free(p.options);
+    parse_config(&p, &file, "\xEF\xBB\xBFjson = yes\n", "", NULL);
+    TALLY_ASSERT_STATUS(p.status, TALLY_OK, &p.err);
+    CU_ASSERT_TRUE(tally_options_bool(p.options, "json"));
+    tally_options_free(p.options);
 }
 
 static void test_base_options__config_errors_name_the_line(void)

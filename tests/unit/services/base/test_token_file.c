@@ -74,6 +74,8 @@ static void expect_refused(const char *content, int line, const char *problem)
 
 static void test_base_token_file__one_token_and_its_line_end(void)
 {
+    expect_read("\xEF\xBB\xBFsecret\n", 1);
+    expect_token(0, "secret", "", INT64_MAX, 1);
     static const char *const SAME[] = {"secret",          "secret\n",
                                        "secret\r\n",      "secret\n\n",
                                        "  secret\t \r\n", "\n\n# of the workers\nsecret"};
@@ -115,7 +117,10 @@ static void test_base_token_file__refuses_what_cannot_stand_in_a_header(void)
     expect_bytes_refused("a\n\0\n", 4, 2, "it contains a NUL byte");
     expect_refused("a\nb\x7F\n", 2, "byte 2 is not a visible ASCII character");
     expect_refused("\xC3\xA9", 1, "byte 1 is not a visible ASCII character");
-    expect_refused("\xEF\xBB\xBFsecret\n", 1, "byte 1 is not a visible ASCII character");
+    expect_refused("a\n\xEF\xBB\xBFsecret\n", 2, "byte 1 is not a visible ASCII character");
+    expect_refused("\xEF\xBB\xBF\xEF\xBB\xBFsecret\n", 1,
+                   "byte 1 is not a visible ASCII character");
+    expect_bytes_refused("\xEF\xBB\xBF", 3, 0, "it contains no token");
     expect_refused("sec\rret\n", 1, "byte 4 is not a visible ASCII character");
 }
 
