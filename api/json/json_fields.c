@@ -52,13 +52,33 @@ static int64_t integer_limit(double limit)
     return limit <= -two_63 ? INT64_MIN : (int64_t)limit;
 }
 
+/* Reads 1e3 and 100.0 as integers, too: programs write them so. Above 2^53 a double may be another
+ * integer than the one that was written. */
+static bool get_integer(const json_t *value, int64_t *ret_number)
+{
+    const double most = 9007199254740992.0;
+    const double real = json_is_real(value) ? json_real_value(value) : 0.5;
+    if (json_is_integer(value)) {
+        *ret_number = json_integer_value(value);
+        return true;
+    }
+    if (real != floor(real) || fabs(real) > most) {
+        return false;
+    }
+    *ret_number = (int64_t)real;
+    return true;
+}
+
 static enum tally_status read_integer(const struct tally_field *field, const json_t *value,
                                       int64_t *ret_value, struct tally_error *err)
 {
-    if (!json_is_integer(value)) {
-        return wrong_type(field, value, "an integer", err);
+    int64_t number;
+    if (!get_integer(value, &number)) {
+        return json_is_real(value) ? tally_fail(err, TALLY_INVALID_ARGUMENT, field->name,
+                                                "%s must be an integer, not %.17g", field->name,
+                                                json_real_value(value))
+                                   : wrong_type(field, value, "an integer", err);
     }
-    int64_t number = json_integer_value(value);
     int64_t min = integer_limit(field->min);
     int64_t max = integer_limit(field->max);
     if (number < min || number > max || (field->min_exclusive && number == min)) {

@@ -121,12 +121,38 @@ static void test_api_json_fields__unlimited_integer_takes_all_of_int64(void)
     CU_ASSERT_EQUAL(job.seed, INT64_MIN);
 }
 
-static void test_api_json_fields__real_for_integer_is_refused(void)
+/* People and programs write 1e3 and 100.0. */
+static void test_api_json_fields__integral_reals_are_integers(void)
 {
-    assert_refused("{\"horizon\":2000.0}", TALLY_INVALID_ARGUMENT, "horizon",
-                   "horizon must be an integer, not a real");
+    static const struct {
+        const char *text;
+        int64_t seed;
+    } rows[] = {{"1e3", 1000},
+                {"100.0", 100},
+                {"2e1", 20},
+                {"-0.0", 0},
+                {"-7.0", -7},
+                {"12.5e1", 125},
+                {"9007199254740992.0", INT64_C(1) << 53}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct job job;
+        char text[80];
+        snprintf(text, sizeof text, "{\"horizon\":1,\"seed\":%s}", rows[i].text);
+        CU_ASSERT_EQUAL(read_job(text, &job, NULL), TALLY_OK);
+        CU_ASSERT_EQUAL(job.seed, rows[i].seed);
+    }
+    assert_refused("{\"horizon\":1e10}", TALLY_OUT_OF_RANGE, "horizon",
+                   "horizon 10000000000 outside [1, 2147483647]");
+}
+
+static void test_api_json_fields__other_reals_are_no_integers(void)
+{
     assert_refused("{\"horizon\":1.5}", TALLY_INVALID_ARGUMENT, "horizon",
-                   "horizon must be an integer, not a real");
+                   "horizon must be an integer, not 1.5");
+    assert_refused("{\"horizon\":1,\"seed\":1e300}", TALLY_INVALID_ARGUMENT, "seed",
+                   "seed must be an integer, not 1.0000000000000001e+300");
+    assert_refused("{\"horizon\":1,\"seed\":9007199254740994.0}", TALLY_INVALID_ARGUMENT, "seed",
+                   "seed must be an integer, not 9007199254740994");
     assert_refused("{\"horizon\":\"1\"}", TALLY_INVALID_ARGUMENT, "horizon",
                    "horizon must be an integer, not text");
     assert_refused("{\"horizon\":null}", TALLY_INVALID_ARGUMENT, "horizon",
@@ -250,7 +276,8 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_api_json_fields__absent_keys_keep_defaults),
     TALLY_TEST(test_api_json_fields__integer_limits_are_inclusive),
     TALLY_TEST(test_api_json_fields__unlimited_integer_takes_all_of_int64),
-    TALLY_TEST(test_api_json_fields__real_for_integer_is_refused),
+    TALLY_TEST(test_api_json_fields__integral_reals_are_integers),
+    TALLY_TEST(test_api_json_fields__other_reals_are_no_integers),
     TALLY_TEST(test_api_json_fields__real_limits),
     TALLY_TEST(test_api_json_fields__auto_is_nan_where_it_is_allowed),
     TALLY_TEST(test_api_json_fields__text_is_checked),

@@ -65,7 +65,7 @@ static void test_document_errors__errors_name_the_field(void)
         {"\"clients\": 10", "\"clients\": 0", TALLY_OUT_OF_RANGE, "clients"},
         {"\"clients\": 10", "\"clients\": -1", TALLY_OUT_OF_RANGE, "clients"},
         {"\"clients\": 10", "\"clients\": 100001", TALLY_OUT_OF_RANGE, "clients"},
-        {"\"clients\": 10", "\"clients\": 10.0", TALLY_INVALID_ARGUMENT, "clients"},
+        {"\"clients\": 10", "\"clients\": 10.5", TALLY_INVALID_ARGUMENT, "clients"},
         {"\"clients\": 10", "\"clients\": \"10\"", TALLY_INVALID_ARGUMENT, "clients"},
         {"\"clients\": 10", "\"clients\": null", TALLY_INVALID_ARGUMENT, "clients"},
         {"\"clients\": 10, ", "", TALLY_INVALID_ARGUMENT, "clients"},
