@@ -1,5 +1,7 @@
 #include "services/document/document.h"
 
+#include <string.h>
+
 #include "services/algorithms/baselines/server_optimizer.h"
 #include "services/document/labels.h"
 
@@ -280,6 +282,47 @@ enum tally_status tally_document_parse(const char *text, size_t n, struct tally_
         *ret_spec = spec;
     }
     return status;
+}
+
+/* The index of an object's type among `names`; -1 if it is none of them. */
+static int type_of(const struct tally_json *object, const char *const *names)
+{
+    const char *type = tally_json_get_text(object, "type");
+    for (int i = 0; type != NULL && names[i] != NULL; i++) {
+        if (strcmp(names[i], type) == 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+static bool has_text(const struct tally_field *fields, size_t n, const char *name)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (fields[i].kind == TALLY_FIELD_TEXT && strcmp(fields[i].name, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The objects that are not named here have no texts. */
+bool tally_document_is_text(const struct tally_json *document, const char *path)
+{
+    static const char OBJECTIVE[] = "objective.", DATA[] = "objective.data.";
+    const struct tally_json *objective = tally_json_get(document, "objective");
+    if (strncmp(path, DATA, sizeof DATA - 1) == 0) {
+        const int type = type_of(tally_json_get(objective, "data"), TALLY_DATA_NAMES);
+        return type >= 0 && has_text(TALLY_DATA_KINDS[type].fields, TALLY_DATA_KINDS[type].n_fields,
+                                     path + sizeof DATA - 1);
+    }
+    if (strncmp(path, OBJECTIVE, sizeof OBJECTIVE - 1) == 0) {
+        const int type = type_of(objective, TALLY_OBJECTIVE_NAMES);
+        return type >= 0 &&
+               has_text(TALLY_OBJECTIVE_KINDS[type]->fields, TALLY_OBJECTIVE_KINDS[type]->n_fields,
+                        path + sizeof OBJECTIVE - 1);
+    }
+    return has_text(TALLY_JOB_FIELDS, TALLY_N_JOB_FIELDS, path);
 }
 
 /* An object that starts with its type. */

@@ -23,6 +23,10 @@ extern const char *const TALLY_DOCUMENT_PARTS[];
 enum tally_status tally_document_read(const struct tally_json *document,
                                       struct tally_job_spec *spec, struct tally_error *err);
 
+/* Whether the member that a path such as "objective.data.file" names is a text, given the types of
+ * the document's objects. */
+bool tally_document_is_text(const struct tally_json *document, const char *path);
+
 /* The complete document of a spec, defaults written out, so that a stored job does not change its
  * meaning when a later version changes a default. NULL if out of memory. */
 struct tally_json *tally_document_of(const struct tally_job_spec *spec);

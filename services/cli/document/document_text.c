@@ -5,6 +5,7 @@
 
 #include "codec/base/utf8.h"
 #include "services/base/text/whole_file.h"
+#include "services/document/document.h"
 
 enum { MAX_EDIT = 4096 };
 
@@ -52,8 +53,21 @@ static enum tally_status set_label(struct tally_json *document, const char *key,
                : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the labels");
 }
 
-/* "path=value" */
-static enum tally_status apply(char *edit, struct tally_json *document, struct tally_error *err)
+/* Sets a text member to the text of its edit, unless that is a JSON string. */
+static enum tally_status apply_text(const char *path, const char *text, struct tally_json *document,
+                                    struct tally_json *parsed, struct tally_error *err)
+{
+    const bool is_text = tally_json_as_text(parsed) != NULL;
+    tally_json_free(parsed);
+    return is_text || !tally_document_is_text(document, path)
+               ? TALLY_OK
+               : tally_json_set_path(document, path, tally_json_text(text), err);
+}
+
+/* "path=value". With `only_texts`, all edits have been applied already, so that the members' types
+ * are known: text members that look like something else become texts. */
+static enum tally_status apply(char *edit, struct tally_json *document, bool only_texts,
+                               struct tally_error *err)
 {
     char *equals = strchr(edit, '=');
     if (!begins_edit(edit)) {
@@ -67,7 +81,9 @@ static enum tally_status apply(char *edit, struct tally_json *document, struct t
         value = tally_json_text(text);
     }
     enum tally_status status = value != NULL ? TALLY_OK : TALLY_INVALID_ARGUMENT;
-    if (value != NULL && strncmp(edit, LABELS, LABELS_LENGTH) == 0) {
+    if (value != NULL && only_texts) {
+        status = apply_text(edit, text, document, value, err);
+    } else if (value != NULL && strncmp(edit, LABELS, LABELS_LENGTH) == 0) {
         status = set_label(document, edit + LABELS_LENGTH, text, value, err);
     } else if (value != NULL) {
         status = tally_json_set_path(document, edit, value, err);
@@ -79,7 +95,7 @@ static enum tally_status apply(char *edit, struct tally_json *document, struct t
     return status;
 }
 
-static enum tally_status apply_all(const char *edits, struct tally_json *document,
+static enum tally_status apply_all(const char *edits, struct tally_json *document, bool only_texts,
                                    struct tally_error *err)
 {
     enum tally_status status = TALLY_OK;
@@ -92,7 +108,7 @@ static enum tally_status apply_all(const char *edits, struct tally_json *documen
         }
         memcpy(edit, edits, n);
         edit[n] = '\0';
-        status = apply(edit, document, err);
+        status = apply(edit, document, only_texts, err);
         edits += n;
         edits += *edits == ':';
     }
@@ -109,7 +125,10 @@ enum tally_status tally_document_text_edit(const char *edits, struct tally_buffe
         status = tally_fail(err, TALLY_MALFORMED, NULL, "the job document is not an object");
     }
     if (status == TALLY_OK) {
-        status = apply_all(edits, document, err);
+        status = apply_all(edits, document, false, err);
+    }
+    if (status == TALLY_OK) {
+        status = apply_all(edits, document, true, err);
     }
     if (status == TALLY_OK) {
         text->size = 0;

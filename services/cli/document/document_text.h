@@ -3,9 +3,9 @@
  *
  *     tally simulate job.json --set algorithm.step_size=0.1 --set name=trial
  *
- * A value that is valid JSON is used as JSON, any other as text: `--set 'name="7"'` is the text 7.
- * Everything after "labels." is one key, dots included, and the value is always a text. Missing
- * objects along a path are created. */
+ * A value that is valid JSON is used as JSON, any other as text. For a member that is a text, such
+ * as `name`, a number is a text, too. Everything after "labels." is one key, dots included, and the
+ * value is always a text. Missing objects along a path are created. */
 #ifndef TALLY_SERVICES_CLI_DOCUMENT_DOCUMENT_TEXT_H
 #define TALLY_SERVICES_CLI_DOCUMENT_DOCUMENT_TEXT_H
 

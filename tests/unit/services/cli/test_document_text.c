@@ -51,6 +51,25 @@ static void test_document_text__edits_replace_and_add(void)
     expect("b.c=auto:b.d=0.1", "{\"b\":{\"c\":1}}", "{\"b\":{\"c\":\"auto\",\"d\":0.1}}");
 }
 
+/* What a member is may depend on types that other edits set. */
+static void test_document_text__texts_may_look_like_numbers(void)
+{
+    expect("name=123", "{}", "{\"name\":\"123\"}");
+    expect("name=1e3:seed=7", "{\"name\":\"a\"}", "{\"name\":\"1e3\",\"seed\":7}");
+    expect("name=true", "{}", "{\"name\":\"true\"}");
+    expect("name=\"7\"", "{}", "{\"name\":\"7\"}");
+    expect("objective.data.label=2020:objective.data.type=csv", "{}",
+           "{\"objective\":{\"data\":{\"label\":\"2020\",\"type\":\"csv\"}}}");
+    expect("objective.options=5", "{\"objective\":{\"type\":\"plugin\"}}",
+           "{\"objective\":{\"type\":\"plugin\",\"options\":\"5\"}}");
+    expect("objective.data.points=2000",
+           "{\"objective\":{\"data\":{\"type\":\"synthetic_linear\"}}}",
+           "{\"objective\":{\"data\":{\"type\":\"synthetic_linear\",\"points\":2000}}}");
+    expect("objective.data.points=2000", "{\"objective\":{\"data\":{\"type\":\"npz\"}}}",
+           "{\"objective\":{\"data\":{\"type\":\"npz\",\"points\":\"2000\"}}}");
+    expect("a=2", "\xEF\xBB\xBF{\"a\":1}", "{\"a\":2}");
+}
+
 static void test_document_text__labels_are_texts_under_any_key(void)
 {
     expect("labels.run=7", "{}", "{\"labels\":{\"run\":\"7\"}}");
@@ -85,6 +104,7 @@ static void test_document_text__what_is_no_edit_is_refused(void)
 
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_document_text__edits_replace_and_add),
+    TALLY_TEST(test_document_text__texts_may_look_like_numbers),
     TALLY_TEST(test_document_text__labels_are_texts_under_any_key),
     TALLY_TEST(test_document_text__what_is_no_edit_is_refused),
 };
