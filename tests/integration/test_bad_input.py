@@ -1,5 +1,6 @@
 """Invalid input is refused, with the place of the error, and changes nothing."""
 
+import gzip
 import json
 import os
 import random
@@ -515,7 +516,10 @@ class BadWorkerCalls(TallyTestCase):
         answer = self.client.call_raw("PostUpdate", body, {"Connect-Protocol-Version": "2"})
         self.assertEqual((answer.status, answer.json()["code"]), (400, "invalid_argument"))
         answer = self.client.call_raw("PostUpdate", body, {"Content-Encoding": "gzip"})
-        self.assertEqual((answer.status, answer.json()["code"]), (501, "unimplemented"))
+        self.assertEqual((answer.status, answer.json()["code"]), (415, "invalid_argument"))
+        self.assertIn("the body is compressed (gzip); send it uncompressed", answer.json()["message"])
+        answer = self.client.post_job(gzip.compress(b"{}"), {"Content-Encoding": "gzip"})
+        self.assert_problem(answer, 415, "Content-Encoding")
         for method in ("GET", "PUT", "DELETE"):
             answer = self.client.request(method, "/tally.v1.WorkerService/PostUpdate")
             self.assertEqual(answer.status, 405, answer)

@@ -179,7 +179,8 @@ uint64_t send_protobuf(struct tally_http_request *request, struct tally_buffer *
 
 /* ---- What a handler reads (request_fields.c) ---- */
 
-/* The request's body, if it has the content type. Errors: UNSUPPORTED_MEDIA_TYPE. */
+/* The request's body, if it has the content type and is not compressed. Errors:
+ * UNSUPPORTED_MEDIA_TYPE. */
 enum tally_status read_body(struct call *call, const char *content_type, const uint8_t **ret_body,
                             size_t *ret_size, struct tally_error *err);
 /* A query parameter as an integer within limits, or `otherwise` if it is absent. Errors:

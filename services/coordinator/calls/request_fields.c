@@ -14,6 +14,11 @@ enum tally_status read_body(struct call *call, const char *content_type, const u
         return tally_fail(err, TALLY_UNSUPPORTED_MEDIA_TYPE, "Content-Type",
                           "Content-Type must be %s", content_type);
     }
+    const char *encoding = tally_http_header(call->request, "Content-Encoding");
+    if (encoding != NULL && strcasecmp(encoding, "identity") != 0) {
+        return tally_fail(err, TALLY_UNSUPPORTED_MEDIA_TYPE, "Content-Encoding",
+                          "the body is compressed (%.16s); send it uncompressed", encoding);
+    }
     *ret_body = tally_http_body(call->request, ret_size);
     return TALLY_OK;
 }

@@ -23,11 +23,6 @@ enum tally_status read_connect_body(struct call *call, const uint8_t **ret_body,
         return tally_fail(err, TALLY_INVALID_ARGUMENT, "Connect-Protocol-Version",
                           "version %.16s of the Connect protocol is not 1", version);
     }
-    const char *encoding = tally_http_header(call->request, "Content-Encoding");
-    if (encoding != NULL && strcmp(encoding, "identity") != 0) {
-        return tally_fail(err, TALLY_UNIMPLEMENTED, "Content-Encoding",
-                          "compression %.16s is not supported, only identity", encoding);
-    }
     return read_body(call, "application/proto", ret_body, ret_size, err);
 }
 

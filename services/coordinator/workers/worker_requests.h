@@ -4,8 +4,8 @@
 
 #include "services/coordinator/sessions/session.h"
 
-/* The protobuf body of a Connect request. Errors: INVALID_ARGUMENT (the version), UNIMPLEMENTED (a
- * compression), UNSUPPORTED_MEDIA_TYPE. */
+/* The protobuf body of a Connect request. Errors: INVALID_ARGUMENT (the version),
+ * UNSUPPORTED_MEDIA_TYPE. */
 enum tally_status read_connect_body(struct call *call, const uint8_t **ret_body, size_t *ret_size,
                                     struct tally_error *err);
 /* The response is call->body if `encoded` is OK. Errors: `encoded`. */
