@@ -106,6 +106,15 @@ class Formats(DataFileCase):
             document = job({**rows[name], "sharding": "by_label"})
             self.assertEqual(essence(self.run_job(client, document)), ends["by_label", name], name)
 
+    def test_half_precision(self):
+        rows = dict(self.write_all())
+        half = self.X.astype(np.float16)
+        np.save(self.data / "half.npy", half)
+        np.save(self.data / "double.npy", half.astype(np.float64))
+        ends = [essence(simulate(job({**rows["npy"], "points": name}), ("--data-dir", self.data)))
+                for name in ("half.npy", "double.npy")]
+        self.assertEqual(ends[0], ends[1])
+
     def test_files_of_the_clients_are_their_shards(self):
         """Splits the points by hand as `contiguous` does."""
         sizes = [len(self.X) // CLIENTS + (m < len(self.X) % CLIENTS) for m in range(CLIENTS)]

@@ -72,7 +72,8 @@ const char *tally_builder_check_label(struct tally_dataset_builder *builder, dou
     if (builder->rule == TALLY_LABELS_BINARY) {
         builder->has_zero |= label == 0;
         builder->has_minus |= label == -1;
-        return label != 0 && fabs(label) != 1            ? "is neither -1 nor 1 (nor 0 and 1)"
+        return label == 2 ? "is neither -1 nor 1 (nor 0 and 1); write 1 and 2 as 0 and 1"
+               : label != 0 && fabs(label) != 1          ? "is neither -1 nor 1 (nor 0 and 1)"
                : builder->has_zero && builder->has_minus ? "makes both 0 and -1 appear"
                                                          : NULL;
     }
@@ -86,8 +87,11 @@ enum tally_status tally_builder_point(struct tally_dataset_builder *builder,
     const size_t n = dataset->points;
     const char *why = tally_builder_check_label(builder, label);
     if (why != NULL && builder->classes > 0) {
-        return tally_data_file_refuse(file, "label %g %s: classes are 0 to %lld", label, why,
-                                      (long long)builder->classes - 1);
+        /* Not mapped: which class a number is must not depend on the other labels of a file. */
+        const bool from_one = label == (double)builder->classes;
+        return tally_data_file_refuse(file, "label %g %s: classes are 0 to %lld%s", label, why,
+                                      (long long)builder->classes - 1,
+                                      from_one ? TALLY_LABELS_FROM_ONE : "");
     }
     if (why != NULL) {
         return tally_data_file_refuse(file, "label %g %s", label, why);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "services/objectives/data/data_file.h"
+#include "services/objectives/data/dataset_builder.h"
 #include "services/objectives/data/sharding.h"
 
 enum { N_CLASSES = 256 };
@@ -158,8 +159,9 @@ static enum tally_status check_labels(const struct tally_idx_data *data, const u
     for (uint32_t i = 0; data->points_per_class == 0 && i < n; i++) {
         if (labels[i] >= data->classes) {
             return tally_fail(err, TALLY_INVALID_ARGUMENT, "objective.data.classes",
-                              "%s: label %d of image %u is not a class: classes are 0 to %lld",
-                              data->labels, labels[i], i, (long long)data->classes - 1);
+                              "%s: label %d of image %u is not a class: classes are 0 to %lld%s",
+                              data->labels, labels[i], i, (long long)data->classes - 1,
+                              labels[i] == data->classes ? TALLY_LABELS_FROM_ONE : "");
         }
     }
     return TALLY_OK;

@@ -1,5 +1,6 @@
 #include "services/objectives/data/loaders/npy.h"
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +18,8 @@ static const struct {
     [TALLY_NPY_INT32] = {"<i4", 4},   [TALLY_NPY_INT64] = {"<i8", 8},
     [TALLY_NPY_UINT8] = {"|u1", 1},   [TALLY_NPY_UINT16] = {"<u2", 2},
     [TALLY_NPY_UINT32] = {"<u4", 4},  [TALLY_NPY_UINT64] = {"<u8", 8},
-    [TALLY_NPY_FLOAT32] = {"<f4", 4}, [TALLY_NPY_FLOAT64] = {"<f8", 8},
+    [TALLY_NPY_FLOAT16] = {"<f2", 2}, [TALLY_NPY_FLOAT32] = {"<f4", 4},
+    [TALLY_NPY_FLOAT64] = {"<f8", 8},
 };
 
 /* A position in the header's text, a Python dictionary. */
@@ -222,7 +224,7 @@ enum tally_status tally_npy_header_parse(const uint8_t *bytes, size_t n,
         return tally_fail(
             err, TALLY_MALFORMED, NULL,
             "dtype %s is not a little-endian integer or float of 8 to 64 bits (<f8, <f4, "
-            "|i1, <i2, <i4, <i8, |u1, <u2, <u4, <u8); convert it with astype()",
+            "<f2, |i1, <i2, <i4, <i8, |u1, <u2, <u4, <u8); convert it with astype()",
             header.descr);
     }
     *ret_header = (struct tally_npy_header){.type = (enum tally_npy_type)type,
@@ -235,6 +237,16 @@ enum tally_status tally_npy_header_parse(const uint8_t *bytes, size_t n,
 /* The largest integer below which every integer is a double. */
 #define MAX_EXACT (INT64_C(1) << 53)
 
+/* IEEE binary16: a sign, 5 bits of exponent with a bias of 15, and 10 bits of fraction. */
+static double half_of(uint64_t bits)
+{
+    const int exponent = bits >> 10 & 0x1F, fraction = bits & 0x3FF;
+    const double size = exponent == 0x1F ? (fraction == 0 ? INFINITY : NAN)
+                        : exponent == 0  ? ldexp(fraction, -24)
+                                         : ldexp(0x400 + fraction, exponent - 25);
+    return bits >> 15 != 0 ? -size : size;
+}
+
 bool tally_npy_value(enum tally_npy_type type, const uint8_t *data, size_t i, double *ret_value)
 {
     const uint8_t *at = data + i * TYPES[type].n_bytes;
@@ -243,6 +255,9 @@ bool tally_npy_value(enum tally_npy_type type, const uint8_t *data, size_t i, do
     const bool is_signed = type <= TALLY_NPY_INT64;
     float single;
     switch (type) {
+    case TALLY_NPY_FLOAT16:
+        *ret_value = half_of(bits);
+        return true;
     case TALLY_NPY_FLOAT32:
         memcpy(&single, at, sizeof single);
         *ret_value = (double)single;

@@ -244,7 +244,8 @@ static void test_objectives_dataset__reads_idx(void)
     spec = dataset_idx_spec(TALLY_SHARDING_IID, 0);
     spec.idx.classes = 2;
     dataset_expect_refused(&spec, 1,
-                           "labels: label 2 of image 2 is not a class: classes are 0 to 1");
+                           "labels: label 2 of image 2 is not a class: classes are 0 to 1; if they "
+                           "count from 1, subtract 1 from every label");
     idx_files_fini(&DATASET_FILES);
 }
 

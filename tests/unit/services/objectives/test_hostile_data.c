@@ -11,6 +11,8 @@
 #include "tests/unit/services/objectives/data_files.h"
 #include "tests/unit/services/objectives/hostile_files.h"
 
+#define FROM_ONE "; if they count from 1, subtract 1 from every label"
+
 static void expect_refused(const struct tally_data_spec *spec, enum tally_labels labels,
                            const char *message)
 {
@@ -77,10 +79,12 @@ static void test_objectives_hostile_data__libsvm_is_refused_by_line(void)
         {REAL, LONG_WORD " 1:2\n", "file:1: label \"111111111111111111111111...\" is too long"},
         {REAL, "1 1:" LONG_WORD "\n", "file:1: value \"111111111111111111111111...\" is too long"},
         {REAL, "1 1:1\n\x01\x02 1:2\n", "file:2: label \"  \" is not a number"},
-        {BINARY, "1 1:1\n-1\n2\n", "file:3: label 2 is neither -1 nor 1 (nor 0 and 1)"},
+        {BINARY, "1 1:1\n-1\n2\n",
+         "file:3: label 2 is neither -1 nor 1 (nor 0 and 1); write 1 and 2 as 0 and 1"},
         {BINARY, "0.5\n", "file:1: label 0.5 is neither -1 nor 1 (nor 0 and 1)"},
         {BINARY, "1\n0\n-1\n", "file:3: label -1 makes both 0 and -1 appear"},
-        {CLASSES, "0\n1\n2\n3 1:1\n", "file:4: label 3 is not a class: classes are 0 to 2"},
+        {CLASSES, "0\n1\n2\n3 1:1\n",
+         "file:4: label 3 is not a class: classes are 0 to 2" FROM_ONE},
         {CLASSES, "-1\n", "file:1: label -1 is not a class: classes are 0 to 2"},
         {CLASSES, "0.5\n", "file:1: label 0.5 is not a class: classes are 0 to 2"},
         {CLASSES, "1e300\n", "file:1: label 1e+300 is not a class: classes are 0 to 2"},
@@ -126,7 +130,7 @@ static void test_objectives_hostile_data__csv_is_refused_by_line_and_column(void
         {REAL, "a\xff,b,y\n\xfe,2,3\n", "file:2: column a?: \"?\" is not a number"},
         {BINARY, "y,a,b\n1,2,3\n5,6,7\n", "file:3: label 5 is neither -1 nor 1 (nor 0 and 1)"},
         {CLASSES, "y,a,b\n1,2,3\n\n\n3,6,7\n",
-         "file:5: label 3 is not a class: classes are 0 to 2"},
+         "file:5: label 3 is not a class: classes are 0 to 2" FROM_ONE},
     };
     expect_texts_refused(TALLY_DATA_CSV, rows, sizeof rows / sizeof rows[0]);
 }
@@ -200,12 +204,14 @@ static void test_objectives_hostile_data__npy_is_refused_by_row(void)
          "y: has data after its 0 values"},
         {"{'descr': '>f8', 'fortran_order': False, 'shape': (3, 2)}", HOSTILE_NUMBERS, 48,
          HOSTILE_NPY("(3,)"),
-         "X: dtype >f8 is not a little-endian integer or float of 8 to 64 bits (<f8, <f4, |i1, "
+         "X: dtype >f8 is not a little-endian integer or float of 8 to 64 bits (<f8, <f4, <f2, "
+         "|i1, "
          "<i2, "
          "<i4, <i8, |u1, <u2, <u4, <u8); convert it with astype()"},
         {"{'descr': '|O', 'fortran_order': False, 'shape': (3, 2)}", HOSTILE_NUMBERS, 48,
          HOSTILE_NPY("(3,)"),
-         "X: dtype |O is not a little-endian integer or float of 8 to 64 bits (<f8, <f4, |i1, <i2, "
+         "X: dtype |O is not a little-endian integer or float of 8 to 64 bits (<f8, <f4, <f2, |i1, "
+         "<i2, "
          "<i4, <i8, |u1, <u2, <u4, <u8); convert it with astype()"},
         {"", HOSTILE_NUMBERS, 0, HOSTILE_NPY("(3,)"),
          "X: the .npy header is not one of NumPy's, at its byte 0"},
@@ -230,9 +236,9 @@ static void test_objectives_hostile_data__npy_is_refused_by_row(void)
     CU_ASSERT_EQUAL(hostile_try_load(&spec, TALLY_LABELS_REAL, NULL), TALLY_OK);
     spec.table.classes = 3;
     expect_refused(&spec, TALLY_LABELS_REAL,
-                   "y: row 2: label 3 is not a class: classes are 0 to 2");
+                   "y: row 2: label 3 is not a class: classes are 0 to 2" FROM_ONE);
     expect_refused(&spec, TALLY_LABELS_CLASSES,
-                   "y: row 2: label 3 is not a class: classes are 0 to 2");
+                   "y: row 2: label 3 is not a class: classes are 0 to 2" FROM_ONE);
     spec.table.classes = 0;
     data_files_text(&HOSTILE_FILES, "X", "no array");
     expect_refused(&spec, TALLY_LABELS_REAL, "X: not a .npy file");

@@ -1,5 +1,6 @@
 #include "services/objectives/data/loaders/npy.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +26,8 @@ static uint8_t *file_of(const char *header, const void *data, size_t n, size_t *
 }
 
 #define NO_NUMBER                                                                                  \
-    "is not a little-endian integer or float of 8 to 64 bits (<f8, <f4, |i1, <i2, <i4, <i8, |u1, " \
+    "is not a little-endian integer or float of 8 to 64 bits (<f8, <f4, <f2, |i1, <i2, <i4, <i8, " \
+    "|u1, "                                                                                        \
     "<u2, <u4, <u8); convert it with astype()"
 
 static void expect_refused(const uint8_t *file, size_t n, const char *message)
@@ -98,6 +100,28 @@ static void test_objectives_npy__reads_later_versions(void)
             file[11] = 0xff; /* a header of almost 4 GiB */
             expect_refused(file, n, "the .npy file ends in its header");
         }
+    }
+}
+
+static void test_objectives_npy__half_precision_is_exact(void)
+{
+    static const struct {
+        uint16_t bits;
+        double value;
+    } rows[] = {{0x3C00, 1},       {0xC000, -2},        {0x7BFF, 65504},     {0x0400, 0x1p-14},
+                {0x0001, 0x1p-24}, {0x03FF, 0x3FFp-24}, {0x3555, 0x555p-12}, {0x0000, 0}};
+    double value = 7;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        CU_ASSERT_TRUE(
+            tally_npy_value(TALLY_NPY_FLOAT16, (const uint8_t *)&rows[i].bits, 0, &value));
+        CU_ASSERT_EQUAL(value, rows[i].value);
+    }
+    const uint16_t others[] = {0x8000, 0x7C00, 0xFC00, 0x7E00};
+    for (size_t i = 0; i < 4; i++) {
+        CU_ASSERT_TRUE(tally_npy_value(TALLY_NPY_FLOAT16, (const uint8_t *)others, i, &value));
+        CU_ASSERT_TRUE(i == 0   ? value == 0 && signbit(value)
+                       : i == 3 ? isnan(value)
+                                : isinf(value) && (value < 0) == (i == 2));
     }
 }
 
@@ -197,6 +221,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_objectives_npy__reads_what_it_writes),
     TALLY_TEST(test_objectives_npy__reads_other_spellings),
     TALLY_TEST(test_objectives_npy__reads_later_versions),
+    TALLY_TEST(test_objectives_npy__half_precision_is_exact),
     TALLY_TEST(test_objectives_npy__refuses_by_name),
     TALLY_TEST(test_objectives_npy__damage_stays_within_the_file),
 };
