@@ -311,6 +311,31 @@ class Gradients(PythonCase):
         reason = self.fails_with(gradient)
         self.assertIn("LookupError: the colour of a point is äöü (test_python.py:", reason)
 
+    def test_numpy_scalars_are_numbers(self):
+        document = plugin_job()
+        document = {**document, "horizon": np.float64(document["horizon"]), "seed": np.int64(document["seed"]),
+                    "clients": np.uint8(document["clients"]), "name": np.str_("numpy"),
+                    "algorithm": {**document["algorithm"], "step_size": np.float32(0.25)}}
+        coordinator = self.coordinator
+        job = tally.submit(document, url=coordinator.url)
+        detail = coordinator.client.job(job)
+        self.assertEqual((detail["name"], detail["algorithm"]["step_size"]), ("numpy", 0.25))
+        self.assertIsInstance(detail["horizon"], int)
+
+        def gradient(x, query):
+            self.assertLess(query.below(np.int64(5)), 5)
+            tally.report("seen", np.float32(0.5))
+            return pull(x, query)
+
+        self.play(coordinator.url, gradient, np.int64(4), loss=lambda x, client: np.float32(squares(x, client)),
+                  clients=np.int64(2), metrics=lambda x, client: {"half": np.float16(0.5)})
+        self.assertEqual(coordinator.client.wait_status(job, "completed")["metrics"]["half"]["mean"], 0.5)
+        made = tally.encode([0.5, -2.0], intervals=np.int32(8), step=np.float32(0.5), seed=np.int64(3))
+        self.assertEqual(made, tally.encode([0.5, -2.0], intervals=8, step=0.5, seed=3))
+        self.assertEqual(tally.grid(np.float32(1), np.float32(0.5), np.int64(4)), tally.grid(1, 0.5, 4))
+        with self.assertRaises(TypeError):
+            tally.submit({**document, "labels": {"a": np.zeros(2)}}, url=coordinator.url)
+
     def test_metrics_by_function_and_by_report(self):
         def gradient(x, query):
             tally.report("queries", 99)

@@ -22,7 +22,7 @@ from typing import Any, Iterable, Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from ._library import Error, coordinator_url, version
+from ._library import Error, coordinator_url, document, version
 
 _FIRST_PAUSE_S, _LAST_PAUSE_S = 0.25, 5.0  # between attempts to reach the coordinator
 _POLL_S = 0.2  # between two requests for the state of a job
@@ -146,7 +146,7 @@ class Client:
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
         if idempotency_key is not None:
             headers["Idempotency-Key"] = idempotency_key
-        return str(self._json("/v1/jobs", json.dumps(job, allow_nan=False).encode(), headers)["id"])
+        return str(self._json("/v1/jobs", document(job), headers)["id"])
 
     def show(self, job_id: str) -> dict[str, Any]:
         """Returns the detail of a job: document, status, progress and bit counters. Once the job has ended,

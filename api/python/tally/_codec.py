@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,7 @@ class Message:
 def grid(radius: float, eps: float, dim: int) -> tuple[int, float]:
     """The intervals and step of the paper's quantizer, for vectors of norm up to `radius` and errors up to `eps`."""
     step, intervals = ctypes.c_double(), ctypes.c_uint32()
-    call("tally_grid_for", radius, eps, dim, ctypes.byref(step), ctypes.byref(intervals))
+    call("tally_grid_for", float(radius), float(eps), index(dim), ctypes.byref(step), ctypes.byref(intervals))
     return intervals.value, step.value
 
 
@@ -90,6 +91,8 @@ def encode(
     levels of their norm; "float32" keeps them.
     """
     array = _vector(values)
+    intervals, seed, run, client, round = map(index, (intervals, seed, run, client, round))
+    step = float(step)
     for number, limit in ((intervals, 2**32), (seed, 2**64), (run, 2**32), (client, 2**32), (round, 2**32)):
         if not 0 <= number < limit:  # ctypes would truncate it
             raise ValueError(f"{number} outside [0, {limit - 1}]")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-import json
 import os
+from operator import index
 from typing import Any, Mapping
 
 import numpy as np
@@ -22,7 +22,7 @@ class JobData:
 
     def __init__(self, job: Mapping[str, Any], data_dir: str | os.PathLike[str] = "data") -> None:
         self._data = ctypes.c_void_p()
-        document = json.dumps(job).encode()
+        document = c.document(job)
         c.call("tally_job_data_load", document, len(document), c.text(data_dir), ctypes.byref(self._data))
         self.clients = int(c.library.tally_job_data_clients(self._data))
 
@@ -31,7 +31,7 @@ class JobData:
         if not 0 <= client < self.clients:
             raise IndexError(f"client {client} outside [0, {self.clients - 1}]")
         points = ctypes.POINTER(c.Points)()
-        c.call("tally_job_data_points", self._data, client, ctypes.byref(points))
+        c.call("tally_job_data_points", self._data, index(client), ctypes.byref(points))
         try:
             made = points.contents
             values = np.ctypeslib.as_array(made.values, (made.n, made.features)).copy()

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 from ctypes import POINTER, c_char_p, c_double, c_float, c_int, c_int32, c_size_t, c_uint8, c_uint32, c_uint64, c_void_p
 from pathlib import Path
-from typing import Any
+from typing import Any, Mapping
+
+import numpy as np
 
 SONAME = "libtally.so.1"
 
@@ -26,6 +29,18 @@ class Error(Exception):
     def __str__(self) -> str:
         message = str(self.args[0])
         return f"{self.field}: {message}" if self.field and self.field not in message else message
+
+
+def _plain(value: Any) -> Any:
+    """Returns a NumPy scalar as the Python number that it equals."""
+    if isinstance(value, (np.generic, np.ndarray)) and value.ndim == 0:
+        return value.item()
+    raise TypeError(f"{type(value).__name__} is not a value of JSON")
+
+
+def document(job: Mapping[str, Any]) -> bytes:
+    """Returns a job document as JSON."""
+    return json.dumps(job, allow_nan=False, default=_plain).encode()
 
 
 class Failure(ctypes.Structure):

@@ -32,7 +32,7 @@ def _program(name: str) -> str:
 
 def _run_built_in(job: Mapping[str, Any], data_dir: str | os.PathLike[str]) -> dict[str, Any]:
     done = subprocess.run([_program("tally"), "simulate", "-", "--json", "--data-dir", os.fspath(data_dir)],
-                          input=json.dumps(job, allow_nan=False), capture_output=True, text=True)
+                          input=c.document(job).decode(), capture_output=True, text=True)
     if done.returncode != 0:
         raise c.Error(done.stderr.strip() or f"tally simulate ended with {done.returncode}", "invalid_argument")
     detail: dict[str, Any] = json.loads(done.stdout)

@@ -10,6 +10,7 @@ import re
 import threading
 import traceback
 from dataclasses import dataclass
+from operator import index
 from typing import Any, Callable, Mapping, Optional
 
 import numpy as np
@@ -57,7 +58,7 @@ class Query:
             raise RuntimeError("the query has been answered and has no more random numbers")
         if not 1 <= n < 2**32:
             raise ValueError(f"n {n} outside [1, {2**32 - 1}]")
-        return self._below(self._stream, n)
+        return self._below(self._stream, index(n))
 
     def draws(self, n: int) -> NDArray[np.int64]:
         """Returns `samples` random numbers at once, of shape (samples,): the indices, among n data points, of those
@@ -246,14 +247,14 @@ class Worker:
         config.tls_ca = c.text(tls_ca)
         config.data_dir = c.text(data_dir)
         config.job = c.text(job)
-        config.clients = clients
-        config.wait_ms = wait_ms
-        config.exit_when_idle = exit_when_idle
+        config.clients = index(clients)  # ctypes takes no NumPy scalars
+        config.wait_ms = index(wait_ms)
+        config.exit_when_idle = bool(exit_when_idle)
         config.log = self._log
         if self._plugin is not None:
             config.plugin = ctypes.pointer(self._plugin.table)
-            config.dim = dim
-            config.override = override
+            config.dim = index(dim)
+            config.override = bool(override)
         self._has_run = self._is_running = False
         c.call("tally_worker_new", ctypes.byref(config), ctypes.byref(self._worker))
 
