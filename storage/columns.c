@@ -8,7 +8,7 @@
  */
 _Static_assert(sizeof(struct tally_ledger) == 11 * 8, "column for every member of tally_ledger");
 _Static_assert(sizeof(struct tally_progress) ==
-                   12 * 8 + sizeof(struct tally_ledger) + TALLY_METRICS_CAPACITY,
+                   12 * 8 + sizeof(struct tally_ledger) + TALLY_JOB_METRICS_CAPACITY,
                "column for every member of tally_progress");
 _Static_assert(sizeof(struct tally_curvature) == 2 * 8,
                "column for every member of tally_curvature");
@@ -64,7 +64,7 @@ _Static_assert(sizeof(struct tally_round_record) == 10 * 8 + TALLY_MISSING_CAPAC
     {                                                                                              \
         .name = "metrics", .kind = TALLY_COLUMN_TEXT,                                              \
         .offset = offsetof(struct tally_store_job, progress.metrics),                              \
-        .capacity = TALLY_METRICS_CAPACITY, .since = 7                                             \
+        .capacity = TALLY_JOB_METRICS_CAPACITY, .since = 7                                         \
     }
 #define ROUND_METRICS                                                                              \
     {                                                                                              \

@@ -49,14 +49,14 @@ bool tally_metric_is_name(const char *name)
 }
 
 /* "-1.2345678901234567e-308" is the longest number. */
-_Static_assert(TALLY_METRICS_MOST *(TALLY_METRIC_NAME_CAPACITY + 3 * (24 + 1)) + 1 <=
-                   TALLY_METRICS_CAPACITY,
+enum { SUMMARY_MOST = TALLY_METRIC_NAME_CAPACITY + 3 * (24 + 1) };
+_Static_assert(TALLY_METRICS_MOST *SUMMARY_MOST + 1 <= TALLY_METRICS_CAPACITY &&
+                   TALLY_JOB_METRICS_MOST * SUMMARY_MOST + 1 <= TALLY_JOB_METRICS_CAPACITY,
                "room for the longest summaries");
 
 void tally_metrics_append(char *text, const struct tally_metric_summary *summary)
 {
-    const size_t n = strlen(text);
-    snprintf(text + n, TALLY_METRICS_CAPACITY - n, "%s %.17g %.17g %.17g;", summary->name,
+    snprintf(text + strlen(text), SUMMARY_MOST + 1, "%s %.17g %.17g %.17g;", summary->name,
              summary->mean, summary->min, summary->max);
 }
 
@@ -84,4 +84,34 @@ bool tally_metrics_next(const char **at, struct tally_metric_summary *ret_summar
     *at = from + 1;
     *ret_summary = summary;
     return true;
+}
+
+static int count_summaries(const char *text)
+{
+    struct tally_metric_summary summary;
+    int n = 0;
+    while (tally_metrics_next(&text, &summary)) {
+        n++;
+    }
+    return n;
+}
+
+void tally_metrics_update(char last[TALLY_JOB_METRICS_CAPACITY], const char *round)
+{
+    char merged[TALLY_JOB_METRICS_CAPACITY] = "";
+    const char *old = last;
+    struct tally_metric_summary a = {.mean = 0}, b = {.mean = 0};
+    int room = TALLY_JOB_METRICS_MOST - count_summaries(last);
+    bool has_a = tally_metrics_next(&old, &a), has_b = tally_metrics_next(&round, &b);
+    while (has_a || has_b) {
+        const int order = !has_b ? -1 : !has_a ? 1 : strcmp(a.name, b.name);
+        if (order < 0) {
+            tally_metrics_append(merged, &a);
+        } else if (order == 0 || room-- > 0) {
+            tally_metrics_append(merged, &b);
+        }
+        has_a = order <= 0 ? tally_metrics_next(&old, &a) : has_a;
+        has_b = order >= 0 ? tally_metrics_next(&round, &b) : has_b;
+    }
+    memcpy(last, merged, sizeof merged);
 }

@@ -45,7 +45,9 @@ enum {
     TALLY_METRICS_MOST = 16,         /* metrics of one update; also distinct names in one round */
     TALLY_METRIC_NAME_CAPACITY = 33, /* with NUL */
     TALLY_METRICS_CAPACITY =
-        1792 /* of the summaries of a round as text, with NUL; a multiple of 8 */
+        1792, /* of the summaries of a round as text, with NUL; a multiple of 8 */
+    TALLY_JOB_METRICS_MOST = 32,      /* distinct names of which a job keeps the last summary */
+    TALLY_JOB_METRICS_CAPACITY = 3464 /* of these as text */
 };
 
 struct tally_metric {
@@ -63,11 +65,14 @@ struct tally_metric_summary {
 };
 
 /* Summaries are kept as text, "accuracy 0.9 0.8 1;seconds 2.5 2 3;": names ascending, each with
- * mean, min and max of 17 digits. Appends one to a text of TALLY_METRICS_CAPACITY bytes; names
- * must be appended in ascending order. */
+ * mean, min and max of 17 digits. Appends one to a text with room for it; names must be appended in
+ * ascending order. */
 void tally_metrics_append(char *text, const struct tally_metric_summary *summary);
 /* Reads the summary at *at and advances *at. False at the end of the text or if it is damaged. */
 bool tally_metrics_next(const char **at, struct tally_metric_summary *ret_summary);
+/* Puts the summaries of a round into `last`, in place of earlier ones of the same names. New names
+ * beyond TALLY_JOB_METRICS_MOST are left out. */
+void tally_metrics_update(char last[TALLY_JOB_METRICS_CAPACITY], const char *round);
 
 /* What one closed round did. The sum of `bits` over a job's records equals the job's ledger. */
 struct tally_round_record {
@@ -117,7 +122,8 @@ struct tally_progress {
     uint64_t x_checksum; /* tally_checksum64 of the current point */
     struct tally_estimates estimates;
     struct tally_ledger bits;
-    char metrics[TALLY_METRICS_CAPACITY]; /* of the last closed round that has any */
+    char metrics[TALLY_JOB_METRICS_CAPACITY]; /* of each name, the summary of the last round that
+                                               * has it: these are the names of all rounds */
 };
 
 /* The loss of the last closed round; NaN = none has closed, or the round has no loss. */

@@ -2,9 +2,10 @@
 
 import csv
 import io
+import subprocess
 import unittest
 
-from common import ForeignWorker, TallyTestCase, job_document, sum_of_rounds
+from common import BIN, ForeignWorker, TallyTestCase, job_document, sum_of_rounds
 
 
 class Reports(TallyTestCase):
@@ -59,6 +60,39 @@ class Reports(TallyTestCase):
         names = ["accuracy_mean", "accuracy_min", "accuracy_max", "seconds_mean", "seconds_min", "seconds_max"]
         self.assertEqual([row[name] for row in rows for name in names],
                          ["-1", "-1", "-1", "0.25", "0", "0.5"] + [""] * 6)
+
+    def test_a_metric_of_some_rounds_stays(self):
+        """The last round lacks a metric of earlier ones, and the coordinator is killed after it."""
+        job_id = self.submit()
+        of_rounds = [{"test_loss": 0.5, "seconds": 1.0}, {"seconds": 2.0}, {"accuracy": 0.25}]
+        for metrics in of_rounds:
+            self.worker.cursors = {}
+            self.play_round(self.worker.poll_task(), lambda client: metrics.items() if client == 0 else [])
+        last = {name: {"mean": value, "min": value, "max": value}
+                for name, value in (("accuracy", 0.25), ("seconds", 2.0), ("test_loss", 0.5))}
+
+        def check():
+            self.assertEqual(self.client.job(job_id)["metrics"], last)
+            self.assertEqual(self.metrics_of(job_id), {name: each["mean"] for name, each in last.items()})
+            text = self.client.get(f"/v1/jobs/{job_id}/rounds.csv").body.decode()
+            self.assertEqual([name for name in text.splitlines()[0].split(",") if name.endswith("_mean")],
+                             ["accuracy_mean", "seconds_mean", "test_loss_mean"])
+            rows = list(csv.DictReader(io.StringIO(text)))
+            self.assertEqual([{name: float(row[f"{name}_mean"]) for name in last if row[f"{name}_mean"]} for row in rows],
+                             of_rounds)
+            shown = subprocess.run([BIN / "tally", "show", job_id, "--coordinator", self.coordinator.url],
+                                   capture_output=True, text=True, timeout=300, check=True).stdout
+            for line in ("accuracy 0.25 ", "seconds 2 ", "test_loss 0.5 "):
+                self.assertIn(line, shown)
+            # The round that was asked for last lacks two of the columns.
+            rest = self.client.get(f"/v1/jobs/{job_id}/rounds.csv?after=2").body.decode()
+            self.assertEqual(rest.splitlines()[0], text.splitlines()[0])
+
+        check()
+        self.coordinator.kill()
+        self.coordinator = self.start_coordinator(port=self.coordinator.port, store=self.coordinator.store)
+        self.client = self.coordinator.client
+        check()
 
     def test_junk_is_refused_and_named(self):
         job_id = self.submit()

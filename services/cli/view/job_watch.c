@@ -58,7 +58,7 @@ static void append_metrics(const struct tally_json *metrics, char text[QUALITY_T
         const int n =
             snprintf(text + length, QUALITY_TEXT_CAPACITY - length, "  %.32s %.6g", name, mean);
         if (n < 0 || length + (size_t)n >= QUALITY_TEXT_CAPACITY) {
-            text[length] = '\0'; /* more names than a coordinator sends */
+            text[length] = '\0'; /* the other names have no room */
             return;
         }
         length += (size_t)n;

@@ -216,8 +216,8 @@ static const struct {
     {"tally_job_loss", EXPOSITION_GAUGE, "Mean loss of the last closed round.",
      .write = write_loss},
     {"tally_job_metric", EXPOSITION_GAUGE,
-     "Mean of a metric that workers report, over the clients of the last closed round that has "
-     "metrics.",
+     "Mean of a metric that workers report, over the clients of the last closed round in which one "
+     "reported it.",
      .write = write_metrics},
     {"tally_job_rounds_total", EXPOSITION_COUNTER, "Rounds closed.", AT(progress.round)},
     {"tally_job_bits_total", EXPOSITION_COUNTER,

@@ -107,7 +107,7 @@ export function tiles(labels) {
   return {element, set, setLabel};
 }
 
-// The metrics of the last round that has any: the mean, and the range if clients differ.
+// The last value of each metric: the mean, and the range if clients differ.
 export function metricTiles() {
   const element = h("dl", {class: "metric-tiles", hidden: true});
   const update = (metrics) => {

@@ -214,8 +214,8 @@ export function mount(main, {signal, id, onError, setTitle}) {
   };
 }
 
-// From the last point, if it is newer than the detail and has metrics.
-const newest = (job, last) => (last !== undefined && last.round > job.round ? last.metrics : undefined) ?? job.metrics;
+// The last value of each metric: the last point, if it is newer than the detail, may have some of them.
+const newest = (job, last) => (last !== undefined && last.round > job.round ? {...job.metrics, ...last.metrics} : job.metrics);
 
 const numberAge = (numbers) => numbers.element.lastChild.lastChild;
 

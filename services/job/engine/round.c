@@ -30,7 +30,7 @@ static void add_record(struct tally_job *job, struct tally_round_record *record,
     record->cumulative_regret = progress->cumulative_regret;
     job_metrics_close(&job->metrics, record->round, record->metrics);
     if (record->metrics[0] != '\0') {
-        memcpy(progress->metrics, record->metrics, sizeof progress->metrics);
+        tally_metrics_update(progress->metrics, record->metrics);
     }
     if (outcome != NULL) {
         outcome->records[outcome->n_records++] = *record;

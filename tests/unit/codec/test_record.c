@@ -67,6 +67,49 @@ static void test_codec_record__metrics_come_back(void)
     CU_ASSERT_FALSE(tally_metrics_next(&at, &read));
 }
 
+/* The summaries of three rounds, and the job's after each of them. */
+static void test_codec_record__the_last_of_each_name_stays(void)
+{
+    static const char *const rounds[][2] = {
+        {"b 1 1 1;d 2 2 2;", "b 1 1 1;d 2 2 2;"},
+        {"", "b 1 1 1;d 2 2 2;"},
+        {"a 3 3 3;d 4 4 4;e 5 5 5;", "a 3 3 3;b 1 1 1;d 4 4 4;e 5 5 5;"}};
+    char last[TALLY_JOB_METRICS_CAPACITY] = "";
+    for (size_t i = 0; i < sizeof rounds / sizeof rounds[0]; i++) {
+        tally_metrics_update(last, rounds[i][0]);
+        TALLY_ASSERT_TEXT(last, rounds[i][1]);
+    }
+}
+
+/* Of 33 of the longest names, the one that comes last is left out; known ones are still updated. */
+static void test_codec_record__a_job_has_at_most_32_names(void)
+{
+    char last[TALLY_JOB_METRICS_CAPACITY] = "";
+    struct tally_metric_summary summary = {"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa__",
+                                           -1.2345678901234567e-300, -1.2345678901234567e-300,
+                                           -1.2345678901234567e-300};
+    for (int i = TALLY_JOB_METRICS_MOST; i >= 0; i--) {
+        char round[TALLY_METRICS_CAPACITY] = "";
+        snprintf(summary.name, sizeof summary.name, "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa%02d", i);
+        tally_metrics_append(round, &summary);
+        tally_metrics_update(last, round);
+    }
+    const char *at = last;
+    for (int i = 1; i <= TALLY_JOB_METRICS_MOST; i++) {
+        char name[TALLY_METRIC_NAME_CAPACITY];
+        snprintf(name, sizeof name, "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa%02d", i);
+        CU_ASSERT_TRUE_FATAL(tally_metrics_next(&at, &summary));
+        TALLY_ASSERT_TEXT(summary.name, name);
+        CU_ASSERT_EQUAL(summary.max, -1.2345678901234567e-300);
+    }
+    CU_ASSERT_EQUAL(*at, '\0');
+    tally_metrics_update(
+        last, "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa00 1 1 1;aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa01 7 7 7;");
+    at = last;
+    CU_ASSERT_TRUE_FATAL(tally_metrics_next(&at, &summary));
+    CU_ASSERT_EQUAL(summary.mean, 7);
+}
+
 static void test_codec_record__damaged_metrics_end_the_list(void)
 {
     static const char *const damaged[] = {
@@ -88,6 +131,8 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_codec_record__three_statuses_are_final),
     TALLY_TEST(test_codec_record__a_loss_needs_a_closed_round),
     TALLY_TEST(test_codec_record__metrics_come_back),
+    TALLY_TEST(test_codec_record__the_last_of_each_name_stays),
+    TALLY_TEST(test_codec_record__a_job_has_at_most_32_names),
     TALLY_TEST(test_codec_record__damaged_metrics_end_the_list),
 };
 TALLY_SUITE(codec_record, TESTS);
