@@ -52,7 +52,7 @@ enum {
 
 struct tally_metric {
     char name[TALLY_METRIC_NAME_CAPACITY]; /* [a-z][a-z0-9_]{0,31} */
-    double value;                          /* finite */
+    double value;                          /* one that is not finite is dropped */
 };
 
 bool tally_metric_is_name(const char *name);

@@ -63,6 +63,20 @@ struct job_copy *job_copy_find(struct job_copy *jobs, const char *id)
     return jobs;
 }
 
+bool job_copy_note_dropped(struct job_copy *copy, const char *name)
+{
+    for (size_t i = 0; i < copy->n_dropped; i++) {
+        if (strcmp(copy->dropped[i], name) == 0) {
+            return false;
+        }
+    }
+    if (copy->n_dropped == TALLY_METRICS_MOST) {
+        return false;
+    }
+    snprintf(copy->dropped[copy->n_dropped++], TALLY_METRIC_NAME_CAPACITY, "%s", name);
+    return true;
+}
+
 static void put_client(struct job_copy *copy, size_t index, uint32_t client)
 {
     copy->clients[index] = client;

@@ -18,6 +18,8 @@ struct job_copy {
     uint32_t *clients; /* served in this session or an earlier one, those of the last task first */
     size_t n_clients, capacity;
     uint32_t *places; /* [clients of the job]: 1 + its index in the list; 0 = not listed */
+    char dropped[TALLY_METRICS_MOST][TALLY_METRIC_NAME_CAPACITY]; /* metrics that were not finite */
+    size_t n_dropped;
     struct job_copy *next;
 };
 
@@ -32,6 +34,10 @@ void job_copy_free(struct job_copy *copy);
 
 /* Borrows the copy of that job from a list; NULL if it has none. */
 struct job_copy *job_copy_find(struct job_copy *jobs, const char *id);
+
+/* Notes that a metric was dropped. Whether it is the first time, so that there is one warning per
+ * name; false for more names than fit. */
+bool job_copy_note_dropped(struct job_copy *copy, const char *name);
 
 /* Updates the point to the one that the task names, and remembers the task's clients. Errors:
  * MALFORMED, FAILED_PRECONDITION (a broadcast is missing), DATA_LOSS (the point's iterate or

@@ -1,5 +1,6 @@
 #include "services/worker/worker.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,6 +55,23 @@ static enum tally_status tell_failure(struct worker *worker, const struct tally_
     return posting_post(worker, &message, &none, is_last, err);
 }
 
+/* Copies the metrics of an update, except those that are not finite. */
+static void take_metrics(struct job_copy *job, const struct tally_job_update *update,
+                         struct tally_update *message)
+{
+    for (size_t i = 0; i < update->n_metrics; i++) {
+        const struct tally_metric *metric = &update->metrics[i];
+        if (isfinite(metric->value)) {
+            message->metrics[message->n_metrics++] = *metric;
+        } else if (job_copy_note_dropped(job, metric->name)) {
+            tally_log(TALLY_LOG_WARN, tally_log_event("metric dropped: it is not finite"),
+                      tally_log_text("job", job->id), tally_log_text("metric", metric->name),
+                      tally_log_integer("round", update->round),
+                      tally_log_integer("client", update->client));
+        }
+    }
+}
+
 /* Computes the update of one client and hands it over to be posted, or reports why there is
  * none. */
 static enum tally_status answer_client(struct worker *worker, struct job_copy *job,
@@ -89,11 +107,10 @@ static enum tally_status answer_client(struct worker *worker, struct job_copy *j
                                    .clipped = update.clipped,
                                    .has_loss = update.has_loss,
                                    .loss = update.loss,
-                                   .mark = task->mark,
-                                   .columns = job->objective->columns,
-                                   .n_metrics = update.n_metrics};
+                                    .mark = task->mark,
+                                    .columns = job->objective->columns};
     memcpy(message.job_id, task->job_id, sizeof message.job_id);
-    memcpy(message.metrics, update.metrics, update.n_metrics * sizeof *update.metrics);
+    take_metrics(job, &update, &message);
     patience_worked(&worker->patience);
     return posting_add(worker, &message, &bits, is_last, err);
 }

@@ -250,7 +250,6 @@ class Plugins(TallyTestCase):
                            ("loss fail 0", r"plug-in moody: loss of client \d: the moon is full"),
                            ("load loss 0", r"plug-in moody has no function .*loss.*, so its jobs need a reference of type none"),
                            ("metrics fail 0", r"plug-in moody: metrics of client \d in round \d+: the moon is full"),
-                           ("metrics nan 0", r"plug-in moody: metrics of client \d in round 1: metric last is not finite"),
                            ("metrics name 0", r"plug-in moody: metrics of client \d in round 1: metric 1 has no name of"),
                            ("metrics twice 0", r"plug-in moody: metrics of client \d in round 1: metric client appears twice"),
                            ("metrics many 0", r"plug-in moody: metrics of client \d in round 1: 17 metrics, at most 16"),
@@ -269,6 +268,24 @@ class Plugins(TallyTestCase):
                     self.assertRegex(bad.log(), rf"job {job_id}: {said}" if mood.startswith("open") else said)
                     self.wait_for_no_child(bad)
                     self.assert_ends_well(bad)
+
+    def test_a_metric_that_is_not_finite_is_dropped_with_one_warning(self):
+        expected = simulate(moody_job(), ("--plugin", MOODY))
+        coordinator = self.start_coordinator()
+        for options in ((), ISOLATED):
+            with self.subTest(options=options):
+                bad = self.start_moody(coordinator, f"nan{len(options)}", 4, "metrics nan 0", options)
+                job_id = coordinator.client.submit(moody_job())
+                job = self.wait_completed(coordinator.client, job_id)
+                for member in ("x_checksum", "cumulative_regret", "round"):
+                    self.assertEqual(job[member], expected[member])
+                for record in coordinator.client.rounds(job_id):
+                    if not record["cut"]:
+                        self.assertEqual(set(record["metrics"]), {"client"})
+                self.assertEqual(bad.log().count("metric dropped: it is not finite"), 1)
+                self.assertRegex(bad.log(), "level=warn.*metric=last round=1 client=")
+                self.assertNotIn("refused", bad.log())
+                self.assert_ends_well(bad)
 
     def test_a_child_that_crashes_when_it_closes_harms_nobody(self):
         coordinator = self.start_coordinator()

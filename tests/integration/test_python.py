@@ -355,7 +355,8 @@ class Gradients(PythonCase):
             self.assertEqual(record["metrics"]["client"], {"mean": 0.5, "min": 0.0, "max": 1.0})
             self.assertEqual(record["metrics"]["first"]["min"], record["metrics"]["first"]["max"])
             self.assertEqual(record["metrics"]["queries"]["min"], record["samples"])
-        self.assertEqual(detail["metrics"], [record["metrics"] for record in records if "metrics" in record][-1])
+        self.assertEqual(detail["metrics"], {name: each for record in records
+                                             for name, each in record.get("metrics", {}).items()})
         of_client = tally.client_metrics(job, url=coordinator.url)
         self.assertEqual([metrics["client"] for metrics in of_client.values()], [0, 1])
         self.assertEqual(list(of_client), [0, 1])
@@ -374,7 +375,7 @@ class Gradients(PythonCase):
 
     def test_metrics_that_are_wrong(self):
         for name, value, said in (("Loss", 1, "is not named"), ("a" * 33, 1, "is not named"),
-                                  ("a", float("nan"), "not finite"), ("a", "b", "could not convert")):
+                                  ("a", "b", "could not convert")):
             def gradient(x, query, name=name, value=value):
                 tally.report(name, value)
 
@@ -383,6 +384,27 @@ class Gradients(PythonCase):
             tally.report("a", 1)
         with self.assertRaises(ValueError):
             tally.Worker("http://127.0.0.1:1", metrics=lambda x, client: {})
+
+    def test_metrics_that_are_not_finite_are_dropped_with_one_warning(self):
+        def gradient(x, query):
+            tally.report("good", 1)
+            tally.report("was_good", 1)
+            tally.report("was_good", float("inf"))
+            tally.report("huge", 10**400)
+            return pull(x, query)
+
+        client = self.coordinator.client
+        job = client.submit(plugin_job())
+        with self.assertLogs("tally", "WARNING") as logs:
+            self.play(self.coordinator.url, gradient, 4, loss=squares, clients=2,
+                      metrics=lambda x, client: {"nan": float("nan"), "some": client if client else float("-inf")})
+            client.wait_status(job, "completed")
+        moved = [record for record in client.rounds(job) if not record["cut"]]
+        self.assertGreater(len(moved), 2)
+        for record in moved:
+            self.assertEqual({name: each["mean"] for name, each in record["metrics"].items()}, {"good": 1, "some": 1})
+        said = [line for line in logs.output if "metric dropped: it is not finite" in line]
+        self.assertEqual(sorted(line.split("metric=")[1].split()[0] for line in said), ["huge", "nan", "some", "was_good"])
 
     def test_a_long_reason_is_cut(self):
         def gradient(x, query):

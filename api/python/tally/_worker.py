@@ -95,17 +95,19 @@ def report(name: str, value: float) -> None:
     """Reports a metric of the current round, such as an accuracy or the seconds spent computing.
 
     Call it from the gradient. If a metric is reported again in the same round, the last value counts. A round has at
-    most 16 metrics, with names of the form [a-z][a-z0-9_]{0,31} and finite values. The job shows mean, minimum and
-    maximum over its clients. Metrics do not affect what the job computes.
+    most 16 metrics, with names of the form [a-z][a-z0-9_]{0,31}. A value that is not finite is dropped; the log warns
+    once per name and job. The job shows mean, minimum and maximum over its clients. Metrics do not affect what the job
+    computes.
     """
     reports = getattr(_current, "reports", None)
     if reports is None:
         raise RuntimeError("report() is for the gradient, while a worker calls it")
     if re.fullmatch("[a-z][a-z0-9_]{0,31}", name) is None:
         raise ValueError(f"metric {name!r} is not named [a-z][a-z0-9_]{{0,31}}")
-    number = float(value)
-    if not math.isfinite(number):
-        raise ValueError(f"metric {name} is {number}, which is not finite")
+    try:
+        number = float(value)
+    except OverflowError:  # an integer beyond a double
+        number = math.inf
     if name not in reports and len(reports) == c.METRICS_MOST:
         raise ValueError(f"more than {c.METRICS_MOST} metrics")
     reports[name] = number

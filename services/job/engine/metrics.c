@@ -55,9 +55,6 @@ static enum tally_status check_one(const struct tally_metric *reported, size_t i
         return tally_fail(err, TALLY_MALFORMED, "metrics",
                           "\"%s\" is not a name of a metric: [a-z][a-z0-9_]{0,31}", name);
     }
-    if (!isfinite(reported[i].value)) {
-        return tally_fail(err, TALLY_MALFORMED, "metrics", "metric %s is not finite", name);
-    }
     return is_repeated(reported, i)
                ? tally_fail(err, TALLY_MALFORMED, "metrics", "metric %s appears twice", name)
                : TALLY_OK;
@@ -99,7 +96,8 @@ enum tally_status job_metrics_check(struct job_metrics *metrics, uint32_t cohort
         if (status != TALLY_OK) {
             return status;
         }
-        n_names += find(&metrics->open, reported[i].name) == metrics->open.n_names;
+        n_names += isfinite(reported[i].value) &&
+                   find(&metrics->open, reported[i].name) == metrics->open.n_names;
     }
     if (n_names > TALLY_METRICS_MOST) {
         return tally_fail(err, TALLY_MALFORMED, "metrics",
@@ -114,6 +112,9 @@ void job_metrics_take(struct job_metrics *metrics, uint32_t client_place,
 {
     struct job_metric_values *open = &metrics->open;
     for (size_t i = 0; i < n; i++) {
+        if (!isfinite(reported[i].value)) {
+            continue;
+        }
         const int place = find(open, reported[i].name);
         if (place == open->n_names) {
             memcpy(open->names[place], reported[i].name, sizeof open->names[place]);
@@ -228,7 +229,7 @@ uint64_t job_metrics_bits(const struct tally_metric *reported, size_t n)
 {
     uint64_t bits = 0;
     for (size_t i = 0; i < n; i++) {
-        bits += VALUE_BITS + NAME_BITS * strlen(reported[i].name);
+        bits += isfinite(reported[i].value) ? VALUE_BITS + NAME_BITS * strlen(reported[i].name) : 0;
     }
     return bits;
 }

@@ -1,10 +1,11 @@
 /* metrics: the named numbers that the clients report in the open round, and their summary.
  *
  * Values are kept per client and combined in client order when the round closes, so the mean does
- * not depend on the order of arrival. Names are kept in the order in which they arrive and sorted
- * in the summary. The values of the last closed round that has any are kept for queries about
- * single clients. The memory, twice double[cohort][TALLY_METRICS_MOST], is allocated for the first
- * update that has a metric, because most jobs have none. */
+ * not depend on the order of arrival. Metrics never change a job, so a value that is not finite is
+ * dropped, and the update is accepted without it. Names are kept in the order in which they arrive
+ * and sorted in the summary. The values of the last closed round that has any are kept for queries
+ * about single clients. The memory, twice double[cohort][TALLY_METRICS_MOST], is allocated for the
+ * first update that has a metric, because most jobs have none. */
 #ifndef TALLY_SERVICES_JOB_ENGINE_METRICS_H
 #define TALLY_SERVICES_JOB_ENGINE_METRICS_H
 
@@ -47,7 +48,8 @@ enum tally_status job_metrics_restore(struct job_metrics *metrics, uint32_t coho
 /* The metrics that the client reported in closed_round, ascending by name. Returns their number. */
 size_t job_metrics_of_client(const struct job_metrics *metrics, uint32_t client_place,
                              struct tally_metric ret_metrics[TALLY_METRICS_MOST]);
-/* The number of bits that n metrics count as: 64 per value, 8 per byte of its name. */
+/* The number of bits that n metrics count as: 64 per value, 8 per byte of its name; those that are
+ * dropped count as none. */
 uint64_t job_metrics_bits(const struct tally_metric *reported, size_t n);
 
 #endif

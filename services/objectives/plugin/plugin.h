@@ -48,7 +48,7 @@ struct tally_plugin_query {
 #define TALLY_PLUGIN_METRICS_MOST 16
 struct tally_plugin_metric {
     char name[33]; /* [a-z][a-z0-9_]{0,31}, with NUL; unique within the call */
-    double value;  /* finite */
+    double value;  /* if not finite, the metric is dropped, and the worker's log warns once */
 };
 
 /* A function returns 0 on success. On failure it returns another value and writes the reason to

@@ -145,9 +145,6 @@ static enum tally_status check_metric(const struct tally_metric *metrics, size_t
         return tally_fail(err, TALLY_FAILED_PRECONDITION, NULL,
                           "metric %zu has no name of [a-z][a-z0-9_]{0,31}", i);
     }
-    if (!isfinite(metrics[i].value)) {
-        return tally_fail(err, TALLY_FAILED_PRECONDITION, NULL, "metric %s is not finite", name);
-    }
     for (size_t k = 0; k < i; k++) {
         if (strcmp(metrics[k].name, name) == 0) {
             return tally_fail(err, TALLY_FAILED_PRECONDITION, NULL, "metric %s appears twice",

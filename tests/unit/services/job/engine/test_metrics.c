@@ -60,8 +60,6 @@ static void test_job_metrics__what_is_wrong_is_named(void)
         {{{"Loss", 1}}, 1, "\"Loss\" is not a name of a metric: [a-z][a-z0-9_]{0,31}"},
         {{{"1a", 1}}, 1, "\"1a\" is not a name of a metric: [a-z][a-z0-9_]{0,31}"},
         {{{"a-b", 1}}, 1, "\"a-b\" is not a name of a metric: [a-z][a-z0-9_]{0,31}"},
-        {{{"a", NAN}}, 1, "metric a is not finite"},
-        {{{"a", 1}, {"b", INFINITY}}, 2, "metric b is not finite"},
         {{{"a", 1}, {"a", 1}}, 2, "metric a appears twice"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -70,6 +68,22 @@ static void test_job_metrics__what_is_wrong_is_named(void)
         TALLY_ASSERT_TEXT(err.message, rows[i].message);
     }
     CU_ASSERT_PTR_NULL(metrics.open.values);
+    job_metrics_fini(&metrics);
+}
+
+/* They neither count as bits nor take the place of a name. */
+static void test_job_metrics__values_that_are_not_finite_are_dropped(void)
+{
+    static const struct tally_metric reported[] = {{"a", NAN}, {"b", 1}, {"c", -INFINITY}};
+    struct job_metrics metrics = {.clients = 0};
+    struct tally_error err;
+    char text[TALLY_METRICS_CAPACITY];
+    CU_ASSERT_EQUAL(take(&metrics, 0, reported, 3, &err), TALLY_OK);
+    CU_ASSERT_EQUAL(take(&metrics, 1, reported, 1, &err), TALLY_OK);
+    CU_ASSERT_EQUAL(metrics.open.n_names, 1);
+    CU_ASSERT_EQUAL(job_metrics_bits(reported, 3), 64 + 8);
+    job_metrics_close(&metrics, 1, text);
+    TALLY_ASSERT_TEXT(text, "b 1 1 1;");
     job_metrics_fini(&metrics);
 }
 
@@ -244,6 +258,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_job_metrics__arrival_does_not_show),
     TALLY_TEST(test_job_metrics__single_clients_are_kept),
     TALLY_TEST(test_job_metrics__what_is_wrong_is_named),
+    TALLY_TEST(test_job_metrics__values_that_are_not_finite_are_dropped),
     TALLY_TEST(test_job_metrics__mean_of_huge_values_is_finite),
     TALLY_TEST(test_job_metrics__a_round_has_at_most_16_names),
     TALLY_TEST(test_job_metrics__change_nothing_but_telemetry),
