@@ -1,5 +1,6 @@
 #include "services/algorithms/algorithm.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,9 +57,16 @@ void tally_scratch_fini(struct tally_scratch *scratch)
 enum tally_status tally_client_loss(const struct tally_client_task *task, double *ret_loss,
                                     struct tally_error *err)
 {
-    return task->evaluate
-               ? tally_objective_local_loss(task->objective, task->client, task->x, ret_loss, err)
-               : TALLY_OK;
+    if (!task->evaluate) {
+        return TALLY_OK;
+    }
+    enum tally_status status =
+        tally_objective_local_loss(task->objective, task->client, task->x, ret_loss, err);
+    if (status == TALLY_OK && !isfinite(*ret_loss)) {
+        status = tally_fail(err, TALLY_NOT_FINITE, NULL, "the loss of client %u is %s",
+                            task->client, isnan(*ret_loss) ? "NaN" : "infinite");
+    }
+    return status;
 }
 
 enum tally_status tally_client_gradient(const struct tally_client_task *task,

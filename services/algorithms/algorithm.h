@@ -386,7 +386,7 @@ extern const char *const TALLY_ALGORITHM_NAMES[];
 /* Shared by algorithms. */
 
 /* Client: the loss f_m at x, for an algorithm whose clients stay at x, if the task requests a loss.
- * Errors: those of the objective. */
+ * Errors: NOT_FINITE (the server takes no such loss), those of the objective. */
 enum tally_status tally_client_loss(const struct tally_client_task *task, double *ret_loss,
                                     struct tally_error *err);
 

@@ -41,7 +41,8 @@ const struct tally_reason_info TALLY_REASON_INFO[TALLY_N_REASONS] = {
          "counts"},
     [TALLY_REASON_DIVERGED] =
         {ROW(DIVERGED, "diverged", FAILED), "services/job/engine/round.c",
-         "The average of the updates, or a parameter estimated from them, is not finite.",
+         "The average of the updates, a parameter estimated from them, the mean of the losses or "
+         "the regret is not finite.",
          "a smaller `step_size`"},
     [TALLY_REASON_ALGORITHM_FAILED] =
         {ROW(ALGORITHM_FAILED, "algorithm_failed", FAILED), "services/job/engine/round.c",

@@ -2,6 +2,7 @@
 workers agree in every bit of the point and of the counters, and in the regret.
 """
 
+import json
 import math
 import pathlib
 import re
@@ -10,7 +11,7 @@ import unittest
 
 import numpy
 
-from common import HANG_S, IS_SANITIZED, JOBS, REPO, TallyTestCase, essence, job_document, simulate, sum_of_rounds
+from common import BIN, HANG_S, IS_SANITIZED, JOBS, REPO, TallyTestCase, essence, job_document, simulate, sum_of_rounds
 
 ALGORITHMS = ("ceal", "minibatch-sgd", "fedavg", "fedpaq", "fedcom")  # the algorithms of the paper
 DATA = REPO / "data"  # git-ignored; kept from run to run
@@ -103,6 +104,47 @@ class Synthetic(AlgorithmTestCase):
                 self.assertEqual(detail["reason_code"], "client_failed")
         self.run_job(coordinator, job_document("synthetic-fedavg", horizon=100))
         self.assert_ends_well(*reversed(self.processes))
+
+
+class Overflow(AlgorithmTestCase):
+    """Every gradient is -1, and the loss is infinite."""
+
+    WALKERS = {"fedavg": {"local_steps": 4}, "scaffold": {"local_steps": 4}, "calm": {"noise": 1.0}}
+    STANDING = {"minibatch_sgd": {"local_steps": 4}, "diana": {"local_steps": 4, "levels": 4},
+                "ef21": {"local_steps": 4, "k": 1}, "ceal": {"sigma": 1.0}}
+    AUTO = {"ceal": {"sigma": "auto", "gradient_bound": "auto"}, "calm": {"noise": "auto", "initial_variance": "auto"}}
+
+    def test_a_loss_that_is_infinite_fails_the_job_as_in_the_simulation(self):
+        data = pathlib.Path(self.folder) / "data"
+        data.mkdir()
+        (data / "steep.csv").write_text("a,y\n" + "1e-180,1e180\n" * 8)
+        coordinator = self.start_coordinator()
+        client = coordinator.client
+        self.start_worker(coordinator, "w", clients=2, options=("--data-dir", data))
+        path, n_answers = pathlib.Path(self.folder) / "job.json", 0
+        for kind, name, params in [(kind, name, params) for kind in (self.STANDING, self.AUTO, self.WALKERS)
+                                   for name, params in kind.items()]:
+            with self.subTest(name, params=params):
+                document = {
+                    "objective": {"type": "least_squares", "data": {
+                        "type": "csv", "file": "steep.csv", "features": 1, "label": "y"}},
+                    "algorithm": {"type": name, "step_size": 1e-3, **params},
+                    "clients": 2, "horizon": 400, "reference": {"type": "none"}}
+                path.write_text(json.dumps(document))
+                done = subprocess.run([BIN / "tally", "simulate", path, "--data-dir", data, "--json"],
+                                      capture_output=True, text=True, timeout=HANG_S, check=False)
+                self.assertEqual((done.returncode, done.stderr), (1, ""))
+                simulated = json.loads(done.stdout)
+                detail = client.wait_status(client.submit(document), "failed")
+                for member in ("status", "reason", "reason_code", "round"):
+                    self.assertEqual(detail[member], simulated[member])
+                if kind is not self.WALKERS:
+                    self.assertEqual(detail["reason"], "client 0 in round 1: the loss of client 0 is infinite")
+                n_answers += 1
+        results = dict(re.findall(r'^tally_updates_total\{result="(\w+)"\} (\d+)$',
+                                  client.get("/metrics").body.decode(), re.MULTILINE))
+        self.assertEqual(int(results["failure"]), n_answers)
+        self.assertLessEqual(sum(map(int, results.values())), 2 * n_answers, "every client has answered once")
 
 
 class OnePointClients(AlgorithmTestCase):

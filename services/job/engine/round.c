@@ -1,4 +1,5 @@
 /* round: opening, closing and recording rounds. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,14 +16,21 @@ static void fail_algorithm(struct tally_job *job, const struct tally_error *why)
     job_move(job, TALLY_EVENT_FAIL, NULL);
 }
 
+/* The cumulative regret after `samples` more queries of every client at the last loss. */
+static double regret_after(const struct tally_job *job, int64_t samples)
+{
+    const struct tally_progress *progress = &job->progress;
+    return progress->cumulative_regret +
+           (double)(samples * job->setting.cohort) * (progress->loss - progress->f_star);
+}
+
 static void add_record(struct tally_job *job, struct tally_round_record *record,
                        struct tally_job_outcome *outcome)
 {
     struct tally_progress *progress = &job->progress;
     progress->round++;
     progress->time_step += record->samples;
-    progress->cumulative_regret +=
-        (double)(record->samples * job->setting.cohort) * (progress->loss - progress->f_star);
+    progress->cumulative_regret = regret_after(job, record->samples);
     tally_ledger_add(&progress->bits, &record->bits);
     record->round = progress->round;
     record->time_step = progress->time_step;
@@ -36,6 +44,19 @@ static void add_record(struct tally_job *job, struct tally_round_record *record,
         outcome->records[outcome->n_records++] = *record;
     }
     job_check_invariants(job);
+}
+
+/* Checks that the regret stays finite if the open round, of which the loss is known, has `samples`
+ * queries: large losses may add up to infinity. Without a reference the regret is NaN. */
+static enum tally_status check_regret(const struct tally_job *job, int64_t samples,
+                                      struct tally_error *err)
+{
+    const double regret = regret_after(job, samples);
+    return isfinite(regret) || !job_has_regret(job)
+               ? TALLY_OK
+               : tally_fail(err, TALLY_NOT_FINITE, NULL,
+                            "the regret after round %lld is not finite: the loss is %g, f(x*) %g",
+                            (long long)job->open.round, job->progress.loss, job->progress.f_star);
 }
 
 /* Opening. */
@@ -110,6 +131,10 @@ void job_open_round(struct tally_job *job, struct tally_job_outcome *outcome)
     if (job->open.plan.samples > left) {
         job->open.plan.samples = left;
         job->open.plan.cut = true;
+        if (progress->has_loss && check_regret(job, left, &why) != TALLY_OK) {
+            fail_algorithm(job, &why);
+            return;
+        }
         if (progress->has_loss) {
             cut_at_horizon(job, outcome);
             return;
@@ -128,23 +153,33 @@ static const struct job_client *answer_of(const struct tally_job *job, uint32_t 
     return tally_job_has_received(job, client) ? &job->clients.all[client] : NULL;
 }
 
-static void take_losses(struct tally_job *job)
+/* Takes the mean of the clients' losses. Errors: NOT_FINITE (their sum overflows), after which
+ * nothing has changed. */
+static enum tally_status take_losses(struct tally_job *job, struct tally_error *err)
 {
     if (!job->open.evaluate) {
-        return;
+        return TALLY_OK;
     }
     const bool is_weighted = tally_job_spec_weighs_losses(&job->spec);
     double sum = 0, n = 0;
+    bool is_known = true; /* all of them have reported one */
     for (uint32_t i = 0; i < job->clients.cohort.n; i++) {
         const struct job_client *client = answer_of(job, i);
         if (client != NULL) {
+            is_known = is_known && !isnan(client->loss);
             const uint32_t weight = is_weighted ? client->weight / job->weights.unit : 1;
             sum += weight * client->loss;
             n += weight;
         }
     }
+    if (is_known && !isfinite(sum)) {
+        return tally_fail(err, TALLY_NOT_FINITE, NULL,
+                          "the sum of the clients' losses in round %lld is not finite",
+                          (long long)job->open.round);
+    }
     job->progress.loss = sum / n;
     job->progress.has_loss = true;
+    return TALLY_OK;
 }
 
 /* The record of the open round, except what the algorithm decides. */
@@ -277,17 +312,22 @@ static enum tally_status decide(struct tally_job *job, struct tally_round_record
 static void close_round(struct tally_job *job, struct tally_job_outcome *outcome)
 {
     const double last_loss = job->progress.loss;
-    take_losses(job);
-    if (job->open.plan.cut) {
+    struct tally_error why = TALLY_ERROR_INIT;
+    struct tally_round_record record = record_of(job);
+    enum tally_status status = take_losses(job, &why);
+    if (status == TALLY_OK) {
+        status = check_regret(job, job->open.plan.samples, &why);
+    }
+    if (status == TALLY_OK && job->open.plan.cut) {
         cut_at_horizon(job, outcome);
         return;
     }
-    struct tally_error why = TALLY_ERROR_INIT;
-    struct tally_round_record record = record_of(job);
-    enum tally_status status =
-        job_is_opening(job) ? estimate(job, &record, &why) : decide(job, &record, &why);
+    if (status == TALLY_OK) {
+        status = job_is_opening(job) ? estimate(job, &record, &why) : decide(job, &record, &why);
+    }
     if (status != TALLY_OK) {
         job->progress.loss = last_loss; /* the round is not recorded */
+        job->progress.has_loss = !job->open.evaluate;
         fail_algorithm(job, &why);
         return;
     }

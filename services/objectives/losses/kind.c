@@ -69,7 +69,19 @@ enum tally_status tally_objective_minimum(const struct tally_objective *objectiv
                                           const atomic_bool *stop, double *ret_f_star,
                                           double *ret_x_star, struct tally_error *err)
 {
-    return objective->ops->minimum(objective, domain, stop, ret_f_star, ret_x_star, err);
+    double f_star;
+    enum tally_status status =
+        objective->ops->minimum(objective, domain, stop, &f_star, ret_x_star, err);
+    if (status == TALLY_OK && !isfinite(f_star)) {
+        status = tally_fail(err, TALLY_FAILED_PRECONDITION, "reference",
+                            "f(x*) is %g in double precision; scale the data, or give the "
+                            "reference as a value or none",
+                            f_star);
+    }
+    if (status == TALLY_OK) {
+        *ret_f_star = f_star;
+    }
+    return status;
 }
 
 enum tally_status tally_objective_curvature(const struct tally_objective *objective,

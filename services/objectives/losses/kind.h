@@ -197,8 +197,8 @@ enum tally_status tally_objective_losses(const struct tally_objective *objective
 /* The minimum of f over a domain (NULL: all of R^d) and, unless ret_x_star is NULL, a minimiser x*
  * (double[dim]). The gradient at x*, or in a domain the gradient mapping, is below 1e-8 of the
  * problem's scale (convex.h). Stops once *stop is set (`stop` may be NULL). Errors:
- * FAILED_PRECONDITION (f has no minimum, it was not reached, or this process lacks some of the
- * points), CANCELLED, NO_MEMORY. */
+ * FAILED_PRECONDITION (f has no minimum, it is not finite or was not reached, or this process lacks
+ * some of the points), CANCELLED, NO_MEMORY. */
 enum tally_status tally_objective_minimum(const struct tally_objective *objective,
                                           const struct tally_domain *domain,
                                           const atomic_bool *stop, double *ret_f_star,

@@ -128,6 +128,51 @@ static void test_job_no_reference__one_silent_client_makes_the_loss_unknown(void
     job_host_fini(&host);
 }
 
+/* Finite losses whose sum is infinite, or of which the regret is, fail the job. The round has no
+ * record. */
+static void test_job_no_reference__sums_that_overflow_fail_the_job(void)
+{
+    static const struct {
+        bool is_known;
+        double loss;
+        const char *reason; /* NULL: the job goes on */
+    } rows[] = {
+        {false, 1.7e308, "diverged: the sum of the clients' losses in round 1 is not finite"},
+        {true, 1.7e308, "diverged: the sum of the clients' losses in round 1 is not finite"},
+        {true, -3e307,
+         "diverged: the regret after round 2 is not finite: the loss is -3e+307, f(x*) "},
+        {false, 3e307, NULL},
+        {true, 3e305, NULL},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const struct tally_job_spec spec = rows[i].is_known ? job_host_spec() : unknown();
+        struct job_host host;
+        job_host_init(&host, &spec);
+        struct tally_progress before = {.round = 0};
+        for (int round = 0; round < 2 && tally_job_status(host.job) == TALLY_JOB_RUNNING; round++) {
+            before = *tally_job_progress(host.job);
+            job_host_compute(&host);
+            for (uint32_t m = 0; m < 5; m++) {
+                host.updates[m].loss = rows[i].loss;
+                job_host_send(&host, m);
+            }
+        }
+        const char *reason = tally_job_reason(host.job);
+        if (rows[i].reason != NULL) {
+            CU_ASSERT_EQUAL(tally_job_status(host.job), TALLY_JOB_FAILED);
+            CU_ASSERT_EQUAL(strncmp(reason, rows[i].reason, strlen(rows[i].reason)), 0);
+            CU_ASSERT_EQUAL(tally_job_progress(host.job)->x_checksum, before.x_checksum);
+            CU_ASSERT_TRUE(!rows[i].is_known || /* else there are NaNs in it */
+                           job_same_progress(tally_job_progress(host.job), &before));
+            CU_ASSERT_EQUAL(host.n_records, before.round);
+        } else {
+            CU_ASSERT_EQUAL(tally_job_status(host.job), TALLY_JOB_RUNNING);
+            CU_ASSERT_DOUBLE_EQUAL(host.records[0].loss / rows[i].loss, 1, 1e-15);
+        }
+        job_host_fini(&host);
+    }
+}
+
 static void test_job_no_reference__others_need_the_loss(void)
 {
     struct tally_job_spec spec = job_host_spec();
@@ -163,6 +208,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_job_no_reference__it_is_unknown_before_the_start_and_after_a_restore),
     TALLY_TEST(test_job_no_reference__clients_may_have_gradients_alone),
     TALLY_TEST(test_job_no_reference__one_silent_client_makes_the_loss_unknown),
+    TALLY_TEST(test_job_no_reference__sums_that_overflow_fail_the_job),
     TALLY_TEST(test_job_no_reference__others_need_the_loss),
 };
 TALLY_SUITE(job_no_reference, TESTS);

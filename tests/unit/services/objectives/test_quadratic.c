@@ -169,11 +169,27 @@ static void test_objectives_quadratic__what_is_no_convex_quadratic_is_refused(vo
     tally_objective_free(objective);
 }
 
+/* The minimiser is finite, the minimum -b^2 / (2 a) is not. */
+static void test_objectives_quadratic__a_minimum_beyond_a_double_is_refused(void)
+{
+    const double a[DIM * DIM] = {1e-4, 0, 0, 0, 1e-4, 0, 0, 0, 1e-4}, b[DIM] = {1e153, 0, 0};
+    double f_star = 42;
+    struct tally_error err = TALLY_ERROR_INIT;
+    struct tally_objective *objective = make(a, b, 0);
+    TALLY_ASSERT_STATUS(tally_objective_minimum(objective, NULL, NULL, &f_star, NULL, &err),
+                        TALLY_FAILED_PRECONDITION, &err);
+    TALLY_ASSERT_TEXT(err.field, "reference");
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.message, "f(x*) is -inf"));
+    CU_ASSERT_EQUAL(f_star, 42);
+    tally_objective_free(objective);
+}
+
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_objectives_quadratic__all_clients_have_the_formula),
     TALLY_TEST(test_objectives_quadratic__noise_has_its_deviation),
     TALLY_TEST(test_objectives_quadratic__minimum_and_curvature),
     TALLY_TEST(test_objectives_quadratic__singular_matrices),
     TALLY_TEST(test_objectives_quadratic__what_is_no_convex_quadratic_is_refused),
+    TALLY_TEST(test_objectives_quadratic__a_minimum_beyond_a_double_is_refused),
 };
 TALLY_SUITE(objectives_quadratic, TESTS);
