@@ -293,7 +293,7 @@ class Submit(CliCase):
         coordinator = self.serve(lambda *_: Answer(201, detail(), Location="/v1/jobs/ab12"))
         (self.cwd / "job.json").write_bytes(b'{"name": "synthetic"}')
         out, err = self.expect(0, "submit", "job.json")
-        self.assertEqual(out, 'submitted ab12 "synthetic"\n')
+        self.assertEqual(out, "ab12\n")
         self.assertIn("tally watch ab12", err)
         method, path, headers, body = coordinator.requests[0]
         self.assertEqual((method, path, body), ("POST", "/v1/jobs", b'{"name": "synthetic"}'))
@@ -334,6 +334,16 @@ class Submit(CliCase):
         self.serve(lambda *_: problem(504, "deadline", "store did not answer in time"))
         self.assertEqual(self.expect(3, "submit", "-", stdin=b"{}")[1],
                          "tally: store did not answer in time\n")
+
+    def test_a_terminal_gets_a_sentence(self):
+        self.serve(lambda *_: Answer(201, detail(), Location="/v1/jobs/ab12"))
+        ours, theirs = pty.openpty()
+        self.addCleanup(os.close, ours)
+        self.addCleanup(os.close, theirs)
+        done = subprocess.run([TALLY, "submit", "-"], input=b"{}", stdout=theirs, stderr=subprocess.PIPE,
+                              cwd=self.cwd, env=self.environment, timeout=PATIENCE_S, check=True)
+        self.assertIn(b"tally watch ab12", done.stderr)
+        self.assertEqual(os.read(ours, 1000), b'submitted ab12 "synthetic"\r\n')
 
     def test_watch_follows(self):
         def answer(method, *_):

@@ -1,6 +1,7 @@
 /* tally submit FILE: posts a job document; the coordinator checks it. */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "services/cli/commands/commands.h"
 #include "services/cli/document/document_text.h"
@@ -45,16 +46,20 @@ static enum tally_status make_key_header(const struct tally_options *options, ch
     return TALLY_OK;
 }
 
-/* `submitted ID "name"` goes to stdout, also for `cut -d' ' -f2`; the hint goes to stderr. */
-static int print_submitted(const struct tally_json *detail, bool with_hint)
+/* Prints `submitted ID "name"`; the ID alone for a script, which reads it with $(...). The hint
+ * goes to stderr. With --watch both kinds of reader get the lines for people. */
+static int print_submitted(const struct tally_json *detail, bool watches)
 {
+    const bool is_for_script = !watches && isatty(STDOUT_FILENO) != 1;
     char id[TALLY_RESULT_CELL_CAPACITY], name[TALLY_RESULT_CELL_CAPACITY];
     struct tally_buffer text = {0};
     tally_result_cell(detail, "id", id);
     tally_result_cell(detail, "name", name);
-    int exit_code =
-        tally_cli_print(tally_buffer_printf(&text, "submitted %s \"%s\"\n", id, name), &text);
-    if (exit_code == TALLY_EXIT_OK && with_hint) {
+    int exit_code = tally_cli_print(
+        is_for_script ? tally_buffer_printf(&text, "%s\n", id)
+                      : tally_buffer_printf(&text, "submitted %s \"%s\"\n", id, name),
+        &text);
+    if (exit_code == TALLY_EXIT_OK && !watches) {
         fprintf(stderr, "hint: follow it with tally watch %s\n", id);
     }
     return exit_code;
@@ -97,7 +102,7 @@ static int post(struct tally_cli *cli, const struct tally_buffer *document, cons
     bool watches = tally_options_bool(cli->options, "watch");
     int exit_code = tally_options_bool(cli->options, "json")
                         ? tally_cli_print_json(detail, watches ? 0 : 2)
-                        : print_submitted(detail, !watches);
+                        : print_submitted(detail, watches);
     if (exit_code == TALLY_EXIT_OK) {
         tally_worker_hint(cli, detail);
     }
