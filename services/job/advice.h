@@ -13,7 +13,8 @@ struct tally_advice {
 };
 
 /* If the curvature of f is known, warns of a step size above the limit for f, and of `ceal` with an
- * f that is not known to be strongly convex. */
+ * f that is not known to be strongly convex. Warns of `fedpaq` and `fedcom` with so few levels that
+ * the quantization error exceeds the steps. */
 struct tally_advice tally_advise(const struct tally_job_spec *spec,
                                  const struct tally_curvature *curvature);
 

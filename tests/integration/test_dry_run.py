@@ -112,6 +112,13 @@ class DryRun(DryRunTestCase):
                 self.assertEqual((expected["uplink_per_client"], expected["downlink"]),
                                  (bits["uplink_per_client"]["payload"], bits["downlink"]["payload"]))
 
+    def test_too_few_levels_are_warned_of(self):
+        for levels, n_warnings in ((1, 1), (25, 0)):
+            document = job_document("synthetic-fedpaq", algorithm__levels=levels, objective__data__dim=10**6, objective__data__points=100)
+            warnings = self.dry(document).json()["warnings"]
+            self.assertEqual(len(warnings), n_warnings, warnings)
+            self.assertTrue(all("levels 25" in text for text in warnings), warnings)
+
     def test_messages_of_ef21_are_exact_or_have_a_bound(self):
         for compressor in ("top_k", "rand_k"):
             document = job_document("synthetic-ef21", horizon=130, algorithm__compressor=compressor)

@@ -103,10 +103,49 @@ static void test_job_advice__unknown_curvature_says_nothing(void)
     CU_ASSERT_EQUAL(tally_advise(&spec, &zero).n, 0);
 }
 
+/* The levels that a warning recommends are the fewest without one. */
+static void test_job_advice__few_levels_in_many_dimensions(void)
+{
+    static const struct {
+        size_t dim;
+        int64_t clients, enough;
+    } rows[] = {
+        {30, 10, 1}, {7840, 10, 3}, {1000000, 10, 25}, {1000000, 1, 250}, {1000000, 1000, 1}};
+    static const char *const algorithms[] = {"fedpaq", "fedcom"};
+    for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
+        for (size_t a = 0; a < 2; a++) {
+            struct tally_job_spec spec = spec_of(algorithms[a], 1);
+            spec.objective.data.synthetic_linear.dim = (int64_t)rows[r].dim;
+            spec.clients = rows[r].clients;
+            for (int64_t levels = 1; levels < 300; levels++) {
+                spec.params.baseline.levels = levels;
+                const struct tally_advice advice = tally_advise(&spec, &TALLY_CURVATURE_UNKNOWN);
+                CU_ASSERT_EQUAL(advice.n, levels < rows[r].enough);
+            }
+        }
+    }
+    struct tally_job_spec spec = spec_of("fedpaq", 1);
+    spec.objective.data.synthetic_linear.dim = 1000000;
+    spec.clients = 100;
+    spec.cohort = 10;
+    spec.params.baseline.levels = 1;
+    const struct tally_advice advice = tally_advise(&spec, &TALLY_CURVATURE_UNKNOWN);
+    CU_ASSERT_EQUAL_FATAL(advice.n, 1);
+    TALLY_ASSERT_TEXT(advice.texts[0],
+                      "levels 1: with dim 1000000 and 10 clients a round, the quantization error "
+                      "of a step may have 10 times the step's length, and the job may not learn; "
+                      "with levels 25 it has at most 2 times");
+    spec = spec_of("diana", 1); /* what it quantizes vanishes */
+    spec.objective.data.synthetic_linear.dim = 1000000;
+    spec.params.baseline.levels = 1;
+    CU_ASSERT_EQUAL(tally_advise(&spec, &TALLY_CURVATURE_UNKNOWN).n, 0);
+}
+
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_job_advice__steps_have_the_limit_of_their_method),
     TALLY_TEST(test_job_advice__fedcom_holds_up_to_its_limit),
     TALLY_TEST(test_job_advice__texts_name_value_and_limit),
     TALLY_TEST(test_job_advice__unknown_curvature_says_nothing),
+    TALLY_TEST(test_job_advice__few_levels_in_many_dimensions),
 };
 TALLY_SUITE(job_advice, TESTS);
