@@ -3,6 +3,7 @@
 The tests load the libtally of the build under test. test_library.py covers the wheel and its installation.
 """
 
+import collections
 import contextlib
 import json
 import logging
@@ -411,6 +412,26 @@ class Gradients(PythonCase):
             raise RuntimeError("ä" * 1000)
 
         self.assertRegex(self.fails_with(gradient), "RuntimeError: ä{20,}")
+
+    def test_a_loss_is_asked_for_once_for_each_client_and_point(self):
+        """Every client walks from the point of the round, and f is the mean over all of them."""
+        calls = collections.Counter()
+
+        def loss(x, client):
+            calls[client, x.tobytes()] += 1
+            return squares(x, client)
+
+        client = self.coordinator.client
+        for name, local_steps in (("fedavg", 1), ("fedavg", 3), ("fedcom", 3), ("scaffold", 3), ("minibatch_sgd", 3)):
+            algorithm = {"type": name, "step_size": 0.1, "local_steps": local_steps}
+            algorithm |= {"levels": 3} if name == "fedcom" else {}
+            job = client.submit(plugin_job(clients=4, quorum=4, algorithm=algorithm, horizon=15, evaluate_every=1))
+            worker = self.play(self.coordinator.url, lambda x, query: x - query.client, 4, loss=loss, clients=4)
+            client.wait_status(job, "completed")
+            worker.stop()
+            self.assertGreater(len(calls), 4)
+            self.assertEqual({n for n in calls.values()}, {1}, algorithm)
+            calls.clear()
 
     def test_an_exception_of_the_loss(self):
         def loss(x, client):

@@ -69,9 +69,10 @@ struct tally_plugin {
     int (*gradient)(void *state, const struct tally_plugin_query *query, const double *x,
                     double *ret_gradient, uint64_t *ret_dim, char *ret_why, size_t capacity);
 
-    /* f_m(x), for the regret. May be NULL for jobs whose reference is of type `none`, which have no
-     * regret. With algorithms that make local steps (fedavg and its relatives) it is called for all
-     * clients of the job, including those that other workers serve. */
+    /* f_m(x), for the regret. It depends on m and x alone, and is called once for each pair of
+     * them. May be NULL for jobs whose reference is of type `none`, which have no regret. With
+     * algorithms that make local steps (fedavg and its relatives) it is called for all clients of
+     * the job, including those that other workers serve. */
     int (*loss)(void *state, uint32_t client, const double *x, double *ret_loss, char *ret_why,
                 size_t capacity);
 

@@ -5,10 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "services/objectives/plugin/known_losses.h"
+
 struct plugin_objective {
     struct tally_objective base;
     struct tally_plugin_instance *instance;
-    struct tally_objective *own; /* may be NULL */
+    struct tally_objective *own;      /* may be NULL */
+    struct tally_known_losses *known; /* f, where the plug-in's losses gave it */
 };
 
 static const struct plugin_objective *of(const struct tally_objective *objective)
@@ -31,6 +34,8 @@ static void plugin_free(struct tally_objective *objective)
     struct plugin_objective *self = (struct plugin_objective *)objective;
     tally_plugin_instance_free(self->instance);
     tally_objective_free(self->own);
+    tally_known_losses_fini(self->known);
+    free(self->known);
     free(self);
 }
 
@@ -98,6 +103,29 @@ static enum tally_status plugin_local_loss(const struct tally_objective *objecti
     return status;
 }
 
+/* f(x), the mean over all clients. The plug-in computes it once for each point. */
+static enum tally_status mean_loss(const struct tally_objective *objective, const double *x,
+                                   double *ret_loss, struct tally_error *err)
+{
+    struct tally_known_losses *known = of(objective)->known;
+    const struct tally_point_key key = tally_point_key(x, objective->dim);
+    if (tally_known_losses_get(known, &key, ret_loss)) {
+        return TALLY_OK;
+    }
+    double sum = 0;
+    for (uint32_t m = 0; m < objective->clients; m++) {
+        double loss;
+        enum tally_status status = plugin_local_loss(objective, m, x, &loss, err);
+        if (status != TALLY_OK) {
+            return status;
+        }
+        sum += loss;
+    }
+    *ret_loss = sum / objective->clients;
+    tally_known_losses_put(known, &key, *ret_loss);
+    return TALLY_OK;
+}
+
 static enum tally_status plugin_losses(const struct tally_objective *objective,
                                        const double *points, size_t n, double *ret_losses,
                                        struct tally_error *err)
@@ -108,12 +136,7 @@ static enum tally_status plugin_losses(const struct tally_objective *objective,
     }
     enum tally_status status = TALLY_OK;
     for (size_t i = 0; status == TALLY_OK && i < n; i++) {
-        double sum = 0, loss = 0;
-        for (uint32_t m = 0; status == TALLY_OK && m < objective->clients; m++) {
-            status = plugin_local_loss(objective, m, points + i * objective->dim, &loss, err);
-            sum += loss;
-        }
-        ret_losses[i] = sum / objective->clients;
+        status = mean_loss(objective, points + i * objective->dim, &ret_losses[i], err);
     }
     return status;
 }
@@ -194,13 +217,17 @@ enum tally_status tally_plugin_objective_of(struct tally_plugin_instance *instan
                                             struct tally_error *err)
 {
     struct plugin_objective *self = calloc(1, sizeof *self);
-    if (self == NULL) {
+    struct tally_known_losses *known = calloc(1, sizeof *known);
+    if (self == NULL || known == NULL) {
+        free(self);
+        free(known);
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for an objective");
     }
     self->base =
         (struct tally_objective){&PLUGIN_OPS, (size_t)problem->dim, problem->clients, NULL, 0};
     self->instance = instance;
     self->own = own;
+    self->known = known;
     *ret_objective = &self->base;
     return TALLY_OK;
 }

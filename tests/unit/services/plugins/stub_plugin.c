@@ -49,7 +49,8 @@ static int gradient(void *state, const struct tally_plugin_query *query, const d
 static int loss(void *state, uint32_t client, const double *x, double *ret_loss, char *ret_why,
                 size_t capacity)
 {
-    const struct stub *self = state;
+    struct stub *self = state;
+    self->n_losses++;
     *ret_loss = self->loss != 0 ? self->loss : client + x[0];
     return answer(ret_why, capacity);
 }

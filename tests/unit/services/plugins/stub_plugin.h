@@ -18,7 +18,7 @@ struct stub {
     uint64_t dim;            /* number of coordinates it claims to have written; 0 = STUB_DIM */
     double loss;             /* replaces f_m(x), if not 0 */
     /* The calls it received. */
-    int n_opened, n_closed, n_gradients;
+    int n_opened, n_closed, n_gradients, n_losses;
     struct tally_plugin_problem problem;
     char options[32], data_dir[32];
     struct tally_plugin_query query;

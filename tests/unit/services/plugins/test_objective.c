@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "services/objectives/plugin/known_losses.h"
 #include "tests/harness.h"
 #include "tests/unit/services/plugins/stub_plugin.h"
 
@@ -75,6 +76,39 @@ static void test_plugins_objective__good_answers_pass(void)
     CU_ASSERT_EQUAL(losses[1], 4.5);
     tally_objective_free(objective);
     CU_ASSERT_EQUAL(stub.n_closed, 1);
+}
+
+/* Also within one call. After more points than the tables hold, the last ones are still known, the
+ * first are not. */
+static void test_plugins_objective__a_loss_is_computed_once_for_a_point(void)
+{
+    enum { N = 3 * KNOWN_LOSSES_MOST };
+    struct tally_objective *objective = make(true, NULL);
+    struct tally_error err = TALLY_ERROR_INIT;
+    double losses[3], points[3 * STUB_DIM] = {1, 2, 3, 1, 2, 3.5, 1, 2, 3};
+    for (int i = 0; i < 2; i++) {
+        TALLY_ASSERT_STATUS(tally_objective_losses(objective, points, 3, losses, &err), TALLY_OK,
+                            &err);
+        CU_ASSERT_EQUAL(stub.n_losses, 2 * 2); /* points, clients */
+        CU_ASSERT_TRUE(losses[0] == 1.5 && losses[1] == 1.5 && losses[2] == 1.5);
+    }
+    for (int i = 0; i < N; i++) {
+        points[0] = i;
+        tally_objective_losses(objective, points, 1, losses, NULL);
+        CU_ASSERT_EQUAL(losses[0], i + 0.5);
+    }
+    CU_ASSERT_EQUAL(stub.n_losses, 2 * (N + 1)); /* 1, 2, 3 was known */
+    for (int i = N - 1; i >= N - KNOWN_LOSSES_MOST; i--) {
+        points[0] = i;
+        tally_objective_losses(objective, points, 1, losses, NULL);
+        CU_ASSERT_EQUAL(losses[0], i + 0.5);
+    }
+    CU_ASSERT_EQUAL(stub.n_losses, 2 * (N + 1));
+    points[0] = 0;
+    tally_objective_losses(objective, points, 1, losses, NULL);
+    CU_ASSERT_EQUAL(stub.n_losses, 2 * (N + 2));
+    CU_ASSERT_EQUAL(losses[0], 0.5);
+    tally_objective_free(objective);
 }
 
 static void test_plugins_objective__wrong_gradients_are_its_fault(void)
@@ -200,6 +234,7 @@ static void test_plugins_objective__open_fails_with_the_plug_ins_words(void)
 
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_plugins_objective__good_answers_pass),
+    TALLY_TEST(test_plugins_objective__a_loss_is_computed_once_for_a_point),
     TALLY_TEST(test_plugins_objective__wrong_gradients_are_its_fault),
     TALLY_TEST(test_plugins_objective__wrong_losses_are_its_fault),
     TALLY_TEST(test_plugins_objective__is_not_asked_at_a_point_that_is_none),
