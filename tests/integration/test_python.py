@@ -8,6 +8,8 @@ import contextlib
 import json
 import logging
 import os
+import pydoc
+import re
 import signal
 import subprocess
 import sys
@@ -336,6 +338,17 @@ class Gradients(PythonCase):
         self.assertEqual(tally.grid(np.float32(1), np.float32(0.5), np.int64(4)), tally.grid(1, 0.5, 4))
         with self.assertRaises(TypeError):
             tally.submit({**document, "labels": {"a": np.zeros(2)}}, url=coordinator.url)
+
+    def test_metrics_know_the_job_and_the_round(self):
+        job = self.coordinator.client.submit(plugin_job(objective={
+            "type": "plugin", "name": "python", "dim": 4, "options": "7"}))
+        self.play(self.coordinator.url, pull, 4, loss=squares, clients=2, metrics=lambda x, client: {
+            "round": client.round, "seven": int(client.problem.options), "client": client, "m": client.problem.clients})
+        self.coordinator.client.wait_status(job, "completed")
+        for record in self.coordinator.client.rounds(job):
+            if "metrics" in record:
+                self.assertEqual({name: (each["min"], each["max"]) for name, each in record["metrics"].items()},
+                                 {"round": (record["round"], record["round"]), "seven": (7, 7), "client": (0, 1), "m": (2, 2)})
 
     def test_metrics_by_function_and_by_report(self):
         def gradient(x, query):
@@ -679,6 +692,12 @@ class Types(unittest.TestCase):
             thing = getattr(tally, name)
             if callable(thing) and name not in ("Gradient", "Loss", "Metrics"):
                 self.assertTrue(thing.__doc__ and not thing.__doc__.startswith(f"{name}("), name)
+
+    def test_help_names_what_a_query_has(self):
+        text = pydoc.plain(pydoc.render_doc(tally))
+        query = text[text.index("class Query("):text.index("class Totals(")]
+        for member in ("problem", "client", "round", "samples", "below(self, n", "draws(self, n"):
+            self.assertRegex(query, rf"\n     \|  {re.escape(member)}")
 
     def test_arrays_have_shapes_in_the_documentation(self):
         for thing in (tally.encode, tally.decode, tally.model, tally.rounds, tally.simulate, tally.run_worker,

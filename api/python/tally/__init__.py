@@ -22,6 +22,7 @@ from ._data import JobData
 from ._library import Error, version
 from ._simulate import simulate
 from ._worker import Gradient, Loss, Metrics, Problem, Query, Totals, Worker, report, run_worker
+from ._worker import RoundClient as RoundClient  # for annotations; help() would list all of int
 
 __version__ = version()
 

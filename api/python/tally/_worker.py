@@ -39,15 +39,34 @@ class Query:
     """A request for a gradient."""
 
     def __init__(self, problem: Problem, query: Any) -> None:
-        self.problem = problem
-        self.client = int(query.client)
-        """The client, 0 to M - 1."""
-        self.round = int(query.round)
-        """The round, from 1."""
-        self.samples = int(query.samples)
-        """The number of data points to average the gradient over."""
+        self._problem = problem
+        self._client = int(query.client)
+        self._round = int(query.round)
+        self._samples = int(query.samples)
         self._below: Callable[[Any, int], int] | None = query.below
         self._stream = query.stream
+
+    # Properties, because help() shows them, and plain attributes not.
+
+    @property
+    def problem(self) -> Problem:
+        """The job."""
+        return self._problem
+
+    @property
+    def client(self) -> int:
+        """The client, 0 to M - 1."""
+        return self._client
+
+    @property
+    def round(self) -> int:
+        """The round, from 1."""
+        return self._round
+
+    @property
+    def samples(self) -> int:
+        """The number of data points to average the gradient over."""
+        return self._samples
 
     def below(self, n: int) -> int:
         """Returns the next of the job's own random numbers: uniform in [0, n), and the same on every machine.
@@ -64,6 +83,20 @@ class Query:
         """Returns `samples` random numbers at once, of shape (samples,): the indices, among n data points, of those
         whose gradient to compute."""
         return np.array([self.below(n) for _ in range(self.samples)], dtype=np.int64)
+
+
+class RoundClient(int):
+    """The client whose metrics are asked for: its number, 0 to M - 1, with the job and the round."""
+
+    problem: Problem
+    round: int
+    """The round, from 1."""
+
+    @classmethod
+    def _of(cls, client: int, problem: Problem, round_: int) -> RoundClient:
+        made = cls(client)
+        made.problem, made.round = problem, round_
+        return made
 
 
 @dataclass(frozen=True)
@@ -85,8 +118,9 @@ Loss = Callable[[NDArray[np.float64], int], float]
 """f(x, client): f_m(x), where m is the client and x has the shape (dim,)."""
 
 
-Metrics = Callable[[NDArray[np.float64], int], Mapping[str, float]]
-"""f(x, client): the metrics of the client in a round that began at x, which has the shape (dim,)."""
+Metrics = Callable[[NDArray[np.float64], RoundClient], Mapping[str, float]]
+"""f(x, client): the metrics of the client in a round that began at x, which has the shape (dim,). The client is an
+int that also has `problem` and `round`."""
 
 _current = threading.local()
 
@@ -196,8 +230,10 @@ class _Plugin:
         try:
             _current.reports = reports = self.reports.pop((state, client), {})
             if self.metrics_of is not None:
-                point = np.ctypeslib.as_array(x, (self.problems[state].dim,)).copy()
-                for name, value in self.metrics_of(point, client).items():
+                problem = self.problems[state]
+                point = np.ctypeslib.as_array(x, (problem.dim,)).copy()
+                asked = RoundClient._of(client, problem, round_)
+                for name, value in self.metrics_of(point, asked).items():
                     report(name, value)
             _current.reports = None
             for i, (name, value) in enumerate(reports.items()):
@@ -317,8 +353,8 @@ def run_worker(url: str | None = None, gradient: Optional[Gradient] = None, dim:
               Without a gradient, the worker serves the objectives of tally-worker.
     dim       dimension of the jobs to serve; 0 = any
     loss      f(x, client) -> f_m(x), for the regret; without it the job's reference must be of type "none"
-    metrics   f(x, client) -> {"accuracy": 0.9, ...}, reported once per client and round; tally.report() does the
-              same from within the gradient
+    metrics   f(x, client) -> {"accuracy": 0.9, ...}, reported once per client and round: client.round, of the job
+              client.problem (a Problem). tally.report() does the same from within the gradient
     plugin    the name in documents, in place of "python": 1 to 64 of a-z 0-9 - _
     override  serve jobs with other objectives as well, if they have this dim
     name      unique at the coordinator; a worker that returns under the same name gets its clients back. Default
