@@ -547,13 +547,16 @@ static void keep_freed_memory(void)
  * not include the address of --listen. */
 static int print_health(const struct tally_options *options)
 {
-    char url[LISTEN_URL_CAPACITY];
-    const char *listen = tally_options_text(options, "listen");
+    char listen[LISTEN_CAPACITY], url[LISTEN_URL_CAPACITY];
     const char *cert = tally_options_text(options, "tls-cert");
-    struct tally_error err = TALLY_ERROR_INIT;
-    if (!listen_own_url(listen, cert != NULL, url)) {
-        tally_options_refuse(options, "listen", &err, "\"%s\" is no ADDRESS:PORT to connect to",
-                             listen);
+    struct tally_error why = TALLY_ERROR_INIT, err = TALLY_ERROR_INIT;
+    enum tally_status status = listen_read(tally_options_text(options, "listen"), listen, &why);
+    if (status == TALLY_OK && !listen_own_url(listen, cert != NULL, url)) {
+        status = tally_fail(&why, TALLY_INVALID_ARGUMENT, "listen",
+                            "port 0 is chosen by the system and cannot be asked");
+    }
+    if (status != TALLY_OK) {
+        tally_options_refuse(options, "listen", &err, "%s", why.message);
         return tally_options_usage_error(&SPEC, &err);
     }
     return tally_health_print(
