@@ -91,6 +91,7 @@ bool http_connections_init(struct http_connections *table, unsigned max, unsigne
     }
     tally_list_init(&table->holders);
     table->period_ms[HTTP_RECEIVING] = request_timeout_ms;
+    table->period_ms[HTTP_UPLOADING] = request_timeout_ms;
     table->period_ms[HTTP_IDLE] = request_timeout_ms / 4;
     table->period_ms[HTTP_SENDING] = request_timeout_ms;
     table->period_ms[HTTP_LINGERING] = linger_ms;
@@ -154,9 +155,19 @@ static struct tcp_info info_of(const struct http_connection *connection)
     return info;
 }
 
+struct http_transport http_connections_transport(const struct http_connection *connection)
+{
+    const struct tcp_info info = info_of(connection);
+    return (struct http_transport){.received_bytes = info.tcpi_bytes_received,
+                                   .acked_bytes = info.tcpi_bytes_acked,
+                                   .received_ago_ms = info.tcpi_last_data_recv,
+                                   .acked_ago_ms = info.tcpi_last_ack_recv};
+}
+
 static uint64_t progress_of(const struct http_connection *connection)
 {
     switch (connection->phase) {
+    case HTTP_UPLOADING:
     case HTTP_IDLE:
         return info_of(connection).tcpi_bytes_received;
     case HTTP_SENDING:
@@ -187,6 +198,9 @@ void http_connections_enter(struct http_connections *table, struct http_connecti
 {
     set_clock(table, connection, phase, 0, now_ms);
     connection->n_marks = phase == HTTP_SENDING ? 0 : MARKED;
+    if (phase == HTTP_UPLOADING && connection->read_bytes != HTTP_READ_UNKNOWN) {
+        connection->mark_bytes = connection->read_bytes; /* otherwise 0: once in its favour */
+    }
     if (phase == HTTP_IDLE) {
         connection->mark_bytes = connection->read_bytes != HTTP_READ_UNKNOWN
                                      ? connection->read_bytes
@@ -234,7 +248,7 @@ static struct http_connection *first_in(const struct tally_list *phase)
 static bool is_late(struct http_connections *table, struct http_connection *connection,
                     int64_t now_ms)
 {
-    if (connection->phase != HTTP_IDLE && connection->phase != HTTP_SENDING) {
+    if (connection->phase == HTTP_RECEIVING || connection->phase == HTTP_LINGERING) {
         return true;
     }
     const uint64_t progress = progress_of(connection);
@@ -244,11 +258,11 @@ static bool is_late(struct http_connections *table, struct http_connection *conn
         return false;
     }
     const uint64_t least_bytes =
-        (uint64_t)table->period_ms[HTTP_SENDING] * HTTP_MIN_READ_BYTES_PER_S / 1000;
+        (uint64_t)table->period_ms[connection->phase] * HTTP_MIN_BYTES_PER_S / 1000;
     if (progress - connection->mark_bytes < least_bytes) {
         return true;
     }
-    set_clock(table, connection, HTTP_SENDING, progress, now_ms);
+    set_clock(table, connection, connection->phase, progress, now_ms);
     return false;
 }
 

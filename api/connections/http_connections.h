@@ -7,11 +7,13 @@
  * entry is also in order of expiry: only its first item is ever examined.
  *
  *     phase      clock                 when it expires
- *     RECEIVING  request_timeout_ms    the request or the TLS handshake is late: drop
+ *     RECEIVING  request_timeout_ms    the header section or the TLS handshake is late: drop
+ *     UPLOADING  request_timeout_ms    drop, unless HTTP_MIN_BYTES_PER_S have arrived in the
+ *                                      meantime. A body may take as long as it needs
  *     IDLE       request_timeout_ms/4  if bytes have arrived, a request has begun: RECEIVING.
  *                                      Otherwise the clock starts again
  *     SENDING    request_timeout_ms    drop, unless the peer has acknowledged
- *                                      HTTP_MIN_READ_BYTES_PER_S in the meantime
+ *                                      HTTP_MIN_BYTES_PER_S in the meantime
  *     LINGERING  linger_ms             close. The response went out before the request was read to
  *                                      its end; what still arrives is discarded, so that the peer
  *                                      sees the response and not a reset
@@ -40,6 +42,7 @@
 
 enum http_phase {
     HTTP_RECEIVING,
+    HTTP_UPLOADING,
     HTTP_IDLE,
     HTTP_SENDING,
     HTTP_LINGERING,
@@ -48,8 +51,9 @@ enum http_phase {
 };
 
 enum {
-    /* 4 KiB a second: slower than any line in use. */
-    HTTP_MIN_READ_BYTES_PER_S = 4096,
+    /* Far less than one of a hundred workers gets that share a line of 64 kbit/s. A peer that is
+     * even slower is taken to be holding the connection. */
+    HTTP_MIN_BYTES_PER_S = 64,
     /* Connections that hold less are spared when memory is short: there may be 20,000 of them. */
     HTTP_HOLDER_BYTES = 16 * 1024
 };
@@ -61,7 +65,8 @@ struct http_connection {
     int fd;
     enum http_phase phase;
     int64_t due_ms;      /* when the phase's clock expires */
-    uint64_t mark_bytes; /* received (IDLE) or acknowledged (SENDING) when the clock was set */
+    uint64_t mark_bytes; /* received (UPLOADING, IDLE) or acknowledged (SENDING) when the clock was
+                          * set */
     unsigned n_marks;    /* calls of http_connections_mark() in this SENDING phase; 3 = marked */
     uint64_t read_bytes; /* of the socket, in whole requests. Kept by the owner, so that the kernel
                           * need not be asked; HTTP_READ_UNKNOWN = ask it */
@@ -97,6 +102,14 @@ enum http_admission http_connections_add(struct http_connections *table,
 bool http_connections_has_room(const struct http_connections *table,
                                const struct http_connection *connection);
 void http_connections_remove(struct http_connections *table, struct http_connection *connection);
+
+/* What the kernel says about a connection. */
+struct http_transport {
+    uint64_t received_bytes, acked_bytes;
+    int64_t received_ago_ms, acked_ago_ms; /* since the last data, and the last acknowledgement */
+};
+
+struct http_transport http_connections_transport(const struct http_connection *connection);
 
 /* Enters a phase and starts its clock, even if the connection is already in that phase. */
 void http_connections_enter(struct http_connections *table, struct http_connection *connection,

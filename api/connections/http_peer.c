@@ -92,6 +92,7 @@ void http_peer_end_sending(struct http_peer *peer)
 
 void http_peer_free(struct http_peer *peer)
 {
+    peer->peers->on_end(peer);
     http_connections_remove(&peer->peers->table, &peer->base);
     peer->peers->windows_bytes -= (size_t)peer->window_bytes;
     peer->peers->n_wide -= peer->is_wide ? 1 : 0;

@@ -23,6 +23,7 @@ struct http_peer {
     struct http_peers *peers;
     struct MHD_Connection *mhd; /* NULL before MHD has it (first bytes), and while it lingers */
     struct tally_http_request *request; /* in progress; NULL = none */
+    struct tally_http_line *line;       /* of the party that it serves; NULL = none is known */
     struct tls_identity *identity;      /* used by its handshake */
     struct tally_list_node in_awake;    /* in peers->awake */
     struct tally_list_node in_heads;    /* in peers->heads: its header section is not complete */
@@ -38,6 +39,7 @@ struct http_peer {
     bool is_refused; /* it was answered before the request began */
     bool lingers;    /* it was answered before the request was read to its end */
     bool is_dropped;
+    bool is_throttled; /* the kernel holds little of a response that it has not sent */
 };
 
 /* All connections of a server. Zeroed before the server fills in the first part. */
@@ -53,6 +55,7 @@ struct http_peers {
     struct http_refuser refuser;
     void (*on_hang_up)(
         struct tally_http_request *request); /* the peer of a suspended request is gone */
+    void (*on_end)(struct http_peer *peer);  /* the connection is about to be freed */
     int64_t now_ms;                          /* of this step; monotonic */
     bool is_ending;                          /* nothing may be suspended any more */
 

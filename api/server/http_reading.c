@@ -10,6 +10,8 @@
 #include "api/server/http_response.h"
 #include "api/server/http_wait.h"
 
+enum { PART_AFTER_MS = 100 };
+
 /* ---- The handler ---- */
 
 /* To be called when the request is complete. The first call passes it to the handler; in later
@@ -80,6 +82,9 @@ static enum MHD_Result begin_body(struct tally_http_request *request, bool is_ch
     const struct tally_http_server_config *config = &request->server->config;
     if ((!is_chunked && request->n_announced < HTTP_UPLOAD_MIN_BYTES) ||
         config->wants_body == NULL || config->wants_body(config->context, request)) {
+        if (is_chunked || request->n_announced > 0) {
+            http_peer_enter(request->peer, HTTP_UPLOADING);
+        }
         return MHD_YES;
     }
     request->leaves_body = true;
@@ -128,6 +133,17 @@ static enum MHD_Result start_request(struct tally_http_request *request)
 
 /* ---- The body ---- */
 
+/* Most bodies arrive at once, and nobody needs to know of their parts. */
+static void report_part(struct tally_http_request *request)
+{
+    const struct tally_http_server_config *config = &request->server->config;
+    const int64_t age_ms = request->server->peers.now_ms - request->begun_ms;
+    if (config->on_part != NULL && !request->is_known && age_ms >= PART_AFTER_MS &&
+        request->n_body_bytes != request->n_announced) {
+        request->is_known = config->on_part(config->context, request);
+    }
+}
+
 /* A chunked body may turn out too long in its middle, where MHD accepts no response. */
 static enum MHD_Result collect_body(struct tally_http_request *request, const char *data, size_t n)
 {
@@ -145,6 +161,7 @@ static enum MHD_Result collect_body(struct tally_http_request *request, const ch
     request->n_body_bytes += n;
     http_uploads_receive(&request->server->uploads, &request->upload, n,
                          request->server->peers.now_ms);
+    report_part(request);
     return http_peer_hold(request->peer, request->body.size, false) ? MHD_YES : MHD_NO;
 }
 
@@ -180,7 +197,7 @@ void http_reading_resume(struct tally_http_server *server, int64_t now_ms)
         struct tally_http_request *request = (struct tally_http_request *)upload;
         expect_upload(request);
         http_wait_resume(request);
-        http_peer_enter(request->peer, HTTP_RECEIVING);
+        http_peer_enter(request->peer, HTTP_UPLOADING);
     }
 }
 

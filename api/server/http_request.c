@@ -89,6 +89,7 @@ struct tally_http_request *http_request_new(struct http_peer *peer,
         request->server = server;
         request->connection = connection;
         request->peer = peer;
+        request->begun_ms = server->peers.now_ms;
         peer->request = request;
         request->method = method;
         request->path = path;

@@ -219,6 +219,7 @@ uint64_t tally_http_respond(struct tally_http_request *request,
         bytes += interim_bytes(request) + response_head_bytes(request, response->status, n_body) +
                  (sends_body(request, response->status) ? n_body : 0);
     }
+    http_line_begin_response(request, bytes);
     http_wait_wake(request);
     return bytes;
 }

@@ -129,6 +129,7 @@ static bool init_peers(struct tally_http_server *server)
     peers->refuser.on_refused = config->on_refused;
     peers->refuser.context = config->context;
     peers->on_hang_up = http_wait_hang_up;
+    peers->on_end = http_line_end;
     return http_connections_init(
         &peers->table, config->max_connections, config->max_connections_per_address, timeout_ms,
         timeout_ms < LINGER_MS ? timeout_ms : LINGER_MS, config->max_held_bytes);

@@ -42,8 +42,9 @@ struct tally_http_server_config {
     unsigned idle_timeout_s; /* after which a connection that is silent or reads nothing is closed;
                                 0 = 60. Before its first byte the limit is request_timeout_s with
                                 TLS, and once there are large bodies */
-    unsigned request_timeout_s; /* from the first to the last byte of a request or TLS handshake; a
-                                 * reader must take 4 KiB a second on average. 0 = 60 */
+    unsigned request_timeout_s; /* from the first to the last byte of a header section or TLS
+                                 * handshake. Any such time of a body, or of a response that is
+                                 * being read, must move 64 bytes a second. 0 = 60 */
     size_t max_held_bytes;      /* of incomplete bodies and responses that are not read; past it the
                                  * connection that has held longest is dropped. 0 = 512 MiB */
     const char *tls_cert, *tls_key;    /* PEM files; NULL = plain HTTP */
@@ -52,6 +53,10 @@ struct tally_http_server_config {
      * the body is wanted. If not, on_request follows at once with an empty body, and the connection
      * closes after the response. NULL = always. */
     bool (*wants_body)(void *context, struct tally_http_request *request);
+    /* Part of a body has arrived, and not the whole within 100 ms. To return whether the sender is
+     * known, or cannot be known from more of the body (tally_http_body()); otherwise it is called
+     * again for the next part. NULL = not wanted. */
+    bool (*on_part)(void *context, struct tally_http_request *request);
     /* A complete request has arrived. `request` lives until it is answered or abandoned. */
     void (*on_request)(void *context, struct tally_http_request *request);
     /* The connection of an unanswered request is gone; `request` dies with this call. */

@@ -6,12 +6,18 @@
 
 #include "api/connections/http_heads.h"
 #include "api/connections/http_peer.h"
+#include "api/server/http_line.h"
 #include "api/server/http_response_pool.h"
 #include "api/server/http_server.h"
 #include "api/server/http_stream.h"
 #include "api/server/http_uploads.h"
 
-enum { HTTP_SPARE_BODIES = 32, HTTP_KEPT_HEADERS = 16 };
+enum {
+    HTTP_SPARE_BODIES = 32,
+    HTTP_KEPT_HEADERS = 16,
+    /* From this length on, a response is watched while it leaves (http_line.h). */
+    HTTP_LONG_RESPONSE_BYTES = 8 * 1024
+};
 
 struct tally_http_server {
     struct http_peers peers;
@@ -53,6 +59,8 @@ struct tally_http_request {
     struct tally_http_stream *stream;    /* NULL = another response, or none yet */
     int status;
     size_t n_held_response;           /* bytes of it that we keep until they are sent */
+    int64_t begun_ms;                 /* monotonic; when its header section was complete */
+    bool is_known;                    /* on_part needs no further call */
     bool leaves_body;                 /* the body is not read: wants_body() refused it */
     bool was_handed;                  /* on_request has been called */
     bool is_answered;                 /* tally_http_respond has been called */
@@ -74,6 +82,10 @@ void http_request_free(struct tally_http_request *request);
 void http_request_drop_body(struct tally_http_request *request);
 /* Length of the request line, the headers and the blank line. */
 size_t http_request_header_bytes(const struct tally_http_request *request);
+/* A response of n_bytes is about to be sent. */
+void http_line_begin_response(const struct tally_http_request *request, uint64_t n_bytes);
+/* The connection is about to be freed. */
+void http_line_end(struct http_peer *peer);
 /* Calls on_closed. */
 void http_stream_closed(struct tally_http_stream *stream);
 /* NULL is allowed. */
