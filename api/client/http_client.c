@@ -13,7 +13,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <time.h>
+#include <unistd.h>
+
+/* For counters that struct tcp_info of netinet/tcp.h lacks. */
+#include <linux/in.h>
+#include <linux/sockios.h>
+#include <linux/tcp.h>
 
 #include "api/client/http_curl.h"
 #include "api/json/problem.h"
@@ -22,7 +30,13 @@
 enum {
     DEFAULT_CONNECT_TIMEOUT_MS = 5000,
     DEFAULT_TIMEOUT_MS = 30000,
-    CANCEL_CHECK_MS = 100 /* half of the time that the header promises */
+    CANCEL_CHECK_MS = 100, /* half of the time that the header promises */
+    LOOK_MS = 100,         /* between two looks at what the kernel has moved */
+    PROGRESS_MS = 1000,
+    /* A NAT may forget a connection that is idle for 30 s, and a long poll is silent for as long.
+     */
+    KEEP_ALIVE_S = 10,
+    MAX_SOCKETS = 4 /* of which one is connected; several addresses may be tried at once */
 };
 
 struct tally_http_client {
@@ -34,6 +48,9 @@ struct tally_http_client {
     const volatile sig_atomic_t *cancel;
     bool is_terse;
     long silence_ms; /* 0 = no separate limit */
+    void (*on_progress)(void *context, const struct tally_http_progress *progress);
+    void *context;
+    int sockets[MAX_SOCKETS]; /* -1 = none */
     uint64_t out_bytes, in_bytes;
     char curl_message[CURL_ERROR_SIZE];
 };
@@ -42,15 +59,44 @@ struct tally_http_client {
 struct transfer {
     CURL *easy;
     const char *method;
-    bool has_others;  /* other servers share this address */
-    int64_t heard_ms; /* when something was last received or sent; monotonic */
+    bool has_others; /* other servers share this address */
+    /* Monotonic times: when bytes were last received or sent; of the last look; of the last call of
+     * on_progress. */
+    int64_t begun_ms, heard_ms, looked_ms, told_ms;
+    int64_t told_heard_ms; /* heard_ms at that call */
+    uint64_t moved_bytes;  /* by the kernel, at the last look; 0 = no look yet */
+    long limit_ms;         /* without a byte */
+    size_t n_body;
     struct tally_buffer *out;
     enum tally_status append_status;
     bool has_whole_head; /* the blank line has been received */
-    uint64_t out_bytes, in_bytes;
+    uint64_t out_bytes, in_bytes, body_out_bytes;
 };
 
 /* ---- libcurl's callbacks ---- */
+
+static int on_socket(void *context, curl_socket_t fd, curlsocktype purpose)
+{
+    struct tally_http_client *client = context;
+    for (int i = 0; purpose == CURLSOCKTYPE_IPCXN && i < MAX_SOCKETS; i++) {
+        if (client->sockets[i] < 0) {
+            client->sockets[i] = fd;
+            break;
+        }
+    }
+    return CURL_SOCKOPT_OK;
+}
+
+static int on_close(void *context, curl_socket_t fd)
+{
+    struct tally_http_client *client = context;
+    for (int i = 0; i < MAX_SOCKETS; i++) {
+        if (client->sockets[i] == fd) {
+            client->sockets[i] = -1;
+        }
+    }
+    return close(fd);
+}
 
 static size_t on_body(char *data, size_t size, size_t n, void *context)
 {
@@ -92,7 +138,9 @@ static int on_debug(CURL *easy, curl_infotype type, char *data, size_t n, void *
     if (type == CURLINFO_HEADER_OUT && starts_request(transfer, data, n)) {
         transfer->out_bytes = 0;
         transfer->in_bytes = 0;
+        transfer->body_out_bytes = 0;
     }
+    transfer->body_out_bytes += type == CURLINFO_DATA_OUT ? n : 0;
     if (type == CURLINFO_HEADER_OUT || type == CURLINFO_DATA_OUT) {
         transfer->out_bytes += n;
     } else if (type == CURLINFO_HEADER_IN || type == CURLINFO_DATA_IN) {
@@ -203,6 +251,12 @@ static enum tally_status set_up_curl(struct tally_http_client *client,
     curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L);
     curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L); /* a long poll may be silent for minutes */
+    curl_easy_setopt(easy, CURLOPT_TCP_KEEPIDLE, (long)KEEP_ALIVE_S);
+    curl_easy_setopt(easy, CURLOPT_TCP_KEEPINTVL, (long)KEEP_ALIVE_S);
+    curl_easy_setopt(easy, CURLOPT_SOCKOPTFUNCTION, on_socket);
+    curl_easy_setopt(easy, CURLOPT_SOCKOPTDATA, client);
+    curl_easy_setopt(easy, CURLOPT_CLOSESOCKETFUNCTION, on_close);
+    curl_easy_setopt(easy, CURLOPT_CLOSESOCKETDATA, client);
     /* Connections are kept alive, so names are seldom looked up. But after a broken connection the
      * server may be back at another address, as containers are. With its cache, libcurl would try
      * the old address for a minute. */
@@ -241,6 +295,11 @@ enum tally_status tally_http_client_new(const struct tally_http_client_config *c
     }
     client->cancel = config->cancel;
     client->is_terse = config->is_terse;
+    client->on_progress = config->on_progress;
+    client->context = config->context;
+    for (int i = 0; i < MAX_SOCKETS; i++) {
+        client->sockets[i] = -1;
+    }
     enum tally_status status = read_base_url(client, complete_url(config->base_url), err);
     if (status == TALLY_OK) {
         status = read_token(client, config->bearer_token, err);
@@ -354,10 +413,8 @@ static bool set_exchange(struct tally_http_client *client,
     }
     bool ok = curl_easy_setopt(easy, CURLOPT_URL, url) == CURLE_OK; /* copies it */
     free(url);
-    long timeout_ms = exchange->timeout_ms != 0 ? exchange->timeout_ms : (long)DEFAULT_TIMEOUT_MS;
     return ok && set_method(easy, exchange) &&
            curl_easy_setopt(easy, CURLOPT_HTTPHEADER, headers) == CURLE_OK &&
-           curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, timeout_ms) == CURLE_OK &&
            curl_easy_setopt(easy, CURLOPT_FORBID_REUSE, 0L) == CURLE_OK &&
            curl_easy_setopt(easy, CURLOPT_WRITEDATA, transfer) == CURLE_OK &&
            curl_easy_setopt(easy, CURLOPT_HEADERDATA, transfer) == CURLE_OK &&
@@ -370,14 +427,71 @@ static bool is_cancelled(const struct tally_http_client *client)
     return client->cancel != NULL && __atomic_load_n(client->cancel, __ATOMIC_RELAXED) != 0;
 }
 
-static bool is_silent(const struct tally_http_client *client, const struct transfer *transfer,
-                      int64_t now_ms)
+/* Bytes that the kernel has received, and those of ours that the peer has acknowledged; and how
+ * many it has not. libcurl does not know: the kernel takes megabytes from it at once. */
+static uint64_t moved_bytes(const struct tally_http_client *client, uint64_t *ret_unsent)
 {
-    return client->silence_ms > 0 && now_ms - transfer->heard_ms >= client->silence_ms;
+    uint64_t moved = 0;
+    *ret_unsent = 0;
+    for (int i = 0; i < MAX_SOCKETS; i++) {
+        struct tcp_info info = {0};
+        socklen_t size = sizeof info;
+        int n_unsent = 0;
+        if (client->sockets[i] >= 0 &&
+            getsockopt(client->sockets[i], IPPROTO_TCP, TCP_INFO, &info, &size) == 0) {
+            moved += info.tcpi_bytes_received + info.tcpi_bytes_acked;
+            (void)ioctl(client->sockets[i], SIOCOUTQ, &n_unsent);
+            *ret_unsent += (uint64_t)n_unsent;
+        }
+    }
+    return moved;
+}
+
+static void tell_progress(const struct tally_http_client *client, struct transfer *transfer,
+                          uint64_t n_unsent, int64_t now_ms)
+{
+    curl_off_t received = 0, to_receive = 0;
+    curl_easy_getinfo(client->easy, CURLINFO_SIZE_DOWNLOAD_T, &received);
+    curl_easy_getinfo(client->easy, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &to_receive);
+    const uint64_t body_out = transfer->body_out_bytes;
+    const struct tally_http_progress progress = {
+        .elapsed_ms = now_ms - transfer->begun_ms,
+        .sent_bytes = body_out > n_unsent ? body_out - n_unsent : 0,
+        .to_send_bytes = transfer->n_body,
+        .received_bytes = (uint64_t)received,
+        .to_receive_bytes = to_receive > 0 ? (uint64_t)to_receive : 0,
+        .has_moved = transfer->heard_ms != transfer->told_heard_ms};
+    transfer->told_ms = now_ms;
+    transfer->told_heard_ms = transfer->heard_ms;
+    client->on_progress(client->context, &progress);
+}
+
+/* Looks at what has moved, from time to time. */
+static void look(const struct tally_http_client *client, struct transfer *transfer, int64_t now_ms)
+{
+    uint64_t n_unsent;
+    if (now_ms - transfer->looked_ms < LOOK_MS) {
+        return;
+    }
+    transfer->looked_ms = now_ms;
+    const uint64_t moved = moved_bytes(client, &n_unsent);
+    if (transfer->moved_bytes != 0 && moved != transfer->moved_bytes) {
+        transfer->heard_ms = now_ms;
+    }
+    transfer->moved_bytes = moved;
+    if (client->on_progress != NULL && now_ms - transfer->told_ms >= PROGRESS_MS) {
+        tell_progress(client, transfer, n_unsent, now_ms);
+    }
+}
+
+static int64_t left_ms(const struct transfer *transfer, int64_t now_ms)
+{
+    const int64_t left = transfer->heard_ms + transfer->limit_ms - now_ms;
+    return left > 0 ? left : 0;
 }
 
 /* Runs the loop until the transfer is done, fails or is cancelled; false if it is cancelled. */
-static bool run_transfer(struct tally_http_client *client, const struct transfer *transfer,
+static bool run_transfer(struct tally_http_client *client, struct transfer *transfer,
                          CURLcode *ret_code)
 {
     int running = 1;
@@ -395,13 +509,17 @@ static bool run_transfer(struct tally_http_client *client, const struct transfer
             *ret_code = message != NULL ? message->data.result : *ret_code;
             return true;
         }
-        if (is_silent(client, transfer, now_ms)) {
+        look(client, transfer, now_ms);
+        const int64_t wait_ms = left_ms(transfer, now_ms);
+        if (wait_ms == 0) {
             *ret_code = CURLE_OPERATION_TIMEDOUT;
             snprintf(client->curl_message, sizeof client->curl_message,
-                     "nothing was received for %ld ms", client->silence_ms);
+                     "nothing was sent or received for %ld ms", transfer->limit_ms);
             return true;
         }
-        if (curl_multi_poll(client->multi, NULL, 0, CANCEL_CHECK_MS, NULL) != CURLM_OK) {
+        if (curl_multi_poll(client->multi, NULL, 0,
+                            wait_ms < CANCEL_CHECK_MS ? (int)wait_ms : CANCEL_CHECK_MS,
+                            NULL) != CURLM_OK) {
             return true;
         }
     }
@@ -494,16 +612,29 @@ static enum tally_status finish_transfer(struct tally_http_client *client,
                       status == TALLY_TOO_LARGE ? "response is too large" : reason);
 }
 
+static long limit_of(const struct tally_http_client *client,
+                     const struct tally_http_exchange *exchange)
+{
+    const long own_ms = exchange->timeout_ms != 0 ? exchange->timeout_ms : (long)DEFAULT_TIMEOUT_MS;
+    return client->silence_ms > 0 && client->silence_ms < own_ms ? client->silence_ms : own_ms;
+}
+
 static enum tally_status exchange_with(struct tally_http_client *client,
                                        struct tally_http_exchange *exchange,
                                        struct curl_slist *headers, struct tally_buffer *out,
                                        struct tally_error *err)
 {
     size_t n_before = out->size;
+    const int64_t now_ms = tally_monotonic_ms();
     struct transfer transfer = {.easy = client->easy,
                                 .method = exchange->method,
                                 .has_others = client->silence_ms > 0,
-                                .heard_ms = tally_monotonic_ms(),
+                                .begun_ms = now_ms,
+                                .heard_ms = now_ms,
+                                .looked_ms = now_ms,
+                                .told_ms = now_ms,
+                                .limit_ms = limit_of(client, exchange),
+                                .n_body = exchange->n_body,
                                 .out = out};
     if (!set_exchange(client, exchange, headers, &transfer) ||
         curl_multi_add_handle(client->multi, client->easy) != CURLM_OK) {

@@ -18,6 +18,15 @@
 
 struct tally_http_client;
 
+/* How far an exchange has got. Bytes are those of the bodies, as the server has received or sent
+ * them. */
+struct tally_http_progress {
+    int64_t elapsed_ms;
+    uint64_t sent_bytes, to_send_bytes;
+    uint64_t received_bytes, to_receive_bytes; /* 0 = none yet, or the length is not known */
+    bool has_moved; /* bytes were sent or received since the last call, or in the first second */
+};
+
 struct tally_http_client_config {
     const char *base_url;     /* "http://127.0.0.1:8080"; http:// may be omitted, a trailing
                                * slash is ignored */
@@ -29,6 +38,9 @@ struct tally_http_client_config {
     long connect_timeout_ms;  /* 0 = 5,000 */
     bool is_terse;            /* omit the optional headers of Connect calls: version and time-out */
     const volatile sig_atomic_t *cancel; /* NULL = cannot be cancelled */
+    /* Called from within an exchange about once a second; NULL = not wanted. */
+    void (*on_progress)(void *context, const struct tally_http_progress *progress);
+    void *context;
 };
 
 /* Errors: INVALID_ARGUMENT (URL is not http or https; tls_ca cannot be read), NO_MEMORY. */
@@ -45,7 +57,7 @@ struct tally_http_exchange {
     const char *extra_header; /* "Name: value"; NULL = none */
     const uint8_t *body;
     size_t n_body;
-    long timeout_ms; /* of the whole exchange; 0 = 30,000 */
+    long timeout_ms; /* without a byte sent or received: a slow link is no failure. 0 = 30,000 */
     /* results */
     int status;              /* HTTP status */
     char response_type[128]; /* Content-Type of the response */
