@@ -550,6 +550,16 @@ static enum tally_status take_element(struct tally_bytes *rest, uint32_t tag,
     return ok ? take_message(&value, schema, into, err) : malformed(&stream, err);
 }
 
+bool tally_session_read_first(const uint8_t field[TALLY_SESSION_FIELD_BYTES], uint64_t *ret_session)
+{
+    uint64_t session = 0;
+    for (int i = 8; i > 0; i--) {
+        session = session << 8 | field[i];
+    }
+    *ret_session = session;
+    return field[0] == (tally_v1_PostUpdateRequest_session_tag << 3 | PB_WT_64BIT);
+}
+
 enum tally_status tally_updates_decode(const uint8_t *bytes, size_t n,
                                        struct tally_updates *ret_message, struct tally_error *err)
 {

@@ -379,6 +379,14 @@ enum tally_status tally_update_response_encode(const struct tally_update_respons
     return encode_but(put_PostUpdateResponse_fields, &both, next != NULL ? n_apart(next) : 0, out);
 }
 
+void tally_session_write_first(uint64_t session, uint8_t ret_field[TALLY_SESSION_FIELD_BYTES])
+{
+    ret_field[0] = tally_v1_PostUpdateRequest_session_tag << 3 | PB_WT_64BIT;
+    for (int i = 0; i < 8; i++) {
+        ret_field[1 + i] = (uint8_t)(session >> 8 * i);
+    }
+}
+
 enum tally_status tally_updates_add(const struct tally_update *update, struct tally_buffer *out)
 {
     return encode(put_one_update, update, out);

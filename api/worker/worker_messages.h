@@ -228,8 +228,17 @@ enum tally_status tally_update_response_decode(const uint8_t *bytes, size_t n,
                                                struct tally_update_response *ret_message,
                                                struct tally_error *err);
 
-/* A request is written update by update, and the message's own fields come last, so that what was
- * written before stays as it is when the request is sent again in another session. */
+/* Messages with updates begin with their session, so that the coordinator knows the sender before
+ * the rest has arrived. */
+enum { TALLY_SESSION_FIELD_BYTES = 9 };
+void tally_session_write_first(uint64_t session, uint8_t ret_field[TALLY_SESSION_FIELD_BYTES]);
+/* Reads the field; false if the message begins with another one. */
+bool tally_session_read_first(const uint8_t field[TALLY_SESSION_FIELD_BYTES],
+                              uint64_t *ret_session);
+
+/* A request is written update by update, after the session's field. The message's other fields come
+ * last, so that what was written before stays as it is when the request is sent again. (The session
+ * may also come with them.) */
 enum tally_status tally_updates_add(const struct tally_update *update, struct tally_buffer *out);
 enum tally_status tally_updates_end(const struct tally_updates *message, struct tally_buffer *out);
 /* Reads the message's own fields and checks the number of updates, 1 .. TALLY_MAX_UPDATES. */

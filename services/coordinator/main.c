@@ -482,6 +482,7 @@ static enum tally_status run(const struct tally_options *options, struct setting
     if (status == TALLY_OK) {
         store = NULL;
         settings->server.wants_body = tally_coordinator_wants_body;
+        settings->server.on_part = tally_coordinator_on_part;
         settings->server.on_request = tally_coordinator_on_request;
         settings->server.on_abandoned = tally_coordinator_on_abandoned;
         settings->server.on_refused = tally_coordinator_on_refused;

@@ -1,5 +1,7 @@
 #include "services/worker/calls.h"
 
+/* Limits of silence, of which a call that waits for a task may have more: however slow the link is,
+ * a call may go on while bytes move. */
 enum { CALL_TIMEOUT_MS = 30000, POLL_GRACE_MS = 10000, LEAVE_TIMEOUT_MS = 2000 };
 
 void call_buffers_fini(struct call_buffers *buffers)
@@ -80,7 +82,10 @@ enum tally_status call_updates(struct tally_http_client *client, struct call_buf
                                struct tally_error *err)
 {
     const size_t n_before = updates->size;
-    enum tally_status encoded = tally_updates_end(whole, updates);
+    struct tally_updates rest = *whole;
+    rest.session = 0;
+    tally_session_write_first(whole->session, updates->data);
+    enum tally_status encoded = tally_updates_end(&rest, updates);
     const struct tally_bytes request = {updates->data, updates->size};
     updates->size = n_before;
     enum tally_status status = send_request(client, buffers, "PostUpdates", encoded, request,

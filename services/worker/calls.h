@@ -10,7 +10,7 @@
 struct call_buffers {
     struct tally_buffer request;
     struct tally_buffer response;
-    long limit_ms; /* the longest that the next calls may take; 0 = no such limit */
+    long limit_ms; /* the longest that the next calls may be silent; 0 = no such limit */
 };
 void call_buffers_fini(struct call_buffers *buffers);
 
@@ -26,9 +26,9 @@ enum tally_status call_poll(struct tally_http_client *client, struct call_buffer
 enum tally_status call_update(struct tally_http_client *client, struct call_buffers *buffers,
                               const struct tally_update *message, uint32_t wait_ms,
                               struct tally_update_response *ret, struct tally_error *err);
-/* `updates` holds the whole->n_updates updates that tally_updates_add() has written, and is
- * unchanged afterwards. Errors: as above, and MALFORMED if the number of results is neither 0 nor
- * whole->n_updates. */
+/* `updates` holds the field of a session, which is replaced, and the whole->n_updates updates that
+ * tally_updates_add() has written, and is otherwise unchanged afterwards. Errors: as above, and
+ * MALFORMED if the number of results is neither 0 nor whole->n_updates. */
 enum tally_status call_updates(struct tally_http_client *client, struct call_buffers *buffers,
                                const struct tally_updates *whole, struct tally_buffer *updates,
                                uint32_t wait_ms, struct tally_updates_response *ret,

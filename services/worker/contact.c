@@ -13,6 +13,8 @@
  * enough that thousands of workers do not overload it. */
 enum { MIN_PAUSE_MS = 50, MAX_PAUSE_MS = 1000, TRAVEL_MS = 1000 };
 
+enum { PROGRESS_MS = 5000 }; /* a transfer that takes longer is logged this often */
+
 bool contact_is_stopping(const struct worker *worker)
 {
     return __atomic_load_n(worker->config->stop.flag, __ATOMIC_RELAXED) != 0;
@@ -49,7 +51,8 @@ void contact_reached(struct worker *worker)
     patience_reached(&worker->patience);
 }
 
-/* No call takes longer than the patience lasts, plus the time for the response to arrive. */
+/* No call is silent for longer than the patience lasts, plus the time for the response to arrive.
+ */
 void contact_limit_calls(struct worker *worker)
 {
     const int64_t left_ms = patience_left_ms(&worker->patience);
@@ -69,7 +72,30 @@ bool contact_is_passing(enum tally_status status)
 
 /* Token. */
 
-struct tally_http_client_config contact_client_config(const struct worker *worker)
+/* A slow link is neither an absent coordinator nor a lack of work, and its users want to know how
+ * far it has got. */
+static void on_progress(void *context, const struct tally_http_progress *progress)
+{
+    struct worker *worker = context;
+    const bool sends = progress->sent_bytes < progress->to_send_bytes;
+    const uint64_t n = sends ? progress->sent_bytes : progress->received_bytes;
+    const uint64_t n_whole = sends ? progress->to_send_bytes : progress->to_receive_bytes;
+    const int64_t now_ms = tally_monotonic_ms();
+    if (n >= n_whole || !progress->has_moved) { /* it waits for a task, or the link is broken */
+        return;
+    }
+    patience_reached(&worker->patience);
+    patience_worked(&worker->patience);
+    if (progress->elapsed_ms >= PROGRESS_MS && now_ms - worker->progress_ms >= PROGRESS_MS) {
+        worker->progress_ms = now_ms;
+        tally_log(TALLY_LOG_INFO, tally_log_event(sends ? "still sending" : "still receiving"),
+                  tally_log_integer("percent", (int64_t)(100 * n / n_whole)),
+                  tally_log_integer("bytes", (int64_t)n),
+                  tally_log_integer("of_bytes", (int64_t)n_whole));
+    }
+}
+
+struct tally_http_client_config contact_client_config(struct worker *worker)
 {
     return (struct tally_http_client_config){.base_url = worker->config->coordinator_url,
                                              .bearer_token =
@@ -77,7 +103,9 @@ struct tally_http_client_config contact_client_config(const struct worker *worke
                                              .tls_ca = worker->config->tls_ca,
                                              .user_agent = "tally-worker",
                                              .is_terse = true,
-                                             .cancel = worker->config->stop.flag};
+                                             .cancel = worker->config->stop.flag,
+                                             .on_progress = on_progress,
+                                             .context = worker};
 }
 
 void contact_add_wire_bytes(struct worker *worker)
@@ -210,7 +238,7 @@ enum tally_status contact_join(struct worker *worker, struct tally_error *err)
 }
 
 /* Returns the slots, on a connection that a stop does not cancel. */
-void contact_leave(const struct worker *worker)
+void contact_leave(struct worker *worker)
 {
     struct tally_http_client_config config = contact_client_config(worker);
     config.cancel = NULL;

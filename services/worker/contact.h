@@ -19,7 +19,7 @@ void contact_limit_calls(struct worker *worker);
 /* Errors: DEADLINE, as patience_check(). */
 enum tally_status contact_check_patience(const struct worker *worker, struct tally_error *err);
 
-struct tally_http_client_config contact_client_config(const struct worker *worker);
+struct tally_http_client_config contact_client_config(struct worker *worker);
 /* Adds the bytes that the HTTP client has counted to the totals. */
 void contact_add_wire_bytes(struct worker *worker);
 /* Reads a refused token from its file again, where it may have been replaced. Returns true if the
@@ -32,6 +32,6 @@ enum tally_status contact_join(struct worker *worker, struct tally_error *err);
 /* Fills in how long a poll may wait and what the worker holds. The caller sets the session. */
 void contact_begin_poll(const struct worker *worker, struct tally_poll_request *ret_request);
 /* Returns the slots, on a connection that a stop does not cancel. */
-void contact_leave(const struct worker *worker);
+void contact_leave(struct worker *worker);
 
 #endif

@@ -355,8 +355,13 @@ static enum tally_status hold(struct batch *batch, const struct tally_update *up
         batch->whole = (struct tally_updates){
             .round = update->round, .mark = update->mark, .columns = update->columns};
         memcpy(batch->whole.job_id, update->job_id, sizeof update->job_id);
+        uint8_t session[TALLY_SESSION_FIELD_BYTES]; /* call_updates() fills it in */
+        tally_session_write_first(0, session);
+        status = tally_buffer_append(&batch->encoded, session, sizeof session);
     }
-    status = tally_updates_add(update, &batch->encoded);
+    if (status == TALLY_OK) {
+        status = tally_updates_add(update, &batch->encoded);
+    }
     if (status != TALLY_OK) {
         return tally_fail(err, status, NULL, "no memory for an update");
     }

@@ -35,6 +35,7 @@ struct worker {
     struct job_copy *jobs;
     struct tally_rng jitter;
     int64_t pause_ms;
+    int64_t progress_ms; /* monotonic; when the progress of a call was last logged */
     struct patience patience;
     unsigned lost_points;
     struct worker_totals totals;

@@ -65,6 +65,7 @@ void tally_coordinator_free(struct tally_coordinator *coordinator);
 
 /* Callbacks of the HTTP server; context is the coordinator. */
 bool tally_coordinator_wants_body(void *context, struct tally_http_request *request);
+bool tally_coordinator_on_part(void *context, struct tally_http_request *request);
 void tally_coordinator_on_request(void *context, struct tally_http_request *request);
 void tally_coordinator_on_abandoned(void *context, struct tally_http_request *request);
 void tally_coordinator_on_refused(void *context, const struct tally_http_refusal *refusal,

@@ -11,6 +11,7 @@
 #include "services/coordinator/rest/handlers.h"
 #include "services/coordinator/turn/transaction.h"
 #include "services/coordinator/workers/long_polls.h"
+#include "services/coordinator/workers/worker_calls.h"
 
 /* Runs the handler, or forwards the call to the replica that must answer it. A long poll has no
  * response afterwards; it waits. */
@@ -48,6 +49,16 @@ bool tally_coordinator_wants_body(void *context, struct tally_http_request *requ
     struct tally_error err = TALLY_ERROR_INIT;
     struct call call = {.request = request};
     return admit(context, &call, &err) == TALLY_OK;
+}
+
+/* A worker's request takes long to arrive. */
+bool tally_coordinator_on_part(void *context, struct tally_http_request *request)
+{
+    struct tally_coordinator *coordinator = context;
+    struct tally_error err = TALLY_ERROR_INIT;
+    struct call call = {.request = request};
+    return admit(coordinator, &call, &err) != TALLY_OK || call.route->kind != ROUTE_WORKER ||
+           worker_part(coordinator, &call);
 }
 
 void tally_coordinator_on_request(void *context, struct tally_http_request *request)

@@ -69,8 +69,12 @@ static bool is_silent(const struct tally_coordinator *coordinator, const struct 
 }
 
 static struct tally_json *worker_of(const struct tally_coordinator *coordinator,
-                                    const struct session *session, int64_t now_ms)
+                                    struct session *session, int64_t now_ms)
 {
+    struct tally_http_motion motion;
+    if (session->poll.request == NULL) {
+        (void)session_look(session, now_ms, &motion);
+    }
     const int64_t age_ms = session->poll.request != NULL ? 0 : now_ms - session->last_contact_ms;
     struct tally_json *object = tally_json_object();
     bool ok = object != NULL && tally_json_set_text(object, "name", session->name) &&
@@ -126,8 +130,8 @@ static void write_cursor(int64_t replica, int64_t before, char ret_cursor[CURSOR
 }
 
 /* The first session of this replica on the page; NULL = none. */
-static const struct session *first_on(const struct tally_coordinator *coordinator,
-                                      const struct page *page)
+static struct session *first_on(const struct tally_coordinator *coordinator,
+                                const struct page *page)
 {
     if (coordinator->view.number < page->replica) {
         return NULL;
@@ -154,7 +158,7 @@ static struct tally_json *workers_here(const struct tally_coordinator *coordinat
     struct tally_json *answer = tally_json_object();
     struct tally_json *list = tally_json_array();
     bool ok = answer != NULL && list != NULL;
-    const struct session *s = first_on(coordinator, page);
+    struct session *s = first_on(coordinator, page);
     char cursor[CURSOR_CAPACITY] = "";
     for (int64_t n = 0; ok && s != NULL && n < page->limit; n++, s = s->next) {
         struct tally_json *worker = worker_of(coordinator, s, now_ms);

@@ -244,6 +244,18 @@ enum tally_status session_new(struct session_table *table, const struct session_
     return TALLY_OK;
 }
 
+bool session_look(struct session *session, int64_t now_ms, struct tally_http_motion *ret_motion)
+{
+    if (!tally_http_line_look(&session->line, ret_motion)) {
+        return false;
+    }
+    const int64_t moved_ms = now_ms - ret_motion->quiet_ms;
+    if (ret_motion->has_moved && moved_ms > session->last_contact_ms) {
+        session->last_contact_ms = moved_ms;
+    }
+    return true;
+}
+
 /* ---- Timers ---- */
 
 int64_t session_due_ms(const struct session *session, int64_t timeout_ms)
@@ -400,6 +412,7 @@ void session_free(struct session_table *table, struct session *session)
     while (session->refusals != NULL) {
         forget_refusal(session, session->refusals->job);
     }
+    tally_http_line_detach(&session->line);
     supply_remove(table, session);
     table->n_sessions--;
     table->n_slots -= session->n_slots;

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "api/server/http_line.h"
 #include "api/server/http_server.h"
 #include "api/worker/worker_messages.h"
 #include "codec/base/list.h"
@@ -53,8 +54,9 @@ struct session {
     uint32_t turn;      /* the assignment after the one served last, since jobs take turns */
     bool may_be_absent; /* some of its clients have missed a deadline since its last call */
     int64_t last_contact_ms;
-    int64_t joined_ms; /* Unix time */
-    int64_t n_removed; /* live_jobs.n_removed when it joined */
+    struct tally_http_line line; /* the connection of its last request */
+    int64_t joined_ms;           /* Unix time */
+    int64_t n_removed;           /* live_jobs.n_removed when it joined */
     /* The long poll that waits, if request is not NULL. */
     struct {
         struct tally_http_request *request;
@@ -120,6 +122,11 @@ struct session *session_by_name(const struct session_table *table, const char *n
 struct session *session_before(const struct session_table *table, uint64_t number);
 /* Number of sessions whose workers joined with a token of that identity. */
 int64_t session_count_of(const struct session_table *table, const struct token_identity *identity);
+
+/* Bytes that move on its connection are contact, too: notes it if a request of the worker, or a
+ * response to it, has been under way since the last call. Returns whether one is under way; then
+ * fills in *ret_motion. */
+bool session_look(struct session *session, int64_t now_ms, struct tally_http_motion *ret_motion);
 
 /* Monotonic time at which its poll ends or, if no poll waits, its silence exceeds timeout_ms. */
 int64_t session_due_ms(const struct session *session, int64_t timeout_ms);

@@ -18,10 +18,15 @@ void check_sessions(struct tally_coordinator *coordinator, int64_t now_ms)
     struct session *session = session_take_due(sessions, now_ms, timeout_ms);
     while (session != NULL) {
         struct session *next = session_of_timer(session->timer.next);
+        struct tally_http_motion motion;
+        const bool is_polling = session->poll.request != NULL;
+        if (!is_polling) {
+            (void)session_look(session, now_ms, &motion);
+        }
         session_set_timer(sessions, session, timeout_ms);
-        if (session->poll.request != NULL) {
+        if (is_polling) {
             mark_ready(coordinator, session);
-        } else {
+        } else if (session_due_ms(session, timeout_ms) <= now_ms) {
             tally_log(TALLY_LOG_WARN, tally_log_event("session timed out"),
                       tally_log_text("worker", session->name),
                       tally_log_integer("clients", session->n_assignments));

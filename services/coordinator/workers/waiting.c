@@ -100,10 +100,51 @@ static void add_vacant(int64_t n_vacant, struct tally_waiting *waiting)
     }
 }
 
+/* How far a message between the session and this coordinator has got, if one takes a while. */
+static void add_motion(struct session *session, uint32_t client, int64_t now_ms,
+                       struct tally_waiting *waiting)
+{
+    struct tally_http_motion motion;
+    if (session->poll.request != NULL || !session_look(session, now_ms, &motion)) {
+        return;
+    }
+    if (session->n_assignments == 1) {
+        add_text(waiting, "; client %u", client);
+    } else {
+        add_text(waiting, "; worker %s", session->name);
+    }
+    add_text(waiting, motion.is_upload ? " is sending" : " is receiving");
+    if (motion.n_whole > 0) {
+        const double share = (double)motion.n / (double)motion.n_whole;
+        add_text(waiting, ", %d %%", (int)(share < 0.99 ? 100 * share : 99));
+    }
+}
+
+/* Does so for the first few workers whose clients the round waits for. */
+static void add_motions(const struct hosted_job *job, int64_t now_ms, struct tally_waiting *waiting)
+{
+    const struct session *seen[NAMES_IN_TEXT];
+    int n_seen = 0;
+    uint32_t n_cohort;
+    const uint32_t *cohort = tally_job_cohort(job->engine, &n_cohort);
+    for (uint32_t i = 0; i < n_cohort && n_seen < NAMES_IN_TEXT; i++) {
+        struct session *session = job->slots[cohort[i]].session;
+        bool is_seen = session == NULL || !tally_job_awaits(job->engine, cohort[i]);
+        for (int j = 0; j < n_seen; j++) {
+            is_seen = is_seen || seen[j] == session;
+        }
+        if (!is_seen) {
+            seen[n_seen++] = session;
+            add_motion(session, cohort[i], now_ms, waiting);
+        }
+    }
+}
+
 /* Returns false if the round waits for no client. A refusal explains why clients have no worker, so
  * it comes first. */
 static bool wait_for_clients(const struct tally_coordinator *coordinator,
-                             const struct hosted_job *job, struct tally_waiting *waiting)
+                             const struct hosted_job *job, int64_t now_ms,
+                             struct tally_waiting *waiting)
 {
     const struct tally_job_round *round = tally_job_open_round(job->engine);
     int64_t n_vacant = 0;
@@ -138,6 +179,7 @@ static bool wait_for_clients(const struct tally_coordinator *coordinator,
                  (long long)job->spec.round_deadline_ms);
     }
     add_vacant(n_vacant, waiting);
+    add_motions(job, now_ms, waiting);
     if (n_vacant == 0) {
         add_refusals(coordinator, job, "; ", "", waiting);
     }
@@ -158,17 +200,18 @@ static bool wait_for_store(const struct tally_coordinator *coordinator,
     return true;
 }
 
-/* A running job: its round has been open for `open_ms`. */
+/* A running job. */
 static bool wait_in_round(const struct tally_coordinator *coordinator, const struct hosted_job *job,
-                          int64_t open_ms, struct tally_waiting *waiting)
+                          int64_t now_ms, struct tally_waiting *waiting)
 {
+    const int64_t open_ms = now_ms - job->round_opened_ms;
     if (coordinator->transaction->error.status !=
         TALLY_OK) { /* not even updates that have arrived can be accepted */
         return wait_for_store(coordinator, waiting);
     }
     const bool is_stalled = open_ms >= WAITING_AFTER_MS || job->deadline_noted ||
                             (job->absence.worker[0] != '\0' && !can_be_served(coordinator, job));
-    return is_stalled && wait_for_clients(coordinator, job, waiting);
+    return is_stalled && wait_for_clients(coordinator, job, now_ms, waiting);
 }
 
 /* A queued job that needs memory to solve f(x*) or to start, or a job that lacks the memory to be
@@ -236,7 +279,7 @@ bool job_waiting(const struct tally_coordinator *coordinator, const struct hoste
         waiting->what = TALLY_WAITS_FOR_RESUME;
         add_text(waiting, "is paused and waits to be resumed");
     } else if (job->row.status == TALLY_JOB_RUNNING) {
-        waits = wait_in_round(coordinator, job, now_ms - job->round_opened_ms, waiting);
+        waits = wait_in_round(coordinator, job, now_ms, waiting);
     } else if (job->row.status != TALLY_JOB_QUEUED) {
         waits = false;
     } else {

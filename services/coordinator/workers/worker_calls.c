@@ -53,9 +53,28 @@ enum tally_status find_session(struct tally_coordinator *coordinator, const stru
         return TALLY_PERMISSION_DENIED;
     }
     session->last_contact_ms = call->arrived_ns / 1000000;
+    tally_http_line_attach(&session->line, call->request);
     session_heard(session);
     *ret_session = session;
     return TALLY_OK;
+}
+
+bool worker_part(struct tally_coordinator *coordinator, const struct call *call)
+{
+    size_t n;
+    uint64_t id;
+    const uint8_t *body = tally_http_body(call->request, &n);
+    if (n < TALLY_SESSION_FIELD_BYTES) {
+        return false;
+    }
+    /* Other messages do not have it in front. Then the last request on the connection tells. */
+    if (tally_session_read_first(body, &id)) {
+        struct session *session = session_by_id(&coordinator->workers->sessions, id);
+        if (session != NULL && check_owner(call, session, NULL) == TALLY_OK) {
+            tally_http_line_attach(&session->line, call->request);
+        }
+    }
+    return true;
 }
 
 /* Join. */
@@ -198,6 +217,7 @@ enum tally_status worker_join(struct tally_coordinator *coordinator, struct call
     }
     if (status == TALLY_OK) {
         session->last_contact_ms = tally_monotonic_ms();
+        tally_http_line_attach(&session->line, call->request);
         session->joined_ms = tally_realtime_ms();
         session->n_removed = coordinator->jobs->n_removed;
         session_set_timer(&coordinator->workers->sessions, session,

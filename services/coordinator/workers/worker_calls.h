@@ -5,6 +5,10 @@
 
 #include "services/coordinator/calls/call.h"
 
+/* Part of a worker's request has arrived, and the rest takes long: notes whose it is. Returns false
+ * if more of it is needed for that. */
+bool worker_part(struct tally_coordinator *coordinator, const struct call *call);
+
 handler_fn worker_join, worker_poll, worker_update, worker_updates, worker_leave;
 
 #endif

@@ -141,6 +141,23 @@ uint64_t tally_http_wire_in_bytes(const struct tally_http_request *request)
     return REQUEST_HEAD_BYTES + sim_exchange_message(request->exchange)->n_body;
 }
 
+/* Messages arrive at once, so none is ever under way. */
+void tally_http_line_attach(struct tally_http_line *line, const struct tally_http_request *request)
+{
+    (void)line, (void)request;
+}
+
+void tally_http_line_detach(struct tally_http_line *line)
+{
+    (void)line;
+}
+
+bool tally_http_line_look(struct tally_http_line *line, struct tally_http_motion *ret_motion)
+{
+    (void)line, (void)ret_motion;
+    return false;
+}
+
 void tally_http_forget_body(struct tally_http_request *request)
 {
     (void)request; /* the message owns it */

@@ -2,6 +2,7 @@
 #ifndef TALLY_TESTS_SIMULATION_WORLD_SIM_HTTP_H
 #define TALLY_TESTS_SIMULATION_WORLD_SIM_HTTP_H
 
+#include "api/server/http_line.h"
 #include "api/server/http_server.h"
 #include "tests/simulation/world/sim_network.h"
 

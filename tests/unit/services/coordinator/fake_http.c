@@ -143,3 +143,22 @@ void tally_http_stream_end(struct tally_http_stream *stream)
 {
     stream->ended = true;
 }
+
+void tally_http_line_attach(struct tally_http_line *line, const struct tally_http_request *request)
+{
+    (void)line, (void)request;
+}
+
+void tally_http_line_detach(struct tally_http_line *line)
+{
+    (void)line;
+}
+
+bool tally_http_line_look(struct tally_http_line *line, struct tally_http_motion *ret_motion)
+{
+    if (line->peer == NULL) {
+        return false;
+    }
+    *ret_motion = *(const struct tally_http_motion *)line->peer;
+    return true;
+}

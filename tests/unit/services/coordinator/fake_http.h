@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 
+#include "api/server/http_line.h"
 #include "api/server/http_server.h"
 
 struct tally_http_stream {
