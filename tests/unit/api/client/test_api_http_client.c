@@ -302,7 +302,7 @@ static void test_api_http_client__silence_ends_an_exchange(void)
 
 /* Whether a response that takes longer than silence_ms was received. False if the peer itself was
  * silent for that long because it was not scheduled. */
-static bool receives_slow_answer(long silence_ms)
+static bool receives_slow_answer(long silence_ms, bool has_others)
 {
     static const char ANSWER[] = "HTTP/1.1 200 OK\r\nContent-Length: 40\r\n\r\n"
                                  "0123456789012345678901234567890123456789";
@@ -311,9 +311,10 @@ static bool receives_slow_answer(long silence_ms)
     struct caller c;
     client_peer_start_slow(&peer, script, (int)(silence_ms / 30)); /* more than 30 pieces */
     caller_start(&c, peer.url);
-    tally_http_client_set_silence(c.client, silence_ms);
+    tally_http_client_set_silence(c.client, has_others ? silence_ms : 0);
     long start = client_now_ms();
-    const enum tally_status status = caller_get(&c, "/", 10 * CLIENT_HANG_MS);
+    const enum tally_status status =
+        caller_get(&c, "/", has_others ? 10 * CLIENT_HANG_MS : silence_ms);
     const long took = client_now_ms() - start;
     caller_stop(&c);
     client_peer_stop(&peer); /* it has sent everything */
@@ -328,11 +329,13 @@ static bool receives_slow_answer(long silence_ms)
 /* The whole response takes longer than the silence limit, but no pause in it does. */
 static void test_api_http_client__slow_answer_is_not_silence(void)
 {
-    long silence_ms = 1000;
-    while (!receives_slow_answer(silence_ms) && silence_ms < CLIENT_HANG_MS) {
-        silence_ms *= 2;
+    for (int has_others = 0; has_others < 2; has_others++) {
+        long silence_ms = 1000;
+        while (!receives_slow_answer(silence_ms, has_others == 1) && silence_ms < CLIENT_HANG_MS) {
+            silence_ms *= 2;
+        }
+        CU_ASSERT_TRUE(silence_ms < CLIENT_HANG_MS);
     }
-    CU_ASSERT_TRUE(silence_ms < CLIENT_HANG_MS);
 }
 
 /* Returns the status of a second request: 500 on the same connection, 200 on a new one. */

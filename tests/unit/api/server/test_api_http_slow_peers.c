@@ -63,6 +63,98 @@ static void test_api_http_slow_peers__slow_requests_are_dropped(void)
     }
 }
 
+/* What on_part has seen. The line is that of the sender. */
+static struct parts {
+    unsigned n_calls, n_wanted;
+    struct tally_http_line line;
+} parts;
+
+static bool on_part(void *context, struct tally_http_request *request)
+{
+    (void)context;
+    size_t n;
+    CU_ASSERT_PTR_NOT_NULL(tally_http_body(request, &n));
+    CU_ASSERT_TRUE(n > 0);
+    tally_http_line_attach(&parts.line, request);
+    return ++parts.n_calls == parts.n_wanted;
+}
+
+/* A body may take several times request_timeout_s, and is reported meanwhile. */
+static void test_api_http_slow_peers__steady_bodies_are_not_dropped(void)
+{
+    enum { N = 900, STEP = 10 }; /* 400 bytes a second */
+    struct fixture f;
+    struct tally_buffer in = {.size = 0};
+    struct tally_http_motion motion;
+    parts = (struct parts){.n_wanted = 2};
+    fixture_open_config(
+        &f, (struct tally_http_server_config){.request_timeout_s = 1, .on_part = on_part});
+    int fd = connected(&f);
+    char text[N];
+    memset(text, 'x', sizeof text);
+    manual_clock_stop();
+    const char *head = "POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 900\r\n\r\n";
+    CU_ASSERT_TRUE(send_all(&f, fd, head, strlen(head)));
+    for (size_t n = 0; n < N; n += STEP) {
+        CU_ASSERT_TRUE(send_all(&f, fd, text + n, STEP));
+        pass_time(&f, 25);
+        if (n == N / 2) {
+            CU_ASSERT_TRUE(tally_http_line_look(&parts.line, &motion));
+            CU_ASSERT_TRUE(motion.is_upload);
+            CU_ASSERT_TRUE(motion.has_moved);
+            CU_ASSERT_EQUAL(motion.n, N / 2 + STEP);
+            CU_ASSERT_EQUAL(motion.n_whole, N);
+            CU_ASSERT_TRUE(tally_http_line_look(&parts.line, &motion));
+            CU_ASSERT_FALSE(motion.has_moved);
+        }
+    }
+    manual_clock_run();
+    CU_ASSERT_TRUE(await_response(&f, fd, &in, true));
+    CU_ASSERT_EQUAL(status_of(&in), 200);
+    CU_ASSERT_EQUAL(parts.n_calls, 2);
+    CU_ASSERT_FALSE(tally_http_line_look(&parts.line, &motion)); /* a short response */
+    close(fd);
+    await_connections(&f, 0);
+    CU_ASSERT_PTR_NULL(parts.line.peer);
+    tally_buffer_fini(&in);
+    fixture_close(&f);
+}
+
+/* A response is on its way until its last byte is acknowledged. */
+static void test_api_http_slow_peers__a_line_sees_a_response_leave(void)
+{
+    struct fixture f;
+    struct tally_buffer in = {.size = 0};
+    struct tally_http_motion motion;
+    struct tally_http_line line = {0}, other = {0};
+    fixture_open(&f);
+    int fd = wait_on_new_connection(&f);
+    tally_http_line_attach(&other, f.waiting[0]);
+    tally_http_line_attach(&line, f.waiting[0]); /* replaces the other */
+    CU_ASSERT_PTR_NULL(other.peer);
+    CU_ASSERT_FALSE(tally_http_line_look(&line, &motion)); /* it waits for the response */
+    struct tally_buffer body = {.size = 0};
+    CU_ASSERT_EQUAL_FATAL(tally_buffer_reserve(&body, 8 << 20), TALLY_OK);
+    memset(body.data, 'x', 8 << 20);
+    body.size = 8 << 20;
+    const struct tally_http_response response = {.status = 200, .body = &body};
+    answer(&f, f.waiting[0], &response);
+    step(&f, 0);
+    CU_ASSERT_TRUE(tally_http_line_look(&line, &motion));
+    CU_ASSERT_FALSE(motion.is_upload);
+    CU_ASSERT_TRUE(motion.n < motion.n_whole);
+    CU_ASSERT_TRUE(motion.n_whole > 8 << 20);
+    CU_ASSERT_TRUE(await_response(&f, fd, &in, true));
+    for (const int64_t end = patience_end_ms();
+         tally_http_line_look(&line, &motion) && step_before(&f, end);) {
+    }
+    CU_ASSERT_FALSE(tally_http_line_look(&line, &motion));
+    tally_http_line_detach(&line);
+    close(fd);
+    tally_buffer_fini(&in);
+    fixture_close(&f);
+}
+
 static void test_api_http_slow_peers__time_of_the_handler_is_not_the_clients(void)
 {
     struct fixture f;
@@ -118,7 +210,7 @@ static void test_api_http_slow_peers__slow_readers_are_dropped(void)
 {
     struct fixture f;
     fixture_open_config(&f, (struct tally_http_server_config){.request_timeout_s = 1});
-    read_at_pace(&f, 10, 2500); /* 400 bytes a second */
+    read_at_pace(&f, 1, 2500); /* 40 bytes a second */
     CU_ASSERT_EQUAL(f.refused[TALLY_HTTP_REFUSED_SLOW_READER], 1);
     read_at_pace(&f, 4000, 2500); /* 160,000 a second */
     CU_ASSERT_EQUAL(f.refused[TALLY_HTTP_REFUSED_SLOW_READER], 1);
@@ -170,6 +262,8 @@ static void test_api_http_slow_peers__memory_of_slow_peers_is_bounded(void)
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_api_http_slow_peers__idle_connections_are_closed_waiting_ones_not),
     TALLY_TEST(test_api_http_slow_peers__slow_requests_are_dropped),
+    TALLY_TEST(test_api_http_slow_peers__steady_bodies_are_not_dropped),
+    TALLY_TEST(test_api_http_slow_peers__a_line_sees_a_response_leave),
     TALLY_TEST(test_api_http_slow_peers__time_of_the_handler_is_not_the_clients),
     TALLY_TEST(test_api_http_slow_peers__slow_readers_are_dropped),
     TALLY_TEST(test_api_http_slow_peers__memory_of_slow_peers_is_bounded),

@@ -5,6 +5,7 @@
 
 #include "services/base/time.h"
 #include "services/coordinator/turn/transaction.h"
+#include "services/coordinator/workers/workers.h"
 #include "tests/harness.h"
 #include "tests/unit/services/coordinator/scene.h"
 
@@ -60,6 +61,61 @@ static void test_coordinator_waiting__a_round_waits_only_after_a_while(void)
     scene_fini(&scene);
 }
 
+/* A message on a slow link is on its way between the worker and the coordinator. */
+static void set_motion(struct scene *scene, uint64_t id, struct tally_http_motion *motion)
+{
+    struct session *session = session_by_id(&scene->coordinator->workers->sessions, id);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(session);
+    session->line.peer = (struct http_peer *)motion; /* for fake_http */
+}
+
+static void test_coordinator_waiting__says_how_far_a_message_has_got(void)
+{
+    struct scene scene;
+    struct tally_http_motion motion = {.is_upload = true, .n = 639, .n_whole = 1000};
+    struct tally_http_motion down = {.n = 7, .n_whole = 7};
+    scene_init(&scene);
+    set_motion(&scene, scene_join(&scene, "one", 1), &motion);
+    set_motion(&scene, scene_join(&scene, "two", 2), &down);
+    const struct hosted_job *job = scene_add_job(&scene, 3, TALLY_POLICY_WAIT, 3);
+    scene_turn(&scene);
+    const uint32_t client = job->slots[0].session->n_slots == 1 ? 0 : 2;
+    char text[64];
+    snprintf(text, sizeof text, "; client %u is sending, 63 %%", client);
+    const struct tally_waiting waiting = look(&scene, job);
+    CU_ASSERT_PTR_NOT_NULL(strstr(waiting.text, text));
+    CU_ASSERT_PTR_NOT_NULL(strstr(waiting.text, "; worker two is receiving, 99 %"));
+    motion.n_whole = 0; /* of a chunked body */
+    CU_ASSERT_PTR_NOT_NULL(strstr(look(&scene, job).text, " is sending"));
+    CU_ASSERT_PTR_NULL(strstr(look(&scene, job).text, "is sending,"));
+    scene_fini(&scene);
+}
+
+/* Bytes that move are contact, and the silence begins when they stop. */
+static void test_coordinator_waiting__moving_bytes_keep_a_session(void)
+{
+    struct scene scene;
+    struct tally_http_motion motion = {.is_upload = true, .has_moved = true, .quiet_ms = 10};
+    scene_init(&scene);
+    struct tally_coordinator *coordinator = scene.coordinator;
+    const struct session_table *sessions = &coordinator->workers->sessions;
+    const int64_t timeout_ms = coordinator->config.session_timeout_ms;
+    set_motion(&scene, scene_join(&scene, "w", 1), &motion);
+    int64_t now_ms = tally_monotonic_ms();
+    for (int i = 0; i < 3; i++) {
+        now_ms += timeout_ms + 1000;
+        check_sessions(coordinator, now_ms);
+        CU_ASSERT_EQUAL_FATAL(sessions->n_sessions, 1);
+        CU_ASSERT_EQUAL(sessions->first->last_contact_ms, now_ms - 10);
+    }
+    motion.has_moved = false; /* acknowledgements without a byte do not count */
+    check_sessions(coordinator, now_ms + timeout_ms - 10);
+    CU_ASSERT_EQUAL(sessions->n_sessions, 1);
+    check_sessions(coordinator, now_ms + timeout_ms + 1000);
+    CU_ASSERT_EQUAL(sessions->n_sessions, 0);
+    scene_fini(&scene);
+}
+
 static void test_coordinator_waiting__a_paused_job_waits_to_be_resumed(void)
 {
     struct scene scene;
@@ -93,6 +149,8 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_coordinator_waiting__a_queued_job_waits_for_slots),
     TALLY_TEST(test_coordinator_waiting__an_unprepared_job_waits_for_its_optimum),
     TALLY_TEST(test_coordinator_waiting__a_round_waits_only_after_a_while),
+    TALLY_TEST(test_coordinator_waiting__says_how_far_a_message_has_got),
+    TALLY_TEST(test_coordinator_waiting__moving_bytes_keep_a_session),
     TALLY_TEST(test_coordinator_waiting__a_paused_job_waits_to_be_resumed),
     TALLY_TEST(test_coordinator_waiting__a_failed_store_comes_first),
 };
