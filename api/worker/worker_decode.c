@@ -601,6 +601,17 @@ enum tally_status tally_updates_response_next(struct tally_updates_response *mes
                         &UpdateResult_SCHEMA, ret_result, &(size_t){0}, err);
 }
 
+DEFINE_SCHEMA(ProgressRequest, struct tally_progress_request)
+
+enum tally_status tally_progress_request_decode(const uint8_t *bytes, size_t n,
+                                                struct tally_progress_request *ret_message,
+                                                struct tally_error *err)
+{
+    struct tally_progress_request message = {.session = 0};
+    return decode_into(bytes, n, &ProgressRequest_SCHEMA, &message, sizeof message, ret_message,
+                       err);
+}
+
 DEFINE_SCHEMA(LeaveRequest, struct leave_request)
 
 enum tally_status tally_leave_request_decode(const uint8_t *bytes, size_t n, uint64_t *ret_session,

@@ -313,6 +313,7 @@ static bool put_one_result(pb_ostream_t *stream, const void *of)
                        of);
 }
 
+DEFINE_PUT(ProgressRequest, struct tally_progress_request)
 DEFINE_PUT(LeaveRequest, struct leave_request)
 
 enum tally_status tally_join_request_encode(const struct tally_join_request *message,
@@ -420,6 +421,12 @@ enum tally_status tally_updates_response_encode(struct tally_bytes results,
     }
     const struct updates_response both = {.results = results, .next = next};
     return encode_but(put_PostUpdatesResponse_fields, &both, next != NULL ? n_apart(next) : 0, out);
+}
+
+enum tally_status tally_progress_request_encode(const struct tally_progress_request *message,
+                                                struct tally_buffer *out)
+{
+    return encode(put_ProgressRequest_fields, message, out);
 }
 
 enum tally_status tally_leave_request_encode(uint64_t session, struct tally_buffer *out)

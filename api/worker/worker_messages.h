@@ -264,6 +264,18 @@ enum tally_status tally_updates_response_decode(const uint8_t *bytes, size_t n,
 enum tally_status tally_updates_response_next(struct tally_updates_response *message,
                                               struct tally_update_result *ret_result,
                                               struct tally_error *err);
+/* How far a long message of a session has got. ProgressResponse is empty. */
+struct tally_progress_request {
+    uint64_t session;
+    bool receives; /* a response; false = a request */
+    uint64_t bytes, of_bytes;
+};
+
+enum tally_status tally_progress_request_encode(const struct tally_progress_request *message,
+                                                struct tally_buffer *out);
+enum tally_status tally_progress_request_decode(const uint8_t *bytes, size_t n,
+                                                struct tally_progress_request *ret_message,
+                                                struct tally_error *err);
 /* LeaveRequest holds only the session; LeaveResponse is empty. */
 enum tally_status tally_leave_request_encode(uint64_t session, struct tally_buffer *out);
 enum tally_status tally_leave_request_decode(const uint8_t *bytes, size_t n, uint64_t *ret_session,

@@ -16,6 +16,8 @@ const struct route ROUTES[] = {
      ROUTE_WRITES | ROUTE_IS_POLL | ROUTE_ASKS_WORK, worker_poll, AT_SESSION},
     {"POST", "/tally.v1.WorkerService/Join", ROUTE_WORKER,
      ROUTE_WRITES | ROUTE_IN_MEMORY | ROUTE_ASKS_WORK, worker_join, AT_WORKERS_JOB},
+    {"POST", "/tally.v1.WorkerService/Progress", ROUTE_WORKER, ROUTE_WRITES | ROUTE_IN_MEMORY,
+     worker_progress, AT_SESSION},
     {"POST", "/tally.v1.WorkerService/Leave", ROUTE_WORKER, ROUTE_WRITES | ROUTE_IN_MEMORY,
      worker_leave, AT_SESSION},
     {"POST", "/v1/jobs", ROUTE_ADMIN, ROUTE_WRITES, post_job, AT_ANY},

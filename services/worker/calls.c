@@ -2,7 +2,12 @@
 
 /* Limits of silence, of which a call that waits for a task may have more: however slow the link is,
  * a call may go on while bytes move. */
-enum { CALL_TIMEOUT_MS = 30000, POLL_GRACE_MS = 10000, LEAVE_TIMEOUT_MS = 2000 };
+enum {
+    CALL_TIMEOUT_MS = 30000,
+    POLL_GRACE_MS = 10000,
+    PROGRESS_TIMEOUT_MS = 5000,
+    LEAVE_TIMEOUT_MS = 2000
+};
 
 void call_buffers_fini(struct call_buffers *buffers)
 {
@@ -98,6 +103,14 @@ enum tally_status call_updates(struct tally_http_client *client, struct call_buf
                ? tally_fail(err, TALLY_MALFORMED, "results", "%zu results for %zu updates",
                             ret->n_results, whole->n_updates)
                : status;
+}
+
+enum tally_status call_progress(struct tally_http_client *client, struct call_buffers *buffers,
+                                const struct tally_progress_request *message,
+                                struct tally_error *err)
+{
+    enum tally_status encoded = tally_progress_request_encode(message, &buffers->request);
+    return perform(client, buffers, "Progress", encoded, PROGRESS_TIMEOUT_MS, err);
 }
 
 enum tally_status call_leave(struct tally_http_client *client, struct call_buffers *buffers,

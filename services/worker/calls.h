@@ -33,6 +33,9 @@ enum tally_status call_updates(struct tally_http_client *client, struct call_buf
                                const struct tally_updates *whole, struct tally_buffer *updates,
                                uint32_t wait_ms, struct tally_updates_response *ret,
                                struct tally_error *err);
+enum tally_status call_progress(struct tally_http_client *client, struct call_buffers *buffers,
+                                const struct tally_progress_request *message,
+                                struct tally_error *err);
 enum tally_status call_leave(struct tally_http_client *client, struct call_buffers *buffers,
                              uint64_t session, struct tally_error *err);
 

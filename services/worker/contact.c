@@ -13,7 +13,9 @@
  * enough that thousands of workers do not overload it. */
 enum { MIN_PAUSE_MS = 50, MAX_PAUSE_MS = 1000, TRAVEL_MS = 1000 };
 
-enum { PROGRESS_MS = 5000 }; /* a transfer that takes longer is logged this often */
+/* A call that takes longer is logged this often, and told to the coordinator several times within
+ * its session timeout. */
+enum { PROGRESS_MS = 5000, PROGRESS_SHARE = 4 };
 
 bool contact_is_stopping(const struct worker *worker)
 {
@@ -72,6 +74,45 @@ bool contact_is_passing(enum tally_status status)
 
 /* Token. */
 
+static struct tally_http_client_config plain_config(const struct worker *worker)
+{
+    return (struct tally_http_client_config){.base_url = worker->config->coordinator_url,
+                                             .bearer_token =
+                                                 worker->token[0] != '\0' ? worker->token : NULL,
+                                             .tls_ca = worker->config->tls_ca,
+                                             .user_agent = "tally-worker",
+                                             .is_terse = true,
+                                             .cancel = worker->config->stop.flag};
+}
+
+static void end_progress(struct worker *worker)
+{
+    tally_http_client_free(worker->progress_client);
+    worker->progress_client = NULL;
+    call_buffers_fini(&worker->progress_buffers);
+}
+
+/* On a connection of its own. A proxy, or another coordinator, may keep the message until it is
+ * complete, and the session's coordinator would know nothing of it. Meanwhile the kernel continues
+ * to send or to receive the message itself. */
+static void tell_progress(struct worker *worker, bool receives, uint64_t n, uint64_t n_whole)
+{
+    const struct tally_progress_request message = {
+        .session = worker->session, .receives = receives, .bytes = n, .of_bytes = n_whole};
+    const struct tally_http_client_config config = plain_config(worker);
+    struct tally_error err = TALLY_ERROR_INIT;
+    if (worker->session == 0 ||
+        (worker->progress_client == NULL &&
+         tally_http_client_new(&config, &worker->progress_client, &err) != TALLY_OK)) {
+        return;
+    }
+    enum tally_status status =
+        call_progress(worker->progress_client, &worker->progress_buffers, &message, &err);
+    if (status != TALLY_OK && !contact_is_passing(status)) {
+        worker->progress_every_ms = 0; /* until the worker joins again */
+    }
+}
+
 /* A slow link is neither an absent coordinator nor a lack of work, and its users want to know how
  * far it has got. */
 static void on_progress(void *context, const struct tally_http_progress *progress)
@@ -86,8 +127,13 @@ static void on_progress(void *context, const struct tally_http_progress *progres
     }
     patience_reached(&worker->patience);
     patience_worked(&worker->patience);
-    if (progress->elapsed_ms >= PROGRESS_MS && now_ms - worker->progress_ms >= PROGRESS_MS) {
-        worker->progress_ms = now_ms;
+    if (worker->progress_every_ms > 0 && progress->elapsed_ms >= worker->progress_every_ms &&
+        now_ms - worker->progress_told_ms >= worker->progress_every_ms) {
+        tell_progress(worker, !sends, n, n_whole);
+        worker->progress_told_ms = tally_monotonic_ms();
+    }
+    if (progress->elapsed_ms >= PROGRESS_MS && now_ms - worker->progress_logged_ms >= PROGRESS_MS) {
+        worker->progress_logged_ms = now_ms;
         tally_log(TALLY_LOG_INFO, tally_log_event(sends ? "still sending" : "still receiving"),
                   tally_log_integer("percent", (int64_t)(100 * n / n_whole)),
                   tally_log_integer("bytes", (int64_t)n),
@@ -97,15 +143,10 @@ static void on_progress(void *context, const struct tally_http_progress *progres
 
 struct tally_http_client_config contact_client_config(struct worker *worker)
 {
-    return (struct tally_http_client_config){.base_url = worker->config->coordinator_url,
-                                             .bearer_token =
-                                                 worker->token[0] != '\0' ? worker->token : NULL,
-                                             .tls_ca = worker->config->tls_ca,
-                                             .user_agent = "tally-worker",
-                                             .is_terse = true,
-                                             .cancel = worker->config->stop.flag,
-                                             .on_progress = on_progress,
-                                             .context = worker};
+    struct tally_http_client_config config = plain_config(worker);
+    config.on_progress = on_progress;
+    config.context = worker;
+    return config;
 }
 
 void contact_add_wire_bytes(struct worker *worker)
@@ -161,6 +202,7 @@ bool contact_renew_token(struct worker *worker)
             contact_add_wire_bytes(worker);
             tally_http_client_free(worker->client);
             worker->client = client;
+            end_progress(worker);
             limit_silence(worker);
             is_new = true;
             tally_log(TALLY_LOG_INFO, tally_log_event("token reloaded"),
@@ -201,6 +243,7 @@ static enum tally_status join_once(struct worker *worker, struct tally_error *er
                                              * fails */
         worker->max_wait_ms = response.max_wait_ms;
         worker->max_batch_bytes = response.max_batch_bytes;
+        worker->progress_every_ms = response.session_timeout_ms / PROGRESS_SHARE;
         limit_silence(worker);
         status = tally_join_check_format(TALLY_FORMAT_VERSION, response.format, err);
     }
@@ -240,7 +283,8 @@ enum tally_status contact_join(struct worker *worker, struct tally_error *err)
 /* Returns the slots, on a connection that a stop does not cancel. */
 void contact_leave(struct worker *worker)
 {
-    struct tally_http_client_config config = contact_client_config(worker);
+    end_progress(worker);
+    struct tally_http_client_config config = plain_config(worker);
     config.cancel = NULL;
     config.connect_timeout_ms = 1000;
     struct tally_http_client *client;

@@ -35,7 +35,11 @@ struct worker {
     struct job_copy *jobs;
     struct tally_rng jitter;
     int64_t pause_ms;
-    int64_t progress_ms; /* monotonic; when the progress of a call was last logged */
+    /* Monotonic times at which the progress of a call was last logged, and told. */
+    int64_t progress_logged_ms, progress_told_ms;
+    int64_t progress_every_ms; /* as the coordinator needs it; 0 = it does not know Progress */
+    struct tally_http_client *progress_client; /* NULL = not needed yet */
+    struct call_buffers progress_buffers;
     struct patience patience;
     unsigned lost_points;
     struct worker_totals totals;

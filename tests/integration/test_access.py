@@ -21,7 +21,7 @@ import common
 from common import (ENDLESS, FORMAT, Client, ForeignWorker, TallyTestCase, essence_so_far, free_port,
                     job_document, messages, wait_until)
 
-METHODS = ("Join", "PollTask", "PostUpdate", "PostUpdates", "Leave")
+METHODS = ("Join", "PollTask", "PostUpdate", "PostUpdates", "Progress", "Leave")
 
 
 def utc(seconds_from_now):
@@ -145,6 +145,7 @@ class Tokens(AccessTestCase):
         calls = {"Join": messages.JoinRequest(name="alice", slots=1, format=FORMAT), "PollTask":
                  messages.PollTaskRequest(session=alice.session), "PostUpdate": right,
                  "PostUpdates": messages.PostUpdatesRequest(session=alice.session, job_id=job_id, updates=[{"client": 0}]),
+                 "Progress": messages.ProgressRequest(session=alice.session, bytes=1, of_bytes=2),
                  "Leave": messages.LeaveRequest(session=alice.session)}
         with self.nothing_changes():
             for who, (rest, worker, metrics) in self.STATUS.items():

@@ -373,7 +373,7 @@ class BadWorkerCalls(TallyTestCase):
 
     def test_random_bytes(self):
         source = random.Random(7)
-        for method in ("Join", "PollTask", "PostUpdate", "PostUpdates", "Leave"):
+        for method in ("Join", "PollTask", "PostUpdate", "PostUpdates", "Progress", "Leave"):
             for _ in range(50):
                 # 0xFF cannot be the last byte of a varint, so the result is never a valid message by chance.
                 body = b"\xff" * 11 + source.randbytes(source.randrange(200))

@@ -16,7 +16,8 @@ READS = ["/v1/jobs", "/v1/jobs/none", "/v1/jobs/none/rounds", "/v1/jobs/none/rou
          "/v1/jobs/none/series", "/v1/jobs/none/events", "/v1/workers", "/healthz", "/readyz", "/metrics", "/",
          "/assets/app.js", "/openapi.yaml", "/nothing"]
 WRITES = ["/v1/jobs", *(f"/v1/jobs/none/{action}" for action in ("cancel", "pause", "resume")),
-          *(f"/tally.v1.WorkerService/{call}" for call in ("Join", "PollTask", "PostUpdate", "PostUpdates", "Leave")), "/nothing"]
+          *(f"/tally.v1.WorkerService/{call}"
+            for call in ("Join", "PollTask", "PostUpdate", "PostUpdates", "Progress", "Leave")), "/nothing"]
 
 
 class Origins(TallyTestCase):

@@ -247,7 +247,8 @@ enum tally_status session_new(struct session_table *table, const struct session_
 bool session_look(struct session *session, int64_t now_ms, struct tally_http_motion *ret_motion)
 {
     if (!tally_http_line_look(&session->line, ret_motion)) {
-        return false;
+        *ret_motion = session->progress;
+        return session->progress.n_whole > 0;
     }
     const int64_t moved_ms = now_ms - ret_motion->quiet_ms;
     if (ret_motion->has_moved && moved_ms > session->last_contact_ms) {

@@ -54,9 +54,10 @@ struct session {
     uint32_t turn;      /* the assignment after the one served last, since jobs take turns */
     bool may_be_absent; /* some of its clients have missed a deadline since its last call */
     int64_t last_contact_ms;
-    struct tally_http_line line; /* the connection of its last request */
-    int64_t joined_ms;           /* Unix time */
-    int64_t n_removed;           /* live_jobs.n_removed when it joined */
+    struct tally_http_line line;       /* the connection of its last request */
+    struct tally_http_motion progress; /* of a long message, as the worker said; n_whole 0 = none */
+    int64_t joined_ms;                 /* Unix time */
+    int64_t n_removed;                 /* live_jobs.n_removed when it joined */
     /* The long poll that waits, if request is not NULL. */
     struct {
         struct tally_http_request *request;

@@ -42,8 +42,8 @@ static enum tally_status check_owner(const struct call *call, const struct sessi
                             "the session was joined with another token");
 }
 
-enum tally_status find_session(struct tally_coordinator *coordinator, const struct call *call,
-                               uint64_t id, struct session **ret_session, struct tally_error *err)
+static enum tally_status look_up(struct tally_coordinator *coordinator, const struct call *call,
+                                 uint64_t id, struct session **ret_session, struct tally_error *err)
 {
     struct session *session = session_by_id(&coordinator->workers->sessions, id);
     if (session == NULL) {
@@ -53,10 +53,22 @@ enum tally_status find_session(struct tally_coordinator *coordinator, const stru
         return TALLY_PERMISSION_DENIED;
     }
     session->last_contact_ms = call->arrived_ns / 1000000;
-    tally_http_line_attach(&session->line, call->request);
-    session_heard(session);
     *ret_session = session;
     return TALLY_OK;
+}
+
+enum tally_status find_session(struct tally_coordinator *coordinator, const struct call *call,
+                               uint64_t id, struct session **ret_session, struct tally_error *err)
+{
+    struct session *session = NULL;
+    enum tally_status status = look_up(coordinator, call, id, &session, err);
+    if (status == TALLY_OK) {
+        session->progress.n_whole = 0; /* the message has arrived */
+        tally_http_line_attach(&session->line, call->request);
+        session_heard(session);
+        *ret_session = session;
+    }
+    return status;
 }
 
 bool worker_part(struct tally_coordinator *coordinator, const struct call *call)
@@ -266,6 +278,32 @@ enum tally_status worker_poll(struct tally_coordinator *coordinator, struct call
         hold_poll(coordinator, session, call);
     }
     return status;
+}
+
+/* Progress. */
+
+/* Its connection carries no message of the session, so the line stays where it is. And a worker
+ * that has missed a deadline is heard again only when its message has arrived. */
+enum tally_status worker_progress(struct tally_coordinator *coordinator, struct call *call,
+                                  struct tally_error *err)
+{
+    const uint8_t *body = NULL;
+    size_t n_body = 0;
+    struct tally_progress_request message;
+    struct session *session = NULL;
+    enum tally_status status = read_connect_body(call, &body, &n_body, err);
+    if (status == TALLY_OK) {
+        status = tally_progress_request_decode(body, n_body, &message, err);
+    }
+    if (status == TALLY_OK) {
+        status = look_up(coordinator, call, message.session, &session, err);
+    }
+    if (status != TALLY_OK) {
+        return status;
+    }
+    session->progress = (struct tally_http_motion){
+        .is_upload = !message.receives, .n = message.bytes, .n_whole = message.of_bytes};
+    return answer_protobuf(call, TALLY_OK, err);
 }
 
 /* Leave. */

@@ -9,6 +9,6 @@
  * if more of it is needed for that. */
 bool worker_part(struct tally_coordinator *coordinator, const struct call *call);
 
-handler_fn worker_join, worker_poll, worker_update, worker_updates, worker_leave;
+handler_fn worker_join, worker_poll, worker_update, worker_updates, worker_progress, worker_leave;
 
 #endif

@@ -281,6 +281,20 @@ static enum tally_status decode_leave_request(const uint8_t *bytes, size_t n,
     return tally_leave_request_decode(bytes, n, &session, err);
 }
 
+enum tally_status make_progress_request(struct tally_buffer *out)
+{
+    const struct tally_progress_request message = {
+        .session = 7, .receives = true, .bytes = 1000, .of_bytes = UINT64_MAX};
+    return tally_progress_request_encode(&message, out);
+}
+
+static enum tally_status decode_progress_request(const uint8_t *bytes, size_t n,
+                                                 struct tally_error *err)
+{
+    struct tally_progress_request message;
+    return tally_progress_request_decode(bytes, n, &message, err);
+}
+
 const struct message_type MESSAGE_TYPES[N_MESSAGE_TYPES] = {
     {"join request", decode_join_request, make_join_request},
     {"join response", decode_join_response, make_join_response},
@@ -291,6 +305,7 @@ const struct message_type MESSAGE_TYPES[N_MESSAGE_TYPES] = {
     {"update", decode_update, make_update},
     {"update response", decode_update_response, make_update_response},
     {"leave request", decode_leave_request, make_leave_request},
+    {"progress request", decode_progress_request, make_progress_request},
     {"updates", decode_updates, make_updates},
     {"updates response", decode_updates_response, make_updates_response},
 };

@@ -312,6 +312,14 @@ static void test_api_worker_messages__small_messages_round_trip(void)
     CU_ASSERT_EQUAL(session, UINT64_MAX - 1);
     CU_ASSERT_EQUAL(tally_leave_request_decode(NULL, 0, &session, NULL), TALLY_OK);
     CU_ASSERT_EQUAL(session, 0);
+    wire.size = 0;
+    struct tally_progress_request progress;
+    CU_ASSERT_EQUAL(make_progress_request(&wire), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_progress_request_decode(wire.data, wire.size, &progress, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL(progress.session, 7);
+    CU_ASSERT_TRUE(progress.receives);
+    CU_ASSERT_EQUAL(progress.bytes, 1000);
+    CU_ASSERT_EQUAL(progress.of_bytes, UINT64_MAX);
     tally_buffer_fini(&wire);
 }
 
