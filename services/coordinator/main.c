@@ -96,8 +96,8 @@ static const struct tally_option OPTIONS[] = {
      "(default: 512 MiB, or a quarter of the memory of the machine or cgroup if that is less)",
      "Limits"},
     {"request-timeout-s", "N", "60",
-     "seconds within which a request must be complete, or a TLS handshake; a response must be read "
-     "at 4 KiB a second",
+     "seconds within which the headers of a request must be complete, or a TLS handshake; in any "
+     "such period a body or a response must move 64 bytes a second",
      "Limits"},
     {"max-jobs", "N", "2000", "jobs queued, running or paused at once", "Limits"},
     {"max-clients", "N", "100000", "clients of one job", "Limits"},
@@ -114,7 +114,8 @@ static const struct tally_option OPTIONS[] = {
     {"max-streams", "N", "1000", "event streams open at once", "Limits"},
     {"idle-timeout-s", "N", "60", "seconds after which a silent connection is closed", "Limits"},
     {"session-timeout-ms", "N", "15000",
-     "silence after which a worker's clients are given to others", "Limits"},
+     "silence after which a worker's clients are given to others; bytes that move are no silence",
+     "Limits"},
     {"heartbeat-ms", "N", "15000", "silence after which an event stream is sent a comment",
      "Limits"},
     {"metrics-keep-s", "N", "600", "seconds for which an ended job stays in /metrics", "Limits"},
