@@ -2,12 +2,7 @@
 
 /* Limits of silence, of which a call that waits for a task may have more: however slow the link is,
  * a call may go on while bytes move. */
-enum {
-    CALL_TIMEOUT_MS = 30000,
-    POLL_GRACE_MS = 10000,
-    PROGRESS_TIMEOUT_MS = 5000,
-    LEAVE_TIMEOUT_MS = 2000
-};
+enum { CALL_TIMEOUT_MS = 30000, POLL_GRACE_MS = 10000, LEAVE_TIMEOUT_MS = 2000 };
 
 void call_buffers_fini(struct call_buffers *buffers)
 {
@@ -110,7 +105,7 @@ enum tally_status call_progress(struct tally_http_client *client, struct call_bu
                                 struct tally_error *err)
 {
     enum tally_status encoded = tally_progress_request_encode(message, &buffers->request);
-    return perform(client, buffers, "Progress", encoded, PROGRESS_TIMEOUT_MS, err);
+    return perform(client, buffers, "Progress", encoded, CALL_TIMEOUT_MS, err);
 }
 
 enum tally_status call_leave(struct tally_http_client *client, struct call_buffers *buffers,

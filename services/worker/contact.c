@@ -13,9 +13,13 @@
  * enough that thousands of workers do not overload it. */
 enum { MIN_PAUSE_MS = 50, MAX_PAUSE_MS = 1000, TRAVEL_MS = 1000 };
 
-/* A call that takes longer is logged this often, and told to the coordinator several times within
- * its session timeout. */
-enum { PROGRESS_MS = 5000, PROGRESS_SHARE = 4 };
+/* A call that takes longer is logged this often. */
+enum { PROGRESS_MS = 5000 };
+
+/* It is also told to the coordinator: for the first time after an eighth of the session timeout,
+ * and then every quarter. On a full link a small message may wait for seconds behind the large
+ * one. */
+enum { PROGRESS_FIRST = 8, PROGRESS_EVERY = 4 };
 
 bool contact_is_stopping(const struct worker *worker)
 {
@@ -99,8 +103,11 @@ static void tell_progress(struct worker *worker, bool receives, uint64_t n, uint
 {
     const struct tally_progress_request message = {
         .session = worker->session, .receives = receives, .bytes = n, .of_bytes = n_whole};
-    const struct tally_http_client_config config = plain_config(worker);
+    struct tally_http_client_config config = plain_config(worker);
+    const long limit_ms = (long)(worker->session_timeout_ms * 3 / 4);
+    config.connect_timeout_ms = limit_ms;
     struct tally_error err = TALLY_ERROR_INIT;
+    worker->progress_buffers.limit_ms = limit_ms;
     if (worker->session == 0 ||
         (worker->progress_client == NULL &&
          tally_http_client_new(&config, &worker->progress_client, &err) != TALLY_OK)) {
@@ -109,7 +116,7 @@ static void tell_progress(struct worker *worker, bool receives, uint64_t n, uint
     enum tally_status status =
         call_progress(worker->progress_client, &worker->progress_buffers, &message, &err);
     if (status != TALLY_OK && !contact_is_passing(status)) {
-        worker->progress_every_ms = 0; /* until the worker joins again */
+        worker->session_timeout_ms = 0; /* until the worker joins again */
     }
 }
 
@@ -127,8 +134,9 @@ static void on_progress(void *context, const struct tally_http_progress *progres
     }
     patience_reached(&worker->patience);
     patience_worked(&worker->patience);
-    if (worker->progress_every_ms > 0 && progress->elapsed_ms >= worker->progress_every_ms &&
-        now_ms - worker->progress_told_ms >= worker->progress_every_ms) {
+    const int64_t every_ms = worker->session_timeout_ms / PROGRESS_EVERY;
+    if (every_ms > 0 && progress->elapsed_ms >= worker->session_timeout_ms / PROGRESS_FIRST &&
+        now_ms - worker->progress_told_ms >= every_ms) {
         tell_progress(worker, !sends, n, n_whole);
         worker->progress_told_ms = tally_monotonic_ms();
     }
@@ -243,7 +251,7 @@ static enum tally_status join_once(struct worker *worker, struct tally_error *er
                                              * fails */
         worker->max_wait_ms = response.max_wait_ms;
         worker->max_batch_bytes = response.max_batch_bytes;
-        worker->progress_every_ms = response.session_timeout_ms / PROGRESS_SHARE;
+        worker->session_timeout_ms = response.session_timeout_ms;
         limit_silence(worker);
         status = tally_join_check_format(TALLY_FORMAT_VERSION, response.format, err);
     }

@@ -37,7 +37,7 @@ struct worker {
     int64_t pause_ms;
     /* Monotonic times at which the progress of a call was last logged, and told. */
     int64_t progress_logged_ms, progress_told_ms;
-    int64_t progress_every_ms; /* as the coordinator needs it; 0 = it does not know Progress */
+    int64_t session_timeout_ms; /* as the coordinator said; 0 = it does not know Progress */
     struct tally_http_client *progress_client; /* NULL = not needed yet */
     struct call_buffers progress_buffers;
     struct patience patience;
