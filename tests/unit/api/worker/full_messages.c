@@ -305,7 +305,7 @@ const struct message_type MESSAGE_TYPES[N_MESSAGE_TYPES] = {
     {"update", decode_update, make_update},
     {"update response", decode_update_response, make_update_response},
     {"leave request", decode_leave_request, make_leave_request},
-    {"progress request", decode_progress_request, make_progress_request},
     {"updates", decode_updates, make_updates},
     {"updates response", decode_updates_response, make_updates_response},
+    {"progress request", decode_progress_request, make_progress_request},
 };
