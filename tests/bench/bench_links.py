@@ -3,7 +3,7 @@
     TALLY_BIN=build/release/bin python3 tests/bench/bench_links.py [--limit-s 1200] [LINK]...
 
 Prints, for each link (LINKS below), algorithm and dimension, the seconds until the job has ended with the bits of
-`tally simulate`; or what it is waiting for after the limit. The links are simulated side by side, because a job on a bad
+`tally simulate`; or what it is waiting for after the limit. The links are measured side by side, because a job on a bad
 link mostly waits. Needs root, for network namespaces."""
 
 import argparse

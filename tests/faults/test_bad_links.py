@@ -29,8 +29,9 @@ def document(algorithm, dim, clients=2, horizon=None):
     """A job of two to five rounds; of fedavg and fedpaq, half of the horizon."""
     local = algorithm in ("fedavg", "fedpaq")
     horizon = horizon or (4 if local else 200)
-    changes = {"objective__data__dim": dim, "objective__data__points": 8 * clients, "objective__data__frobenius_norm": 4,
-               "clients": clients, "quorum": clients, "horizon": horizon, "reference": {"type": "none"},
+    changes = {"objective__data__dim": dim, "objective__data__points": 8 * clients,
+               "objective__data__frobenius_norm": 4, "clients": clients, "quorum": clients, "horizon": horizon,
+               "reference": {"type": "none"},
                "name": f"{algorithm}-{dim}"}
     if local:
         changes |= {"algorithm__step_size": 0.01, "algorithm__local_steps": 2}
@@ -68,8 +69,9 @@ class BadLinks(FaultTestCase):
         for attempt, scale in enumerate(SCALES):
             seconds = str(timeout_s * scale)
             self.start({name: rate // scale for name, rate in rates.items()}, workers=each["clients"], proxy=proxy,
-                       attempt=attempt, options=("--session-timeout-ms", seconds + "000", "--request-timeout-s", seconds,
-                                                 "--idle-timeout-s", seconds))
+                       attempt=attempt, options=(
+                           "--session-timeout-ms", seconds + "000", "--request-timeout-s", seconds,
+                           "--idle-timeout-s", seconds))
             [detail] = self.finish(each)
             if "session timed out" not in self.coordinator.log():
                 break
@@ -165,7 +167,7 @@ class BadLinks(FaultTestCase):
         self.assertNotIn("session timed out", self.coordinator.log())
 
     def test_a_nat_that_forgets_idle_connections_after_30_s(self):
-        """Without keep-alive probes, a task that comes after 35 s would be lost, and noticed 5 s later or not at all."""
+        """Without keep-alive probes, a task that comes after 35 s would be lost."""
         self.start({"forget_s": 30}, workers=1, worker_options=("--wait-ms", "30000"))
         wait_until(lambda: self.client.get_json("/v1/workers")["workers"], "the worker")
         time.sleep(35)  # the connection is idle, but for the end of the first poll

@@ -47,8 +47,9 @@ class SlowLinks(TallyTestCase):
 
     def submit(self, client):
         return client.submit(job_document(
-            "synthetic-ceal", algorithm={"type": "fedavg", "step_size": 0.1, "local_steps": 1}, encoding=None, clients=1,
-            quorum=1, horizon=2, objective__data__dim=DIM, objective__data__points=2, reference={"type": "none"}))
+            "synthetic-ceal", algorithm={"type": "fedavg", "step_size": 0.1, "local_steps": 1}, encoding=None,
+            clients=1, quorum=1, horizon=2, objective__data__dim=DIM, objective__data__points=2,
+            reference={"type": "none"}))
 
     def patiently(self, attempt):
         for timeout_s in TIMEOUTS_S:
