@@ -152,7 +152,7 @@ static bool serve(struct tally_coordinator *coordinator, int64_t now_ms, bool de
         replicas_leave(coordinator); /* all is stored: others may take our jobs */
     }
     const bool more_events = !defers && serve_events(coordinator, tally_monotonic_ms());
-    return more_events || coordinator->calls->in_pieces.first != NULL ||
+    return more_events || calls_have_reads(coordinator->calls) ||
            coordinator->jobs->match_due; /* jobs ended: others may start at once */
 }
 

@@ -39,8 +39,9 @@ enum route_flag {
     ROUTE_IS_POLL = 4,    /* PollTask: waits for a task */
     ROUTE_IS_UPDATE = 8,  /* PostUpdate: counted by result, and may poll as well */
     ROUTE_ASKS_WORK = 16, /* refused while the coordinator shuts down */
-    ROUTE_IN_PIECES = 32, /* its response may be made in pieces; one such call at a time */
+    ROUTE_IN_PIECES = 32, /* its response may be made in pieces */
     ROUTE_IS_BATCH = 64,  /* with ROUTE_IS_UPDATE: PostUpdates */
+    ROUTE_IS_BRIEF = 128, /* takes microseconds, and waits for no other read */
 };
 
 /* Which replica responds (replicas/request_routing.h), if there are several. */
@@ -85,12 +86,15 @@ struct forwarded {
     void (*free)(struct forwarded *forwarded);
 };
 
-/* A response that is made in pieces, one in each turn, because making it at once would block the
- * loop for long. First member of the structure that has the rest. */
+/* A response that is made in pieces, because making it at once would block the loop for long. A
+ * piece takes less than a millisecond. Other requests, also those that write, run between two
+ * pieces, so a structure must not point to what they may change. First member of the structure that
+ * has the rest. */
 struct response_pieces {
     /* Appends the next piece to call->body; the last one makes the response (answer_bytes()). */
     enum tally_status (*write)(struct call *call, struct tally_error *err);
     void (*free)(struct response_pieces *pieces);
+    size_t n_bytes; /* of memory that it holds besides call->body, if they are many */
 };
 
 /* Takes another replica's response, or the error that replaces it (call_has_forwarded_answer()),
@@ -157,6 +161,12 @@ enum tally_status answer_bytes(struct call *call, enum tally_status made, const 
 /* A JSON body. Takes `value`; NULL = out of memory. */
 enum tally_status answer_json(struct call *call, int status, struct tally_json *value,
                               struct tally_error *err);
+/* For lists that are written element by element: appends an element, on a line of its own, after
+ * "[" (is_first) or another element; ends the list and its line. Errors: NO_MEMORY, also if
+ * `element` is NULL. */
+enum tally_status append_element(struct tally_buffer *body, bool is_first,
+                                 const struct tally_json *element);
+enum tally_status end_list(struct tally_buffer *body, bool is_empty);
 void answer_error(struct call *call, const struct tally_error *err);
 /* Begins a stream with the call's headers and content type. Errors: NO_MEMORY. */
 enum tally_status begin_stream(struct tally_coordinator *coordinator, struct call *call,

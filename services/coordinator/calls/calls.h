@@ -5,6 +5,8 @@
 #ifndef TALLY_SERVICES_COORDINATOR_CALLS_CALLS_H
 #define TALLY_SERVICES_COORDINATOR_CALLS_CALLS_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "services/coordinator/calls/call.h"
@@ -18,8 +20,11 @@ struct calls {
                        uint64_t out);
     struct call *unused; /* freed calls, kept because malloc() is slow for their size */
     int n_unused;
-    struct call_queue reads;     /* to run after the commit */
-    struct call_queue in_pieces; /* .. with ROUTE_IN_PIECES: the first one runs, the others wait */
+    struct call_queue brief;     /* to run after the commit: with ROUTE_IS_BRIEF, .. */
+    struct call_queue reads;     /* .. without, .. */
+    struct call_queue in_pieces; /* .. and with ROUTE_IN_PIECES */
+    struct call_queue begun;     /* those of them that have pieces left; they take turns */
+    size_t begun_bytes;          /* of memory that the begun ones hold */
     struct call_queue written;   /* ran; to be answered after the commit */
     uint32_t request_id_prefix;  /* random; drawn with the first id */
     uint64_t n_request_ids;
@@ -35,6 +40,9 @@ void calls_drop_queued(struct tally_coordinator *coordinator);
 /* NULL is allowed. */
 void calls_free(struct calls *calls);
 void call_queue_push(struct call_queue *queue, struct call *call);
+/* Whether requests wait to be answered after the commit, in this turn or in later ones. */
+bool calls_have_reads(const struct calls *calls);
+void call_queue_push_first(struct call_queue *queue, struct call *call);
 /* Removes and returns the first call. Precondition: the queue is not empty. */
 struct call *call_queue_pop(struct call_queue *queue);
 /* Empties the queue and returns its calls as a list, linked by `next`. */

@@ -32,6 +32,20 @@ enum tally_status answer_json(struct call *call, int status, struct tally_json *
     return made;
 }
 
+enum tally_status append_element(struct tally_buffer *body, bool is_first,
+                                 const struct tally_json *element)
+{
+    const enum tally_status status =
+        element != NULL ? tally_buffer_append_text(body, is_first ? "\n    " : ",\n    ")
+                        : TALLY_NO_MEMORY;
+    return status == TALLY_OK ? tally_json_dump(element, 0, body) : status;
+}
+
+enum tally_status end_list(struct tally_buffer *body, bool is_empty)
+{
+    return tally_buffer_append_text(body, is_empty ? "],\n" : "\n  ],\n");
+}
+
 void answer_error(struct call *call, const struct tally_error *err)
 {
     const struct tally_status_info *info = tally_status_info(err->status);

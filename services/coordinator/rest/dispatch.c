@@ -13,6 +13,15 @@
 #include "services/coordinator/workers/long_polls.h"
 #include "services/coordinator/workers/worker_calls.h"
 
+enum {
+    /* Time for reads in each turn. A round of a small job takes two or three turns and 2 ms, so it
+     * becomes about twice as long beside readers without a pause. */
+    READS_NS = 1000000,
+    /* Of responses in progress. Each is then as long as it will be; the server limits unread ones.
+     */
+    MAX_BEGUN_BYTES = 32 << 20
+};
+
 /* Runs the handler, or forwards the call to the replica that must answer it. A long poll has no
  * response afterwards; it waits. */
 static void run(struct tally_coordinator *coordinator, struct call *call)
@@ -61,6 +70,15 @@ bool tally_coordinator_on_part(void *context, struct tally_http_request *request
            worker_part(coordinator, &call);
 }
 
+/* Where a request waits that is answered after the commit. */
+static struct call_queue *queue_of(struct calls *calls, const struct route *route)
+{
+    if ((route->flags & ROUTE_IS_BRIEF) != 0) {
+        return &calls->brief;
+    }
+    return (route->flags & ROUTE_IN_PIECES) != 0 ? &calls->in_pieces : &calls->reads;
+}
+
 void tally_coordinator_on_request(void *context, struct tally_http_request *request)
 {
     struct tally_coordinator *coordinator = context;
@@ -85,9 +103,7 @@ void tally_coordinator_on_request(void *context, struct tally_http_request *requ
         answer_error(call, &err);
         call_queue_push(&coordinator->calls->written, call);
     } else if ((call->route->flags & ROUTE_WRITES) == 0) {
-        const bool in_pieces = (call->route->flags & ROUTE_IN_PIECES) != 0;
-        struct calls *calls = coordinator->calls;
-        call_queue_push(in_pieces ? &calls->in_pieces : &calls->reads, call);
+        call_queue_push(queue_of(coordinator->calls, call->route), call);
     } else {
         run(coordinator, call);
         if (call->forwarded != NULL || call->is_held) {
@@ -132,39 +148,84 @@ static void go_on(struct tally_coordinator *coordinator, struct call *call)
     }
 }
 
-/* Makes one step of the first call whose response may come in pieces. The other calls have not
- * begun and hold no memory, so their number is not limited. */
-static void run_in_pieces(struct tally_coordinator *coordinator)
+/* Sends the response of a call that has run, unless another replica will. */
+static void finish(struct tally_coordinator *coordinator, struct call *call)
 {
-    struct call_queue *queue = &coordinator->calls->in_pieces;
-    struct call *call = queue->first;
-    if (call == NULL) {
-        return;
-    }
-    if (call->request != NULL) {
-        go_on(coordinator, call);
-    }
-    if (call->pieces != NULL && !call->answered && call->request != NULL) {
-        return; /* the next piece comes in the next turn */
-    }
-    call_queue_pop(queue);
-    if (call->forwarded == NULL) { /* else it waits for the other replica */
+    if (call->forwarded == NULL) {
         send_answer(coordinator, call);
     }
 }
 
+/* Runs the first call of the queue. Returns false if there is none. */
+static bool run_next(struct tally_coordinator *coordinator, struct call_queue *queue)
+{
+    if (queue->first == NULL) {
+        return false;
+    }
+    struct call *call = call_queue_pop(queue);
+    if (call->request != NULL) {
+        run(coordinator, call);
+    }
+    finish(coordinator, call);
+    return true;
+}
+
+static size_t bytes_of(const struct call *call)
+{
+    return call->body.capacity + (call->pieces != NULL ? call->pieces->n_bytes : 0);
+}
+
+/* Runs the first call of the queue until its next pause. One that has begun goes behind the others,
+ * so that all are equally fast; but if they hold much memory, it stays the first until it is done.
+ */
+static void run_piece(struct tally_coordinator *coordinator, struct call_queue *queue)
+{
+    struct calls *calls = coordinator->calls;
+    struct call *call = call_queue_pop(queue);
+    calls->begun_bytes -= queue == &calls->begun ? bytes_of(call) : 0;
+    if (call->request != NULL) {
+        go_on(coordinator, call);
+    }
+    if (call->pieces == NULL || call->answered || call->request == NULL) {
+        finish(coordinator, call);
+        return;
+    }
+    calls->begun_bytes += bytes_of(call);
+    if (calls->begun_bytes < MAX_BEGUN_BYTES || queue != &calls->begun) {
+        call_queue_push(&calls->begun, call);
+    } else {
+        call_queue_push_first(&calls->begun, call);
+    }
+}
+
+/* Begins the next call whose response may come in pieces, or continues one. Returns false if there
+ * is none. A call that has not begun holds no memory, so the number of calls is not limited. */
+static bool run_in_pieces(struct tally_coordinator *coordinator)
+{
+    struct calls *calls = coordinator->calls;
+    const bool may_begin = calls->in_pieces.first != NULL && calls->begun_bytes < MAX_BEGUN_BYTES;
+    if (may_begin) {
+        run_piece(coordinator, &calls->in_pieces);
+    }
+    if (calls->begun.first != NULL) {
+        run_piece(coordinator, &calls->begun);
+        return true;
+    }
+    return may_begin;
+}
+
 void run_reads(struct tally_coordinator *coordinator)
 {
-    run_in_pieces(coordinator);
-    struct call *call = call_queue_take(&coordinator->calls->reads);
-    while (call != NULL) {
-        struct call *next = call->next;
-        if (call->request != NULL) {
-            run(coordinator, call);
-        }
-        if (call->forwarded == NULL) { /* else it waits for the other replica */
-            send_answer(coordinator, call);
-        }
-        call = next;
+    struct calls *calls = coordinator->calls;
+    while (run_next(coordinator, &calls->brief)) {
     }
+    if (!calls_have_reads(calls)) {
+        return;
+    }
+    const int64_t until_ns = tally_monotonic_ns() + READS_NS;
+    bool is_short, is_long;
+    do {
+        is_short = run_next(coordinator, &calls->reads);
+        is_long = run_in_pieces(coordinator);
+    } while ((is_short || is_long) && tally_monotonic_ns() < until_ns);
 }

@@ -234,34 +234,37 @@ static enum tally_status add_to_totals(void *context, const struct tally_round_r
     return TALLY_OK;
 }
 
-/* Running totals after a round: those of the newest kept row before it, plus the rounds in
- * between. */
-static enum tally_status totals_at(struct tally_coordinator *coordinator,
-                                   const struct tally_store_job *row, int64_t round,
-                                   struct series_totals *ret_totals, struct tally_error *err)
+/* A request for a stream until the stream opens: the running totals after its cursor must be known,
+ * and reading them may take many pieces. */
+struct opening {
+    struct response_pieces pieces; /* must be first */
+    struct tally_store_job row;
+    struct event_stream begin;
+    struct series_use use;
+};
+
+static void free_opening(struct response_pieces *pieces)
 {
-    *ret_totals = (struct series_totals){0};
-    if (round == row->progress.round) {
-        *ret_totals = series_totals_of(&row->progress);
-        return TALLY_OK;
-    }
-    if (round == 0) {
-        return TALLY_OK;
-    }
-    const struct series *series;
-    enum tally_status status = read_series(coordinator, row, &series, err);
-    if (status != TALLY_OK) {
-        return status;
-    }
-    const struct series_row *before = series_at_or_before(series, round);
+    struct opening *opening = (struct opening *)pieces;
+    series_release(&opening->use);
+    free(opening);
+}
+
+/* Running totals after the cursor, once the series has been read: those of the newest kept row
+ * before it, plus the rounds in between. */
+static enum tally_status totals_at(struct tally_store *store, const struct opening *opening,
+                                   int64_t round, struct series_totals *ret_totals,
+                                   struct tally_error *err)
+{
+    const struct series_row *before = series_at_or_before(opening->use.series, round);
     int64_t after = 0;
+    *ret_totals = (struct series_totals){0};
     if (before != NULL) {
         *ret_totals = before->totals;
         after = before->round;
     }
-    struct tally_store *store = coordinator->store;
     return after == round ? TALLY_OK
-                          : store->ops->round_list(store, row->key, after, round - after,
+                          : store->ops->round_list(store, opening->row.key, after, round - after,
                                                    add_to_totals, ret_totals, err);
 }
 
@@ -304,6 +307,34 @@ static enum tally_status open_stream(struct tally_coordinator *coordinator, stru
     return TALLY_OK;
 }
 
+/* Opens the stream once its totals are known. */
+static enum tally_status open_when_read(struct call *call, struct tally_error *err)
+{
+    struct opening *opening = (struct opening *)call->pieces;
+    struct event_stream *begin = &opening->begin;
+    struct tally_coordinator *coordinator = begin->coordinator;
+    enum tally_status status = TALLY_OK;
+    if (begin->cursor == opening->row.progress.round) {
+        begin->totals = series_totals_of(&opening->row.progress);
+    } else if (begin->cursor > 0) {
+        bool is_read;
+        status = series_read(coordinator, &opening->row, &opening->use, &is_read, err);
+        if (status != TALLY_OK || !is_read) {
+            return status;
+        }
+        status = totals_at(coordinator->store, opening, begin->cursor, &begin->totals, err);
+    }
+    if (status == TALLY_OK && coordinator->draining) {
+        return tally_fail(err, TALLY_UNAVAILABLE, NULL, "the coordinator is shutting down");
+    }
+    if (status == TALLY_OK && coordinator->events->n_streams >= coordinator->config.max_streams) {
+        return tally_fail(
+            err, TALLY_RESOURCE_EXHAUSTED, NULL, "%lld event streams are open, the limit is %lld",
+            (long long)coordinator->events->n_streams, (long long)coordinator->config.max_streams);
+    }
+    return status == TALLY_OK ? open_stream(coordinator, call, &opening->row, begin, err) : status;
+}
+
 enum tally_status get_events(struct tally_coordinator *coordinator, struct call *call,
                              struct tally_error *err)
 {
@@ -331,14 +362,13 @@ enum tally_status get_events(struct tally_coordinator *coordinator, struct call 
         call->status = 204; /* after this, EventSource does not reconnect */
         return TALLY_OK;
     }
-    if (coordinator->draining) {
-        return tally_fail(err, TALLY_UNAVAILABLE, NULL, "the coordinator is shutting down");
+    struct opening *opening = calloc(1, sizeof *opening);
+    if (opening == NULL) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for events");
     }
-    if (coordinator->events->n_streams >= coordinator->config.max_streams) {
-        return tally_fail(
-            err, TALLY_RESOURCE_EXHAUSTED, NULL, "%lld event streams are open, the limit is %lld",
-            (long long)coordinator->events->n_streams, (long long)coordinator->config.max_streams);
-    }
-    status = totals_at(coordinator, &row, begin.cursor, &begin.totals, err);
-    return status == TALLY_OK ? open_stream(coordinator, call, &row, &begin, err) : status;
+    opening->pieces = (struct response_pieces){open_when_read, free_opening, 0};
+    opening->row = row;
+    opening->begin = begin;
+    call->pieces = &opening->pieces;
+    return open_when_read(call, err);
 }

@@ -14,8 +14,9 @@ handler_fn get_series;              /* series.c */
 handler_fn get_events;              /* events.c */
 handler_fn get_asset;               /* dashboard.c */
 
-/* Runs the reads that waited for the commit, and makes the next piece of a response that is sent in
- * pieces (dispatch.c). */
+/* Runs the reads that waited for the commit, for about a millisecond: first those that are brief,
+ * then the others and the pieces of long responses in turn (dispatch.c). What is left waits for the
+ * next turn. */
 void run_reads(struct tally_coordinator *coordinator);
 /* Finds the call's route and checks that the caller may use it (authorization.c). Errors:
  * NOT_FOUND, METHOD_NOT_ALLOWED, MISDIRECTED, UNAUTHENTICATED, PERMISSION_DENIED. */

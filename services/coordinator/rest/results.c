@@ -1,5 +1,6 @@
 /* results: what a job has produced: round records, metrics and traffic of single clients, and the
  * model. */
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -13,83 +14,132 @@
 
 enum { DEFAULT_PAGE = 1000, MAX_PAGE = 10000 };
 
-/* Rounds of one response, as JSON or as CSV. */
-struct rounds {
-    struct tally_json *list;
-    struct tally_buffer *csv;
-    const char *metrics; /* names that have columns in the CSV */
+/* Rounds in one piece of a response; with 16 metrics, a round takes up to 80 us. */
+enum { PIECE_ROUNDS = 8 };
+
+/* Rounds of one response, as JSON or as CSV: those that were closed when it began. */
+struct rounds_pieces {
+    struct response_pieces pieces; /* must be first */
+    struct tally_coordinator *coordinator;
+    struct tally_store_job row; /* row.progress.metrics: names that have columns in the CSV */
+    bool is_csv;
     int64_t n, limit;
-    int64_t last_round;
-    bool more;
+    int64_t last_round; /* so far */
 };
+
+static void free_rounds(struct response_pieces *pieces)
+{
+    free(pieces);
+}
 
 static enum tally_status add_round(void *context, const struct tally_round_record *record,
                                    struct tally_error *err)
 {
-    struct rounds *rounds = context;
-    if (rounds->n == rounds->limit) {
-        rounds->more = true;
-        return TALLY_OK;
+    struct call *call = context;
+    struct rounds_pieces *rounds = (struct rounds_pieces *)call->pieces;
+    enum tally_status status = TALLY_OK;
+    if (rounds->is_csv) {
+        status = tally_detail_round_csv(record, rounds->row.progress.metrics, &call->body);
+    } else {
+        struct tally_json *object = tally_detail_round(record);
+        status = append_element(&call->body, rounds->n == 0, object);
+        tally_json_free(object);
     }
     rounds->n++;
     rounds->last_round = record->round;
-    if (rounds->csv != NULL) {
-        enum tally_status status = tally_detail_round_csv(record, rounds->metrics, rounds->csv);
-        return status == TALLY_OK ? status : tally_fail(err, status, NULL, "no memory for rounds");
+    return status == TALLY_OK ? status : tally_fail(err, status, NULL, "no memory for rounds");
+}
+
+/* Fails because the store has no round after the last one: the job was deleted meanwhile. */
+static enum tally_status fail_missing(const struct rounds_pieces *rounds, struct tally_error *err)
+{
+    struct tally_store_job row;
+    const enum tally_status status = read_row(rounds->coordinator, rounds->row.id, &row, err);
+    return status == TALLY_OK
+               ? tally_fail(err, TALLY_DATA_LOSS, NULL, "no round after %lld of %lld",
+                            (long long)rounds->last_round, (long long)rounds->row.progress.round)
+               : status;
+}
+
+static enum tally_status end_rounds(struct call *call, const struct rounds_pieces *rounds,
+                                    bool is_last, struct tally_error *err)
+{
+    if (rounds->is_csv) {
+        return answer_bytes(call, TALLY_OK, "text/csv; charset=utf-8", err);
     }
-    struct tally_json *object = tally_detail_round(record);
-    bool ok = object != NULL && tally_json_append(rounds->list, object);
-    return ok ? TALLY_OK : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for rounds");
+    enum tally_status status = end_list(&call->body, rounds->n == 0);
+    if (status == TALLY_OK && is_last) {
+        status = tally_buffer_append_text(&call->body, "  \"next_after\": null\n}\n");
+    } else if (status == TALLY_OK) {
+        status = tally_buffer_printf(&call->body, "  \"next_after\": %" PRId64 "\n}\n",
+                                     rounds->last_round);
+    }
+    return answer_bytes(call, status, "application/json", err);
+}
+
+static enum tally_status write_rounds(struct call *call, struct tally_error *err)
+{
+    struct rounds_pieces *rounds = (struct rounds_pieces *)call->pieces;
+    struct tally_store *store = rounds->coordinator->store;
+    const size_t most_bytes = rounds->coordinator->config.max_held_bytes;
+    const int64_t n_before = rounds->n, lacking = rounds->row.progress.round - rounds->last_round;
+    int64_t n = rounds->limit - rounds->n < lacking ? rounds->limit - rounds->n : lacking;
+    n = n < PIECE_ROUNDS ? n : PIECE_ROUNDS;
+    if (n <= 0) {
+        return end_rounds(call, rounds, lacking <= 0, err);
+    }
+    enum tally_status status =
+        store->ops->round_list(store, rounds->row.key, rounds->last_round, n, add_round, call, err);
+    if (status == TALLY_OK && rounds->n == n_before) {
+        return fail_missing(rounds, err);
+    }
+    if (status == TALLY_OK && most_bytes > 0 && call->body.size > most_bytes) {
+        return tally_fail(err, TALLY_OUT_OF_RANGE, "after",
+                          "the rounds up to %lld take more than %zu bytes (--max-held-bytes): ask "
+                          "for pages of /v1/jobs/%s/rounds",
+                          (long long)rounds->row.progress.round, most_bytes, rounds->row.id);
+    }
+    return status;
+}
+
+static enum tally_status begin_rounds(struct tally_coordinator *coordinator, struct call *call,
+                                      bool is_csv, struct tally_error *err)
+{
+    struct rounds_pieces *rounds = calloc(1, sizeof *rounds);
+    if (rounds == NULL) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for rounds");
+    }
+    rounds->pieces = (struct response_pieces){write_rounds, free_rounds, 0};
+    rounds->coordinator = coordinator;
+    rounds->is_csv = is_csv;
+    rounds->limit = INT64_MAX;
+    call->pieces = &rounds->pieces;
+    enum tally_status status = read_row(coordinator, call->params[0], &rounds->row, err);
+    if (status == TALLY_OK) {
+        status = read_query_integer(call, "after", 0, INT64_MAX, 0, &rounds->last_round, err);
+    }
+    if (status == TALLY_OK && !is_csv) {
+        status = read_query_integer(call, "limit", 1, MAX_PAGE, DEFAULT_PAGE, &rounds->limit, err);
+    }
+    if (status != TALLY_OK) {
+        return status;
+    }
+    status = is_csv ? tally_detail_round_csv_header(rounds->row.progress.metrics, &call->body)
+                    : tally_buffer_append_text(&call->body, "{\n  \"rounds\": [");
+    return status == TALLY_OK ? write_rounds(call, err)
+                              : tally_fail(err, status, NULL, "no memory for rounds");
 }
 
 enum tally_status get_rounds(struct tally_coordinator *coordinator, struct call *call,
                              struct tally_error *err)
 {
-    struct tally_store *store = coordinator->store;
-    struct tally_store_job row;
-    struct rounds rounds = {0};
-    int64_t after;
-    enum tally_status status = read_row(coordinator, call->params[0], &row, err);
-    if (status == TALLY_OK) {
-        status = read_query_integer(call, "after", 0, INT64_MAX, 0, &after, err);
-    }
-    if (status == TALLY_OK) {
-        status = read_query_integer(call, "limit", 1, MAX_PAGE, DEFAULT_PAGE, &rounds.limit, err);
-    }
-    if (status != TALLY_OK) {
-        return status;
-    }
-    rounds.list = tally_json_array();
-    status =
-        store->ops->round_list(store, row.key, after, rounds.limit + 1, add_round, &rounds, err);
-    struct tally_json *answer = tally_json_object();
-    bool ok = tally_json_set(answer, "rounds", rounds.list);
-    ok = (rounds.more ? tally_json_set_integer(answer, "next_after", rounds.last_round)
-                      : tally_json_set_null(answer, "next_after")) &&
-         ok;
-    answer = tally_json_if_complete(answer, ok && status == TALLY_OK);
-    return status == TALLY_OK ? answer_json(call, 200, answer, err) : status;
+    return begin_rounds(coordinator, call, false, err);
 }
 
 enum tally_status get_rounds_csv(struct tally_coordinator *coordinator, struct call *call,
                                  struct tally_error *err)
 {
-    struct tally_store *store = coordinator->store;
-    struct tally_store_job row;
-    struct rounds rounds = {
-        .csv = &call->body, .metrics = row.progress.metrics, .limit = INT64_MAX};
-    int64_t after;
-    enum tally_status status = read_row(coordinator, call->params[0], &row, err);
-    if (status == TALLY_OK) {
-        status = read_query_integer(call, "after", 0, INT64_MAX, 0, &after, err);
-    }
-    if (status == TALLY_OK) {
-        status = tally_detail_round_csv_header(rounds.metrics, &call->body);
-    }
-    if (status == TALLY_OK) {
-        status = store->ops->round_list(store, row.key, after, INT64_MAX, add_round, &rounds, err);
-    }
-    return answer_bytes(call, status, "text/csv; charset=utf-8", err);
+    return begin_rounds(coordinator, call, true, err);
 }
 
 /* Metrics of single clients: those of the last closed round that has any. */
@@ -388,7 +438,8 @@ static enum tally_status model_json(const struct hosted_job *job, const double *
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the model");
     }
     memcpy(copy, x, dim * sizeof *copy);
-    *model = (struct model_pieces){.pieces = {write_model, free_model}, .x = copy, .dim = dim};
+    *model = (struct model_pieces){
+        .pieces = {write_model, free_model, dim * sizeof *copy}, .x = copy, .dim = dim};
     call->pieces = &model->pieces;
     return write_model(call, err);
 }

@@ -8,11 +8,20 @@
 struct series_cache;
 struct tally_coordinator;
 
-/* All stored rounds of a job, cached for the next request. Borrowed until the next call. Errors:
- * STORE, DATA_LOSS, NO_MEMORY. */
-enum tally_status read_series(struct tally_coordinator *coordinator,
-                              const struct tally_store_job *row, const struct series **ret_series,
-                              struct tally_error *err);
+/* A job's series, which stays in the cache while someone uses it. Zeroed = none. */
+struct series_use {
+    struct series_cache *cache;
+    int entry;
+    const struct series *series; /* NULL = none */
+};
+
+/* Reads some more rounds of the job into its series, cached for the next request. *ret_is_done =
+ * the series has all rounds that the row counts. If all entries of the cache are in use, it does
+ * nothing: call it again later. Errors: STORE, DATA_LOSS, NO_MEMORY. */
+enum tally_status series_read(struct tally_coordinator *coordinator,
+                              const struct tally_store_job *row, struct series_use *use,
+                              bool *ret_is_done, struct tally_error *err);
+void series_release(struct series_use *use);
 /* NULL is allowed. */
 void series_cache_free(struct series_cache *cache);
 

@@ -70,7 +70,7 @@ static bool may_defer(struct tally_coordinator *coordinator, int64_t now_ms)
     struct turn *turn = coordinator->turn;
     const struct calls *calls = coordinator->calls;
     if (coordinator->transaction->state != TRANSACTION_DEFERRABLE || coordinator->draining ||
-        calls->reads.first != NULL || calls->in_pieces.first != NULL) {
+        calls_have_reads(calls)) {
         return false;
     }
     if (turn->defer_until_ms == 0) {

@@ -1,8 +1,9 @@
 /* sorted_page: a page of a list in a different order than that of the store.
  *
  * The store gives jobs newest first. For any other order, all rows that pass the filter are
- * examined and their places sorted, without reading documents. Their number is limited, so that a
- * request takes a few milliseconds however many jobs there are. */
+ * examined, without reading documents, and the places of the first ones are kept. Their number is
+ * limited, so that a request takes some ten milliseconds however many jobs there are; the rows are
+ * examined in steps, between which the loop does other work. */
 #ifndef TALLY_SERVICES_COORDINATOR_REST_LISTING_SORTED_PAGE_H
 #define TALLY_SERVICES_COORDINATOR_REST_LISTING_SORTED_PAGE_H
 
@@ -13,13 +14,23 @@
 /* Rows that one request examines. */
 enum { JOBS_LOOKED_AT = 10000 };
 
-/* Appends to *ret_places a struct job_place for each of the first `limit` jobs that pass the filter
- * and stand behind `after` (NULL = all), in order; *ret_more = more jobs follow. Errors:
- * OUT_OF_RANGE (more than JOBS_LOOKED_AT jobs have the status of the filter), with field "sort";
- * those of job_list; NO_MEMORY. */
-enum tally_status sorted_page_find(struct tally_store *store, const struct job_filter *filter,
-                                   const struct job_order *order, const struct job_place *after,
-                                   int64_t limit, struct tally_buffer *ret_places, bool *ret_more,
-                                   struct tally_error *err);
+/* begin: zeroed, with the members up to `limit`. */
+struct sorted_page {
+    const struct job_filter *filter; /* borrowed */
+    struct job_order order;
+    bool has_after; /* only jobs behind `after` */
+    struct job_place after;
+    int64_t limit;              /* of places */
+    struct tally_buffer places; /* struct job_place, once all rows have been examined: in order */
+    bool has_more;              /* more jobs follow */
+    int64_t n_looked_at, last_key;
+};
+
+void sorted_page_fini(struct sorted_page *page);
+/* Examines some more rows; *ret_is_done = there are no others. Errors: OUT_OF_RANGE (more than
+ * JOBS_LOOKED_AT jobs have the status of the filter), with field "sort"; those of job_list;
+ * NO_MEMORY. */
+enum tally_status sorted_page_look(struct sorted_page *page, struct tally_store *store,
+                                   bool *ret_is_done, struct tally_error *err);
 
 #endif

@@ -165,6 +165,18 @@ static void insert(struct tally_store *store, int n, int n_values)
     TALLY_ASSERT_STATUS(store->ops->commit(store, NULL), TALLY_OK, NULL);
 }
 
+/* Finds one page. */
+static enum tally_status find(struct tally_store *store, struct sorted_page *page,
+                              struct tally_error *err)
+{
+    bool is_done = false;
+    enum tally_status status = TALLY_OK;
+    while (status == TALLY_OK && !is_done) {
+        status = sorted_page_look(page, store, &is_done, err);
+    }
+    return status;
+}
+
 /* Walks through all pages, checks that each place comes after the previous one, and returns the
  * number of places. */
 static int walk(struct tally_store *store, const struct job_filter *filter,
@@ -174,20 +186,23 @@ static int walk(struct tally_store *store, const struct job_filter *filter,
     bool more = true;
     int n = 0;
     while (more) {
-        struct tally_buffer places = {0};
+        struct sorted_page page = {
+            .filter = filter, .order = *order, .has_after = n > 0, .limit = limit};
         struct tally_error err = TALLY_ERROR_INIT;
-        TALLY_ASSERT_STATUS(sorted_page_find(store, filter, order, n > 0 ? &last : NULL, limit,
-                                             &places, &more, &err),
-                            TALLY_OK, &err);
-        const size_t n_places = places.size / sizeof last;
+        if (n > 0) {
+            page.after = last;
+        }
+        TALLY_ASSERT_STATUS(find(store, &page, &err), TALLY_OK, &err);
+        more = page.has_more;
+        const size_t n_places = page.places.size / sizeof last;
         CU_ASSERT_TRUE_FATAL(!more || n_places == (size_t)limit);
         for (size_t i = 0; i < n_places; i++, n++) {
             struct job_place place;
-            memcpy(&place, places.data + i * sizeof place, sizeof place);
+            memcpy(&place, page.places.data + i * sizeof place, sizeof place);
             CU_ASSERT_TRUE(n == 0 || job_order_compare(order, &last, &place) < 0);
             last = place;
         }
-        tally_buffer_fini(&places);
+        sorted_page_fini(&page);
     }
     return n;
 }
@@ -224,13 +239,11 @@ static void test_coordinator_job_order__more_jobs_than_a_request_examines_are_re
     TALLY_ASSERT_STATUS(store->ops->job_insert(store, &row, "{}", 2, NULL, 0, &key, NULL), TALLY_OK,
                         NULL);
     TALLY_ASSERT_STATUS(store->ops->commit(store, NULL), TALLY_OK, NULL);
-    struct tally_buffer places = {0};
+    struct sorted_page page = {.filter = &all, .order = order, .limit = 1};
     struct tally_error err = TALLY_ERROR_INIT;
-    bool more;
-    TALLY_ASSERT_STATUS(sorted_page_find(store, &all, &order, NULL, 1, &places, &more, &err),
-                        TALLY_OUT_OF_RANGE, &err);
+    TALLY_ASSERT_STATUS(find(store, &page, &err), TALLY_OUT_OF_RANGE, &err);
     TALLY_ASSERT_TEXT(err.field, "sort");
-    tally_buffer_fini(&places);
+    sorted_page_fini(&page);
     const struct job_filter none = {.status = TALLY_JOB_FAILED};
     CU_ASSERT_EQUAL(walk(store, &none, &order, 10), 0);
     store->ops->close(store);
