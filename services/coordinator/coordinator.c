@@ -156,7 +156,8 @@ static bool serve(struct tally_coordinator *coordinator, int64_t now_ms, bool de
            coordinator->jobs->match_due; /* jobs ended: others may start at once */
 }
 
-static const struct turn_ops TURN_OPS = {.work = work,
+static const struct turn_ops TURN_OPS = {.stalled = forgive_stall,
+                                         .work = work,
                                          .defer_until = defer_until,
                                          .has_task = has_task,
                                          .hold_poll = hold_update_poll,

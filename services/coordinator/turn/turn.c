@@ -128,6 +128,18 @@ static int time_to_next(const struct turn *turn)
     return wait_ms < 0 ? 0 : (int)wait_ms;
 }
 
+/* Measures the time since the last turn. It is short unless that turn or the step of the HTTP
+ * server took long, or the process did not run. */
+static void look_for_stall(struct tally_coordinator *coordinator, int64_t now_ms)
+{
+    struct turn *turn = coordinator->turn;
+    const int64_t pause_ms = turn->began_ms > 0 ? now_ms - turn->began_ms : 0;
+    turn->began_ms = now_ms;
+    if (pause_ms >= STALL_MS) {
+        turn->ops->stalled(coordinator, now_ms, pause_ms);
+    }
+}
+
 int turn_run(struct tally_coordinator *coordinator)
 {
     struct transaction *transaction = coordinator->transaction;
@@ -138,6 +150,7 @@ int turn_run(struct tally_coordinator *coordinator)
     if (ticks) {
         turn->next_tick_ms = now_ms + TICK_MS;
     }
+    look_for_stall(coordinator, now_ms);
     turn->ops->work(coordinator, now_ms, ticks, seconds);
     turn->defers = may_defer(coordinator, now_ms);
     publish(coordinator, commit(coordinator));

@@ -22,12 +22,16 @@ struct tally_coordinator;
 
 enum {
     TICK_MS = 100,      /* precision of the time limits of long polls */
+    STALL_MS = 1000,    /* a pause between two turns that no wait explains: waits end with a tick */
     DEFER_MS = 250,     /* how long the commit of updates that poll may be deferred */
     DEFER_SHARED_MS = 5 /* the same, if something waits for the end of the transaction */
 };
 
 /* All are required. */
 struct turn_ops {
+    /* The loop has served no socket for stalled_ms. It will now serve what has arrived meanwhile,
+     * so this time does not count as silence of others. */
+    void (*stalled)(struct tally_coordinator *coordinator, int64_t now_ms, int64_t stalled_ms);
     /* Runs what is due. ticks: TICK_MS have passed; seconds: a second has passed, too. */
     void (*work)(struct tally_coordinator *coordinator, int64_t now_ms, bool ticks, bool seconds);
     /* Latest time for the commit of a transaction that may be deferred. */
@@ -47,7 +51,8 @@ struct turn_ops {
 
 struct turn {
     const struct turn_ops *ops;
-    int wake_fd; /* an eventfd: readable when another thread has something for the loop */
+    int wake_fd;      /* an eventfd: readable when another thread has something for the loop */
+    int64_t began_ms; /* monotonic; of the last turn; 0 = none yet */
     int64_t next_tick_ms;
     uint64_t n_ticks;
     bool defers;                      /* the transaction stays open through this turn */

@@ -37,6 +37,24 @@ void check_sessions(struct tally_coordinator *coordinator, int64_t now_ms)
     }
 }
 
+static int64_t later(int64_t since_ms, int64_t now_ms, int64_t stalled_ms)
+{
+    const int64_t moved_ms = since_ms + stalled_ms;
+    return since_ms >= now_ms ? since_ms : moved_ms < now_ms ? moved_ms : now_ms;
+}
+
+void forgive_stall(struct tally_coordinator *coordinator, int64_t now_ms, int64_t stalled_ms)
+{
+    tally_log(TALLY_LOG_WARN, tally_log_event("the loop has stalled"),
+              tally_log_integer("ms", stalled_ms));
+    for (struct session *s = coordinator->workers->sessions.first; s != NULL; s = s->next) {
+        s->last_contact_ms = later(s->last_contact_ms, now_ms, stalled_ms);
+    }
+    for (struct hosted_job *job = coordinator->jobs->first; job != NULL; job = job->next) {
+        job->deadline_from_ms = later(job->deadline_from_ms, now_ms, stalled_ms);
+    }
+}
+
 static void note_waiting(const struct tally_coordinator *coordinator, const struct hosted_job *job,
                          int64_t now_ms)
 {

@@ -49,6 +49,9 @@ void end_session(struct tally_coordinator *coordinator, struct session *session)
 /* ---- deadlines.c ---- */
 
 /* Marks polls that have timed out, and ends sessions that are silent. */
+/* The loop has stalled (turn.h): the time counts neither as silence of workers nor for the
+ * deadlines of rounds. */
+void forgive_stall(struct tally_coordinator *coordinator, int64_t now_ms, int64_t stalled_ms);
 void check_sessions(struct tally_coordinator *coordinator, int64_t now_ms);
 /* Ends rounds and jobs past their deadline, as their policy requires. Writes. */
 void check_deadlines(struct tally_coordinator *coordinator, int64_t now_ms);
