@@ -98,6 +98,7 @@ static void work_each_second(struct tally_coordinator *coordinator)
 
 static void work(struct tally_coordinator *coordinator, int64_t now_ms, bool ticks, bool seconds)
 {
+    coordinator->workers->n_decoded = 0;
     take_prepared(coordinator);
     forward_take_results(coordinator);
     if (ticks) {

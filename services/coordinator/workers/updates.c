@@ -377,11 +377,37 @@ static void write_refusal(const struct tally_error *why, struct tally_update_res
     tally_utf8_sanitize_line(ret_result->message);
 }
 
-/* The response if no update is refused. */
+/* Coordinates that the updates of all PostUpdates requests of a turn may have together, besides the
+ * first update of each request: a few hundred bytes can stand for a million coordinates, which take
+ * 0.3 to 4 ms. */
+enum { MOST_DECODED = 1 << 23 };
+
+/* The request so far: the response if no update is refused, and what limits the rest. */
 struct sums {
     struct tally_bits bits;
     bool has_refusal;
+    int64_t n_taken; /* updates */
+    int64_t dim;     /* of their job; 0 = unknown */
+    bool has_invalid;
 };
+
+/* Whether the request's next update may be processed. Otherwise the worker posts it again, alone: a
+ * request holds up the loop for only so long, and a worker whose message is invalid gets no more
+ * than one such message decoded for each request. */
+static enum tally_status check_turn(const struct tally_coordinator *coordinator,
+                                    const struct sums *sums, struct tally_error *err)
+{
+    if (sums->has_invalid) {
+        return tally_fail(err, TALLY_UNAVAILABLE, NULL,
+                          "an update before it in the request is invalid: post it again");
+    }
+    if (sums->n_taken > 0 && coordinator->workers->n_decoded >= MOST_DECODED) {
+        return tally_fail(err, TALLY_UNAVAILABLE, NULL,
+                          "updates of %d coordinates were taken at once: post it again",
+                          (int)MOST_DECODED);
+    }
+    return TALLY_OK;
+}
 
 /* Takes the next update and appends its result to the response. Errors: those that end the
  * request. */
@@ -393,9 +419,15 @@ static enum tally_status take_next(struct tally_coordinator *coordinator, struct
     struct taken taken;
     struct tally_update_result result = {.formula_bits = 0};
     struct tally_error why = TALLY_ERROR_INIT;
-    enum tally_status status = tally_updates_next(updates, &update, &why);
+    const bool is_put_off = check_turn(coordinator, sums, &why) != TALLY_OK;
+    enum tally_status status = is_put_off ? TALLY_UNAVAILABLE : TALLY_OK;
+    if (status == TALLY_OK) {
+        status = tally_updates_next(updates, &update, &why);
+    }
     if (status == TALLY_OK) {
         status = take_update(coordinator, NULL, session, &update, &taken, &why);
+        coordinator->workers->n_decoded += sums->dim;
+        sums->n_taken++;
     }
     if (status == TALLY_OK) {
         memcpy(call->job_id, updates->job_id, sizeof call->job_id);
@@ -404,8 +436,9 @@ static enum tally_status take_next(struct tally_coordinator *coordinator, struct
         result.formula_bits = taken.bits.formula_bits;
         result.payload_bits = taken.bits.payload_bits;
         tally_bits_add(&sums->bits, &taken.bits);
-    } else if (is_refusal(status)) {
+    } else if (is_put_off || is_refusal(status)) {
         call->updates[update_result_of(status)]++;
+        sums->has_invalid |= update_result_of(status) == UPDATE_INVALID;
         call->polling_session = 0; /* the worker has something to do */
         write_refusal(&why, &result);
         sums->has_refusal = true;
@@ -439,12 +472,19 @@ enum tally_status worker_updates(struct tally_coordinator *coordinator, struct c
     struct session *session = NULL;
     struct sums sums = {.has_refusal = false};
     enum tally_status status = read_connect_body(call, &body, &n_body, err);
+    if (status == TALLY_OK && n_body > longest_batch(coordinator)) {
+        status = tally_fail(err, TALLY_OUT_OF_RANGE, "updates",
+                            "a request of %zu bytes is longer than max_batch_bytes, %u", n_body,
+                            longest_batch(coordinator));
+    }
     if (status == TALLY_OK) {
         status = tally_updates_decode(body, n_body, &updates, err);
     }
     if (status != TALLY_OK) {
         return status;
     }
+    const struct hosted_job *job = find_job(coordinator, updates.job_id);
+    sums.dim = job != NULL ? job->row.dim : 0;
     call->n_updates = (uint32_t)updates.n_updates;
     status = find_session(coordinator, call, updates.session, &session, err);
     if (status == TALLY_OK && updates.has_poll) {

@@ -102,9 +102,9 @@ static uint32_t format_of(const struct call *call, const struct tally_join_reque
     return agent != NULL && strcmp(agent, "tally-worker") == 0 ? 1 : TALLY_FORMAT_VERSION;
 }
 
-/* Limit of PostUpdates requests. A longer one would hold up the loop and gain nothing, because at
- * this size the cost of the request itself is small beside that of its updates. */
-static uint32_t longest_batch(const struct tally_coordinator *coordinator)
+/* A longer request would hold up the loop and gain nothing, because at this size the cost of the
+ * request itself is small beside that of its updates. */
+uint32_t longest_batch(const struct tally_coordinator *coordinator)
 {
     const size_t max = coordinator->config.max_body_bytes;
     return max < MAX_BATCH_BYTES ? (uint32_t)max : MAX_BATCH_BYTES;

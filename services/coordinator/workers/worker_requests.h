@@ -16,4 +16,7 @@ enum tally_status answer_protobuf(struct call *call, enum tally_status encoded,
 enum tally_status find_session(struct tally_coordinator *coordinator, const struct call *call,
                                uint64_t id, struct session **ret_session, struct tally_error *err);
 
+/* Limit of PostUpdates requests, in bytes. */
+uint32_t longest_batch(const struct tally_coordinator *coordinator);
+
 #endif

@@ -25,6 +25,7 @@ struct workers {
     struct tally_list ready;    /* sessions whose long poll may have a response */
     struct tally_buffer answer; /* response to a poll, while it is made */
     struct worker_counts counts;
+    int64_t n_decoded; /* coordinates of updates that came with others, in this turn */
 };
 
 /* Sets coordinator->workers. Errors: NO_MEMORY. */
@@ -48,10 +49,10 @@ void end_session(struct tally_coordinator *coordinator, struct session *session)
 
 /* ---- deadlines.c ---- */
 
-/* Marks polls that have timed out, and ends sessions that are silent. */
 /* The loop has stalled (turn.h): the time counts neither as silence of workers nor for the
  * deadlines of rounds. */
 void forgive_stall(struct tally_coordinator *coordinator, int64_t now_ms, int64_t stalled_ms);
+/* Marks polls that have timed out, and ends sessions that are silent. */
 void check_sessions(struct tally_coordinator *coordinator, int64_t now_ms);
 /* Ends rounds and jobs past their deadline, as their policy requires. Writes. */
 void check_deadlines(struct tally_coordinator *coordinator, int64_t now_ms);
