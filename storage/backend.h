@@ -27,6 +27,7 @@ struct tally_store_report {
     int newest_schema_version; /* that this program knows and migrates to on opening */
     int64_t n_bytes;           /* of the database, log included */
     int64_t n_jobs, n_live_jobs, n_rounds, n_updates;
+    int64_t n_client_rows; /* of n_updates: those with traffic and metrics of clients (store.h) */
 };
 
 struct tally_store_backend {

@@ -150,6 +150,7 @@ static enum tally_status add_update(void *context, const struct tally_store_upda
 {
     struct reading *reading = context;
     uint64_t sum = add_int64(sum_of(reading, TALLY_TABLE_UPDATES), update->round);
+    reading->job->n_client_rows += update->round < 1;
     sum = add_int64(sum, update->client);
     sum = add_bytes(sum, update->body, update->n_body);
     return count(reading, TALLY_TABLE_UPDATES, sum, err);

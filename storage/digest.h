@@ -34,6 +34,7 @@ struct tally_job_digest {
     char id[TALLY_JOB_ID_CAPACITY];
     bool is_live;
     struct tally_table_digest tables[TALLY_N_TABLES];
+    int64_t n_client_rows; /* of TALLY_TABLE_UPDATES: traffic and metrics (store.h) */
 };
 
 /* All zeros = the digest of an empty store. */

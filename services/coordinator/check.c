@@ -137,7 +137,7 @@ static void check_database(struct check *check, const char *uri, const char *lab
             "%lld updates of open rounds",
             label, report.schema_version, is_old ? " (the next start upgrades it)" : "",
             (long long)report.n_bytes, (long long)report.n_jobs, (long long)report.n_live_jobs,
-            (long long)report.n_rounds, (long long)report.n_updates);
+            (long long)report.n_rounds, (long long)(report.n_updates - report.n_client_rows));
     }
     if ((status == TALLY_OK || status == TALLY_DATA_LOSS) && report.schema_version > 0 &&
         report.schema_version == report.newest_schema_version) {

@@ -10,6 +10,7 @@ static void count(const struct tally_store_digest *digest, struct tally_store_re
     report->n_updates = tally_store_digest_table(digest, TALLY_TABLE_UPDATES).n_rows;
     for (size_t i = 0; i < digest->n_jobs; i++) {
         report->n_live_jobs += digest->jobs[i].is_live;
+        report->n_client_rows += digest->jobs[i].n_client_rows;
     }
 }
 

@@ -111,6 +111,7 @@ static enum tally_status count_rows(const struct tally_sqlite *sqlite,
         {TALLY_SQL_COUNT_LIVE_JOBS, &report->n_live_jobs},
         {"SELECT count(*) FROM rounds", &report->n_rounds},
         {"SELECT count(*) FROM updates", &report->n_updates},
+        {"SELECT count(*) FROM updates WHERE round < 1", &report->n_client_rows},
     };
     enum tally_status status = TALLY_OK;
     for (size_t i = 0; i < sizeof counts / sizeof counts[0] && status == TALLY_OK; i++) {
