@@ -265,12 +265,36 @@ enum tally_status delete_ended_job(struct tally_coordinator *coordinator,
  * rounds. */
 enum { RETENTION_PAGE = 50, RETENTION_DELETIONS = 5 };
 
+/* Between two looks, a second apart; adjustments are slower (adjtimex: 0.05 %). */
+enum { JUMP_MS = 1000 };
+
+/* The time by which ended jobs are old: the wall clock's, but a jump forward counts only after
+ * keep_ended_ms. By then, the jobs that had ended before it are old in any case. If it counted at
+ * once, a clock that is wrong for a moment would delete every job. */
+static int64_t retention_now(struct retention *retention, int64_t keep_ended_ms)
+{
+    const int64_t passed_ms = tally_monotonic_ms();
+    const int64_t ahead_ms = tally_realtime_ms() - passed_ms; /* constant unless the clock is set */
+    const bool is_first = retention->now_ms == 0;
+    const bool is_jump = !is_first && ahead_ms - retention->ahead_ms > JUMP_MS;
+    if (is_jump && retention->jumped_ms == 0) {
+        retention->jumped_ms = passed_ms;
+        tally_log(TALLY_LOG_WARN, tally_log_event("the clock has jumped forward"),
+                  tally_log_integer("ms", ahead_ms - retention->ahead_ms));
+    }
+    if (!is_jump || passed_ms - retention->jumped_ms >= keep_ended_ms) {
+        retention->ahead_ms = ahead_ms;
+        retention->jumped_ms = 0;
+    }
+    return passed_ms + retention->ahead_ms;
+}
+
 static bool has_expired(const struct tally_coordinator *coordinator,
                         const struct tally_store_job *row)
 {
     const struct tally_coordinator_config *config = &coordinator->config;
-    const bool is_old = config->keep_ended_ms > 0 &&
-                        row->finished_ms + config->keep_ended_ms <= tally_realtime_ms();
+    const bool is_old = config->keep_ended_ms > 0 && row->finished_ms + config->keep_ended_ms <=
+                                                         coordinator->jobs->retention.now_ms;
     const bool is_one_too_many = config->keep_ended_jobs > 0 &&
                                  coordinator->jobs->retention.n_kept >= config->keep_ended_jobs;
     return is_old || is_one_too_many;
@@ -308,8 +332,10 @@ void delete_expired(struct tally_coordinator *coordinator)
     if (!is_on || coordinator->draining) {
         return;
     }
+    retention->now_ms = retention_now(retention, coordinator->config.keep_ended_ms);
     if (retention->before_key == 0) {
-        *retention = (struct retention){.before_key = INT64_MAX};
+        retention->before_key = INT64_MAX;
+        retention->n_kept = 0;
     }
     struct job_rows page = {0};
     const enum tally_status status = store->ops->job_list(store, -1, retention->before_key,

@@ -39,6 +39,9 @@ struct jobs_ops {
 struct retention {
     int64_t before_key; /* 0 = starts again with the newest job */
     int64_t n_kept;     /* ended jobs that it has passed */
+    int64_t now_ms;     /* Unix time without the clock's latest jump forward; 0 = not yet known */
+    int64_t ahead_ms;   /* by how much that is ahead of the monotonic clock */
+    int64_t jumped_ms;  /* monotonic; when the jump was noticed; 0 = there was none */
 };
 
 struct live_jobs {
