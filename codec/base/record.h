@@ -119,7 +119,7 @@ struct tally_progress {
     bool has_f_star;
     double loss;         /* of the last closed round, as in its record */
     bool has_loss;       /* `loss` is f at the current point, which has not moved since */
-    uint64_t x_checksum; /* tally_checksum64 of the current point */
+    uint64_t x_checksum; /* tally_checksum64 of the current point; 0 = not yet known (job.h) */
     struct tally_estimates estimates;
     struct tally_ledger bits;
     char metrics[TALLY_JOB_METRICS_CAPACITY]; /* of each name, the summary of the last round that

@@ -197,7 +197,8 @@ bool tally_detail_add(struct tally_json *object, const struct tally_job_facts *f
            tally_json_set_real(object, "loss", tally_progress_loss(progress)) &&
            set_metrics(object, progress->metrics) &&
            tally_json_set_real(object, "f_star", progress->has_f_star ? progress->f_star : NAN) &&
-           tally_json_set_text(object, "x_checksum", checksum) &&
+           tally_json_set_text_or_null(object, "x_checksum",
+                                       progress->x_checksum != 0 ? checksum : NULL) &&
            set_estimates(object, &progress->estimates) &&
            set_curvature(object, &facts->curvature) && set_warnings(object, facts->advice) &&
            tally_planned_set(object, facts->planned) && set_waiting(object, facts->waiting) &&

@@ -6,6 +6,7 @@
 #include <strings.h>
 
 #include "api/worker/worker_messages.h"
+#include "codec/numeric/checksum.h"
 #include "services/coordinator/base/rooms.h"
 #include "services/coordinator/jobs/live_jobs.h"
 #include "services/coordinator/rest/handlers.h"
@@ -409,11 +410,14 @@ static enum tally_status write_model(struct call *call, struct tally_error *err)
 }
 
 /* The text up to and including the "[" before the point. */
-static enum tally_status begin_model(const struct hosted_job *job, struct tally_buffer *out)
+static enum tally_status begin_model(const struct hosted_job *job, const double *x, size_t dim,
+                                     struct tally_buffer *out)
 {
     const struct tally_progress *progress = tally_job_progress(job->engine);
     char checksum[17];
-    tally_detail_checksum(progress->x_checksum, checksum);
+    tally_detail_checksum(progress->x_checksum != 0 ? progress->x_checksum
+                                                    : tally_checksum64(x, dim * sizeof *x),
+                          checksum);
     struct tally_json *model = tally_json_object();
     const bool ok = tally_json_set_text(model, "job_id", job->row.id) &&
                     tally_json_set_integer(model, "iterate", progress->iterate) &&
@@ -432,7 +436,7 @@ static enum tally_status model_json(const struct hosted_job *job, const double *
 {
     struct model_pieces *model = calloc(1, sizeof *model);
     double *copy = malloc(dim * sizeof *copy);
-    if (model == NULL || copy == NULL || begin_model(job, &call->body) != TALLY_OK) {
+    if (model == NULL || copy == NULL || begin_model(job, x, dim, &call->body) != TALLY_OK) {
         free(model);
         free(copy);
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the model");
