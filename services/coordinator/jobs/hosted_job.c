@@ -313,9 +313,23 @@ bool hosted_job_is_stuck(const struct hosted_job *job)
     return started && n_lacking > 0 && !drops;
 }
 
+void mark_active(struct hosted_job *job)
+{
+    if (job->marks == NULL || tally_list_has(&job->in_active)) {
+        return;
+    }
+    struct tally_list_node *place = job->marks->active.head.previous;
+    while (place != &job->marks->active.head &&
+           TALLY_LIST_MEMBER(struct hosted_job, in_active, place)->row.key > job->row.key) {
+        place = place->previous;
+    }
+    tally_list_insert(place, &job->in_active);
+}
+
 void mark_touched(struct hosted_job *job)
 {
     if (job->marks != NULL) {
+        mark_active(job);
         job->touched_in = *job->marks->transaction;
     }
 }
@@ -361,6 +375,7 @@ enum tally_status hosted_job_reload(struct tally_store *store, struct hosted_job
         job->shared_task.round = 0; /* it may be a different round with the same number */
         job->stored_state = (struct stored_state){0};
         job->has_stored_updates = true;
+        mark_active(job); /* it may have been started by then */
         job->needs_reload = job->lacks_memory = job->is_deleted = false;
         /* Another replica may have led the job meanwhile, and its counts may be higher. */
         raise_to(&job->recovery_bits, row.recovery_bits);

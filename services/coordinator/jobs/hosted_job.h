@@ -77,6 +77,9 @@ struct job_marks {
     const uint64_t *transaction; /* number of the open transaction, or of the next one */
     bool absence_changed;        /* of some jobs */
     bool ended;                  /* some rows say that their job has ended */
+    /* All jobs except those that only wait in the queue, and perhaps some of those; oldest first.
+     * So the work at each submission does not grow with the queue. */
+    struct tally_list active;
 };
 
 /* The clients' metrics of the last closed round that has any are stored among the updates, under
@@ -130,6 +133,7 @@ struct hosted_job {
     struct shared_task shared_task;
     struct event_feed *feed; /* of its event streams (rest/event_feeds.h); NULL = none */
     uint64_t recovery_bits, wire_in_bytes, wire_out_bytes; /* live; the row's lag behind */
+    struct tally_list_node in_active;                      /* job_marks.active */
     struct hosted_job *next;                               /* by age, oldest first */
     struct hosted_job *next_of_id;                         /* in the same bucket */
 };
@@ -166,7 +170,9 @@ bool hosted_job_is_stuck(const struct hosted_job *job);
 /* Whether a queued job lacks nothing but slots and memory to start. */
 bool hosted_job_may_start(const struct hosted_job *job);
 
-/* Notes that the open transaction writes to the job. */
+/* Adds the job to the active ones, before it stops to be merely queued. */
+void mark_active(struct hosted_job *job);
+/* Notes that the open transaction writes to the job, which is active from then on. */
 void mark_touched(struct hosted_job *job);
 /* Notes that a client has become absent or has returned. */
 void mark_absence(struct hosted_job *job);

@@ -437,6 +437,7 @@ void mark_lost(struct tally_coordinator *coordinator, uint64_t number)
     for (struct hosted_job *job = coordinator->jobs->first; job != NULL; job = job->next) {
         if (job->touched_in == number && !job->needs_reload) {
             job->needs_reload = true;
+            mark_active(job);
             job->waits_since_ms = tally_realtime_ms();
         }
     }

@@ -1,6 +1,7 @@
 #include "services/coordinator/jobs/live_jobs.h"
 
 #include <malloc.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +30,7 @@ enum tally_status live_jobs_new(struct tally_coordinator *coordinator, const str
     jobs->ops = ops;
     ended_init(&jobs->ended);
     jobs->last = &jobs->first;
+    tally_list_init(&jobs->marks.active);
     jobs->marks.transaction = &coordinator->transaction->number;
     jobs->memory.limit = coordinator->config.max_job_bytes;
     coordinator->jobs = jobs;
@@ -73,17 +75,52 @@ static void forget_id(struct live_jobs *jobs, const struct hosted_job *job)
     *at = job->next_of_id;
 }
 
-void add_job(struct tally_coordinator *coordinator, struct hosted_job *job)
+void prune_active(struct live_jobs *jobs)
 {
-    struct hosted_job **at = coordinator->jobs->last; /* keys ascend */
-    if (coordinator->view.is_shared) { /* keys of jobs from other replicas may be old */
-        at = &coordinator->jobs->first;
+    struct tally_list_node *node = jobs->marks.active.head.next;
+    while (node != &jobs->marks.active.head) {
+        struct hosted_job *job = TALLY_LIST_MEMBER(struct hosted_job, in_active, node);
+        node = node->next;
+        if (tally_job_status(job->engine) == TALLY_JOB_QUEUED && !job->needs_reload &&
+            job->slots == NULL) {
+            tally_list_remove(&job->in_active);
+        }
     }
+}
+
+/* Where the job belongs in the list. Keys ascend, but those of jobs from other replicas may be old.
+ */
+static struct hosted_job **place_of(const struct hosted_job *job, struct live_jobs *jobs)
+{
+    const bool is_empty = jobs->last == &jobs->first;
+    const struct hosted_job *newest =
+        is_empty ? NULL
+                 : (const struct hosted_job *)((const char *)jobs->last -
+                                               offsetof(struct hosted_job, next));
+    if (newest == NULL || newest->row.key < job->row.key) {
+        return jobs->last;
+    }
+    struct hosted_job **at = &jobs->first;
     while (*at != NULL && (*at)->row.key < job->row.key) {
         at = &(*at)->next;
     }
+    return at;
+}
+
+void add_job(struct tally_coordinator *coordinator, struct hosted_job *job)
+{
+    struct live_jobs *jobs = coordinator->jobs;
+    struct hosted_job **at = place_of(job, jobs);
     restart_clock(job);
-    job->marks = &coordinator->jobs->marks;
+    job->marks = &jobs->marks;
+    if (jobs->unsolved == NULL || job->row.key < jobs->unsolved->row.key) {
+        jobs->unsolved = job;
+    }
+    /* A job that is not prepared can neither start nor be filled. */
+    jobs->match_due |= job->prepared || job->row.status != TALLY_JOB_QUEUED || job->needs_reload;
+    if (job->row.status != TALLY_JOB_QUEUED || job->needs_reload) {
+        mark_active(job);
+    }
     job->next = *at;
     *at = job;
     if (job->next == NULL) {
@@ -93,7 +130,6 @@ void add_job(struct tally_coordinator *coordinator, struct hosted_job *job)
     job->next_of_id = *bucket;
     *bucket = job;
     coordinator->jobs->n++;
-    coordinator->jobs->match_due = true;
     coordinator->jobs->ops->added(coordinator, job);
 }
 
@@ -103,6 +139,13 @@ void remove_job(struct tally_coordinator *coordinator, struct hosted_job **at)
     coordinator->jobs->ops->removing(coordinator, job);
     preparer_forget(coordinator->jobs->preparer, job->row.id);
     forget_id(coordinator->jobs, job);
+    tally_list_remove(&job->in_active);
+    if (coordinator->jobs->unsolved == job) {
+        coordinator->jobs->unsolved = job->next;
+    }
+    if (coordinator->jobs->prepared == job) {
+        coordinator->jobs->prepared = NULL;
+    }
     *at = job->next;
     if (*at == NULL) {
         coordinator->jobs->last = at;

@@ -54,10 +54,13 @@ struct live_jobs {
     struct ended_jobs ended; /* receipts */
     struct retention retention;
     struct preparer *preparer;
-    struct memory_use memory; /* as of the last start of jobs */
-    bool match_due;           /* sessions or jobs came or went: look for jobs to start */
-    bool match_failed;        /* a start was not stored: look again in a second */
-    bool reload_due;          /* some jobs must be reloaded, while no transaction is open */
+    struct memory_use memory;    /* as of the last start of jobs */
+    struct hosted_job *unsolved; /* no older job waits for f(x*) to be solved; NULL = none does */
+    struct hosted_job *prepared; /* a queued job that may start since this turn; NULL = none */
+    bool lacks_memory;           /* some queued job waited for memory when last looked at */
+    bool match_due;              /* sessions or jobs came or went: look for jobs to start */
+    bool match_failed;           /* a start was not stored: look again in a second */
+    bool reload_due;             /* some jobs must be reloaded, while no transaction is open */
 };
 
 /* Sets coordinator->jobs. Errors: NO_MEMORY (also: no thread can be started). */
@@ -69,6 +72,8 @@ void live_jobs_free(struct live_jobs *jobs);
 struct hosted_job *find_job(const struct tally_coordinator *coordinator, const char *id);
 /* Adds a loaded job to the live ones. */
 void add_job(struct tally_coordinator *coordinator, struct hosted_job *job);
+/* Takes the jobs that merely wait in the queue out of the active ones. */
+void prune_active(struct live_jobs *jobs);
 /* Takes a job out of the list and frees it; the store keeps it. */
 void remove_job(struct tally_coordinator *coordinator, struct hosted_job **at);
 

@@ -16,7 +16,9 @@ struct memory_use memory_use(const struct tally_coordinator *coordinator)
 {
     struct memory_use use = {.held = preparer_bytes(coordinator->jobs->preparer),
                              .limit = coordinator->config.max_job_bytes};
-    for (const struct hosted_job *job = coordinator->jobs->first; job != NULL; job = job->next) {
+    TALLY_LIST_EACH(node, &coordinator->jobs->marks.active)
+    {
+        const struct hosted_job *job = TALLY_LIST_MEMBER(struct hosted_job, in_active, node);
         if (!is_queued(job)) {
             use.held += job->started_bytes;
             use.kept += hosted_job_is_progressing(job) ? 0 : job->started_bytes;
@@ -88,18 +90,29 @@ static void solve(struct tally_coordinator *coordinator, struct hosted_job *job)
 
 void memory_solve_next(struct tally_coordinator *coordinator)
 {
-    if (preparer_bytes(coordinator->jobs->preparer) > 0) {
+    struct live_jobs *jobs = coordinator->jobs;
+    if (preparer_bytes(jobs->preparer) > 0) {
         return;
     }
-    for (struct hosted_job *job = coordinator->jobs->first; job != NULL; job = job->next) {
+    while (jobs->unsolved != NULL &&
+           (jobs->unsolved->prepared || jobs->unsolved->prepare_began_ms != 0 ||
+            jobs->unsolved->row.status != TALLY_JOB_QUEUED)) {
+        jobs->unsolved = jobs->unsolved->next;
+    }
+    if (jobs->unsolved == NULL) {
+        return;
+    }
+    prune_active(jobs);
+    const struct memory_use use = memory_use(coordinator);
+    for (struct hosted_job *job = jobs->unsolved; job != NULL; job = job->next) {
         if (!memory_is_unsolved(job)) {
             continue;
         }
-        const struct memory_use use = memory_use(coordinator);
         if (memory_is_free(&use, job)) {
             solve(coordinator, job);
             return;
         }
+        jobs->lacks_memory = true;
         if (memory_will_be_free(&use, job)) {
             return;
         }

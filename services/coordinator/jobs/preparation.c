@@ -75,8 +75,11 @@ void take_prepared(struct tally_coordinator *coordinator)
     (void)n; /* EAGAIN: nothing woke us */
     struct prepared result;
     while (preparer_take(coordinator->jobs->preparer, &result)) {
-        coordinator->jobs->match_due = true;
+        struct live_jobs *jobs = coordinator->jobs;
         struct hosted_job *job = find_job(coordinator, result.job_id);
+        /* Jobs that wait for memory may get some now. */
+        jobs->match_due |= jobs->lacks_memory || job == NULL || jobs->prepared != NULL;
+        jobs->prepared = job;
         if (job == NULL || job->row.status != TALLY_JOB_QUEUED) {
             continue; /* cancelled meanwhile */
         }

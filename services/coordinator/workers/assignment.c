@@ -24,7 +24,9 @@ static int64_t count_assigned(const struct tally_coordinator *coordinator,
                               bool counts(const struct hosted_job *))
 {
     int64_t n = 0;
-    for (const struct hosted_job *job = coordinator->jobs->first; job != NULL; job = job->next) {
+    TALLY_LIST_EACH(node, &coordinator->jobs->marks.active)
+    {
+        const struct hosted_job *job = TALLY_LIST_MEMBER(struct hosted_job, in_active, node);
         n += counts(job) ? job->supply.n_assigned : 0;
     }
     return n;
@@ -162,7 +164,9 @@ static void borrow_slots(struct tally_coordinator *coordinator, struct hosted_jo
 {
     const int64_t needed = hosted_job_n_lacking(job);
     int64_t n = 0;
-    for (struct hosted_job *other = coordinator->jobs->first; other != NULL; other = other->next) {
+    TALLY_LIST_EACH(node, &coordinator->jobs->marks.active)
+    {
+        struct hosted_job *other = TALLY_LIST_MEMBER(struct hosted_job, in_active, node);
         if (other != job && hosted_job_is_stuck(other)) {
             n += lend(coordinator, job, other, needed - n);
         }
@@ -178,6 +182,7 @@ static void borrow_slots(struct tally_coordinator *coordinator, struct hosted_jo
 static void start_job(struct tally_coordinator *coordinator, struct hosted_job *job)
 {
     struct tally_error err = TALLY_ERROR_INIT;
+    mark_active(job);
     enum tally_status status = hosted_job_make_slots(job, &err);
     if (status == TALLY_OK) {
         fill_job(coordinator, job);
@@ -231,6 +236,7 @@ static void start_jobs(struct tally_coordinator *coordinator)
 {
     int64_t n_assigned = count_assigned(coordinator, hosted_job_is_progressing);
     struct memory_use use = memory_use(coordinator);
+    coordinator->jobs->lacks_memory = false;
     for (struct hosted_job *job = coordinator->jobs->first; job != NULL; job = job->next) {
         if (tally_job_status(job->engine) != TALLY_JOB_QUEUED) {
             continue;
@@ -239,6 +245,7 @@ static void start_jobs(struct tally_coordinator *coordinator)
         if (!match_is_candidate(&match)) {
             continue;
         }
+        coordinator->jobs->lacks_memory |= !match.has_memory;
         if (is_held_back(&coordinator->view, job)) {
             break;
         }
@@ -255,25 +262,47 @@ static void start_jobs(struct tally_coordinator *coordinator)
     coordinator->jobs->memory = use;
 }
 
+/* Whether a queued job that has just been prepared must be matched. If it could neither start nor
+ * stop others, no other job can either, since nothing else has changed. */
+static bool is_to_match(struct tally_coordinator *coordinator, const struct hosted_job *job)
+{
+    const int64_t n_assigned = count_assigned(coordinator, hosted_job_is_progressing);
+    const struct memory_use use = memory_use(coordinator);
+    const struct match_job match = describe_job(coordinator, job, n_assigned, &use);
+    coordinator->jobs->memory = use;
+    return match_is_candidate(&match) && (!match.has_memory || match_queued(&match) != MATCH_PASS);
+}
+
 void assign_slots(struct tally_coordinator *coordinator)
 {
-    coordinator->jobs->match_due = false;
-    if (coordinator->draining) {
+    struct live_jobs *jobs = coordinator->jobs;
+    prune_active(jobs);
+    const bool is_due =
+        jobs->match_due || (jobs->prepared != NULL && is_to_match(coordinator, jobs->prepared));
+    jobs->match_due = false;
+    jobs->prepared = NULL;
+    if (coordinator->draining || !is_due) {
         return;
     }
-    for (struct hosted_job *job = coordinator->jobs->first; job != NULL; job = job->next) {
+    TALLY_LIST_EACH(node, &jobs->marks.active)
+    {
+        struct hosted_job *job = TALLY_LIST_MEMBER(struct hosted_job, in_active, node);
         if (tally_job_status(job->engine) == TALLY_JOB_QUEUED) {
             release_unstarted(coordinator, job);
         }
     }
-    for (struct hosted_job *job = coordinator->jobs->first; job != NULL; job = job->next) {
+    TALLY_LIST_EACH(node, &jobs->marks.active)
+    {
+        struct hosted_job *job = TALLY_LIST_MEMBER(struct hosted_job, in_active, node);
         enum tally_job_status status = tally_job_status(job->engine);
         if (status == TALLY_JOB_RUNNING || status == TALLY_JOB_PAUSED) {
             fill_job(coordinator, job);
         }
     }
     int64_t n_assigned = count_assigned(coordinator, hosted_job_is_stuck);
-    for (struct hosted_job *job = coordinator->jobs->first; job != NULL; job = job->next) {
+    TALLY_LIST_EACH(node, &jobs->marks.active)
+    {
+        struct hosted_job *job = TALLY_LIST_MEMBER(struct hosted_job, in_active, node);
         if (tally_job_status(job->engine) == TALLY_JOB_RUNNING && hosted_job_is_stuck(job) &&
             can_borrow(job, n_assigned)) {
             borrow_slots(coordinator, job);

@@ -5,6 +5,7 @@
 
 #include "api/worker/worker_messages.h"
 #include "services/coordinator/jobs/lifecycle.h"
+#include "services/coordinator/jobs/live_jobs.h"
 #include "storage/backends/backends.h"
 #include "tests/harness.h"
 #include "tests/unit/services/coordinator/jobs/job_in_store.h"
@@ -60,6 +61,7 @@ struct hosted_job *scene_add_job(struct scene *scene, int clients, enum tally_po
     TALLY_ASSERT_STATUS(create_job(scene->coordinator, &spec, NULL, 0, &job, &err), TALLY_OK, &err);
     CU_ASSERT_PTR_NOT_NULL_FATAL(job);
     job->prepared = true; /* do not wait for the solver's thread */
+    scene->coordinator->jobs->prepared = job;
     scene_turn(scene);
     return job;
 }
