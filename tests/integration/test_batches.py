@@ -114,21 +114,18 @@ class Batches(BatchTestCase):
         bad_metric.metrics.add(name="No Name", value=1)
         request = self.worker.batch(self.task, [
             self.worker.update(self.task, a),
-            bad_metric,
             self.worker.update(self.task, a),
             self.worker.update(self.task, a, **OTHER),
             self.worker.update(self.task, self.last_task.clients[0]),
             self.worker.update(self.task, 77),
-            self.worker.update(self.task, b, clipped=31),
-            self.worker.update(self.task, c, payload_bits=31),
             self.worker.update(self.task, c),
+            bad_metric,
         ], wait_ms=30000)
         answer = self.worker.post_all(request)  # in the same request
         self.assertEqual(codes_of(answer), [
-            "", "invalid_argument", "", "already_exists", "permission_denied", "permission_denied", "invalid_argument",
-            "invalid_argument", ""])
-        self.assertEqual(results_of(answer)[2], ACCEPTED)
-        self.assertIn("metrics: \"No Name\" is not a name", answer.results[1].message)
+            "", "", "already_exists", "permission_denied", "permission_denied", "", "invalid_argument"])
+        self.assertEqual(results_of(answer)[1], ACCEPTED)
+        self.assertIn("metrics: \"No Name\" is not a name", answer.results[-1].message)
         self.assertEqual([bool(result.message) for result in answer.results],
                          [bool(result.code) for result in answer.results])
         self.assertFalse(answer.HasField("next"))
@@ -136,9 +133,31 @@ class Batches(BatchTestCase):
         counts = {line.split('"')[1]: int(line.split()[-1]) for line in
                   self.client.get("/metrics").body.decode().splitlines() if line.startswith("tally_updates_total{")}
         self.assertEqual({key: value for key, value in counts.items() if value},
-                         {"accepted": 2, "repeated": 1, "conflicting": 1, "not_played": 2, "invalid": 3})
+                         {"accepted": 2, "repeated": 1, "conflicting": 1, "not_played": 2, "invalid": 1})
         again = self.worker.post_all(self.worker.of_clients(self.task, [b]))
         self.assertEqual(results_of(again), [ACCEPTED])
+
+    def test_after_an_invalid_one_the_rest_is_put_off(self):
+        a, b, c = self.task.clients
+        for invalid in (self.worker.update(self.task, b, clipped=31), self.worker.update(self.task, b, payload_bits=31)):
+            with self.subTest(invalid=invalid):
+                request = self.worker.batch(self.task, [self.worker.update(self.task, a), invalid,
+                                                        self.worker.update(self.task, c), invalid], wait_ms=30000)
+                answer = self.worker.post_all(request)
+                self.assertEqual(codes_of(answer), ["", "invalid_argument", "unavailable", "unavailable"])
+                self.assertIn("post it again", answer.results[2].message)
+                self.assertEqual(self.n_stored(), 1, "what is put off is not counted")
+        self.assertEqual(results_of(self.worker.post_all(self.worker.of_clients(self.task, [b, c]))), 2 * [ACCEPTED])
+
+    def test_a_longer_request_than_announced_is_refused(self):
+        request = self.worker.of_clients(self.task, self.task.clients, wait_ms=30000)
+        most = self.worker.join_again().max_batch_bytes
+        request.updates[0].payload = bytes(most)
+        with self.assertRaises(ConnectError) as caught:
+            self.worker.post_all(request)
+        self.assertEqual(caught.exception.code, "invalid_argument")
+        self.assertIn(f"max_batch_bytes, {most}", str(caught.exception))
+        self.assertEqual(self.n_stored(), 0)
 
     def test_a_cursor_without_a_job_is_of_theirs(self):
         request = self.worker.of_clients(self.task, self.task.clients, wait_ms=30000)

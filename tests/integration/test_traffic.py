@@ -7,7 +7,7 @@ import subprocess
 import unittest
 
 import test_python
-from common import BIN, IS_SANITIZED, ForeignWorker, TallyTestCase, job_document, messages, task_of, updates_of, wait_until
+from common import BIN, HANG_S, IS_SANITIZED, ForeignWorker, TallyTestCase, job_document, messages, task_of, updates_of, wait_until
 from private_postgres import PostgresTestCase
 from recording_proxy import RecordingProxy
 from round_gate import start_gate
@@ -243,6 +243,10 @@ class KeptCase(TrafficCase):
         played = play_round()
         self.assertEqual([each["updates"] for each in played["clients"]], [1, 1])
         self.assert_ends_well(coordinator)
+        checked = subprocess.run(
+            [BIN / "tally-coordinator", "--check", "--store", self.checked_store], stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, timeout=HANG_S, check=True)
+        self.assertIn(", 0 updates of open rounds", checked.stdout, "traffic is stored, and no update")
         coordinator = start()
         client = coordinator.client
         self.assertEqual(self.check_sum(client, job_id)[0], played, "after a shutdown")
@@ -268,11 +272,13 @@ class KeptCase(TrafficCase):
 
 class KeptInSqlite(KeptCase):
     def test_kept(self):
+        self.checked_store = f"sqlite:{self.folder}/tally.db"
         self.check_kept(lambda: self.start_coordinator(options=HOURS))
 
 
 class KeptInPostgres(KeptCase, PostgresTestCase):
     def test_kept(self):
+        self.checked_store = self.store
         self.check_kept(lambda: self.start_coordinator(store=self.store, options=HOURS))
 
     def test_every_replica_tells_it(self):
