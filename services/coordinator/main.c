@@ -119,7 +119,9 @@ static const struct tally_option OPTIONS[] = {
     {"heartbeat-ms", "N", "15000", "silence after which an event stream is sent a comment",
      "Limits"},
     {"metrics-keep-s", "N", "600", "seconds for which an ended job stays in /metrics", "Limits"},
-    {"keep-ended-s", "N", "0", "seconds after which a job that ended is deleted; 0 = never",
+    {"keep-ended-s", "N", "0",
+     "seconds after which a job that ended is deleted; 0 = never; if the clock jumps forward, that "
+     "many from then on",
      "Limits"},
     {"keep-ended-jobs", "N", "0", "ended jobs to keep, the most recently submitted; 0 = all",
      "Limits"},
@@ -439,11 +441,12 @@ static enum tally_status serve(const struct tally_options *options, struct setti
     bool quiet = false;
     while (status == TALLY_OK && !quiet && tally_monotonic_ms() < end_ms) {
         const uint64_t before = tally_coordinator_n_requests(coordinator);
-        tally_coordinator_turn(coordinator);
+        wait_ms = tally_coordinator_turn(coordinator);
         const int64_t until_ms = tally_monotonic_ms() + QUIET_MS;
         while (status == TALLY_OK && tally_monotonic_ms() < until_ms) {
-            status = tally_http_server_step(server, QUIET_MS, wake_fd, err);
-            tally_coordinator_turn(coordinator);
+            status = tally_http_server_step(server, wait_ms < QUIET_MS ? wait_ms : QUIET_MS,
+                                            wake_fd, err);
+            wait_ms = tally_coordinator_turn(coordinator);
         }
         quiet = tally_coordinator_n_requests(coordinator) == before &&
                 tally_http_server_n_requests(server) == 0;
