@@ -139,7 +139,21 @@ static void test_coordinator_reads__clients_may_leave_between_pieces(void)
     scene_fini(&scene); /* nothing leaks */
 }
 
-/* Page after page, in both orders. */
+static void test_coordinator_reads__a_response_longer_than_may_be_held_is_refused(void)
+{
+    struct scene scene;
+    scene_init(&scene);
+    insert_ended(&scene, "long", MANY_ROUNDS);
+    scene.coordinator->config.max_held_bytes = 100000;
+    struct tally_http_request *csv = scene_get(&scene, "/v1/jobs/long/rounds.csv");
+    wait_for(&scene, csv);
+    CU_ASSERT_EQUAL(csv->status, 400);
+    CU_ASSERT_PTR_NOT_NULL(strstr(fake_response_text(csv), "100000 bytes (--max-held-bytes)"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(fake_response_text(csv), "/v1/jobs/long/rounds"));
+    scene_fini(&scene);
+}
+
+/* In both orders. */
 static void test_coordinator_reads__lists_have_each_job_once(void)
 {
     enum { JOBS = 333 };
@@ -232,6 +246,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_coordinator_reads__rounds_are_those_that_were_closed_at_the_request),
     TALLY_TEST(test_coordinator_reads__a_job_deleted_meanwhile_is_not_cut_short),
     TALLY_TEST(test_coordinator_reads__clients_may_leave_between_pieces),
+    TALLY_TEST(test_coordinator_reads__a_response_longer_than_may_be_held_is_refused),
     TALLY_TEST(test_coordinator_reads__lists_have_each_job_once),
     TALLY_TEST(test_coordinator_reads__a_stall_of_the_loop_is_no_silence_of_workers),
     TALLY_TEST(test_coordinator_reads__a_stall_moves_deadlines_but_not_into_the_future),
