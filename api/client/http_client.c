@@ -24,6 +24,7 @@
 #include <linux/tcp.h>
 
 #include "api/client/http_curl.h"
+#include "api/client/http_foreign.h"
 #include "api/json/problem.h"
 #include "codec/base/monotonic.h"
 
@@ -70,6 +71,7 @@ struct transfer {
     struct tally_buffer *out;
     enum tally_status append_status;
     bool has_whole_head; /* the blank line has been received */
+    bool has_proxy;      /* the request was sent to a proxy */
     uint64_t out_bytes, in_bytes, body_out_bytes;
 };
 
@@ -128,12 +130,24 @@ static bool starts_request(const struct transfer *transfer, const char *data, si
     return n > n_method && memcmp(data, transfer->method, n_method) == 0 && data[n_method] == ' ';
 }
 
+/* A request to a proxy names the whole URL, or it is a CONNECT. */
+static bool is_for_proxy(const char *data, size_t n)
+{
+    static const char CONNECT[] = "CONNECT ";
+    const char *target = memchr(data, ' ', n);
+    return (n >= sizeof CONNECT - 1 && memcmp(data, CONNECT, sizeof CONNECT - 1) == 0) ||
+           (target != NULL && target + 1 < data + n && target[1] != '/');
+}
+
 static int on_debug(CURL *easy, curl_infotype type, char *data, size_t n, void *context)
 {
     (void)easy;
     struct transfer *transfer = context;
     if (type != CURLINFO_TEXT) {
         transfer->heard_ms = tally_monotonic_ms();
+    }
+    if (type == CURLINFO_HEADER_OUT) {
+        transfer->has_proxy = transfer->has_proxy || is_for_proxy(data, n);
     }
     if (type == CURLINFO_HEADER_OUT && starts_request(transfer, data, n)) {
         transfer->out_bytes = 0;
@@ -586,6 +600,7 @@ static void read_answer(CURL *easy, struct tally_http_exchange *exchange)
              type != NULL ? type : "");
     copy_header(easy, "Location", exchange->location, sizeof exchange->location);
     copy_header(easy, "Date", exchange->date, sizeof exchange->date);
+    copy_header(easy, "Server", exchange->server, sizeof exchange->server);
 }
 
 /* Reads the result of a transfer that libcurl has ended. */
@@ -594,6 +609,7 @@ static enum tally_status finish_transfer(struct tally_http_client *client,
                                          const struct transfer *transfer, CURLcode code,
                                          struct tally_error *err)
 {
+    exchange->has_proxy = transfer->has_proxy;
     if (code == CURLE_OK && !transfer->has_whole_head) {
         code = CURLE_GOT_NOTHING;
     }
@@ -607,8 +623,13 @@ static enum tally_status finish_transfer(struct tally_http_client *client,
     const char *reason =
         client->curl_message[0] != '\0' ? client->curl_message : curl_easy_strerror(code);
     const bool is_away = code == CURLE_COULDNT_CONNECT || code == CURLE_COULDNT_RESOLVE_HOST;
-    return tally_fail(err, status, is_away ? "coordinator" : NULL, "%s %s%s: %s", exchange->method,
-                      client->base_url, exchange->path,
+    char proxy[HTTP_PROXY_CAPACITY] = "";
+    if (transfer->has_proxy) {
+        http_proxy_name(client->base_url, proxy);
+    }
+    return tally_fail(err, status, is_away ? "coordinator" : NULL, "%s %s%s%s%s: %s",
+                      exchange->method, client->base_url, exchange->path,
+                      proxy[0] != '\0' ? " through the proxy " : "", proxy,
                       status == TALLY_TOO_LARGE ? "response is too large" : reason);
 }
 
@@ -665,6 +686,8 @@ static enum tally_status perform(struct tally_http_client *client,
     exchange->response_type[0] = '\0';
     exchange->location[0] = '\0';
     exchange->date[0] = '\0';
+    exchange->server[0] = '\0';
+    exchange->has_proxy = false;
     struct curl_slist *headers = NULL;
     bool ok = add_request_headers(client, exchange, &headers);
     if (second_extra_header != NULL) {
@@ -682,6 +705,21 @@ enum tally_status tally_http_perform(struct tally_http_client *client,
                                      struct tally_error *err)
 {
     return perform(client, exchange, NULL, out, err);
+}
+
+/* The error that a response describes, or is. */
+static enum tally_status fail_answered(const struct tally_http_client *client,
+                                       const struct tally_http_exchange *exchange, const char *text,
+                                       size_t n, struct tally_error *err)
+{
+    struct tally_error answer = TALLY_ERROR_INIT;
+    if (!tally_problem_decode(exchange->status, text, n, &answer)) {
+        return http_fail_foreign(client->base_url, exchange, &answer, err);
+    }
+    return answer.status == TALLY_TOO_LARGE
+               ? tally_fail(err, answer.status, answer.field, "%s; this one has %zu",
+                            answer.message, exchange->n_body)
+               : tally_fail(err, answer.status, answer.field, "%s", answer.message);
 }
 
 enum tally_status tally_connect_call(struct tally_http_client *client, const char *method,
@@ -705,16 +743,10 @@ enum tally_status tally_connect_call(struct tally_http_client *client, const cha
     size_t n_before = out->size;
     enum tally_status status =
         perform(client, &exchange, client->is_terse ? NULL : timeout, out, err);
-    if (status == TALLY_OK && exchange.status != 200) {
-        struct tally_error answer = TALLY_ERROR_INIT;
+    if (status == TALLY_OK &&
+        (exchange.status != 200 || strcasecmp(exchange.response_type, proto) != 0)) {
         const char *text = out->data != NULL ? (const char *)out->data + n_before : "";
-        tally_problem_decode(exchange.status, text, out->size - n_before, &answer);
-        status = tally_fail(err, answer.status, answer.field, "%s", answer.message);
-        out->size = n_before;
-    } else if (status == TALLY_OK && strcasecmp(exchange.response_type, proto) != 0) {
-        status = tally_fail(err, TALLY_INTERNAL, NULL,
-                            "response of type \"%s\", not %s: is %s a coordinator?",
-                            exchange.response_type, proto, client->base_url);
+        status = fail_answered(client, &exchange, text, out->size - n_before, err);
         out->size = n_before;
     }
     return status;

@@ -63,7 +63,13 @@ struct tally_http_exchange {
     char response_type[128]; /* Content-Type of the response */
     char location[256];      /* Location header, "" if none */
     char date[64];           /* Date header, "" if none */
+    char server[64];         /* Server header, "" if none */
+    bool has_proxy;          /* the request went to a proxy */
 };
+
+/* The field of an error that describes a response of another program than a coordinator, such as a
+ * proxy. */
+#define TALLY_HTTP_FOREIGN "http"
 
 /* Sends and receives; the body of the response is appended to *out (which may have a limit). Any
  * HTTP status is TALLY_OK here. Errors: UNAVAILABLE (no connection, or it broke), DEADLINE,
@@ -73,8 +79,10 @@ enum tally_status tally_http_perform(struct tally_http_client *client,
                                      struct tally_error *err);
 
 /* Calls tally.v1.WorkerService/`method` with a protobuf body; the protobuf bytes of the response
- * are appended to *out. A Connect error becomes the status of its code with its message; others as
- * above. */
+ * are appended to *out. A Connect error becomes the status of its code with its message. Any other
+ * response becomes the status that belongs to its HTTP status (INTERNAL for a temporary redirect or
+ * a page, MISDIRECTED for a permanent redirect), the field TALLY_HTTP_FOREIGN, and a message that
+ * says where it came from. Others as above. */
 enum tally_status tally_connect_call(struct tally_http_client *client, const char *method,
                                      const uint8_t *body, size_t n_body, long timeout_ms,
                                      struct tally_buffer *out, struct tally_error *err);

@@ -135,21 +135,32 @@ static enum tally_status status_of_http(int http_status)
     return TALLY_INTERNAL;
 }
 
-/* Describes a response that is not one of our errors: HTTP status and first printable words. */
+/* Describes a response that is not one of our errors: HTTP status and first printable words, of a
+ * page in HTML its title. */
 static void describe_foreign(int http_status, const char *text, size_t n, struct tally_error *err)
 {
+    static const char TITLE[] = "<title>";
     char excerpt[121];
+    const char *title = n > 0 ? memmem(text, n, TITLE, sizeof TITLE - 1) : NULL;
+    if (title != NULL) {
+        title += sizeof TITLE - 1;
+        n -= (size_t)(title - text);
+        text = title;
+    }
     size_t size = n < sizeof excerpt - 1 ? n : sizeof excerpt - 1;
     if (size > 0) {
         memcpy(excerpt, text, size);
     }
     excerpt[size] = '\0';
+    if (title != NULL) {
+        excerpt[strcspn(excerpt, "<")] = '\0';
+    }
     tally_utf8_sanitize_line(excerpt);
     tally_fail(err, status_of_http(http_status), NULL, "HTTP status %d%s%s", http_status,
                excerpt[0] != '\0' ? ": " : "", excerpt);
 }
 
-void tally_problem_decode(int http_status, const char *text, size_t n, struct tally_error *ret_err)
+bool tally_problem_decode(int http_status, const char *text, size_t n, struct tally_error *ret_err)
 {
     tally_error_clear(ret_err);
     struct tally_json *object = NULL;
@@ -169,5 +180,7 @@ void tally_problem_decode(int http_status, const char *text, size_t n, struct ta
         tally_utf8_sanitize_line(ret_err->message);
         tally_utf8_sanitize_line(ret_err->field);
     }
+    const bool is_ours = code != NULL;
     tally_json_free(object);
+    return is_ours;
 }

@@ -20,8 +20,8 @@ enum tally_status tally_problem_encode_all(const struct tally_error *err,
 enum tally_status tally_connect_error_encode(const struct tally_error *err,
                                              struct tally_buffer *out);
 
-/* Reads either form (for clients). If the body is neither, the status follows from `http_status`;
- * it is never OK. */
-void tally_problem_decode(int http_status, const char *text, size_t n, struct tally_error *ret_err);
+/* Reads either form (for clients). If the body is neither, returns false, and the status follows
+ * from `http_status`; it is never OK. */
+bool tally_problem_decode(int http_status, const char *text, size_t n, struct tally_error *ret_err);
 
 #endif

@@ -323,6 +323,14 @@ static enum tally_status take_cursors(struct tally_poll_request *message, const 
     return take_message(value, &Cursor_SCHEMA, cursor, err);
 }
 
+DEFINE_SCHEMA(Undeliverable, struct tally_undeliverable)
+
+static enum tally_status take_undeliverable(struct tally_poll_request *message,
+                                            const struct value *value, struct tally_error *err)
+{
+    return take_message(value, &Undeliverable_SCHEMA, &message->undeliverable, err);
+}
+
 DEFINE_SCHEMA(PollTaskRequest, struct tally_poll_request)
 
 enum tally_status tally_poll_request_decode(const uint8_t *bytes, size_t n,
@@ -333,6 +341,7 @@ enum tally_status tally_poll_request_decode(const uint8_t *bytes, size_t n,
     ret_message->wait_ms = 0;
     ret_message->n_cursors = 0;
     ret_message->until_idle = false;
+    ret_message->undeliverable.job_id[0] = ret_message->undeliverable.reason[0] = '\0';
     return decode((struct tally_bytes){bytes, n}, &PollTaskRequest_SCHEMA, ret_message, err);
 }
 

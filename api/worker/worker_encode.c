@@ -149,6 +149,15 @@ static bool put_cursors(pb_ostream_t *stream, uint32_t tag,
                      sizeof message->cursors[0]);
 }
 
+DEFINE_PUT(Undeliverable, struct tally_undeliverable)
+
+static bool put_undeliverable(pb_ostream_t *stream, uint32_t tag,
+                              const struct tally_poll_request *message)
+{
+    return message->undeliverable.job_id[0] == '\0' ||
+           put_message(stream, tag, put_Undeliverable_fields, &message->undeliverable);
+}
+
 DEFINE_PUT(PollTaskRequest, struct tally_poll_request)
 
 /* Packed, as in proto3. */

@@ -29,6 +29,18 @@ enum {
     TALLY_RESULT_MESSAGE_CAPACITY = 482 /* with NUL: a field and a message of tally_error */
 };
 
+/* Upper bounds of the bytes of an update besides its payload. Numbers take up to 10 bytes (uint64)
+ * or 5 (uint32), tags 1. */
+enum {
+    TALLY_UPDATE_OWN_BYTES = 48,   /* client, payload_bits, clipped, loss; tags and lengths */
+    TALLY_METRIC_BYTES = 48,       /* a name of up to 32 bytes, a double; tags and lengths */
+    TALLY_UPDATE_WHOLE_BYTES = 80, /* session, job_id, round, mark; what every poll has */
+    TALLY_CURSOR_BYTES = 48,       /* job_id, iterate; tags and lengths */
+    TALLY_UNDELIVERABLE_BYTES = 16 + TALLY_MESSAGE_JOB_ID_CAPACITY + TALLY_FAILURE_CAPACITY,
+    /* of a PostUpdateRequest without metrics, by a worker of one job */
+    TALLY_UPDATE_BYTES = TALLY_UPDATE_OWN_BYTES + TALLY_UPDATE_WHOLE_BYTES + TALLY_CURSOR_BYTES
+};
+
 struct tally_bytes {
     const uint8_t *data;
     size_t size;
@@ -67,12 +79,19 @@ struct tally_join_response {
 enum tally_status tally_join_check_format(uint32_t worker, uint32_t coordinator,
                                           struct tally_error *err);
 
+/* A job of which the worker cannot post an update. */
+struct tally_undeliverable {
+    char job_id[TALLY_MESSAGE_JOB_ID_CAPACITY]; /* "" = none */
+    char reason[TALLY_FAILURE_CAPACITY];        /* "" = the worker would try again */
+};
+
 struct tally_poll_request {
     uint64_t session;
     uint32_t wait_ms;
     struct tally_cursor cursors[TALLY_MAX_CURSORS];
     size_t n_cursors;
     bool until_idle; /* respond as soon as no job is left for the session */
+    struct tally_undeliverable undeliverable;
 };
 
 struct tally_broadcast {

@@ -254,7 +254,9 @@ struct tally_step_limit {
 /* Bits of one uplink message and of one broadcast. */
 struct tally_message_bits {
     uint64_t uplink, downlink;
-    bool is_bound; /* uplink is an upper bound */
+    bool is_bound;     /* uplink is an upper bound, and .. */
+    uint64_t least;    /* .. this a lower one */
+    const char *field; /* member of the job document that decides uplink; NULL = the dimension */
 };
 
 /* Slots are required unless stated otherwise. Functions that fail leave their results unspecified

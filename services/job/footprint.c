@@ -65,6 +65,31 @@ int64_t tally_footprint_started(const struct tally_job_spec *spec)
     return coordinate_bytes(spec) + clients_bytes(spec) + memory_bytes(spec) + FIXED_BYTES;
 }
 
+static struct tally_message_bits message_bits(const struct tally_job_spec *spec)
+{
+    const struct tally_algorithm *algorithm = tally_job_spec_algorithm(spec);
+    const struct tally_setting setting = tally_job_spec_setting(spec);
+    if (algorithm->message_bits != NULL) {
+        return algorithm->message_bits(&setting);
+    }
+    /* `unary` has a bit or more for each coordinate. With a budget, longer messages are empty. */
+    const bool is_unary =
+        setting.encoding == &TALLY_ENCODING_UNARY && spec->budget.uplink_bits == 0;
+    return (struct tally_message_bits){.is_bound = true, .least = is_unary ? setting.dim : 0};
+}
+
+int64_t tally_footprint_update(const struct tally_job_spec *spec)
+{
+    const struct tally_message_bits bits = message_bits(spec);
+    return (int64_t)(((bits.is_bound ? bits.least : bits.uplink) + 7) / 8);
+}
+
+const char *tally_footprint_update_field(const struct tally_job_spec *spec)
+{
+    const char *field = message_bits(spec).field;
+    return field != NULL ? field : tally_objective_dim_field(&spec->objective);
+}
+
 const char *tally_footprint_started_field(const struct tally_job_spec *spec)
 {
     return coordinate_bytes(spec) >= clients_bytes(spec)

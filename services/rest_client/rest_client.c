@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "api/client/http_foreign.h"
 #include "api/json/problem.h"
 
 /* Enough for a model or all rounds of a long job; a faulty server cannot exhaust the memory. */
@@ -55,8 +56,13 @@ enum tally_status tally_rest_call(struct tally_rest_client *client,
         return fail_unreached(client, &problem, err);
     }
     if (exchange->status < 200 || exchange->status > 299) {
-        tally_problem_decode(exchange->status, (const char *)client->body.data, client->body.size,
-                             &problem);
+        if (!tally_problem_decode(exchange->status, (const char *)client->body.data,
+                                  client->body.size, &problem)) {
+            const struct tally_error answer = problem;
+            tally_error_clear(&problem);
+            (void)http_fail_foreign(client->url, exchange, &answer, &problem);
+            problem.field[0] = '\0';
+        }
         return fail_refused(client, &problem, err);
     }
     return TALLY_OK;

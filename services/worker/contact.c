@@ -172,8 +172,9 @@ static void limit_silence(const struct worker *worker)
     tally_http_client_set_silence(worker->client, 2L * worker->max_wait_ms);
 }
 
-/* Fills in how long a poll may wait and what the worker holds. The caller sets the session. */
-void contact_begin_poll(const struct worker *worker, struct tally_poll_request *ret_request)
+/* Fills in how long a poll may wait, what the worker holds, and what it cannot post. The caller
+ * sets the session. */
+void contact_begin_poll(struct worker *worker, struct tally_poll_request *ret_request)
 {
     const uint32_t own_ms = worker->config->wait_ms, max_ms = worker->max_wait_ms;
     const int64_t left_ms = patience_left_ms(&worker->patience);
@@ -188,6 +189,7 @@ void contact_begin_poll(const struct worker *worker, struct tally_poll_request *
         memcpy(cursor->job_id, job->id, sizeof cursor->job_id);
         cursor->iterate = (uint64_t)tally_model_copy_iterate(job->model);
     }
+    undeliverables_ask(&worker->undeliverables, ret_request);
 }
 
 /* Reads a refused token from its file again, where it may have been replaced. Returns true if the

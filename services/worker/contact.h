@@ -29,8 +29,9 @@ bool contact_renew_token(struct worker *worker);
 /* Joins, and retries as long as that may help. Errors: CANCELLED when asked to stop, DEADLINE
  * (patience), and those that a retry cannot fix. */
 enum tally_status contact_join(struct worker *worker, struct tally_error *err);
-/* Fills in how long a poll may wait and what the worker holds. The caller sets the session. */
-void contact_begin_poll(const struct worker *worker, struct tally_poll_request *ret_request);
+/* Fills in how long a poll may wait, what the worker holds, and what it cannot post. The caller
+ * sets the session. */
+void contact_begin_poll(struct worker *worker, struct tally_poll_request *ret_request);
 /* Returns the slots, on a connection that a stop does not cancel. */
 void contact_leave(struct worker *worker);
 

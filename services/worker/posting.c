@@ -14,16 +14,24 @@
  * update that is held waits for the next one, which takes about as long. */
 enum { POST_AFTER_MS = 100 };
 
-/* Upper bounds of the bytes besides payloads. Numbers take up to 10 bytes (uint64) or 5 (uint32),
- * tags 1. */
-enum {
-    UPDATE_BYTES = 48, /* client, payload_bits, clipped, loss; tags and lengths */
-    METRIC_BYTES = 48, /* a name of up to 32 bytes, a double; tags and lengths */
-    WHOLE_BYTES = 88,  /* session, job_id, round, mark, columns; of the poll, all but the cursors */
-    CURSOR_BYTES = 48  /* job_id, iterate; tags and lengths */
-};
-
 /* ---- Retries ---- */
+
+/* Whether another program than the coordinator has answered, and would answer the same again. */
+static bool is_foreign(const struct tally_error *why)
+{
+    return strcmp(why->field, TALLY_HTTP_FOREIGN) == 0 &&
+           !tally_status_info(why->status)->retryable;
+}
+
+/* Whether the update is of no use any more, or the session: the next poll goes on from there. */
+static bool is_settled(const struct tally_error *why)
+{
+    const enum tally_status status = why->status;
+    return !is_foreign(why) &&
+           (status == TALLY_FAILED_PRECONDITION || status == TALLY_ALREADY_EXISTS ||
+            status == TALLY_PERMISSION_DENIED || status == TALLY_NOT_FOUND ||
+            status == TALLY_UNAUTHENTICATED);
+}
 
 /* Decides what to do after a failed call. OK: the call is made again, unless *ret_is_refused is
  * set. *joined_again: the session was renewed for this call. */
@@ -32,8 +40,11 @@ static enum tally_status after_failure(struct worker *worker, const struct tally
                                        struct tally_error *err)
 {
     const enum tally_status status = why->status;
-    const bool is_passing = contact_is_passing(status);
-    *ret_is_refused = false;
+    const bool is_passing = contact_is_passing(status) && !is_foreign(why);
+    *ret_is_refused = is_foreign(why);
+    if (*ret_is_refused) {
+        return TALLY_OK;
+    }
     if ((is_passing || status == TALLY_CANCELLED) && contact_is_stopping(worker)) {
         return tally_fail(err, TALLY_CANCELLED, NULL, "asked to stop");
     }
@@ -66,29 +77,50 @@ static enum tally_log_level level_of_refusal(const struct worker *worker, const 
                : TALLY_LOG_INFO;
 }
 
+/* Leaves the job to other workers for a while (undeliverable.h). */
+static void give_up(struct worker *worker, const struct tally_update *update,
+                    const struct tally_error *why)
+{
+    struct tally_error told = TALLY_ERROR_INIT;
+    char reason[TALLY_FAILURE_CAPACITY];
+    const bool has_method = strncmp(why->message, "PostUpdate: ", 12) == 0;
+    tally_fail(&told, why->status, NULL, "client %u cannot post its %s: %s", update->client,
+               update->refusal[0] != '\0'   ? "refusal"
+               : update->failure[0] != '\0' ? "failure"
+                                            : "update",
+               why->message + (has_method ? 12 : 0));
+    posting_write_reason(&told, reason);
+    const int64_t pause_ms = undeliverables_add(&worker->undeliverables, update->job_id, reason);
+    tally_log(TALLY_LOG_WARN, tally_log_event("update cannot be posted, trying again later"),
+              tally_log_text("job", update->job_id), tally_log_integer("round", update->round),
+              tally_log_integer("pause_ms", pause_ms), tally_log_problem(&told));
+}
+
 /* Metrics are telemetry: an update that may have been refused because of them is posted once more
  * without them. Returns whether it is to be posted again. */
 static bool after_refusal(struct worker *worker, struct tally_update *update,
                           const struct tally_error *why)
 {
-    const bool is_wrong = why->status == TALLY_INVALID_ARGUMENT;
-    const bool goes_again = is_wrong && update->n_metrics > 0;
+    const bool goes_again =
+        why->status == TALLY_INVALID_ARGUMENT && !is_foreign(why) && update->n_metrics > 0;
+    update->n_metrics = 0;
+    if (!goes_again && !is_settled(why)) {
+        give_up(worker, update, why);
+        return false;
+    }
     tally_log(level_of_refusal(worker, update->job_id, why->status),
               tally_log_event("update refused"), tally_log_text("job", update->job_id),
               tally_log_integer("round", update->round),
               tally_log_integer("client", update->client), tally_log_problem(why));
-    if (is_wrong && !goes_again) {
-        contact_pause(worker, NULL); /* a retry would give the same update: do not spin */
-    }
-    update->n_metrics = 0;
     return goes_again;
 }
 
 /* Counts an acknowledged update, and compares its bits with those that the coordinator counted. */
-static enum tally_status count(struct worker *worker, const struct tally_bits *own,
-                               uint64_t formula_bits, uint64_t payload_bits,
-                               struct tally_error *err)
+static enum tally_status count(struct worker *worker, const char *job_id,
+                               const struct tally_bits *own, uint64_t formula_bits,
+                               uint64_t payload_bits, struct tally_error *err)
 {
+    undeliverables_remove(&worker->undeliverables, job_id);
     tally_bits_add(&worker->totals.uplink, own);
     if (formula_bits != own->formula_bits || payload_bits != own->payload_bits) {
         return tally_fail(err, TALLY_DATA_LOSS, NULL,
@@ -136,12 +168,15 @@ static enum tally_status post(struct worker *worker, struct tally_update *update
         if (call_update(worker->client, &worker->buffers, update,
                         update->has_poll ? worker->poll_wait_ms : 0, &response, &why) == TALLY_OK) {
             contact_reached(worker);
+            if (update->has_poll) {
+                undeliverables_answered(&worker->undeliverables);
+            }
             worker->has_next = response.has_next;
             worker->next = response.next;
             const bool is_message = update->failure[0] == '\0' && update->refusal[0] == '\0';
-            return is_message
-                       ? count(worker, bits, response.formula_bits, response.payload_bits, err)
-                       : TALLY_OK;
+            return is_message ? count(worker, update->job_id, bits, response.formula_bits,
+                                      response.payload_bits, err)
+                              : TALLY_OK;
         }
         status = after_failure(worker, &why, &joined_again, &is_refused, err);
         if (status == TALLY_OK && is_refused && !after_refusal(worker, update, &why)) {
@@ -202,7 +237,9 @@ static enum tally_status post_each(struct worker *worker, struct tally_error *er
 {
     struct tally_updates held = held_updates(worker);
     enum tally_status status = TALLY_OK;
-    for (size_t i = 0; status == TALLY_OK && i < worker->batch.n; i++) {
+    for (size_t i = 0; status == TALLY_OK && i < worker->batch.n &&
+                       !undeliverables_has_new(&worker->undeliverables, held.job_id);
+         i++) {
         struct tally_update update;
         status = tally_updates_next(&held, &update, err);
         if (status == TALLY_OK) {
@@ -219,7 +256,7 @@ static enum tally_status take_result(struct worker *worker, struct tally_update 
                                      struct tally_error *err)
 {
     if (result->code[0] == '\0') {
-        return count(worker, bits, result->formula_bits, result->payload_bits, err);
+        return count(worker, update->job_id, bits, result->formula_bits, result->payload_bits, err);
     }
     struct tally_error why = TALLY_ERROR_INIT;
     tally_fail(&why, tally_status_of_connect_code(result->code), NULL, "%s", result->message);
@@ -239,7 +276,8 @@ static enum tally_status take_results(struct worker *worker,
         for (size_t i = 0; i < worker->batch.n; i++) {
             tally_bits_add(&sum, &worker->batch.bits[i]);
         }
-        return count(worker, &sum, response->formula_bits, response->payload_bits, err);
+        return count(worker, held.job_id, &sum, response->formula_bits, response->payload_bits,
+                     err);
     }
     for (size_t i = 0; status == TALLY_OK && i < worker->batch.n; i++) {
         struct tally_update update;
@@ -264,6 +302,9 @@ static enum tally_status take_response(struct worker *worker,
     struct tally_buffer body = worker->buffers.response;
     worker->buffers.response = (struct tally_buffer){0};
     contact_reached(worker);
+    if (worker->batch.whole.has_poll) {
+        undeliverables_answered(&worker->undeliverables);
+    }
     worker->has_next = response->has_next;
     worker->next = response->next;
     enum tally_status status = take_results(worker, response, err);
@@ -283,13 +324,23 @@ static size_t whole_bytes(const struct worker *worker)
          job = job->next) {
         n_cursors++;
     }
-    return WHOLE_BYTES + n_cursors * CURSOR_BYTES;
+    return TALLY_UPDATE_WHOLE_BYTES + TALLY_UNDELIVERABLE_BYTES + n_cursors * TALLY_CURSOR_BYTES;
 }
 
 /* Whether n bytes of updates fit into a batch. */
 static bool fits(const struct worker *worker, size_t n)
 {
     return whole_bytes(worker) + n <= worker->max_batch_bytes;
+}
+
+/* A proxy has refused a batch: it may let shorter ones through, or none. */
+static void shorten_batches(struct worker *worker, const struct tally_error *why)
+{
+    if (why->status == TALLY_TOO_LARGE) {
+        worker->max_batch_bytes = (uint32_t)(worker->batch.encoded.size / 2);
+    } else if (is_foreign(why)) {
+        worker->max_batch_bytes = 0;
+    }
 }
 
 static enum tally_status post_together(struct worker *worker, struct tally_error *err)
@@ -310,6 +361,7 @@ static enum tally_status post_together(struct worker *worker, struct tally_error
             return take_response(worker, &response, err);
         }
         status = after_failure(worker, &why, &joined_again, &is_refused, err);
+        shorten_batches(worker, &why);
     }
     return status == TALLY_OK ? post_each(worker, err) : status;
 }
@@ -378,7 +430,8 @@ enum tally_status posting_add(struct worker *worker, struct tally_update *update
                               const struct tally_bits *bits, bool is_last, struct tally_error *err)
 {
     struct batch *batch = &worker->batch;
-    const size_t n = UPDATE_BYTES + METRIC_BYTES * update->n_metrics + update->payload.size;
+    const size_t n =
+        TALLY_UPDATE_OWN_BYTES + TALLY_METRIC_BYTES * update->n_metrics + update->payload.size;
     enum tally_status status = TALLY_OK;
     if (!fits(worker, batch->encoded.size + n) || batch->n == TALLY_MAX_UPDATES) {
         status = posting_flush(worker, false, err);

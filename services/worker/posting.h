@@ -29,11 +29,12 @@ enum tally_status posting_add(struct worker *worker, struct tally_update *update
 /* Posts the held updates; with `polls`, the response may bring the next task. */
 enum tally_status posting_flush(struct worker *worker, bool polls, struct tally_error *err);
 
-/* Posts one update or failure until it is acknowledged or finally refused. With `polls`, the
- * response may bring the next task. A new session replaces one that the coordinator has forgotten.
- * A stop ends the attempts, and the coordinator hands out the round's task again. Errors: CANCELLED
- * (stop), DEADLINE (patience), DATA_LOSS (the coordinator counts other bits), NO_MEMORY, and those
- * of contact_join(). */
+/* Posts one update or failure until it is acknowledged or finally refused. An update that is
+ * refused whatever the round is, be it by a proxy, is noted in worker->undeliverables. With
+ * `polls`, the response may bring the next task. A new session replaces one that the coordinator
+ * has forgotten. A stop ends the attempts, and the coordinator hands out the round's task again.
+ * Errors: CANCELLED (stop), DEADLINE (patience), DATA_LOSS (the coordinator counts other bits),
+ * NO_MEMORY, and those of contact_join(). */
 enum tally_status posting_post(struct worker *worker, struct tally_update *update,
                                const struct tally_bits *bits, bool polls, struct tally_error *err);
 

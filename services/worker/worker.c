@@ -13,6 +13,10 @@
 /* Wrong points in a row that the worker tolerates: one may be due to a damaged message. */
 enum { MAX_LOST_POINTS = 3 };
 
+/* Pause before a poll that repeats that a job's updates cannot be posted. A coordinator up to
+ * 0.15.0 does not know what it says, and responds with the same task. */
+enum { REPEAT_PAUSE_MS = 1000 };
+
 /* Jobs. */
 
 static void forget_job(struct worker *worker, const char *id)
@@ -154,6 +158,11 @@ static enum tally_status do_task(struct worker *worker, const struct tally_task 
 {
     struct job_copy *job;
     struct tally_error why = TALLY_ERROR_INIT;
+    if (undeliverables_repeat(&worker->undeliverables, task->job_id)) {
+        const struct worker_stop *stop = &worker->config->stop;
+        stop->wait(stop->context, REPEAT_PAUSE_MS);
+        return TALLY_OK;
+    }
     enum tally_status status = open_job(worker, task, &job, &why);
     if (status != TALLY_OK &&
         contact_is_stopping(worker)) { /* for example, an interrupted plug-in */
@@ -172,7 +181,9 @@ static enum tally_status do_task(struct worker *worker, const struct tally_task 
     worker->lost_points = 0;
     bool refused = false;
     posting_begin(worker);
-    for (size_t i = 0; status == TALLY_OK && !refused && i < task->n_clients; i++) {
+    for (size_t i = 0; status == TALLY_OK && !refused && i < task->n_clients &&
+                       !undeliverables_has_new(&worker->undeliverables, task->job_id);
+         i++) {
         const bool is_last = i + 1 == task->n_clients;
         if (contact_is_stopping(worker)) {
             return tally_fail(err, TALLY_CANCELLED, NULL, "asked to stop");
@@ -197,7 +208,11 @@ static enum tally_status next_response(struct worker *worker, struct tally_poll_
     struct tally_poll_request request = {.session = worker->session};
     contact_begin_poll(worker, &request);
     contact_limit_calls(worker);
-    return call_poll(worker->client, &worker->buffers, &request, response, err);
+    enum tally_status status = call_poll(worker->client, &worker->buffers, &request, response, err);
+    if (status == TALLY_OK) {
+        undeliverables_answered(&worker->undeliverables);
+    }
+    return status;
 }
 
 /* Polls once and handles the response. Sets *ret_idle if there is no task and no job is pending. */
@@ -215,6 +230,7 @@ static enum tally_status poll_once(struct worker *worker, bool *ret_idle, struct
         break;
     case TALLY_POLL_RELEASED:
         forget_job(worker, response->released_job_id);
+        undeliverables_remove(&worker->undeliverables, response->released_job_id);
         break;
     case TALLY_POLL_TASK: {
         /* The task borrows from the response buffer, which posting would overwrite. */
@@ -285,6 +301,7 @@ enum tally_status worker_run(const struct worker_config *config, struct worker_t
     while (worker.jobs != NULL) {
         forget_job(&worker, worker.jobs->id);
     }
+    undeliverables_fini(&worker.undeliverables);
     call_buffers_fini(&worker.buffers);
     tally_buffer_fini(&worker.poll);
     tally_buffer_fini(&worker.batch.encoded);

@@ -7,6 +7,7 @@
 #include "services/worker/calls.h"
 #include "services/worker/job_copy.h"
 #include "services/worker/patience.h"
+#include "services/worker/undeliverable.h"
 #include "services/worker/worker.h"
 
 /* Updates of one round that are computed and encoded, but not posted yet (posting.h). The memory is
@@ -33,6 +34,7 @@ struct worker {
     uint32_t max_wait_ms;     /* as the coordinator said; 0 = no limit */
     uint32_t max_batch_bytes; /* as the coordinator said; 0 = it does not know PostUpdates */
     struct job_copy *jobs;
+    struct undeliverables undeliverables;
     struct tally_rng jitter;
     int64_t pause_ms;
     /* Monotonic times at which the progress of a call was last logged, and told. */

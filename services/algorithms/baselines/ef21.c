@@ -215,7 +215,9 @@ static struct tally_message_bits message_bits(const struct tally_setting *settin
     return (struct tally_message_bits){
         .uplink = 32 * (uint64_t)k + (sends_indices ? tally_index_set_bound(setting->dim, k) : 0),
         .downlink = tally_baseline_bits_float32(setting).downlink,
-        .is_bound = sends_indices};
+        .is_bound = sends_indices,
+        .least = 32 * (uint64_t)k,
+        .field = "algorithm.k"};
 }
 
 const struct tally_algorithm TALLY_EF21 = {

@@ -38,9 +38,9 @@ struct job_supply {
     int64_t n_refused_free;   /* ... and their free slots */
 };
 
-/* The last worker that refused the job because the job's plug-in is not loaded there. Kept when the
- * worker leaves, because the job waits for another. */
-struct plugin_absence {
+/* The last worker that refused the job because the job's plug-in is not loaded there, or because it
+ * cannot post its updates. Kept when the worker leaves, because the job waits for another. */
+struct worker_absence {
     char worker[TALLY_WORKER_NAME_CAPACITY]; /* "" = none */
     char reason[TALLY_FAILURE_CAPACITY];
 };
@@ -106,7 +106,7 @@ struct hosted_job {
     int64_t n_vacant;
     struct tally_list assigned; /* the slots that are not vacant, in order of assignment */
     struct job_supply supply;
-    struct plugin_absence absence;
+    struct worker_absence absence;
     struct known_columns columns;
     int64_t started_bytes, solving_bytes; /* estimates of services/job/footprint.h */
     bool prepared;            /* f_star and schedule below are known: the job may start */

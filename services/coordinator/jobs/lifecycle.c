@@ -69,6 +69,21 @@ static enum tally_status check_state(const struct tally_coordinator *coordinator
                             tally_job_spec_algorithm(spec)->name, (long long)spec->clients);
 }
 
+/* A longer update would be refused however often it is posted. Whether one passes whose length
+ * depends on the data, or on its metrics, only shows when it is posted. */
+static enum tally_status check_update(const struct tally_coordinator *coordinator,
+                                      const struct tally_job_spec *spec, struct tally_error *err)
+{
+    const int64_t payload = tally_footprint_update(spec), n = payload + TALLY_UPDATE_BYTES;
+    const int64_t limit = (int64_t)coordinator->config.max_body_bytes;
+    return payload == 0 || n <= limit
+               ? TALLY_OK
+               : tally_fail(err, TALLY_OUT_OF_RANGE, tally_footprint_update_field(spec),
+                            "an update has about %lld bytes, more than this coordinator's "
+                            "--max-body-bytes %lld",
+                            (long long)n, (long long)limit);
+}
+
 static enum tally_status check_text(const struct tally_coordinator *coordinator,
                                     const struct tally_job_spec *spec, struct tally_error *err)
 {
@@ -79,7 +94,8 @@ static enum tally_status check_text(const struct tally_coordinator *coordinator,
 static enum tally_status (*const LIMITS[])(const struct tally_coordinator *coordinator,
                                            const struct tally_job_spec *spec,
                                            struct tally_error *err) = {
-    check_text, check_clients, check_dim, check_state, memory_check_started, memory_check_solving};
+    check_text,   check_clients,        check_dim,           check_state,
+    check_update, memory_check_started, memory_check_solving};
 enum { N_LIMITS = sizeof LIMITS / sizeof LIMITS[0] };
 
 enum tally_status check_new_job(const struct tally_coordinator *coordinator,

@@ -391,7 +391,7 @@ static void release(struct session_table *table, struct session *session,
     supply_change_free(table, session, n_before - kept);
 }
 
-static void forget_refusal(struct session *session, const struct hosted_job *job)
+void session_accept(struct session *session, const struct hosted_job *job)
 {
     for (struct refusal **at = &session->refusals; *at != NULL; at = &(*at)->next) {
         if ((*at)->job == job) {
@@ -411,7 +411,7 @@ void session_free(struct session_table *table, struct session *session)
         vacate(session, &session->assignments[i]);
     }
     while (session->refusals != NULL) {
-        forget_refusal(session, session->refusals->job);
+        session_accept(session, session->refusals->job);
     }
     tally_http_line_detach(&session->line);
     supply_remove(table, session);
@@ -501,7 +501,7 @@ void session_release_job(struct session_table *table, struct hosted_job *job)
         }
     }
     while (job->supply.refusals != NULL) {
-        forget_refusal(job->supply.refusals->session, job);
+        session_accept(job->supply.refusals->session, job);
     }
     supply_unbind(job);
 }

@@ -151,6 +151,8 @@ void session_unassign(struct session_table *table, struct hosted_job *job, uint3
 enum tally_status session_refuse(struct session_table *table, struct session *session,
                                  struct hosted_job *job, const struct tally_update *update,
                                  struct tally_error *err);
+/* Takes a refusal back; does nothing if there is none. */
+void session_accept(struct session *session, const struct hosted_job *job);
 /* Returns NULL if the worker has not refused the job. */
 const struct refusal *session_refusal(const struct session *session, const struct hosted_job *job);
 /* The job is removed: no session serves or refuses it any more. */

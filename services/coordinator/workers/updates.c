@@ -23,6 +23,46 @@
 #include "services/coordinator/workers/workers.h"
 #include "services/job/reasons.h"
 
+static void note_absence(struct hosted_job *job, const struct session *session, const char *reason)
+{
+    memcpy(job->absence.worker, session->name, sizeof job->absence.worker);
+    snprintf(job->absence.reason, sizeof job->absence.reason, "%s", reason);
+}
+
+static void log_refusal(const struct session *session, const struct hosted_job *job,
+                        const char *reason)
+{
+    tally_log(TALLY_LOG_WARN, tally_log_event("worker refused a job"),
+              tally_log_text("worker", session->name), tally_log_text("job", job->row.id),
+              tally_log_text("reason", reason));
+}
+
+/* As for a job whose plug-in is not loaded, the job never fails for this reason: another worker may
+ * reach the coordinator by another way, and a proxy's limit takes one line to change. */
+enum tally_status take_undeliverable(struct tally_coordinator *coordinator, struct session *session,
+                                     const struct tally_undeliverable *undeliverable,
+                                     struct tally_error *err)
+{
+    struct hosted_job *job = find_job(coordinator, undeliverable->job_id);
+    if (job == NULL) {
+        return TALLY_OK;
+    }
+    coordinator->jobs->match_due = true;
+    if (undeliverable->reason[0] == '\0') {
+        session_accept(session, job);
+        return TALLY_OK;
+    }
+    struct tally_update update = {.client = 0};
+    memcpy(update.refusal, undeliverable->reason, sizeof update.refusal);
+    enum tally_status status =
+        session_refuse(&coordinator->workers->sessions, session, job, &update, err);
+    if (status == TALLY_OK) {
+        note_absence(job, session, update.refusal);
+        log_refusal(session, job, update.refusal);
+    }
+    return status;
+}
+
 /* Takes the poll of an update for job `job_id`. It begins to wait once the update is durable. */
 static enum tally_status take_poll(struct tally_coordinator *coordinator, struct call *call,
                                    struct session *session, const struct tally_bytes *encoded,
@@ -43,7 +83,10 @@ static enum tally_status take_poll(struct tally_coordinator *coordinator, struct
             memcpy(message.cursors[i].job_id, job_id, sizeof message.cursors[i].job_id);
         }
     }
-    status = keep_poll(coordinator, call, session, &message, err);
+    status = take_undeliverable(coordinator, session, &message.undeliverable, err);
+    if (status == TALLY_OK) {
+        status = keep_poll(coordinator, call, session, &message, err);
+    }
     if (status == TALLY_OK) {
         call->polling_session = session->id;
     }
@@ -232,15 +275,6 @@ static bool is_hopeless(const struct tally_coordinator *coordinator, const struc
            (is_new || (has_been_tried(job) && !may_be_resumed(coordinator, job)));
 }
 
-static void note_absence(struct hosted_job *job, const struct session *session,
-                         const struct tally_update *update)
-{
-    if (update->lacks_plugin) {
-        memcpy(job->absence.worker, session->name, sizeof job->absence.worker);
-        memcpy(job->absence.reason, update->refusal, sizeof job->absence.reason);
-    }
-}
-
 /* The worker cannot serve the job: its clients go to others. */
 static enum tally_status take_refusal(struct tally_coordinator *coordinator,
                                       struct session *session, struct hosted_job *job,
@@ -254,11 +288,11 @@ static enum tally_status take_refusal(struct tally_coordinator *coordinator,
     if (status != TALLY_OK) {
         return status;
     }
-    note_absence(job, session, update);
+    if (update->lacks_plugin) {
+        note_absence(job, session, update->refusal);
+    }
     coordinator->jobs->match_due = true;
-    tally_log(TALLY_LOG_WARN, tally_log_event("worker refused a job"),
-              tally_log_text("worker", session->name), tally_log_text("job", job->row.id),
-              tally_log_text("reason", update->refusal));
+    log_refusal(session, job, update->refusal);
     if (!is_hopeless(coordinator, job)) {
         return TALLY_OK;
     }

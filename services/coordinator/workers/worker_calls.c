@@ -272,6 +272,9 @@ enum tally_status worker_poll(struct tally_coordinator *coordinator, struct call
         status = tally_fail(err, TALLY_UNAVAILABLE, NULL, "the coordinator is shutting down");
     }
     if (status == TALLY_OK) {
+        status = take_undeliverable(coordinator, session, &message.undeliverable, err);
+    }
+    if (status == TALLY_OK) {
         status = keep_poll(coordinator, call, session, &message, err);
     }
     if (status == TALLY_OK) {

@@ -15,6 +15,10 @@ enum tally_status answer_protobuf(struct call *call, enum tally_status encoded,
  * different token). */
 enum tally_status find_session(struct tally_coordinator *coordinator, const struct call *call,
                                uint64_t id, struct session **ret_session, struct tally_error *err);
+/* Takes what a poll says of a job whose updates the worker cannot post. Errors: NO_MEMORY. */
+enum tally_status take_undeliverable(struct tally_coordinator *coordinator, struct session *session,
+                                     const struct tally_undeliverable *undeliverable,
+                                     struct tally_error *err);
 
 /* Limit of PostUpdates requests, in bytes. */
 uint32_t longest_batch(const struct tally_coordinator *coordinator);

@@ -1,0 +1,280 @@
+"""Updates that never get through: a coordinator that takes no body of their length, a proxy that limits bodies or
+refuses the path, redirects, a proxy that wants a password.
+
+No test measures time. How often a worker posts is compared with how often it polls, or with the attempts that its log
+announces.
+"""
+
+import os
+import subprocess
+import unittest
+from pathlib import Path
+from unittest import mock
+
+from common import TallyTestCase, Worker, free_port, job_document, wait_until
+from recording_proxy import RecordingProxy
+
+POSTS = ("PostUpdate", "PostUpdates")
+PAGE = "<html>\r\n<head><title>{0} Go Away</title></head>\r\n<body>{0} Go Away</body>\r\n</html>\r\n"
+
+
+def method_of(request):
+    return request.split(b" ", 2)[1].rsplit(b"/", 1)[-1].decode()
+
+
+def answer(status, *headers, kind="text/html", body=None):
+    body = (PAGE.format(status) if body is None else body).encode()
+    lines = [f"HTTP/1.1 {status} Go Away", "Server: gateway/7", f"Content-Type: {kind}",
+             f"Content-Length: {len(body)}", "Connection: close", *headers]
+    return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+class RefusingProxy(RecordingProxy):
+    """Calls refuse(method, request) for each request, and sends the response that it returns instead of forwarding
+    the request. `methods` lists all requests by method."""
+
+    def __init__(self, port, refuse):
+        self.refuse = refuse
+        self.methods, self.refused = [], []
+        super().__init__(port, keeps=False)
+
+    def _may_pass(self, request, connection):
+        method = method_of(request)
+        response = self.refuse(method, request)
+        self.methods.append(method)
+        if response is not None:
+            self.refused.append(method)
+            connection.sendall(response)
+        return response is None
+
+
+def float32_job(dim, **changes):
+    """A job whose updates have 4 bytes per coordinate, of clients that take no time to compute."""
+    return job_document("synthetic-ceal", algorithm={"type": "fedavg", "step_size": 0.1, "local_steps": 1},
+                        objective__data={"type": "synthetic_linear", "dim": dim, "points": 8, "frobenius_norm": 1,
+                                         "noise_std": 1},
+                        encoding=None, reference={"type": "none"},
+                        **{"clients": 1, "quorum": None, "horizon": 3, **changes})
+
+
+class Undeliverable(TallyTestCase):
+    def start(self, refuse=lambda method, request: None, options=()):
+        self.coordinator = self.start_coordinator(store="memory:", options=options)
+        self.client = self.coordinator.client
+        self.proxy = RefusingProxy(self.coordinator.port, refuse)
+        self.addCleanup(self.proxy.close)
+
+    def start_behind(self, name="behind", **options):
+        worker = Worker(self.folder, self.proxy.url, name, **options)
+        self.processes.append(worker)
+        return worker
+
+    def reason(self, job_id, words):
+        """Waits until the job says what its worker cannot post, and returns the whole text."""
+
+        def look():
+            waiting = self.client.job(job_id)["waiting"]
+            return waiting["text"] if waiting and words in waiting["text"] else None
+
+        return wait_until(look, f"{words!r} among what the job waits for")
+
+    def posts(self):
+        return sum(self.proxy.methods.count(method) for method in POSTS)
+
+    # ---- at submission ----
+
+    def refused(self, document):
+        status, _, problem = self.client.json("POST", "/v1/jobs", document)
+        self.assertEqual(status, 400, problem)
+        return problem["field"], problem["detail"]
+
+    def test_a_job_whose_updates_are_too_long_is_refused(self):
+        self.start(options=("--max-body-bytes", "20000"))
+        field, detail = self.refused(float32_job(5000))
+        self.assertEqual(field, "objective.data.dim")
+        self.assertIn("--max-body-bytes 20000", detail)
+        ef21 = {"type": "ef21", "step_size": 0.1, "k": 4990}
+        self.assertEqual(self.refused(float32_job(6000, algorithm=ef21))[0], "algorithm.k")
+        # The length of these depends on the data.
+        ceal = float32_job(6000, algorithm=job_document()["algorithm"])
+        self.client.submit({**ceal, "encoding": "entropy"})
+        self.client.submit({**ceal, "encoding": "unary"})
+
+    def test_the_longest_job_that_is_accepted_completes(self):
+        self.start(options=("--max-body-bytes", "20000"))
+        longest = next(dim for dim in range(5000, 4900, -1)
+                       if self.client.json("POST", "/v1/jobs?dry_run=true", float32_job(dim))[0] == 200)
+        job_id = self.client.submit(float32_job(longest))
+        self.start_behind()
+        self.client.wait_for(job_id, "completed")
+
+    # ---- a permanent answer ----
+
+    def check_answer(self, response, words):
+        """A worker whose posts get this response posts once, and leaves the job with the reason."""
+        self.start(lambda method, request: response if method in POSTS else None)
+        job_id = self.client.submit(float32_job(30))
+        worker = self.start_behind(options=("--wait-ms", "50"))
+        text = self.reason(job_id, "cannot post its update")
+        self.assertIn(f"{words[0]} from {self.proxy.url} (gateway/7)", text)
+        for word in words[1:]:
+            self.assertIn(word, text)
+        n_polls = self.proxy.methods.count("PollTask")
+        wait_until(lambda: self.proxy.methods.count("PollTask") >= n_polls + 20, "20 polls")
+        self.assertLessEqual(10 * self.posts(), self.proxy.methods.count("PollTask"))
+        self.assertEqual([w["name"] for w in self.client.get_json("/v1/workers")["workers"]], ["behind"])
+        self.assertEqual(self.posts(), worker.log().count("update cannot be posted"))
+        self.assertEqual(self.client.job(job_id)["status"], "running")
+
+    def test_413(self):
+        self.check_answer(answer(413), ["HTTP 413", "body of "])
+
+    def test_another_worker_with_a_way_of_its_own_gets_the_clients(self):
+        self.start(lambda method, request: answer(403) if method in POSTS else None)
+        job_id = self.client.submit(float32_job(30))
+        self.start_behind()
+        self.reason(job_id, "cannot post its update")
+        self.start_worker(self.coordinator, "direct")
+        self.client.wait_for(job_id, "completed")
+
+    def test_the_worker_tries_again_and_the_job_completes(self):
+        blocks = [True]
+        self.start(lambda method, request: answer(413) if blocks and method in POSTS else None)
+        job_id = self.client.submit(float32_job(30))
+        self.start_behind()
+        self.reason(job_id, "cannot post its update")
+        blocks.clear()
+        self.client.wait_for(job_id, "completed")
+
+    def test_a_coordinator_that_restarts_learns_of_it_again(self):
+        self.coordinator = self.start_coordinator()
+        self.client = self.coordinator.client
+        self.proxy = RefusingProxy(self.coordinator.port,
+                                   lambda method, request: answer(413) if method in POSTS else None)
+        self.addCleanup(self.proxy.close)
+        job_id = self.client.submit(float32_job(30))
+        self.start_behind(options=("--wait-ms", "50"))
+        self.reason(job_id, "cannot post its update")
+        self.coordinator.kill()
+        self.coordinator = self.start_coordinator(port=self.coordinator.port, name="again")
+        self.client = self.coordinator.client
+        self.reason(job_id, "cannot post its update")
+
+    def test_the_coordinators_own_refusal_of_a_message_is_told(self):
+        body = '{"code": "invalid_argument", "message": "loss: inf is not finite"}'
+        self.start(lambda method, request: answer(400, kind="application/json", body=body) if method in POSTS else None)
+        job_id = self.client.submit(float32_job(30))
+        self.start_behind(options=("--wait-ms", "50"))
+        self.assertIn("client 0 cannot post its update: loss: inf", self.reason(job_id, "cannot post"))
+
+    def test_a_temporary_answer_is_tried_again(self):
+        left = [answer(503), answer(429), answer(502)]
+        self.start(lambda method, request: left.pop() if left and method in POSTS else None)
+        job_id = self.client.submit(float32_job(30))
+        worker = self.start_behind()
+        self.client.wait_for(job_id, "completed")
+        self.assertNotIn("cannot be posted", worker.log())
+
+    def test_a_batch_that_a_proxy_finds_too_long_is_posted_in_parts(self):
+        def refuse(method, request):
+            return answer(413) if len(request) > 1500 else None
+
+        self.start(refuse)
+        job_id = self.client.submit(float32_job(200, clients=8, horizon=20))  # 8 updates of 800 bytes
+        worker = self.start_behind(clients=8)
+        self.client.wait_for(job_id, "completed")
+        self.assertNotIn("cannot be posted", worker.log())
+        self.assertLess(self.proxy.refused.count("PostUpdates"), 8)  # of 20 rounds
+
+    def test_nginx_as_it_is_installed_takes_no_update_of_a_megabyte(self):
+        self.start()
+        port = free_port()
+        config = Path(self.folder, "nginx.conf")
+        config.write_text(f"""daemon off; pid {self.folder}/nginx.pid; error_log {self.folder}/nginx-error.log;
+            events {{}} http {{ access_log {self.folder}/access; client_body_temp_path {self.folder}/body;
+            proxy_temp_path {self.folder}/p; fastcgi_temp_path {self.folder}/f; uwsgi_temp_path {self.folder}/u;
+            scgi_temp_path {self.folder}/s;
+            server {{ listen 127.0.0.1:{port}; location / {{ proxy_pass {self.coordinator.url}; }} }} }}""")
+        nginx = subprocess.Popen(["/usr/sbin/nginx", "-c", config, "-p", self.folder], stderr=subprocess.DEVNULL)
+        self.addCleanup(nginx.wait)
+        self.addCleanup(nginx.terminate)
+        job_id = self.client.submit(float32_job(300_000))
+        behind = Worker(self.folder, f"http://127.0.0.1:{port}", "behind", options=("--wait-ms", "100"))
+        self.processes.append(behind)
+        self.assertRegex(self.reason(job_id, "cannot post"),
+                         rf"client 0 cannot post its update: HTTP 413 from http://127.0.0.1:{port} \(nginx/.*\): "
+                         r"body of 1200\d\d\d bytes")
+        posts = Path(self.folder, "access").read_text().count("PostUpdate")
+        self.assertLessEqual(posts, 1 + behind.log().count("update cannot be posted"))
+        self.start_worker(self.coordinator, "direct")
+        self.client.wait_for(job_id, "completed")
+
+    # ---- redirects and proxies ----
+
+    def refuse_join(self, response, **environment):
+        self.start(lambda method, request: response)
+        with mock.patch.dict(os.environ, environment):
+            worker = self.start_behind()
+            self.assertEqual(worker.wait(), 1)
+        return worker.log()
+
+    def test_a_permanent_redirect_ends_the_worker_and_says_where_to(self):
+        for status in (301, 308):
+            log = self.refuse_join(answer(
+                status, "Location: https://tally.example/tally.v1.WorkerService/Join"))
+            self.assertIn(f"HTTP {status} from {self.proxy.url} (gateway/7): redirects to https://tally.example: use that",
+                          log)
+            self.processes = [p for p in self.processes if p.is_alive()]
+            self.coordinator.terminate()
+
+    def test_a_temporary_redirect_is_told_and_tried_again(self):
+        left = [answer(302, "Location: http://login.example/"), answer(307, "Location: http://login.example/")]
+        self.start(lambda method, request: left.pop() if left else None)
+        job_id = self.client.submit(float32_job(30))
+        worker = self.start_behind()
+        self.client.wait_for(job_id, "completed")
+        self.assertIn("HTTP 307", worker.log())
+        self.assertIn("redirects to http://login.example/", worker.log())
+
+    def test_the_command_says_where_a_redirect_leads_to(self):
+        self.start(lambda method, request: answer(308, "Location: https://tally.example/v1/jobs?limit=100"))
+        ran = subprocess.run([Path(os.environ.get("TALLY_BIN", "build/release/bin"), "tally").resolve(), "list",
+                              "--coordinator", self.proxy.url], capture_output=True, text=True)
+        self.assertEqual(ran.returncode, 1)
+        self.assertIn("redirects to https://tally.example: use that", ran.stderr)
+
+    def test_a_proxy_that_wants_a_password_is_named(self):
+        self.start(lambda method, request: answer(407))
+        address = self.proxy.url.removeprefix("http://")
+        with mock.patch.dict(os.environ, http_proxy=f"http://user:s3cret@{address}"):
+            worker = Worker(self.folder, "http://tally.example:8080", "behind")
+            self.assertEqual(worker.wait(), 1)
+        self.assertIn(f"HTTP 407 from http://tally.example:8080 (gateway/7) through the proxy http://{address}",
+                      worker.log())
+        self.assertNotIn("s3cret", worker.log())
+
+
+def _add_answers():
+    """One test for each status code."""
+    for status in (400, 401, 403, 404, 405, 407, 411, 414, 415, 421, 451, 501):
+        def test(self, status=status):
+            self.check_answer(answer(status), [f"HTTP {status}", f"{status} Go Away"])
+
+        setattr(Undeliverable, f"test_{status}", test)
+    for status in (301, 302, 303, 307, 308):
+        def test(self, status=status):
+            self.check_answer(answer(status, "Location: http://elsewhere.example/"),
+                              [f"HTTP {status}", "redirects to http://elsewhere.example/"])
+
+        setattr(Undeliverable, f"test_{status}", test)
+
+    def test_a_page(self):
+        self.check_answer(answer(200), ["HTTP 200", 'response of type "text/html": is this a coordinator?'])
+
+    Undeliverable.test_a_page = test_a_page
+
+
+_add_answers()
+
+if __name__ == "__main__":
+    unittest.main()
