@@ -1,8 +1,10 @@
 /* http_request: the life of a request, from its headers to its sent response, and what handlers can
  * read of it. */
+#include <netdb.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/socket.h>
 
 #include "api/server/http_server_internal.h"
 
@@ -232,6 +234,18 @@ size_t http_request_header_bytes(const struct tally_http_request *request)
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(request->connection, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
     return info != NULL ? info->header_size : 0;
+}
+
+void tally_http_address(const struct tally_http_request *request,
+                        char ret_address[TALLY_HTTP_ADDRESS_CAPACITY])
+{
+    struct sockaddr_storage address;
+    socklen_t n = sizeof address;
+    if (getpeername(request->peer->base.fd, (struct sockaddr *)&address, &n) != 0 ||
+        getnameinfo((struct sockaddr *)&address, n, ret_address, TALLY_HTTP_ADDRESS_CAPACITY, NULL,
+                    0, NI_NUMERICHOST) != 0) {
+        ret_address[0] = '\0';
+    }
 }
 
 uint64_t tally_http_wire_in_bytes(const struct tally_http_request *request)

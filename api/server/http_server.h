@@ -118,6 +118,10 @@ void tally_http_take_body(struct tally_http_request *request, struct tally_buffe
  * may be encoded differently. Errors: NO_MEMORY, TOO_LARGE. */
 enum tally_status tally_http_target(const struct tally_http_request *request,
                                     struct tally_buffer *out);
+/* The peer's IP address; "" = unknown. Of a forwarded request it is the forwarder's. */
+enum { TALLY_HTTP_ADDRESS_CAPACITY = 64 };
+void tally_http_address(const struct tally_http_request *request,
+                        char ret_address[TALLY_HTTP_ADDRESS_CAPACITY]);
 /* Length of the request on the wire: request line, headers, blank line and body. Of a chunked body
  * the content counts, not the chunk sizes. */
 uint64_t tally_http_wire_in_bytes(const struct tally_http_request *request);

@@ -20,6 +20,7 @@ enum {
     TALLY_MESSAGE_JOB_ID_CAPACITY = 33, /* with NUL */
     TALLY_WORKER_NAME_CAPACITY = 65,    /* with NUL */
     TALLY_ENCODING_NAME_CAPACITY = 16,  /* with NUL */
+    TALLY_ADDRESS_CAPACITY = 64,        /* with NUL: of an IP address */
     TALLY_FAILURE_CAPACITY = 257,       /* with NUL */
     TALLY_MAX_SLOTS = 8192,             /* clients in one session */
     TALLY_MAX_CURSORS = 16,
@@ -72,6 +73,7 @@ struct tally_join_response {
     uint32_t format;      /* of payloads, >= 1 */
     uint32_t max_wait_ms; /* of a poll, where there are several coordinators; 0 = there is one */
     uint32_t max_batch_bytes; /* of PostUpdatesRequest; 0 = the coordinator does not know it */
+    char rival[TALLY_ADDRESS_CAPACITY]; /* of a live worker of the same name; "" = there is none */
 };
 
 /* Whether a worker's payloads and a coordinator's are of the same format. Errors:

@@ -186,12 +186,12 @@ struct tally_worker_config {
     size_t size;             /* of this struct in the caller's version of this header */
     const char *coordinator; /* "http://127.0.0.1:8080", or https:// */
     const char *name;        /* 1 to 64 bytes, unique at the coordinator: a worker that returns
-                              * with the same name gets its clients back; NULL = HOST-PID-NUMBER */
+                              * with the same name gets its clients back; NULL = HOST-PID-NUMBER-DIGEST */
     const char *token;       /* bearer token; NULL = none */
     const char *token_file;  /* or a file that holds it; read again when the token is refused */
     const char *tls_ca;      /* PEM file of the authorities to trust; NULL = the system's */
     const char *data_dir;    /* where the data files of jobs are; "data" */
-    const char *job;         /* serve this job only; NULL = any */
+    const char *job;         /* serve this job only, and end with it; NULL = any */
     uint32_t clients;        /* that it serves at once, 1 .. 8,192; 1 */
     uint32_t wait_ms;        /* how long a poll for work may wait, 1 .. 30,000; 10,000 */
     int exit_when_idle;      /* end when the coordinator has no job left */
@@ -232,11 +232,12 @@ TALLY_API enum tally_code tally_worker_new(const struct tally_worker_config *con
 /* Must not be called while tally_worker_run() runs. NULL is fine. */
 TALLY_API void tally_worker_free(struct tally_worker *worker);
 
-/* Serves jobs until tally_worker_stop() is called or, with exit_when_idle, until the coordinator
- * has no job left; both are success. It may be called only once. While the coordinator cannot be
- * reached, it keeps trying. Errors, none of which trying again would remove: UNAUTHENTICATED,
- * PERMISSION_DENIED, NOT_FOUND (`job`), INVALID_ARGUMENT, DATA_LOSS, NO_MEMORY. *ret_totals is
- * written in any case; ret_totals may be NULL. */
+/* Serves jobs until tally_worker_stop() is called, until `job` has ended or, with exit_when_idle,
+ * until the coordinator has no job left; all are success. It may be called only once. While the
+ * coordinator cannot be reached, it keeps trying. Errors, none of which trying again would remove:
+ * UNAUTHENTICATED, PERMISSION_DENIED, NOT_FOUND (`job` is not live), FAILED_PRECONDITION (this
+ * process cannot serve `job`), INVALID_ARGUMENT, DATA_LOSS, NO_MEMORY. *ret_totals is written in
+ * any case; ret_totals may be NULL. */
 TALLY_API enum tally_code tally_worker_run(struct tally_worker *worker,
                                            struct tally_worker_totals *ret_totals,
                                            struct tally_failure *failure);

@@ -20,6 +20,7 @@
 #include "services/base/time.h"
 #include "services/base/tokens/token_file.h"
 #include "services/libtally/internal.h"
+#include "services/worker/worker_name.h"
 
 struct tally_worker {
     struct worker_config config;
@@ -85,10 +86,10 @@ static enum tally_status set_name(struct tally_worker *worker, const char *name,
 {
     static atomic_uint n_workers;
     if (name == NULL) {
-        char host[32] = "worker";
-        gethostname(host, sizeof host - 1);
-        snprintf(worker->name, sizeof worker->name, "%s-%ld-%u", host, (long)getpid(),
+        char suffix[40];
+        snprintf(suffix, sizeof suffix, "%ld-%u", (long)getpid(),
                  atomic_fetch_add(&n_workers, 1) + 1);
+        worker_name_write_default(suffix, NULL, worker->name);
         return TALLY_OK;
     }
     if (name[0] == '\0' || strlen(name) >= sizeof worker->name) {

@@ -20,10 +20,22 @@ enum { PROGRESS_MS = 5000 };
  * and then every quarter. On a full link a small message may wait for seconds behind the large
  * one. */
 enum { PROGRESS_FIRST = 8, PROGRESS_EVERY = 4 };
+/* While two workers replace each other's session. A session that lasts for long has no rival. */
+enum { FIRST_RIVAL_PAUSE_MS = 1000, MAX_RIVAL_PAUSE_MS = 60000, RIVAL_GONE_MS = 300000 };
 
 bool contact_is_stopping(const struct worker *worker)
 {
     return __atomic_load_n(worker->config->stop.flag, __ATOMIC_RELAXED) != 0;
+}
+
+/* Waits for pause_ms less a random part, or as long as the patience lasts. */
+static void wait_about(struct worker *worker, int64_t pause_ms)
+{
+    const double share = 0.5 + 0.5 * tally_rng_uniform(&worker->jitter);
+    const int64_t own_ms = (int64_t)(share * (double)pause_ms);
+    const int64_t left_ms = patience_left_ms(&worker->patience);
+    const struct worker_stop *stop = &worker->config->stop;
+    stop->wait(stop->context, (int)(own_ms < left_ms ? own_ms : left_ms));
 }
 
 /* Waits before the next attempt: twice as long as the last time, less a random part. */
@@ -41,11 +53,7 @@ void contact_pause(struct worker *worker, const struct tally_error *why)
     if (why != NULL) {
         patience_missed(&worker->patience);
     }
-    const double share = 0.5 + 0.5 * tally_rng_uniform(&worker->jitter);
-    const int64_t own_ms = (int64_t)(share * (double)worker->pause_ms);
-    const int64_t left_ms = patience_left_ms(&worker->patience);
-    const struct worker_stop *stop = &worker->config->stop;
-    stop->wait(stop->context, (int)(own_ms < left_ms ? own_ms : left_ms));
+    wait_about(worker, worker->pause_ms);
 }
 
 void contact_reached(struct worker *worker)
@@ -182,7 +190,10 @@ void contact_begin_poll(struct worker *worker, struct tally_poll_request *ret_re
     if (left_ms < ret_request->wait_ms) {
         ret_request->wait_ms = (uint32_t)left_ms;
     }
-    ret_request->until_idle = worker->config->exit_when_idle;
+    /* A worker of one job ends with it, but not while it only waits to post again. */
+    ret_request->until_idle =
+        worker->config->exit_when_idle ||
+        (worker->config->job_id != NULL && worker->undeliverables.first == NULL);
     for (const struct job_copy *job = worker->jobs;
          job != NULL && ret_request->n_cursors < TALLY_MAX_CURSORS; job = job->next) {
         struct tally_cursor *cursor = &ret_request->cursors[ret_request->n_cursors++];
@@ -225,6 +236,23 @@ bool contact_renew_token(struct worker *worker)
 
 /* Session. */
 
+/* Another worker has joined under this name, and this one has just replaced it. */
+static void note_rival(struct worker *worker, const char *address)
+{
+    const int64_t pause_ms = worker->rival_pause_ms;
+    if (address[0] == '\0') {
+        worker->rival_pause_ms = 0;
+        return;
+    }
+    worker->rival_pause_ms = pause_ms == 0                       ? FIRST_RIVAL_PAUSE_MS
+                             : 2 * pause_ms < MAX_RIVAL_PAUSE_MS ? 2 * pause_ms
+                                                                 : MAX_RIVAL_PAUSE_MS;
+    tally_log(TALLY_LOG_WARN, tally_log_event("another worker has the same name"),
+              tally_log_text("worker", worker->config->name),
+              tally_log_text("other_address", address),
+              tally_log_text("remedy", "give each worker a --name of its own"));
+}
+
 static enum tally_status join_once(struct worker *worker, struct tally_error *err)
 {
     struct tally_join_request request = {.slots = worker->config->slots,
@@ -261,6 +289,8 @@ static enum tally_status join_once(struct worker *worker, struct tally_error *er
         tally_log(TALLY_LOG_INFO, tally_log_event("joined"),
                   tally_log_text("worker", worker->config->name),
                   tally_log_integer("slots", worker->config->slots));
+        worker->joined_ms = tally_monotonic_ms();
+        note_rival(worker, response.rival);
     }
     return status;
 }
@@ -268,6 +298,12 @@ static enum tally_status join_once(struct worker *worker, struct tally_error *er
 /* Joins, and retries as long as that may help. CANCELLED when asked to stop. */
 enum tally_status contact_join(struct worker *worker, struct tally_error *err)
 {
+    if (tally_monotonic_ms() - worker->joined_ms > RIVAL_GONE_MS) {
+        worker->rival_pause_ms = 0;
+    }
+    if (worker->rival_pause_ms > 0) {
+        wait_about(worker, worker->rival_pause_ms);
+    }
     while (!contact_is_stopping(worker)) {
         struct tally_error why = TALLY_ERROR_INIT;
         contact_limit_calls(worker);

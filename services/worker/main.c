@@ -14,15 +14,20 @@
 #include "services/plugins/plugin_host.h"
 #include "services/rest_client/health.h"
 #include "services/worker/worker.h"
+#include "services/worker/worker_name.h"
 
 static const struct tally_option OPTIONS[] = {
     {"coordinator", "URL", "http://127.0.0.1:8080", "where the coordinator listens", NULL},
     {"name", "N", NULL,
      "name of this worker, unique at the coordinator; a restart under the same name takes its "
-     "clients back at once (default: HOST-PID)",
+     "clients back at once (default: HOST-PID, with the boot id as salt)",
+     NULL},
+    {"name-salt", "TEXT", NULL,
+     "add a digest of this text to the name, so that the names on copies of a machine differ: the "
+     "boot id, for example",
      NULL},
     {"clients", "N", "1", "clients that this process serves at once", NULL},
-    {"job", "ID", NULL, "serve this job only", NULL},
+    {"job", "ID", NULL, "serve this job only, and exit when it has ended", NULL},
     {"data-dir", "DIR", "data", "folder of the data files that job documents name", NULL},
     {"token-file", "FILE", NULL, "file with the workers' bearer token; or set TALLY_TOKEN", NULL},
     {"tls-ca", "FILE", NULL,
@@ -66,7 +71,7 @@ static const struct tally_options_spec SPEC = {
         "computes gradients on their shards of the data and posts quantized messages.",
     .tables = {OPTIONS, PLUGIN_OPTIONS, TALLY_LOG_OPTIONS},
     .epilogue = "Exit codes:\n"
-                "  0  asked to stop, or --exit-when-idle and no job is left\n"
+                "  0  asked to stop, --job has ended, or --exit-when-idle and no job is left\n"
                 "  1  fatal error\n"
                 "  2  usage\n"
                 "  3  --give-up-after has elapsed\n",
@@ -104,15 +109,16 @@ static void read_name(const struct tally_options *options, struct settings *sett
                       struct tally_error *err)
 {
     const char *name = tally_options_text(options, "name");
+    const char *salt = tally_options_text(options, "name-salt");
     if (name == NULL) {
-        char host[32] = "worker";
-        gethostname(host, sizeof host - 1);
-        snprintf(settings->name, sizeof settings->name, "%s-%ld", host, (long)getpid());
-    } else if (name[0] == '\0' || strlen(name) >= sizeof settings->name) {
+        char pid[24];
+        snprintf(pid, sizeof pid, "%ld", (long)getpid());
+        worker_name_write_default(pid, salt, settings->name);
+    } else if (name[0] == '\0' || (strlen(name) >= sizeof settings->name && salt == NULL)) {
         tally_options_refuse(options, "name", err, "length %zu outside [1, %zu]", strlen(name),
                              sizeof settings->name - 1);
     } else {
-        snprintf(settings->name, sizeof settings->name, "%s", name);
+        worker_name_write(name, salt, settings->name);
     }
     settings->config.name = settings->name;
 }

@@ -211,6 +211,7 @@ enum tally_status posting_refuse(struct worker *worker, const struct tally_task 
     const struct tally_bits none = {0};
     memcpy(message.job_id, task->job_id, sizeof message.job_id);
     posting_write_reason(why, message.refusal);
+    worker->refusal = *why;
     tally_log(TALLY_LOG_ERROR, tally_log_event("job refused"), tally_log_text("job", task->job_id),
               tally_log_problem(why));
     return post(worker, &message, &none, err);

@@ -215,7 +215,8 @@ static enum tally_status next_response(struct worker *worker, struct tally_poll_
     return status;
 }
 
-/* Polls once and handles the response. Sets *ret_idle if there is no task and no job is pending. */
+/* Polls once and handles the response. Sets *ret_idle if there is no task and no job is pending, or
+ * the worker's only job has ended. */
 static enum tally_status poll_once(struct worker *worker, bool *ret_idle, struct tally_error *err)
 {
     struct tally_poll_response *response = &worker->response;
@@ -231,6 +232,8 @@ static enum tally_status poll_once(struct worker *worker, bool *ret_idle, struct
     case TALLY_POLL_RELEASED:
         forget_job(worker, response->released_job_id);
         undeliverables_remove(&worker->undeliverables, response->released_job_id);
+        *ret_idle = worker->config->job_id != NULL &&
+                    strcmp(worker->config->job_id, response->released_job_id) == 0;
         break;
     case TALLY_POLL_TASK: {
         /* The task borrows from the response buffer, which posting would overwrite. */
@@ -245,25 +248,58 @@ static enum tally_status poll_once(struct worker *worker, bool *ret_idle, struct
     return status;
 }
 
+/* Whether the worker's only job may be over: the coordinator has said that it serves no job now. */
+static bool may_be_over(const struct worker *worker, bool idle)
+{
+    return idle && worker->config->job_id != NULL && worker->undeliverables.first == NULL;
+}
+
+/* Joins if there is no session, or to learn whether the worker's only job is over: with several
+ * coordinators it may have moved to another. Sets *ret_is_over. */
+static enum tally_status enter(struct worker *worker, bool idle, bool *ret_is_over,
+                               struct tally_error *err)
+{
+    const char *job_id = worker->config->job_id;
+    *ret_is_over = false;
+    if (may_be_over(worker, idle) && worker->refusal.status != TALLY_OK) {
+        return tally_fail(err, TALLY_FAILED_PRECONDITION, "job",
+                          "this worker cannot serve job %s: %s", job_id, worker->refusal.message);
+    }
+    if (worker->session != 0 && !may_be_over(worker, idle)) {
+        return TALLY_OK;
+    }
+    const bool had_joined = worker->joined_ms != 0;
+    struct tally_error why = TALLY_ERROR_INIT;
+    const enum tally_status status = contact_join(worker, &why);
+    *ret_is_over = status == TALLY_NOT_FOUND && had_joined && job_id != NULL &&
+                   strcmp(why.field, TALLY_HTTP_FOREIGN) != 0;
+    if (*ret_is_over) {
+        tally_log(TALLY_LOG_INFO, tally_log_event("no job left to serve"), tally_log_problem(&why));
+        return TALLY_OK;
+    }
+    return status == TALLY_OK ? status : tally_fail(err, status, why.field, "%s", why.message);
+}
+
 static enum tally_status work(struct worker *worker, struct tally_error *err)
 {
-    bool idle = false;
+    bool idle = false, is_over;
     while (!contact_is_stopping(worker) && !(idle && worker->config->exit_when_idle)) {
         struct tally_error why = TALLY_ERROR_INIT;
-        idle = false;
         enum tally_status status = contact_check_patience(worker, err);
         if (status != TALLY_OK) {
             return status;
         }
-        if (worker->session == 0) {
-            status = contact_join(worker, &why);
+        status = enter(worker, idle, &is_over, &why);
+        if (is_over) {
+            return TALLY_OK;
         }
+        idle = false;
         if (status == TALLY_OK) {
             status = poll_once(worker, &idle, &why);
         }
         if (status == TALLY_NOT_FOUND && worker->session != 0) {
-            worker->session = 0;         /* forgotten: join again */
-            contact_pause(worker, NULL); /* another worker of this name may be doing the same */
+            worker->session = 0; /* forgotten: join again */
+            contact_pause(worker, NULL);
         } else if (status == TALLY_CANCELLED) {
             break;
         } else if (status == TALLY_UNAUTHENTICATED && contact_renew_token(worker)) {

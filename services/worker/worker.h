@@ -29,7 +29,7 @@ struct worker_config {
     const char *tls_ca; /* file of trusted authorities; NULL = the system's */
     const char *name;
     uint32_t slots;
-    const char *job_id;                     /* NULL = any */
+    const char *job_id;                     /* the only job to serve; NULL = any */
     const char *data_dir;                   /* where the files of job documents are */
     const struct tally_plugin_set *plugins; /* NULL = none */
     uint32_t wait_ms; /* of a poll for work, or less if the coordinator says so */
@@ -45,9 +45,10 @@ struct worker_totals {
     uint64_t wire_out_bytes, wire_in_bytes;
 };
 
-/* Works until it is asked to stop, then finishes what it is posting and leaves; or until there is
- * nothing to do, with exit_when_idle. Errors: those that a retry cannot fix: INVALID_ARGUMENT,
- * UNAUTHENTICATED, PERMISSION_DENIED, NOT_FOUND (the pinned job), DATA_LOSS (wrong points, or bits
+/* Works until it is asked to stop, then finishes what it is posting and leaves; or until job_id has
+ * ended; or until there is nothing to do, with exit_when_idle. Errors: those that a retry cannot
+ * fix: INVALID_ARGUMENT, UNAUTHENTICATED, PERMISSION_DENIED, NOT_FOUND (job_id is no live job),
+ * FAILED_PRECONDITION (this worker cannot serve job_id), DATA_LOSS (wrong points, or bits
  * that the coordinator counts differently), NO_MEMORY; and DEADLINE once give_up_after_ms have
  * passed. Several workers may run in one process, each in a thread of its own. */
 enum tally_status worker_run(const struct worker_config *config, struct worker_totals *ret_totals,

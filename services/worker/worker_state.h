@@ -35,6 +35,7 @@ struct worker {
     uint32_t max_batch_bytes; /* as the coordinator said; 0 = it does not know PostUpdates */
     struct job_copy *jobs;
     struct undeliverables undeliverables;
+    struct tally_error refusal; /* why it cannot serve the last job that it refused; OK = none */
     struct tally_rng jitter;
     int64_t pause_ms;
     /* Monotonic times at which the progress of a call was last logged, and told. */
@@ -42,6 +43,8 @@ struct worker {
     int64_t session_timeout_ms; /* as the coordinator said; 0 = it does not know Progress */
     struct tally_http_client *progress_client; /* NULL = not needed yet */
     struct call_buffers progress_buffers;
+    int64_t rival_pause_ms; /* before joining again while another worker has the name; 0 = none */
+    int64_t joined_ms;      /* monotonic */
     struct patience patience;
     unsigned lost_points;
     struct worker_totals totals;

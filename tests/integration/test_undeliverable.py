@@ -50,11 +50,11 @@ class RefusingProxy(RecordingProxy):
 
 def float32_job(dim, **changes):
     """A job whose updates have 4 bytes per coordinate, of clients that take no time to compute."""
-    return job_document("synthetic-ceal", algorithm={"type": "fedavg", "step_size": 0.1, "local_steps": 1},
-                        objective__data={"type": "synthetic_linear", "dim": dim, "points": 8, "frobenius_norm": 1,
-                                         "noise_std": 1},
-                        encoding=None, reference={"type": "none"},
-                        **{"clients": 1, "quorum": None, "horizon": 3, **changes})
+    fixed = {"algorithm": {"type": "fedavg", "step_size": 0.1, "local_steps": 1},
+             "objective__data": {"type": "synthetic_linear", "dim": dim, "points": 8, "frobenius_norm": 1,
+                                 "noise_std": 1},
+             "encoding": None, "reference": {"type": "none"}, "clients": 1, "quorum": None, "horizon": 3}
+    return job_document("synthetic-ceal", **{**fixed, **changes})
 
 
 class Undeliverable(TallyTestCase):
@@ -84,16 +84,16 @@ class Undeliverable(TallyTestCase):
     # ---- at submission ----
 
     def refused(self, document):
-        status, _, problem = self.client.json("POST", "/v1/jobs", document)
-        self.assertEqual(status, 400, problem)
-        return problem["field"], problem["detail"]
+        refusal = self.client.post_job(document)
+        self.assertEqual(refusal.status, 400, refusal)
+        return refusal.json()["field"], refusal.json()["detail"]
 
     def test_a_job_whose_updates_are_too_long_is_refused(self):
         self.start(options=("--max-body-bytes", "20000"))
         field, detail = self.refused(float32_job(5000))
         self.assertEqual(field, "objective.data.dim")
         self.assertIn("--max-body-bytes 20000", detail)
-        ef21 = {"type": "ef21", "step_size": 0.1, "k": 4990}
+        ef21 = {"type": "ef21", "step_size": 0.1, "local_steps": 1, "k": 4990}
         self.assertEqual(self.refused(float32_job(6000, algorithm=ef21))[0], "algorithm.k")
         # The length of these depends on the data.
         ceal = float32_job(6000, algorithm=job_document()["algorithm"])
@@ -102,11 +102,10 @@ class Undeliverable(TallyTestCase):
 
     def test_the_longest_job_that_is_accepted_completes(self):
         self.start(options=("--max-body-bytes", "20000"))
-        longest = next(dim for dim in range(5000, 4900, -1)
-                       if self.client.json("POST", "/v1/jobs?dry_run=true", float32_job(dim))[0] == 200)
-        job_id = self.client.submit(float32_job(longest))
+        accepted = (self.client.post_job(float32_job(dim)) for dim in range(5000, 4900, -1))
+        job_id = next(answer for answer in accepted if answer.status == 201).json()["id"]
         self.start_behind()
-        self.client.wait_for(job_id, "completed")
+        self.client.wait_status(job_id, "completed")
 
     # ---- a permanent answer ----
 
@@ -135,7 +134,7 @@ class Undeliverable(TallyTestCase):
         self.start_behind()
         self.reason(job_id, "cannot post its update")
         self.start_worker(self.coordinator, "direct")
-        self.client.wait_for(job_id, "completed")
+        self.client.wait_status(job_id, "completed")
 
     def test_the_worker_tries_again_and_the_job_completes(self):
         blocks = [True]
@@ -144,7 +143,7 @@ class Undeliverable(TallyTestCase):
         self.start_behind()
         self.reason(job_id, "cannot post its update")
         blocks.clear()
-        self.client.wait_for(job_id, "completed")
+        self.client.wait_status(job_id, "completed")
 
     def test_a_coordinator_that_restarts_learns_of_it_again(self):
         self.coordinator = self.start_coordinator()
@@ -172,7 +171,7 @@ class Undeliverable(TallyTestCase):
         self.start(lambda method, request: left.pop() if left and method in POSTS else None)
         job_id = self.client.submit(float32_job(30))
         worker = self.start_behind()
-        self.client.wait_for(job_id, "completed")
+        self.client.wait_status(job_id, "completed")
         self.assertNotIn("cannot be posted", worker.log())
 
     def test_a_batch_that_a_proxy_finds_too_long_is_posted_in_parts(self):
@@ -182,7 +181,7 @@ class Undeliverable(TallyTestCase):
         self.start(refuse)
         job_id = self.client.submit(float32_job(200, clients=8, horizon=20))  # 8 updates of 800 bytes
         worker = self.start_behind(clients=8)
-        self.client.wait_for(job_id, "completed")
+        self.client.wait_status(job_id, "completed")
         self.assertNotIn("cannot be posted", worker.log())
         self.assertLess(self.proxy.refused.count("PostUpdates"), 8)  # of 20 rounds
 
@@ -207,7 +206,7 @@ class Undeliverable(TallyTestCase):
         posts = Path(self.folder, "access").read_text().count("PostUpdate")
         self.assertLessEqual(posts, 1 + behind.log().count("update cannot be posted"))
         self.start_worker(self.coordinator, "direct")
-        self.client.wait_for(job_id, "completed")
+        self.client.wait_status(job_id, "completed")
 
     # ---- redirects and proxies ----
 
@@ -232,7 +231,7 @@ class Undeliverable(TallyTestCase):
         self.start(lambda method, request: left.pop() if left else None)
         job_id = self.client.submit(float32_job(30))
         worker = self.start_behind()
-        self.client.wait_for(job_id, "completed")
+        self.client.wait_status(job_id, "completed")
         self.assertIn("HTTP 307", worker.log())
         self.assertIn("redirects to http://login.example/", worker.log())
 

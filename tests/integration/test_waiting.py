@@ -116,6 +116,64 @@ class Waiting(TallyTestCase):
                 if p.WhichOneof("kind") == "idle"]
         self.assertEqual([p.idle.jobs_pending for p in idle], [0])
 
+    # ---- workers of one job ----
+
+    def start_pinned(self, coordinator, job_id, name="pinned", clients=1):
+        return self.start_worker(coordinator, name, clients=clients, options=("--job", job_id, "--wait-ms", LONG_MS))
+
+    def test_a_worker_of_one_job_exits_when_the_job_has_ended(self):
+        coordinator, client = self.start()
+        other = client.submit(by_hand(clients=9))
+        job_id = client.submit(job_document(clients=2, quorum=2, horizon=200))
+        workers = [self.start_pinned(coordinator, job_id, f"w{n}") for n in range(2)]
+        self.assertEqual([worker.wait() for worker in workers], [0, 0])
+        for worker in workers:
+            self.assertRegex(worker.log(), rf'event="no job left to serve" error="Join: .*job {job_id} has ended: it is completed')
+        self.assertEqual(client.job(job_id)["status"], "completed")
+        self.assertEqual(client.job(other)["status"], "queued")
+        self.assertEqual(client.get_json("/v1/workers")["workers"], [])  # they have left
+
+    def test_a_worker_of_one_job_exits_when_the_job_is_cancelled_or_deleted(self):
+        coordinator, client = self.start()
+        job_id = client.submit(by_hand(clients=2))
+        worker = self.start_pinned(coordinator, job_id)
+        self.waits(client, 1)  # one client is lacking
+        client.post(f"/v1/jobs/{job_id}/cancel")
+        self.assertEqual(worker.wait(), 0)
+        self.assertIn("it is cancelled", worker.log())
+
+    def test_a_worker_of_a_job_that_has_ended_says_so(self):
+        coordinator, client = self.start()
+        job_id = client.submit(by_hand(clients=2))
+        client.post(f"/v1/jobs/{job_id}/cancel")
+        worker = self.start_pinned(coordinator, job_id)
+        self.assertEqual(worker.wait(), 1)
+        self.assertIn(f"job {job_id} has ended: it is cancelled", worker.log())
+        worker = self.start_pinned(coordinator, "0" * 12, "none")
+        self.assertEqual(worker.wait(), 1)
+        self.assertIn("there is no live job 000000000000", worker.log())
+
+    def test_a_worker_that_cannot_serve_its_only_job_exits_with_the_reason(self):
+        coordinator, client = self.start()
+        job_id = client.submit(job_document(objective={"type": "plugin", "name": "nowhere", "dim": 4}, clients=1,
+                                            quorum=1, reference={"type": "none"}))
+        worker = self.start_pinned(coordinator, job_id)
+        self.assertEqual(worker.wait(), 1)
+        self.assertIn(f"this worker cannot serve job {job_id}: ", worker.log())
+
+    def test_a_worker_of_one_job_survives_the_coordinators_restart(self):
+        coordinator, client = self.start()
+        job_id = client.submit(job_document(clients=2, quorum=2, horizon=200))
+        worker = self.start_pinned(coordinator, job_id)
+        self.waits(client, 1)
+        coordinator.kill()
+        coordinator = self.start_coordinator(port=coordinator.port, name="again")
+        self.waits(coordinator.client, 1)
+        self.assertTrue(worker.is_alive())
+        other = self.start_pinned(coordinator, job_id, "other")
+        self.assertEqual([worker.wait(), other.wait()], [0, 0])
+        self.assertEqual(coordinator.client.job(job_id)["status"], "completed")
+
     def test_other_workers_poll_as_ever(self):
         coordinator, client = self.start()
         proxy = RecordingProxy(coordinator.port)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import logging
 import math
 import os
 import re
+import signal
 import threading
 import traceback
 from dataclasses import dataclass
 from operator import index
-from typing import Any, Callable, Mapping, Optional
+from typing import Any, Callable, Iterator, Mapping, Optional
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -154,6 +156,34 @@ def _reason(error: BaseException) -> str:
     if not frames:
         return text
     return f"{text} ({os.path.basename(frames[-1].filename)}:{frames[-1].lineno})"
+
+
+@contextlib.contextmanager
+def _leaving_on_sigterm(stop: Callable[[], None]) -> Iterator[None]:
+    """Has SIGTERM call stop() within the block, and end the process after it. A second SIGTERM ends it at once."""
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    came: list[int] = []
+
+    def end() -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    def terminate(number: int, frame: object) -> None:
+        if came:
+            end()
+        came.append(number)
+        stop()
+
+    signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        if came:
+            end()
 
 
 class _Plugin:
@@ -305,9 +335,11 @@ class Worker:
         c.library.tally_worker_stop(self._worker)
 
     def run(self) -> Totals:
-        """Runs until stop() is called, Ctrl-C is typed (main thread only) or, with exit_when_idle, no job is left.
+        """Runs until stop() is called, Ctrl-C is typed (main thread only), the only job to serve has ended or, with
+        exit_when_idle, no job is left.
 
-        The gradient is called in a separate thread, one call at a time.
+        SIGTERM, too, lets the worker leave before it ends the process, if this is the main thread and the program does
+        not handle the signal itself. The gradient is called in a separate thread, one call at a time.
         """
         if self._has_run:
             raise RuntimeError("a worker runs only once: create another one")
@@ -325,8 +357,9 @@ class Worker:
         thread = threading.Thread(target=work, name="tally-worker", daemon=True)
         self._is_running = True
         try:
-            thread.start()
-            done.wait()
+            with _leaving_on_sigterm(self.stop):
+                thread.start()
+                done.wait()
         except BaseException as interruption:
             self.stop()
             while not done.wait(1.0):  # a second Ctrl-C also ends this loop
@@ -358,16 +391,17 @@ def run_worker(url: str | None = None, gradient: Optional[Gradient] = None, dim:
     plugin    the name in documents, in place of "python": 1 to 64 of a-z 0-9 - _
     override  serve jobs with other objectives as well, if they have this dim
     name      unique at the coordinator; a worker that returns under the same name gets its clients back. Default
-              HOST-PID-NUMBER
+              HOST-PID-NUMBER-DIGEST
     clients   number of clients to run at once; default 1
-    job       serve only this job
+    job       serve only this job, and return when it has ended
     token, token_file   bearer token of the workers, or a file that contains it; default TALLY_TOKEN
     tls_ca    PEM file of the only certificates to trust for https://; default those of the system
     data_dir  folder with the files that job documents name; default "data"
     wait_ms   how long a poll may wait for a task; default 10000
     exit_when_idle      return when the coordinator has no job left
 
-    Ctrl-C ends it as it ends tally-worker: the worker leaves, and its clients are reassigned to other workers. Log
-    lines go to logging.getLogger("tally").
+    Ctrl-C ends it as it ends tally-worker: the worker leaves, and its clients are reassigned to other workers. After
+    SIGTERM, too, it leaves, and then the process ends, unless the program handles the signal itself. Log lines go to
+    logging.getLogger("tally").
     """
     return Worker(url, gradient, dim, **options).run()

@@ -84,6 +84,16 @@ static void gather_metrics(struct tally_cli *cli, struct doctor_facts *facts)
     }
 }
 
+static void gather_rival(const struct tally_json *worker, struct doctor_facts *facts)
+{
+    const char *other = tally_json_get_text(tally_json_get(worker, "rival"), "address");
+    if (other != NULL && facts->n_rivals++ == 0) {
+        snprintf(facts->rivals, sizeof facts->rivals, "%s at %s and at %s",
+                 tally_json_get_text(worker, "name"), tally_json_get_text(worker, "address"),
+                 other);
+    }
+}
+
 static void gather_workers(struct tally_cli *cli, struct doctor_facts *facts)
 {
     struct tally_json *answer = ask_json(cli, "/v1/workers", &facts->workers);
@@ -91,6 +101,7 @@ static void gather_workers(struct tally_cli *cli, struct doctor_facts *facts)
     int64_t n_slots = 0; /* for older coordinators, which list all workers and send no totals */
     for (size_t i = 0; i < tally_json_size(workers); i++) {
         n_slots += tally_json_get_integer(tally_json_at(workers, i), "slots", 0);
+        gather_rival(tally_json_at(workers, i), facts);
     }
     facts->n_workers =
         tally_json_get_integer(answer, "workers_total", (int64_t)tally_json_size(workers));

@@ -70,6 +70,20 @@ static void add_row(struct tally_text_table *table, const struct tally_json *wor
     add_cell(table, worker, "pinned_job");
 }
 
+/* Names a worker that another of the same name replaces again and again. */
+static void warn_of_rival(const struct tally_json *worker)
+{
+    const struct tally_json *rival = tally_json_get(worker, "rival");
+    const char *address = tally_json_get_text(rival, "address");
+    if (address != NULL) {
+        fprintf(stderr,
+                "two workers have the name %s, at %s and at %s, and replace each other: give each "
+                "a --name of its own\n",
+                tally_json_get_text(worker, "name"), tally_json_get_text(worker, "address"),
+                address);
+    }
+}
+
 static int print_table(const struct tally_json *answer)
 {
     struct tally_text_table table;
@@ -82,6 +96,9 @@ static int print_table(const struct tally_json *answer)
         add_row(&table, tally_json_at(workers, i));
     }
     const int exit_code = tally_cli_print(tally_text_table_end(&table, &text), &text);
+    for (size_t i = 0; i < tally_json_size(workers); i++) {
+        warn_of_rival(tally_json_at(workers, i));
+    }
     if (tally_json_size(workers) == 0) {
         fprintf(stderr, "no worker is connected; start one with tally-worker\n");
     }

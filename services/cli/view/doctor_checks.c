@@ -165,6 +165,15 @@ static void judge_workers(const struct doctor_facts *facts, struct doctor_findin
     }
 }
 
+static void judge_names(const struct doctor_facts *facts, struct doctor_finding *finding)
+{
+    if (facts->n_rivals > 0) {
+        find(finding, DOCTOR_FAIL, "give each worker a --name of its own",
+             "%" PRId64 " names belong to two workers that replace each other: %s", facts->n_rivals,
+             facts->rivals);
+    }
+}
+
 static void judge_waiting(const struct doctor_facts *facts, struct doctor_finding *finding)
 {
     if (facts->jobs.status != 200) {
@@ -287,6 +296,7 @@ const struct doctor_check DOCTOR_CHECKS[] = {
     {"token", judge_token},
     {"shared tokens", judge_shared_tokens},
     {"workers", judge_workers},
+    {"worker names", judge_names},
     {"waiting", judge_waiting},
     {"data files", judge_data},
     {"store", judge_store},

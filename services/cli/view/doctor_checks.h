@@ -28,6 +28,8 @@ struct doctor_facts {
     const char *own_version;
     int64_t n_shared_tokens; /* tokens of the coordinator that grant two roles */
     int64_t n_workers, n_slots, n_free_slots;
+    int64_t n_rivals;                    /* names that two live workers have */
+    char rivals[DOCTOR_TEXT_CAPACITY];   /* the first of them, with both addresses */
     int64_t n_queued, most_clients;      /* number of queued jobs, and most slots that one needs */
     int64_t n_waiting;                   /* jobs that wait for something */
     char waiting[DOCTOR_TEXT_CAPACITY];  /* the first of them, and what it waits for */

@@ -68,6 +68,21 @@ static bool is_silent(const struct tally_coordinator *coordinator, const struct 
            (missed || age_ms > coordinator->config.session_timeout_ms / 2);
 }
 
+/* The other worker of the name: {"address", "times", "last_age_ms"}; null if there is none. Once
+ * may be the last call of a worker that has been restarted. */
+static bool set_rival(struct tally_json *object, const struct session *session, int64_t now_ms)
+{
+    const struct rival *rival = &session->rival;
+    if (!session_has_rival(session) || rival->n < 2) {
+        return tally_json_set_null(object, "rival");
+    }
+    struct tally_json *one = tally_json_object();
+    const bool ok = one != NULL && tally_json_set_text(one, "address", rival->address) &&
+                    tally_json_set_integer(one, "times", rival->n) &&
+                    tally_json_set_integer(one, "last_age_ms", now_ms - rival->last_ms);
+    return tally_json_set(object, "rival", tally_json_if_complete(one, ok));
+}
+
 static struct tally_json *worker_of(const struct tally_coordinator *coordinator,
                                     struct session *session, int64_t now_ms)
 {
@@ -78,6 +93,8 @@ static struct tally_json *worker_of(const struct tally_coordinator *coordinator,
     const int64_t age_ms = session->poll.request != NULL ? 0 : now_ms - session->last_contact_ms;
     struct tally_json *object = tally_json_object();
     bool ok = object != NULL && tally_json_set_text(object, "name", session->name) &&
+              tally_json_set_text(object, "address", session->address) &&
+              set_rival(object, session, now_ms) &&
               tally_json_set_integer(object, "slots", session->n_slots) &&
               tally_json_set_integer(object, "free_slots", session_n_free(session)) &&
               tally_json_set_text(object, "state",

@@ -55,6 +55,25 @@ struct session *session_by_name(const struct session_table *table, const char *n
     return session;
 }
 
+void session_note_replaced(struct session_table *table, const struct session *session,
+                           const char *address)
+{
+    struct replaced_session *replaced = &table->replaced[table->n_replaced++ % REPLACED_SESSIONS];
+    *replaced = (struct replaced_session){.id = session->id};
+    memcpy(replaced->name, session->name, sizeof replaced->name);
+    snprintf(replaced->by, sizeof replaced->by, "%s", address);
+}
+
+struct replaced_session *session_replaced(struct session_table *table, uint64_t id)
+{
+    for (size_t i = 0; id != 0 && i < REPLACED_SESSIONS; i++) {
+        if (table->replaced[i].id == id) {
+            return &table->replaced[i];
+        }
+    }
+    return NULL;
+}
+
 struct session *session_before(const struct session_table *table, uint64_t number)
 {
     struct ordered_node *node = ordered_before(table->in_order, number);
@@ -230,6 +249,8 @@ enum tally_status session_new(struct session_table *table, const struct session_
                           join->slots);
     }
     memcpy(session->name, join->name, sizeof session->name);
+    snprintf(session->address, sizeof session->address, "%s",
+             request->address != NULL ? request->address : "");
     memcpy(session->pinned_job, join->job_id, sizeof session->pinned_job);
     session->bound_to = request->bound_to;
     session->token = token;

@@ -39,11 +39,29 @@ struct session_token {
     struct session_token *next;
 };
 
+/* Another live worker of the same name: each joins again when it has been replaced. */
+struct rival {
+    char address[TALLY_ADDRESS_CAPACITY];
+    int64_t n;       /* times that one of the two came back after it had been replaced; 0 = none */
+    int64_t last_ms; /* monotonic */
+};
+
+/* A session that another of the same name has replaced. */
+struct replaced_session {
+    uint64_t id;
+    char name[TALLY_WORKER_NAME_CAPACITY];
+    char by[TALLY_ADDRESS_CAPACITY]; /* the other worker */
+    bool has_called;                 /* since then: its worker is alive */
+};
+enum { REPLACED_SESSIONS = 256 }; /* the last ones; a worker that is alive calls at once */
+
 struct session {
     uint64_t id; /* random except for its home; together with a token of the identity below, the
                     right to post */
     struct session_token *token; /* that its worker joined with */
     char name[TALLY_WORKER_NAME_CAPACITY];
+    char address[TALLY_ADDRESS_CAPACITY]; /* that it joined from */
+    struct rival rival;
     char pinned_job[TALLY_MESSAGE_JOB_ID_CAPACITY]; /* "" = serves any job */
     struct hosted_job *bound_to; /* the pinned job; NULL = none, or it was removed */
     uint32_t n_slots;
@@ -99,6 +117,8 @@ struct session_table {
     int64_t n_waiting; /* sessions with a poll that waits */
     struct supply unbound;
     struct wheel timers;
+    struct replaced_session replaced[REPLACED_SESSIONS]; /* a ring */
+    uint64_t n_replaced;                                 /* so far */
 };
 
 /* Frees all sessions. */
@@ -110,6 +130,7 @@ struct session_request {
     struct hosted_job *bound_to;           /* the job that it names; NULL = it names none */
     const struct token_identity *identity; /* of the token */
     const char *token_name;                /* "" = none */
+    const char *address;                   /* NULL = unknown */
 };
 
 /* Precondition: no session has the name. Errors: NO_MEMORY. */
@@ -117,6 +138,11 @@ enum tally_status session_new(struct session_table *table, const struct session_
                               struct session **ret_session, struct tally_error *err);
 /* Vacates its clients. Precondition: its poll has been answered. */
 void session_free(struct session_table *table, struct session *session);
+/* Notes that a worker at `address` takes the session's name over. */
+void session_note_replaced(struct session_table *table, const struct session *session,
+                           const char *address);
+/* The replaced session with that id, if it is one of the last; NULL = none. */
+struct replaced_session *session_replaced(struct session_table *table, uint64_t id);
 struct session *session_by_id(const struct session_table *table, uint64_t id);
 struct session *session_by_name(const struct session_table *table, const char *name);
 /* The newest session with a number below `number`; NULL = none. */

@@ -7,13 +7,17 @@
 #include "services/base/log.h"
 #include "services/base/time.h"
 #include "services/coordinator/base/rooms.h"
+#include "services/coordinator/jobs/lifecycle.h"
 #include "services/coordinator/jobs/live_jobs.h"
 #include "services/coordinator/workers/assignment.h"
 #include "services/coordinator/workers/long_polls.h"
 #include "services/coordinator/workers/worker_requests.h"
 #include "services/coordinator/workers/workers.h"
 
-enum { MAX_BATCH_BYTES = 256 * 1024 };
+enum {
+    MAX_BATCH_BYTES = 256 * 1024,
+    RIVAL_FOR_MS = 300000 /* several times the longest pause of a replaced worker */
+};
 
 enum tally_status read_connect_body(struct call *call, const uint8_t **ret_body, size_t *ret_size,
                                     struct tally_error *err)
@@ -42,12 +46,62 @@ static enum tally_status check_owner(const struct call *call, const struct sessi
                             "the session was joined with another token");
 }
 
+/* ---- Two workers of one name ---- */
+
+/* Logs the 2nd, 4th, 8th ... time, because workers up to 0.15.0 replace each other 26 times a
+ * second. The 1st may be the last call of a worker that is being restarted. */
+static void log_rivals(const struct session *session)
+{
+    const int64_t n = session->rival.n;
+    if (n > 1 && (n & (n - 1)) == 0) {
+        tally_log(TALLY_LOG_WARN, tally_log_event("two workers have the same name"),
+                  tally_log_text("worker", session->name),
+                  tally_log_text("address", session->address),
+                  tally_log_text("other_address", session->rival.address),
+                  tally_log_integer("replaced", n),
+                  tally_log_text("remedy", "give each worker a --name of its own"));
+    }
+}
+
+/* A worker has called whose session another has replaced: both are alive. */
+static void note_rivals(struct tally_coordinator *coordinator, const struct call *call,
+                        struct replaced_session *replaced)
+{
+    struct session *other = session_by_name(&coordinator->workers->sessions, replaced->name);
+    if (other != NULL && !replaced->has_called) {
+        replaced->has_called = true;
+        tally_http_address(call->request, other->rival.address);
+        other->rival.last_ms = tally_monotonic_ms();
+        other->rival.n++;
+        log_rivals(other);
+    }
+}
+
+static enum tally_status fail_unknown(struct tally_coordinator *coordinator,
+                                      const struct call *call, uint64_t id, struct tally_error *err)
+{
+    struct replaced_session *replaced = session_replaced(&coordinator->workers->sessions, id);
+    if (replaced == NULL) {
+        return tally_fail(err, TALLY_NOT_FOUND, "session", "the session is unknown: join again");
+    }
+    note_rivals(coordinator, call, replaced);
+    return tally_fail(err, TALLY_NOT_FOUND, "session",
+                      "another worker has joined as %s, from %s: join again", replaced->name,
+                      replaced->by);
+}
+
+/* Whether the worker's name has been fought over of late. */
+bool session_has_rival(const struct session *session)
+{
+    return session->rival.n > 0 && tally_monotonic_ms() - session->rival.last_ms < RIVAL_FOR_MS;
+}
+
 static enum tally_status look_up(struct tally_coordinator *coordinator, const struct call *call,
                                  uint64_t id, struct session **ret_session, struct tally_error *err)
 {
     struct session *session = session_by_id(&coordinator->workers->sessions, id);
     if (session == NULL) {
-        return tally_fail(err, TALLY_NOT_FOUND, "session", "the session is unknown: join again");
+        return fail_unknown(coordinator, call, id, err);
     }
     if (check_owner(call, session, err) != TALLY_OK) {
         return TALLY_PERMISSION_DENIED;
@@ -161,7 +215,13 @@ static enum tally_status check_join(struct tally_coordinator *coordinator, const
             return tally_fail(err, TALLY_UNAVAILABLE, "job_id",
                               "this coordinator does not have job %s: try again", join->job_id);
         }
-        return tally_fail(err, TALLY_NOT_FOUND, "job_id", "there is no live job %s", join->job_id);
+        struct tally_store_job row;
+        return may_be_job_id(join->job_id) &&
+                       read_row(coordinator, join->job_id, &row, NULL) == TALLY_OK
+                   ? tally_fail(err, TALLY_NOT_FOUND, "job_id", "job %s has ended: it is %s",
+                                join->job_id, tally_job_status_name(row.status))
+                   : tally_fail(err, TALLY_NOT_FOUND, "job_id", "there is no live job %s",
+                                join->job_id);
     }
     return TALLY_OK;
 }
@@ -216,15 +276,24 @@ enum tally_status worker_join(struct tally_coordinator *coordinator, struct call
         tally_log(TALLY_LOG_WARN, tally_log_event("worker refused"),
                   tally_log_text("worker", join.name), tally_log_problem(err));
     }
+    struct rival rival = {.n = 0};
+    char address[TALLY_HTTP_ADDRESS_CAPACITY];
     if (status == TALLY_OK) {
+        tally_http_address(call->request, address);
         if (old != NULL) {
+            if (session_has_rival(old)) {
+                rival = old->rival;
+                memcpy(rival.address, old->address, sizeof rival.address);
+            }
+            session_note_replaced(&coordinator->workers->sessions, old, address);
             end_session(coordinator, old);
         }
         const struct session_request request = {
             .join = &join,
             .bound_to = join.job_id[0] != '\0' ? find_job(coordinator, join.job_id) : NULL,
             .identity = &call->identity,
-            .token_name = call->token_name};
+            .token_name = call->token_name,
+            .address = address};
         status = session_new(&coordinator->workers->sessions, &request, &session, err);
     }
     if (status == TALLY_OK) {
@@ -232,6 +301,7 @@ enum tally_status worker_join(struct tally_coordinator *coordinator, struct call
         tally_http_line_attach(&session->line, call->request);
         session->joined_ms = tally_realtime_ms();
         session->n_removed = coordinator->jobs->n_removed;
+        session->rival = rival;
         session_set_timer(&coordinator->workers->sessions, session,
                           coordinator->config.session_timeout_ms);
         take_held(coordinator, session, &join);
@@ -240,12 +310,13 @@ enum tally_status worker_join(struct tally_coordinator *coordinator, struct call
         tally_log(TALLY_LOG_INFO, tally_log_event("worker joined"),
                   tally_log_text("worker", session->name),
                   tally_log_integer("slots", session->n_slots));
-        const struct tally_join_response response = {
+        struct tally_join_response response = {
             .session = session->id,
             .session_timeout_ms = (uint32_t)coordinator->config.session_timeout_ms,
             .format = TALLY_FORMAT_VERSION,
             .max_wait_ms = coordinator->view.is_shared ? (uint32_t)longest_wait(coordinator) : 0,
             .max_batch_bytes = longest_batch(coordinator)};
+        memcpy(response.rival, rival.address, sizeof response.rival);
         status = answer_protobuf(call, tally_join_response_encode(&response, &call->body), err);
     }
     tally_join_request_fini(&join);

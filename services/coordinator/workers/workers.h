@@ -44,6 +44,8 @@ void mark_job_ready(struct tally_coordinator *coordinator, struct hosted_job *jo
 void mark_all_ready(struct tally_coordinator *coordinator);
 /* Notes that the worker has called: rounds wait for its clients (again). */
 void session_heard(struct session *session);
+/* Whether another worker that is alive has joined under the same name within the last minutes. */
+bool session_has_rival(const struct session *session);
 /* Answers the session's poll, ends the session and frees its slots. */
 void end_session(struct tally_coordinator *coordinator, struct session *session);
 

@@ -19,11 +19,19 @@ function clientsByJob(worker) {
   return jobs;
 }
 
+function stateOf(worker) {
+  if (worker.rival) {
+    const title = `Workers at ${worker.address} and at ${worker.rival.address} have this name and replace each other: give each a --name of its own.`;
+    return {text: "name in use twice", title};
+  }
+  return worker.silent ? "silent" : worker.state;
+}
+
 function rowOf(worker, index) {
   const runs = [...clientsByJob(worker)].map(([job, clients]) => `${job}: ${ranges(clients)}`).join("; ");
   const refuses = worker.refuses.map(({job, reason}) => `${job}: ${reason}`).join("; ");
   return {key: `${index} ${worker.name} ${worker.joined_ms}`, cells: [
-    {text: worker.name, title: worker.name}, worker.silent ? "silent" : worker.state, `${integer(worker.slots - worker.free_slots)} of ${integer(worker.slots)}`,
+    {text: worker.name, title: worker.name}, stateOf(worker), `${integer(worker.slots - worker.free_slots)} of ${integer(worker.slots)}`,
     {text: runs || NOTHING, title: runs}, {text: refuses || NOTHING, title: refuses}, worker.pinned_job ?? NOTHING, worker.token_name ?? NOTHING,
     `${age(worker.last_contact_age_ms)} ago`, `${age(Date.now() - worker.joined_ms)} ago`,
   ]};

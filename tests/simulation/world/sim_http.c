@@ -136,6 +136,13 @@ const uint8_t *tally_http_body(const struct tally_http_request *request, size_t 
     return message->body;
 }
 
+void tally_http_address(const struct tally_http_request *request,
+                        char ret_address[TALLY_HTTP_ADDRESS_CAPACITY])
+{
+    (void)request;
+    ret_address[0] = '\0';
+}
+
 uint64_t tally_http_wire_in_bytes(const struct tally_http_request *request)
 {
     return REQUEST_HEAD_BYTES + sim_exchange_message(request->exchange)->n_body;

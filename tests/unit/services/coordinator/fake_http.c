@@ -76,6 +76,13 @@ enum tally_status tally_http_target(const struct tally_http_request *request,
     return tally_buffer_append_text(out, request->path);
 }
 
+void tally_http_address(const struct tally_http_request *request,
+                        char ret_address[TALLY_HTTP_ADDRESS_CAPACITY])
+{
+    (void)request;
+    ret_address[0] = '\0';
+}
+
 uint64_t tally_http_wire_in_bytes(const struct tally_http_request *request)
 {
     return request->body.size;
