@@ -328,7 +328,7 @@ class Submit(CliCase):
 
     def test_an_error_page_of_a_proxy(self):
         self.serve(lambda *_: Answer(502, b"<html>\n<b>Bad Gateway", "text/html"))
-        self.assertIn("HTTP status 502", self.expect(1, "submit", "-", stdin=b"{}")[1])
+        self.assertIn("HTTP 502 from http:", self.expect(1, "submit", "-", stdin=b"{}")[1])
 
     def test_a_deadline_is_exit_code_3(self):
         self.serve(lambda *_: problem(504, "deadline", "store did not answer in time"))

@@ -27,6 +27,7 @@ from common import (
 )
 from recording_proxy import RecordingProxy
 from test_tls import Authority, TlsCoordinator
+from test_undeliverable import POSTS, RefusingProxy, answer
 
 PACKAGE = REPO / "api/python"
 LIBRARY = BIN.parent / "lib/libtally.so.1"
@@ -524,20 +525,53 @@ class Workers(PythonCase):
         return [worker["name"] for worker in coordinator.client.get_json("/v1/workers")["workers"]
                 if worker["state"] == "waiting"]
 
-    def test_ctrl_c_ends_it(self):
+    def interrupt(self, number, before=""):
+        """Sends a signal to a program whose worker waits for work. Returns its status and what it writes, once the
+        worker has left."""
         coordinator = self.start_coordinator()
-        script = (f"import sys; sys.path.insert(0, {str(PACKAGE)!r})\nimport tally\n"
-                  f"print(tally.run_worker({coordinator.url!r}, name='interrupted').messages, 'messages')\n")
+        script = (f"import signal, sys; sys.path.insert(0, {str(PACKAGE)!r})\nimport tally\n{before}\n"
+                  f"print(tally.run_worker({coordinator.url!r}, name='interrupted').messages, 'messages', flush=True)\n")
         with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                               text=True) as program:
             try:
                 wait_until(lambda: self.names(coordinator) == ["interrupted"], "the worker to join")
-                program.send_signal(signal.SIGINT)
+                program.send_signal(number)
                 out, err = program.communicate(timeout=HANG_S)
             finally:
                 program.kill()
-        self.assertEqual((program.returncode, out, err), (0, "0 messages\n", ""))
-        self.assertEqual(self.names(coordinator), [])
+        self.assertEqual(coordinator.client.get_json("/v1/workers")["workers"], [])
+        return program.returncode, out, err
+
+    def test_ctrl_c_ends_it(self):
+        self.assertEqual(self.interrupt(signal.SIGINT), (0, "0 messages\n", ""))
+
+    def test_sigterm_lets_it_leave_and_ends_the_process(self):
+        self.assertEqual(self.interrupt(signal.SIGTERM), (-signal.SIGTERM, "", ""))
+
+    def test_a_program_s_own_handler_of_sigterm_is_left_alone(self):
+        own = "def leave(*_):\n    print('own', flush=True)\n    raise SystemExit(7)\nsignal.signal(signal.SIGTERM, leave)"
+        self.assertEqual(self.interrupt(signal.SIGTERM, own), (7, "own\n", ""))
+
+    def test_a_worker_of_one_job_returns_when_the_job_has_ended(self):
+        coordinator = self.start_coordinator()
+        job_id = coordinator.client.submit(plugin_job(clients=1, quorum=1, horizon=200))
+        worker = self.play(coordinator.url, pull, 4, loss=squares, job=job_id)
+        self.assertGreater(worker.join().messages, 0)
+        self.assertEqual(coordinator.client.job(job_id)["status"], "completed")
+        with self.assertRaises(tally.Error) as caught:
+            tally.run_worker(coordinator.url, pull, 4, loss=squares, job=job_id)
+        self.assertIn(f"job {job_id} has ended: it is completed", str(caught.exception))
+
+    def test_a_worker_tells_what_it_cannot_post(self):
+        coordinator = self.start_coordinator()
+        proxy = RefusingProxy(coordinator.port, lambda method, request: answer(413) if method in POSTS else None)
+        self.addCleanup(proxy.close)
+        job_id = coordinator.client.submit(plugin_job(clients=1, quorum=1))
+        worker = self.play(proxy.url, pull, 4, loss=squares)
+        wait_until(lambda: "cannot post its update: HTTP 413" in
+                   (coordinator.client.job(job_id)["waiting"] or {"text": ""})["text"], "the job to say why it waits")
+        worker.worker.stop()
+        worker.join()
 
     def test_it_says_what_it_does(self):
         coordinator = self.start_coordinator()

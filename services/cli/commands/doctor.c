@@ -87,10 +87,10 @@ static void gather_metrics(struct tally_cli *cli, struct doctor_facts *facts)
 static void gather_rival(const struct tally_json *worker, struct doctor_facts *facts)
 {
     const char *other = tally_json_get_text(tally_json_get(worker, "rival"), "address");
-    if (other != NULL && facts->n_rivals++ == 0) {
-        snprintf(facts->rivals, sizeof facts->rivals, "%s at %s and at %s",
-                 tally_json_get_text(worker, "name"), tally_json_get_text(worker, "address"),
-                 other);
+    const char *name = tally_json_get_text(worker, "name");
+    const char *address = tally_json_get_text(worker, "address");
+    if (other != NULL && name != NULL && address != NULL && facts->n_rivals++ == 0) {
+        snprintf(facts->rivals, sizeof facts->rivals, "%s at %s and at %s", name, address, other);
     }
 }
 

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "codec/base/utf8.h"
 #include "services/base/text/columns.h"
 #include "services/base/text/text_table.h"
 #include "services/cli/commands/commands.h"
@@ -74,13 +75,17 @@ static void add_row(struct tally_text_table *table, const struct tally_json *wor
 static void warn_of_rival(const struct tally_json *worker)
 {
     const struct tally_json *rival = tally_json_get(worker, "rival");
-    const char *address = tally_json_get_text(rival, "address");
-    if (address != NULL) {
-        fprintf(stderr,
-                "two workers have the name %s, at %s and at %s, and replace each other: give each "
-                "a --name of its own\n",
-                tally_json_get_text(worker, "name"), tally_json_get_text(worker, "address"),
-                address);
+    const char *other = tally_json_get_text(rival, "address");
+    const char *name = tally_json_get_text(worker, "name");
+    const char *address = tally_json_get_text(worker, "address");
+    char line[512];
+    if (other != NULL && name != NULL && address != NULL) {
+        snprintf(line, sizeof line,
+                 "two workers have the name %s, at %s and at %s, and replace "
+                 "each other: give each a --name of its own",
+                 name, address, other);
+        tally_utf8_sanitize_line(line);
+        fprintf(stderr, "%s\n", line);
     }
 }
 

@@ -551,11 +551,15 @@ static void test_api_http_client__connect_errors(void)
     tally_error_clear(&c.err);
     TALLY_ASSERT_STATUS(tally_connect_call(c.client, "Proxy", NULL, 0, 0, &c.out, &c.err),
                         TALLY_UNAVAILABLE, &c.err);
-    TALLY_ASSERT_TEXT(c.err.message, "HTTP status 502: <h1>Bad gateway</h1> ");
+    char foreign[128];
+    snprintf(foreign, sizeof foreign, "HTTP 502 from %s: <h1>Bad gateway</h1> ", host.url);
+    TALLY_ASSERT_TEXT(c.err.message, foreign);
+    TALLY_ASSERT_TEXT(c.err.field, TALLY_HTTP_FOREIGN);
     tally_error_clear(&c.err);
     TALLY_ASSERT_STATUS(tally_connect_call(c.client, "Page", NULL, 0, 0, &c.out, &c.err),
                         TALLY_INTERNAL, &c.err);
     CU_ASSERT_PTR_NOT_NULL(strstr(c.err.message, "text/html"));
+    TALLY_ASSERT_TEXT(c.err.field, TALLY_HTTP_FOREIGN);
     client_assert_text(&c.out, "kept");
     caller_stop(&c);
     client_host_stop(&host);

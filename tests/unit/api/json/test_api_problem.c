@@ -151,6 +151,10 @@ static void test_api_problem__a_foreign_page_is_quoted_in_one_line(void)
     CU_ASSERT_TRUE(strlen(err.message) < 200);
     tally_problem_decode(502, NULL, 0, &err);
     TALLY_ASSERT_TEXT(err.message, "HTTP status 502");
+    err = decoded(413, "<html>\n<head><title>413 Request\nToo Large</title></head><body>x</body>");
+    TALLY_ASSERT_TEXT(err.message, "HTTP status 413: 413 Request Too Large");
+    err = decoded(413, "<title>");
+    TALLY_ASSERT_TEXT(err.message, "HTTP status 413");
 }
 
 static void test_api_problem__odd_json_is_survived(void)

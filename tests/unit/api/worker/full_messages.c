@@ -32,7 +32,8 @@ static const struct tally_join_response FULL_JOIN_RESPONSE = {.session = UINT64_
                                                               .session_timeout_ms = 60000,
                                                               .format = 3,
                                                               .max_wait_ms = 3000,
-                                                              .max_batch_bytes = 262144};
+                                                              .max_batch_bytes = 262144,
+                                                              .rival = "2001:db8::7"};
 
 struct tally_poll_request full_poll_request(void)
 {
@@ -40,6 +41,8 @@ struct tally_poll_request full_poll_request(void)
                                          .wait_ms = 30000,
                                          .n_cursors = TALLY_MAX_CURSORS,
                                          .until_idle = true};
+    strcpy(message.undeliverable.job_id, FULL_JOB_ID);
+    strcpy(message.undeliverable.reason, "client 3 cannot post its update: HTTP 413");
     for (size_t i = 0; i < message.n_cursors; i++) {
         snprintf(message.cursors[i].job_id, sizeof message.cursors[i].job_id, "job-%zu", i);
         message.cursors[i].iterate = i == 0 ? UINT64_MAX : i;

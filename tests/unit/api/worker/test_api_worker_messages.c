@@ -56,6 +56,7 @@ static void test_api_worker_messages__join_response_round_trip(void)
     CU_ASSERT_EQUAL(got.max_wait_ms, 3000);
     CU_ASSERT_EQUAL(got.max_batch_bytes, 262144);
     CU_ASSERT_EQUAL(got.format, 3);
+    TALLY_ASSERT_TEXT(got.rival, "2001:db8::7");
     tally_buffer_fini(&wire);
 }
 
@@ -74,11 +75,16 @@ static void test_api_worker_messages__poll_request_round_trip(void)
         TALLY_ASSERT_TEXT(got.cursors[i].job_id, sent.cursors[i].job_id);
         CU_ASSERT_EQUAL(got.cursors[i].iterate, sent.cursors[i].iterate);
     }
+    TALLY_ASSERT_TEXT(got.undeliverable.job_id, sent.undeliverable.job_id);
+    TALLY_ASSERT_TEXT(got.undeliverable.reason, sent.undeliverable.reason);
     sent.until_idle = false;
+    sent.undeliverable.job_id[0] = '\0';
     wire.size = 0;
     CU_ASSERT_EQUAL(tally_poll_request_encode(&sent, &wire), TALLY_OK);
     CU_ASSERT_EQUAL(tally_poll_request_decode(wire.data, wire.size, &got, NULL), TALLY_OK);
     CU_ASSERT_FALSE(got.until_idle);
+    TALLY_ASSERT_TEXT(got.undeliverable.job_id, "");
+    TALLY_ASSERT_TEXT(got.undeliverable.reason, "");
     tally_buffer_fini(&wire);
 }
 

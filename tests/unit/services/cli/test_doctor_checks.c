@@ -116,6 +116,9 @@ static void test_cli_doctor__each_fault_has_its_verdict(void)
     expect("workers", &facts, DOCTOR_FAIL, "needs 11 clients");
     facts.n_workers = 0;
     expect("workers", &facts, DOCTOR_FAIL, "no worker has joined");
+    facts.n_rivals = 1;
+    strcpy(facts.rivals, "w at 10.0.0.7 and at 10.0.0.8");
+    expect("worker names", &facts, DOCTOR_FAIL, "w at 10.0.0.7 and at 10.0.0.8");
     facts.n_waiting = 1;
     strcpy(facts.waiting, "abc: for client 3");
     expect("waiting", &facts, DOCTOR_WARN, "abc: for client 3");

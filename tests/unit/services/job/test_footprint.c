@@ -60,6 +60,34 @@ static void test_job_footprint__of_states_of_clients(void)
     CU_ASSERT_EQUAL(tally_footprint_started(&spec) - without, 2 * shifts + 8000000);
 }
 
+static void set_algorithm(struct tally_job_spec *spec, const struct tally_algorithm *algorithm)
+{
+    spec->algorithm = 0;
+    while (tally_job_spec_algorithm(spec) != algorithm) {
+        spec->algorithm++;
+    }
+    spec->params = algorithm->defaults();
+}
+
+static void test_job_footprint__of_an_update(void)
+{
+    struct tally_job_spec spec = drawn(1000, 2, 2);
+    set_algorithm(&spec, &TALLY_FEDAVG);
+    CU_ASSERT_EQUAL(tally_footprint_update(&spec), 4000);
+    TALLY_ASSERT_TEXT(tally_footprint_update_field(&spec), "objective.data.dim");
+    set_algorithm(&spec, &TALLY_EF21);
+    spec.params.baseline.k = 10;
+    CU_ASSERT_EQUAL(tally_footprint_update(&spec), 40); /* without the indices */
+    TALLY_ASSERT_TEXT(tally_footprint_update_field(&spec), "algorithm.k");
+    set_algorithm(&spec, &TALLY_CEAL);
+    spec.encoding = TALLY_ENCODING_INDEX_UNARY;
+    CU_ASSERT_EQUAL(tally_footprint_update(&spec), 125);
+    spec.encoding = TALLY_ENCODING_INDEX_ENTROPY;
+    CU_ASSERT_EQUAL(tally_footprint_update(&spec), 0);
+    set_algorithm(&spec, &TALLY_CALM);
+    CU_ASSERT_EQUAL(tally_footprint_update(&spec), 0);
+}
+
 static void test_job_footprint__of_solving(void)
 {
     struct tally_job_spec spec = drawn(2000, 5000, 2);
@@ -94,6 +122,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_job_footprint__of_a_started_job),
     TALLY_TEST(test_job_footprint__of_server_optimizers),
     TALLY_TEST(test_job_footprint__of_states_of_clients),
+    TALLY_TEST(test_job_footprint__of_an_update),
     TALLY_TEST(test_job_footprint__of_solving),
     TALLY_TEST(test_job_footprint__what_is_not_solved_takes_nothing),
 };
