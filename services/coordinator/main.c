@@ -28,6 +28,10 @@
  * responses were sent and QUIET_MS pass without a request. */
 enum { DRAIN_MS = 2000, QUIET_MS = 100 };
 
+/* Limit of PostUpdates requests. A longer one would hold up the loop and gain nothing, because at
+ * this size the cost of the request itself is small beside that of its updates. */
+enum { MAX_BATCH_BYTES = 256 * 1024 };
+
 static const struct tally_option OPTIONS[] = {
     {"listen", "ADDR:PORT", "127.0.0.1:8080",
      "where to serve HTTP: a numeric address, IPv6 in brackets, or localhost; port 0 takes a free "
@@ -199,6 +203,7 @@ static void read_limits(const struct tally_options *options, struct settings *se
                               &config->max_job_bytes, err);
     }
     settings->server.max_body_bytes = config->max_body_bytes = (size_t)body;
+    config->max_batch_bytes = body < MAX_BATCH_BYTES ? (uint32_t)body : MAX_BATCH_BYTES;
     settings->server.max_connections = (unsigned)connections;
     settings->server.max_header_bytes = (size_t)header;
     settings->server.max_held_bytes = config->max_held_bytes = (size_t)held;

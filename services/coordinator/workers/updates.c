@@ -506,10 +506,10 @@ enum tally_status worker_updates(struct tally_coordinator *coordinator, struct c
     struct session *session = NULL;
     struct sums sums = {.has_refusal = false};
     enum tally_status status = read_connect_body(call, &body, &n_body, err);
-    if (status == TALLY_OK && n_body > longest_batch(coordinator)) {
+    if (status == TALLY_OK && n_body > coordinator->config.max_batch_bytes) {
         status = tally_fail(err, TALLY_OUT_OF_RANGE, "updates",
                             "a request of %zu bytes is longer than max_batch_bytes, %u", n_body,
-                            longest_batch(coordinator));
+                            coordinator->config.max_batch_bytes);
     }
     if (status == TALLY_OK) {
         status = tally_updates_decode(body, n_body, &updates, err);

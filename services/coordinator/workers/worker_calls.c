@@ -14,10 +14,7 @@
 #include "services/coordinator/workers/worker_requests.h"
 #include "services/coordinator/workers/workers.h"
 
-enum {
-    MAX_BATCH_BYTES = 256 * 1024,
-    RIVAL_FOR_MS = 300000 /* several times the longest pause of a replaced worker */
-};
+enum { RIVAL_FOR_MS = 300000 }; /* several times the longest pause of a replaced worker */
 
 enum tally_status read_connect_body(struct call *call, const uint8_t **ret_body, size_t *ret_size,
                                     struct tally_error *err)
@@ -154,14 +151,6 @@ static uint32_t format_of(const struct call *call, const struct tally_join_reque
         return join->format;
     }
     return agent != NULL && strcmp(agent, "tally-worker") == 0 ? 1 : TALLY_FORMAT_VERSION;
-}
-
-/* A longer request would hold up the loop and gain nothing, because at this size the cost of the
- * request itself is small beside that of its updates. */
-uint32_t longest_batch(const struct tally_coordinator *coordinator)
-{
-    const size_t max = coordinator->config.max_body_bytes;
-    return max < MAX_BATCH_BYTES ? (uint32_t)max : MAX_BATCH_BYTES;
 }
 
 /* Fails unless one more session is allowed. To be called for a new name only: joining under a known
@@ -315,7 +304,7 @@ enum tally_status worker_join(struct tally_coordinator *coordinator, struct call
             .session_timeout_ms = (uint32_t)coordinator->config.session_timeout_ms,
             .format = TALLY_FORMAT_VERSION,
             .max_wait_ms = coordinator->view.is_shared ? (uint32_t)longest_wait(coordinator) : 0,
-            .max_batch_bytes = longest_batch(coordinator)};
+            .max_batch_bytes = coordinator->config.max_batch_bytes};
         memcpy(response.rival, rival.address, sizeof response.rival);
         status = answer_protobuf(call, tally_join_response_encode(&response, &call->body), err);
     }

@@ -20,7 +20,4 @@ enum tally_status take_undeliverable(struct tally_coordinator *coordinator, stru
                                      const struct tally_undeliverable *undeliverable,
                                      struct tally_error *err);
 
-/* Limit of PostUpdates requests, in bytes. */
-uint32_t longest_batch(const struct tally_coordinator *coordinator);
-
 #endif
