@@ -48,9 +48,9 @@ int64_t tally_footprint_state(const struct tally_job_spec *spec);
 /* Bytes for solving f(x*); 0 if it is given or not needed. */
 int64_t tally_footprint_solving(const struct tally_job_spec *spec);
 
-/* Bytes that the payload of an update has at least, in some rounds of the job. Exact for messages of
- * fixed length, which all baselines but ef21 with top_k send. 0 if a budget limits messages, or if
- * their length depends on the data alone, as with `entropy`. */
+/* Bytes that the payload of an update has at least, in some rounds of the job. Exact for messages
+ * of fixed length, which all baselines but ef21 with top_k send. 0 if a budget limits messages, or
+ * if their length depends on the data alone, as with `entropy`. */
 int64_t tally_footprint_update(const struct tally_job_spec *spec);
 const char *tally_footprint_update_field(const struct tally_job_spec *spec);
 
