@@ -325,7 +325,9 @@ static size_t whole_bytes(const struct worker *worker)
          job = job->next) {
         n_cursors++;
     }
-    return TALLY_UPDATE_WHOLE_BYTES + TALLY_UNDELIVERABLE_BYTES + n_cursors * TALLY_CURSOR_BYTES;
+    const size_t undeliverable_bytes =
+        worker->undeliverables.first != NULL ? (size_t)TALLY_UNDELIVERABLE_BYTES : 0;
+    return TALLY_UPDATE_WHOLE_BYTES + undeliverable_bytes + n_cursors * TALLY_CURSOR_BYTES;
 }
 
 /* Whether n bytes of updates fit into a batch. */
