@@ -444,35 +444,35 @@ static struct tally_calm_merge merge_of(const struct tally_server_task *task, do
                                      .variance = before * variance / (before + variance)};
 }
 
-/* Compares the clients' mean with the last one, and then replaces that one. */
-static void compare_means(const struct tally_server_task *task, double *last,
-                          struct tally_calm_sight *sight)
+/* Compares the clients' mean with the last one, and then replaces that one. z is not updated yet.
+ */
+static void compare_means(const struct tally_server_task *task, struct tally_calm_sight *sight)
 {
+    const struct tally_setting *setting = task->setting;
     const double scale = task->plan->grid.step * 0x1p-32 / (double)task->received;
-    const size_t dim = task->setting->dim;
-    double product = 0, squares = 0, last_squares = 0;
-    for (size_t i = 0; i < dim; i++) {
-        const double mean = scale * (double)task->sums[i];
+    const double *z = calm_estimate(task->memory);
+    double *last = calm_last_mean(setting, task->memory);
+    double product = 0, squares = 0, last_squares = 0, ahead = 0, innovation = 0;
+    for (size_t i = 0; i < setting->dim; i++) {
+        const double mean = scale * (double)task->sums[i], news = task->x[i] + mean - z[i];
         product += mean * last[i];
         squares += mean * mean;
         last_squares += last[i] * last[i];
+        ahead += news * last[i];
+        innovation += news * news;
         last[i] = mean;
     }
     const double norms = sqrt(squares) * sqrt(last_squares);
-    sight->square = squares / (double)dim;
+    sight->square = squares / (double)setting->dim;
     sight->cosine = norms > 0 ? product / norms : 0;
+    sight->product = ahead / (double)setting->dim;
+    sight->innovation = innovation / (double)setting->dim;
 }
 
-/* Decides whether a job that may travel averages or travels next. */
-static void choose_way(const struct tally_server_task *task, double noise,
-                       struct tally_decision *decision)
+/* What the server of a job that may travel observes. */
+static struct tally_calm_sight look(const struct tally_server_task *task, double noise, double gain)
 {
-    const struct tally_setting *setting = task->setting;
-    struct calm_memory *memory = task->memory;
-    struct tally_calm_travel *travel = calm_travel(setting, memory);
-    if (travel == NULL) {
-        return;
-    }
+    const struct calm_memory *memory = task->memory;
     const double step = task->plan->grid.step;
     struct tally_calm_sight sight = {.spread = task->received < 2 ? noise + step * step / 12
                                                                   : spread_of(task),
@@ -480,11 +480,53 @@ static void choose_way(const struct tally_server_task *task, double noise,
                                      .step = step,
                                      .variance = memory->state.variance,
                                      .query = memory->noise,
+                                     .gain = gain,
                                      .answers = task->received,
-                                     .time = setting->horizon - memory->state.samples_left};
-    compare_means(task, calm_last_mean(setting, memory), &sight);
-    const struct tally_calm_ground ground = {1 / setting->params->calm.step_size, setting->dim};
-    decision->control_bits += (uint64_t)tally_calm_travel_advance(travel, &ground, &sight);
+                                     .time = task->setting->horizon - memory->state.samples_left};
+    compare_means(task, &sight);
+    return sight;
+}
+
+/* Decides whether a job that may travel averages or travels next. */
+static void choose_way(const struct tally_server_task *task, const struct tally_calm_sight *sight,
+                       struct tally_decision *decision)
+{
+    const struct tally_setting *setting = task->setting;
+    struct tally_calm_travel *travel = calm_travel(setting, task->memory);
+    if (travel != NULL) {
+        const struct tally_calm_ground ground = {1 / setting->params->calm.step_size, setting->dim};
+        decision->control_bits += (uint64_t)tally_calm_travel_advance(travel, &ground, sight);
+    }
+}
+
+/* The opening's estimate of V is the small difference of two large numbers that each client
+ * reports. The mean of all messages has less noise: if it shows, by a standard error, that x is
+ * farther from x*, V follows it. (If V were left too small, z would hardly follow the messages, and
+ * successive means would agree as they do on an ill-conditioned problem.) Clients are told the
+ * factor. */
+static void measure_distance(const struct tally_server_task *task, struct tally_decision *decision)
+{
+    enum { MOST_INDEX = 12 };
+    static const double STANDARD_ERRORS = 1;
+    const struct tally_setting *setting = task->setting;
+    struct calm_memory *memory = task->memory;
+    if (memory->opening_samples == 0 || memory->epoch > 0 || task->received < 2) {
+        return;
+    }
+    const double scale = task->plan->grid.step * 0x1p-32 / (double)task->received;
+    const double dim = (double)setting->dim, noise = spread_of(task) / (double)task->received;
+    double squares = 0;
+    for (size_t i = 0; i < setting->dim; i++) {
+        squares += scale * (double)task->sums[i] * scale * (double)task->sums[i];
+    }
+    const double measured = fmax(squares / dim - noise, 0), assumed = memory->state.variance;
+    const double error = sqrt((2 * noise * noise + 4 * noise * measured) / dim);
+    double k = 0;
+    if (measured > assumed + STANDARD_ERRORS * error) {
+        k = fmin(rint(4 * log2(measured / assumed)), MOST_INDEX);
+    }
+    decision->control_bits += calm_index_bits((int64_t)k);
+    memory->state.variance = memory->state.estimate_variance = assumed * exp2(k / 4);
 }
 
 /* Updates the constants of the problem after an epoch that averaged. */
@@ -515,7 +557,12 @@ static enum tally_status calm_decide(const struct tally_server_task *task,
     uplink_grid(setting, memory, task->plan, &noise);
     noise = measure_noise(task, noise, decision);
     decision->control_bits += calm_keeps_shifts(setting); /* whether a client's message counted */
+    measure_distance(task, decision);
     const struct tally_calm_merge merge = merge_of(task, noise);
+    struct tally_calm_sight sight = {0};
+    if (calm_travel(setting, memory) != NULL) {
+        sight = look(task, noise, merge.gain);
+    }
     decision->norm = take_mean(task, merge.gain, scratch);
     struct tally_calm_grid grid = downlink_grid(task, merge.variance, epoch);
     grid.scale = broadcast_scale(task, scratch, grid, decision);
@@ -525,7 +572,7 @@ static enum tally_status calm_decide(const struct tally_server_task *task,
         return status;
     }
     memory->state.estimate_variance = merge.variance;
-    choose_way(task, noise, decision);
+    choose_way(task, &sight, decision);
     learn(task, noise);
     if (!decision->passed) {
         stop_talking(memory, decision);

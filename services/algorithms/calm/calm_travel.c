@@ -52,18 +52,50 @@ static struct view view_of(const struct tally_calm_travel *travel,
     return view;
 }
 
+struct tally_calm_contradiction
+tally_calm_travel_contradiction(const struct tally_calm_travel *travel,
+                                const struct tally_calm_ground *ground,
+                                const struct tally_calm_sight *sight)
+{
+    static const double CURVATURE_SPREAD = 0.02; /* of problems that need no travelling */
+    const double m = travel->motion, noise = travel->square - m, gain = travel->told;
+    const double next = sight->spread / (double)sight->answers, rest = (1 - gain) * (1 - gain);
+    const double expected = rest * m + gain * gain * noise + CURVATURE_SPREAD * m;
+    const double dim = (double)ground->dim;
+    const double product_error =
+        sqrt((next * travel->square + noise * m + 2 * noise * noise) / dim);
+    const double length_error = sqrt((2 * (next + expected) * (next + expected) +
+                                      rest * rest * (2 * noise * noise + 4 * noise * m)) /
+                                     dim);
+    if (travel->epochs == 0 || gain == 0 || !(product_error > 0) || !(length_error > 0)) {
+        return (struct tally_calm_contradiction){0};
+    }
+    return (struct tally_calm_contradiction){
+        .direction = (sight->product - (1 - gain) * m + gain * noise) / product_error,
+        .length = (sight->innovation - next - expected) / length_error,
+    };
+}
+
 /* Whether the clients' means agree with each other, and are longer than V and their noise can
- * explain. */
+ * explain. V is rough, so means that are only longer than it must also contradict the curvature h
+ * itself. After a small gain, that is, if V was not even twice the noise, m and N are too rough to
+ * tell. */
 static bool shall_start(const struct tally_calm_travel *travel,
                         const struct tally_calm_ground *ground,
                         const struct tally_calm_sight *sight, const struct view *view)
 {
+    static const double DIRECTION_ERRORS = 3, LENGTH_ERRORS = 6, LEAST_GAIN = 0.65;
     const double by_variance = view->motion / sight->variance;
     const double by_noise = view->motion / view->spread_of_mean;
     const double far = travel->epochs == 1 ? 1.5 : 3;
-    return (sight->cosine > 0.7 && by_variance > 1.2 && by_noise > 4) ||
-           (sight->cosine > 0.2 && by_variance > far && by_noise > 8) ||
-           (sight->cosine > 0.8 && ground->dim >= LEAST_DIM);
+    const bool is_long = (sight->cosine > 0.7 && by_variance > 1.2 && by_noise > 4) ||
+                         (sight->cosine > 0.2 && by_variance > far && by_noise > 8);
+    const struct tally_calm_contradiction contradiction =
+        tally_calm_travel_contradiction(travel, ground, sight);
+    const bool is_contradicted =
+        travel->told > LEAST_GAIN &&
+        (contradiction.direction > DIRECTION_ERRORS || contradiction.length > LENGTH_ERRORS);
+    return (is_long && is_contradicted) || (sight->cosine > 0.8 && ground->dim >= LEAST_DIM);
 }
 
 static double gap_at_start(const struct tally_calm_travel *travel,
@@ -167,6 +199,8 @@ int tally_calm_travel_advance(struct tally_calm_travel *travel,
         travel->told = tally_calm_coded(fmax(view.motion, view.error * LEAST_TOLD), view.error,
                                         TALLY_CALM_TRAVEL_BITS);
         bits += step_bits + TALLY_CALM_TRAVEL_BITS;
+    } else {
+        travel->told = sight->gain;
     }
     travel->samples = next_samples(travel, ground, is_fresh, sight->time);
     travel->is_first = is_fresh;
@@ -207,9 +241,10 @@ double tally_calm_travel_step(double step, double curvature, double seen, double
 bool tally_calm_travel_is_valid(const struct tally_calm_travel *travel)
 {
     const double positive[] = {travel->reach, travel->noise};
-    const double others[] = {travel->square, travel->motion, travel->total_reach, travel->gap};
+    const double others[] = {travel->square, travel->motion, travel->total_reach, travel->gap,
+                             travel->told};
     bool is_valid = travel->samples >= 1 && travel->epochs >= 0 && travel->time >= 0;
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 5; i++) {
         is_valid = is_valid && others[i] >= 0 && isfinite(others[i]);
     }
     for (int i = 0; i < 2 && travel->epochs > 0; i++) {

@@ -59,8 +59,10 @@ struct tally_calm_travel {
     double square; /* raw */
     double motion; /* m */
     double noise;  /* A */
-    double told;   /* m as sent to clients; set if the open epoch travels */
-    int64_t time;  /* t: queries up to its end */
+    /* m as sent to clients, if the open epoch travels; otherwise the gain of z, 0 if not known (in
+     * a state of version 0.15.0) */
+    double told;
+    int64_t time; /* t: queries up to its end */
     /* Over all epochs: */
     double total_reach; /* tau */
     double gap;         /* vs; 0: no epoch has travelled */
@@ -75,8 +77,12 @@ struct tally_calm_sight {
     double step;     /* of the uplink grid */
     double variance; /* V of x, before the broadcast */
     double query;    /* s: noise of one query */
-    int64_t answers; /* R >= 1 */
-    int64_t time;    /* t */
+    /* Of nu = x + D_k - z, before z follows the mean: */
+    double product;    /* with the previous mean, per coordinate */
+    double innovation; /* mean square */
+    double gain;       /* by which z follows the mean */
+    int64_t answers;   /* R >= 1 */
+    int64_t time;      /* t */
 };
 
 /* The constants of a job for travelling. */
@@ -87,6 +93,22 @@ struct tally_calm_ground {
 
 /* The job starts by averaging, with a first epoch of `samples` queries. */
 void tally_calm_travel_begin(struct tally_calm_travel *travel, int64_t samples);
+
+/* How clearly the mean of an epoch contradicts the curvature h in all directions, in standard
+ * errors. If the curvature is h, z + gain nu leaves the error (1 - gain) (x* - z) - gain n of a
+ * mean with the noise n of variance N. Whatever V was assumed, the next nu' therefore has
+ *
+ *     E <D, nu'> / d = (1 - gain) m - gain N        E |nu'|^2 / d = (1 - gain)^2 m + gain^2 N + N'
+ *
+ * where m is the mean square of D without its noise. Flat directions increase both. */
+struct tally_calm_contradiction {
+    double direction; /* of <D, nu'>; normal if the curvature is h */
+    double length;    /* of |nu'|^2 */
+};
+struct tally_calm_contradiction
+tally_calm_travel_contradiction(const struct tally_calm_travel *travel,
+                                const struct tally_calm_ground *ground,
+                                const struct tally_calm_sight *sight);
 
 /* Ends the open epoch: decides whether the next one travels, its steps and its length. Returns the
  * number of control bits that state this to clients. */

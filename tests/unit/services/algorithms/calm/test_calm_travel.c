@@ -131,9 +131,14 @@ static void assert_near(double actual, double expected)
     CU_ASSERT_DOUBLE_EQUAL(actual, expected, 1e-9 * fabs(expected));
 }
 
+/* The rows say nothing of nu: it contradicts the curvature h in each of them, so what they test are
+ * the other conditions. */
 static struct tally_calm_sight sight_of(const struct row *row)
 {
-    return (struct tally_calm_sight){.square = row->square,
+    return (struct tally_calm_sight){.product = 1e6,
+                                     .innovation = 1e6,
+                                     .gain = 1,
+                                     .square = row->square,
                                      .cosine = row->cosine,
                                      .spread = row->spread,
                                      .noise = row->noise,
@@ -188,7 +193,8 @@ static bool starts(int64_t epochs, double cosine, double by_variance, double by_
 {
     const struct tally_calm_ground ground = {1, dim};
     struct tally_calm_travel travel;
-    struct tally_calm_sight sight = {.square = 1, .noise = 1e-9, .step = 1e-9, .query = 1};
+    struct tally_calm_sight sight = {
+        .square = 1, .noise = 1e-9, .step = 1e-9, .query = 1, .product = 1e6, .gain = 1};
     tally_calm_travel_begin(&travel, 6);
     for (int64_t k = 0; k <= epochs; k++) {
         const bool is_last = k == epochs;
@@ -227,6 +233,73 @@ static void test_algorithms_calm_travel__starts_at_the_thresholds(void)
     }
 }
 
+/* Two means of noise N = 0.04 with a gain of 1/2, after which the product is (m - N) / 2 in
+ * expectation, and |nu|^2 is m / 4 + N / 4 + 0.02 m + 0.03. */
+static void test_algorithms_calm_travel__contradiction_is_counted_in_standard_errors(void)
+{
+    enum { DIM = 100 };
+    const struct tally_calm_ground ground = {1, DIM};
+    const double noise = 0.04, m = 1, next = 0.03;
+    const double expected = m / 4 + noise / 4 + 0.02 * m;
+    struct tally_calm_travel travel = {
+        .samples = 18, .epochs = 1, .square = m + noise, .motion = m, .told = 0.5};
+    struct tally_calm_sight sight = {.spread = 10 * next,
+                                     .answers = 10,
+                                     .product = (m - noise) / 2,
+                                     .innovation = expected + next};
+    struct tally_calm_contradiction seen =
+        tally_calm_travel_contradiction(&travel, &ground, &sight);
+    CU_ASSERT_DOUBLE_EQUAL(seen.direction, 0, 1e-12);
+    CU_ASSERT_DOUBLE_EQUAL(seen.length, 0, 1e-12);
+    sight.product += 3 * sqrt((next * (m + noise) + noise * m + 2 * noise * noise) / DIM);
+    sight.innovation += 6 * sqrt((2 * (next + expected) * (next + expected) +
+                                  (2 * noise * noise + 4 * noise * m) / 16) /
+                                 DIM);
+    seen = tally_calm_travel_contradiction(&travel, &ground, &sight);
+    CU_ASSERT_DOUBLE_EQUAL(seen.direction, 3, 1e-9);
+    CU_ASSERT_DOUBLE_EQUAL(seen.length, 6, 1e-9);
+    travel.told = 0; /* the state of an older version: the gain is not known */
+    seen = tally_calm_travel_contradiction(&travel, &ground, &sight);
+    CU_ASSERT_EQUAL(seen.direction, 0);
+    CU_ASSERT_EQUAL(seen.length, 0);
+}
+
+/* Means that are longer than V must also contradict h: V may have been estimated too small. After a
+ * small gain they do not. */
+static void test_algorithms_calm_travel__a_small_variance_alone_does_not_start_it(void)
+{
+    static const struct {
+        double gain, product, innovation;
+        bool starts;
+    } ROWS[] = {
+        {0.8, 0.19, 0.076, false}, /* what this gain leaves of a mean square of 0.99 */
+        {0.8, 0.3, 0.076, true},
+        {0.8, 0.19, 0.3, true},
+        {0.6, 2, 2, false},
+    };
+    const struct tally_calm_ground ground = {1, 30};
+    for (size_t i = 0; i < sizeof ROWS / sizeof ROWS[0]; i++) {
+        struct tally_calm_travel travel;
+        struct tally_calm_sight sight = {.square = 1,
+                                         .spread = 0.1,
+                                         .noise = 0.1,
+                                         .step = 0.1,
+                                         .query = 1,
+                                         .variance = 0.1,
+                                         .gain = ROWS[i].gain,
+                                         .answers = 10,
+                                         .time = 6};
+        tally_calm_travel_begin(&travel, 6);
+        tally_calm_travel_advance(&travel, &ground, &sight);
+        sight.time = 24;
+        sight.cosine = 0.75;
+        sight.product = ROWS[i].product;
+        sight.innovation = ROWS[i].innovation;
+        tally_calm_travel_advance(&travel, &ground, &sight);
+        CU_ASSERT_EQUAL(travel.is_on, ROWS[i].starts);
+    }
+}
+
 /* The expected message follows from the last one, scaled by how far the epoch goes. Beyond a factor
  * of four the last message no longer matters. */
 static void test_algorithms_calm_travel__message_is_expected_like_the_last(void)
@@ -256,6 +329,8 @@ static struct tally_calm_travel started(const struct tally_calm_ground *ground, 
                                      .step = 0.03,
                                      .variance = 0.1,
                                      .query = query,
+                                     .product = 1,
+                                     .gain = 1,
                                      .answers = 10,
                                      .time = 6};
     tally_calm_travel_begin(&travel, 6);
@@ -369,6 +444,8 @@ static void test_algorithms_calm_travel__damaged_states_are_not_valid(void)
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_algorithms_calm_travel__decides_as_the_reference),
     TALLY_TEST(test_algorithms_calm_travel__starts_at_the_thresholds),
+    TALLY_TEST(test_algorithms_calm_travel__contradiction_is_counted_in_standard_errors),
+    TALLY_TEST(test_algorithms_calm_travel__a_small_variance_alone_does_not_start_it),
     TALLY_TEST(test_algorithms_calm_travel__message_is_expected_like_the_last),
     TALLY_TEST(test_algorithms_calm_travel__first_step_is_bounded),
     TALLY_TEST(test_algorithms_calm_travel__long_vectors_make_long_epochs),
