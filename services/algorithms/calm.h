@@ -21,9 +21,10 @@ struct calm_memory {
 
 /* Control bits. If a value differs from the one that clients expect, the server sends them the
  * factor as 2^(k/4): one bit for k = 0; otherwise also the sign and |k| in unary, because |k| is
- * mostly small. Two factors are sent this way. The first is between the planned uplink grids and
+ * mostly small. Three factors are sent this way. The first is between the planned uplink grids and
  * those that the rest of a budget allows; its |k| is at most CALM_MOST_INDEX. The second, if
- * constants are estimated, is between the expected and the true size of a broadcast. A broadcast
+ * constants are estimated, is between the expected and the true size of a broadcast, and the third,
+ * once, between the V of the opening and that of the first message. A broadcast
  * grid that is 1.125^i times as coarse as intended takes i + 1 bits. */
 uint64_t calm_index_bits(int64_t k);
 
