@@ -111,8 +111,8 @@ static enum tally_status answer_client(struct worker *worker, struct job_copy *j
                                    .clipped = update.clipped,
                                    .has_loss = update.has_loss,
                                    .loss = update.loss,
-                                    .mark = task->mark,
-                                    .columns = job->objective->columns};
+                                   .mark = task->mark,
+                                   .columns = job->objective->columns};
     memcpy(message.job_id, task->job_id, sizeof message.job_id);
     take_metrics(job, &update, &message);
     patience_worked(&worker->patience);
