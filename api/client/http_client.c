@@ -528,7 +528,7 @@ static bool run_transfer(struct tally_http_client *client, struct transfer *tran
         if (wait_ms == 0) {
             *ret_code = CURLE_OPERATION_TIMEDOUT;
             snprintf(client->curl_message, sizeof client->curl_message,
-                     "nothing was sent or received for %ld ms", transfer->limit_ms);
+                     "timed out: nothing was sent or received for %ld ms", transfer->limit_ms);
             return true;
         }
         if (curl_multi_poll(client->multi, NULL, 0,

@@ -169,7 +169,7 @@ class Batches(BatchTestCase):
         task = answer.next.task
         self.assertEqual((task.round, task.job_document, task.snapshot), (2, b"", b""))
 
-    def test_junk_among_them_is_refused_alone(self):
+    def test_junk_among_them_puts_off_the_rest(self):
         a, b, _ = self.task.clients
         head = self.worker.batch(self.task, []).SerializeToString()
         entries = [update.SerializeToString() for update in
@@ -177,7 +177,7 @@ class Batches(BatchTestCase):
         junk = b"\x0a\x01"  # `client` of the wrong wire type, and cut short
         body = head + b"".join(b"\x2a" + bytes([len(entry)]) + entry for entry in (entries[0], junk, entries[1]))
         answer = messages.PostUpdatesResponse.FromString(self.client.call_raw("PostUpdates", body).body)
-        self.assertEqual(codes_of(answer), ["", "invalid_argument", ""])
+        self.assertEqual(codes_of(answer), ["", "invalid_argument", "unavailable"])
 
     def test_what_is_wrong_with_all_of_them_changes_nothing(self):
         some = self.worker.of_clients(self.task, self.task.clients)
