@@ -26,7 +26,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "integration"))
 
-from common import BIN, FORMAT, Client, Coordinator, ForeignWorker, Worker, job_document, messages  # noqa: E402
+from common import BIN, FORMAT, Client, Coordinator, ForeignWorker, Worker, job_document, messages, wait_until  # noqa: E402
 
 N_READERS, N_METRICS, MOST_UPDATES = 10, 16, 4096
 READER = """
@@ -94,6 +94,7 @@ class Bench:
         self.is_ended = False
         for target in self.time_rounds, self.time_health:
             threading.Thread(target=target, daemon=True).start()
+        wait_until(lambda: len(self.rounds.times) > 1000, "the job to run")
 
     def run_long_job(self):
         job = self.client.submit(job_document("synthetic-minibatch-sgd", clients=1, quorum=1,
