@@ -15,8 +15,8 @@ static const struct tally_option COMPLETION_OPTIONS[] = {{0}};
 
 static const struct tally_command COMMANDS[] = {
     {"submit", "FILE|- [OPTION]...", "submit a job document",
-     "Submits the job document in FILE, or standard input for -, and prints the job's id: alone if "
-     "standard output is no terminal.",
+     "Submits the job document in FILE, or standard input for -, and prints the job's id; "
+     "only the id if standard output is not a terminal.",
      TALLY_CLI_SUBMIT_OPTIONS, 1, 1, true, tally_cli_submit},
     {"list", "[OPTION]...", "list jobs", "Lists jobs, one line each.", TALLY_CLI_LIST_OPTIONS, 0, 0,
      true, tally_cli_list},

@@ -51,7 +51,7 @@ static const struct tally_option OPTIONS[] = {
      NULL},
     {"health", NULL, NULL,
      "ask the coordinator that runs with the same --listen and --tls-cert whether it is ready, and "
-     "exit, with 0 if it is; starts nothing",
+     "exit with status 0 if it is; starts nothing",
      NULL},
     {"admin-token-file", "FILE", NULL,
      "bearer tokens of the REST interface, lines `TOKEN [name=NAME] [until=TIME]`; or one token in "
@@ -100,8 +100,8 @@ static const struct tally_option OPTIONS[] = {
      "(default: 512 MiB, or a quarter of the memory of the machine or cgroup if that is less)",
      "Limits"},
     {"request-timeout-s", "N", "60",
-     "seconds within which the headers of a request must be complete, or a TLS handshake; in any "
-     "such period a body or a response must move 64 bytes a second",
+     "seconds within which the headers of a request, or a TLS handshake, must be complete; in any "
+     "such period a body or a response must move at 64 bytes a second on average",
      "Limits"},
     {"max-jobs", "N", "2000", "jobs queued, running or paused at once", "Limits"},
     {"max-clients", "N", "100000", "clients of one job", "Limits"},
@@ -118,14 +118,14 @@ static const struct tally_option OPTIONS[] = {
     {"max-streams", "N", "1000", "event streams open at once", "Limits"},
     {"idle-timeout-s", "N", "60", "seconds after which a silent connection is closed", "Limits"},
     {"session-timeout-ms", "N", "15000",
-     "silence after which a worker's clients are given to others; bytes that move are no silence",
+     "silence after which a worker's clients are given to others; moving bytes end the silence",
      "Limits"},
     {"heartbeat-ms", "N", "15000", "silence after which an event stream is sent a comment",
      "Limits"},
     {"metrics-keep-s", "N", "600", "seconds for which an ended job stays in /metrics", "Limits"},
     {"keep-ended-s", "N", "0",
-     "seconds after which a job that ended is deleted; 0 = never; if the clock jumps forward, that "
-     "many from then on",
+     "seconds after which a job that ended is deleted; 0 = never; a clock that jumps forward "
+     "deletes no job early",
      "Limits"},
     {"keep-ended-jobs", "N", "0", "ended jobs to keep, the most recently submitted; 0 = all",
      "Limits"},

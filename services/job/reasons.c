@@ -34,11 +34,11 @@ const struct tally_reason_info TALLY_REASON_INFO[TALLY_N_REASONS] = {
          "a smaller `step_size`"},
     [TALLY_REASON_COLUMNS_DIFFER] =
         {ROW(COLUMNS_DIFFER, "columns_differ", FAILED), "services/coordinator/workers/updates.c",
-         "Two workers, or a worker and the coordinator, name different columns in the headers of "
-         "their "
-         "CSV files, or the same ones in another order, so the same coordinate is another feature.",
-         "give both the same header; in `{client}` files, that of the first file that each reads "
-         "counts"},
+         "Two workers, or a worker and the coordinator, have CSV files whose headers name "
+         "different columns, or the same ones in another order, so a coordinate is not the same "
+         "feature for both.",
+         "give both processes files with the same header; with `{client}` files, the header of the "
+         "first file that each reads counts"},
     [TALLY_REASON_DIVERGED] =
         {ROW(DIVERGED, "diverged", FAILED), "services/job/engine/round.c",
          "The average of the updates, a parameter estimated from them, the mean of the losses or "

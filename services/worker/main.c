@@ -20,11 +20,11 @@ static const struct tally_option OPTIONS[] = {
     {"coordinator", "URL", "http://127.0.0.1:8080", "where the coordinator listens", NULL},
     {"name", "N", NULL,
      "name of this worker, unique at the coordinator; a restart under the same name takes its "
-     "clients back at once (default: HOST-PID, with the boot id as salt)",
+     "clients back at once (default: HOST-PID, with the boot id as --name-salt)",
      NULL},
     {"name-salt", "TEXT", NULL,
-     "add a digest of this text to the name, so that the names on copies of a machine differ: the "
-     "boot id, for example",
+     "add a digest of this text, for example the boot id, to the name, so that the names on copies "
+     "of a machine differ",
      NULL},
     {"clients", "N", "1", "clients that this process serves at once", NULL},
     {"job", "ID", NULL, "serve this job only, and exit when it has ended", NULL},
@@ -42,7 +42,7 @@ static const struct tally_option OPTIONS[] = {
     {"give-up-after", "SECONDS", "0",
      "exit with status 3 after this time without a coordinator or without work; 0 = never", NULL},
     {"health", NULL, NULL,
-     "ask whether the coordinator is ready, and exit, with 0 if it is; starts nothing", NULL},
+     "ask whether the coordinator is ready, and exit with status 0 if it is; starts nothing", NULL},
     {0},
 };
 
