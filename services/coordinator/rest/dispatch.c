@@ -22,6 +22,13 @@ enum {
     MAX_BEGUN_BYTES = 32 << 20
 };
 
+static void answer_failure(struct tally_coordinator *coordinator, struct call *call,
+                           const struct tally_error *err)
+{
+    transaction_note_damage(coordinator->transaction, err);
+    answer_error(call, err);
+}
+
 /* Runs the handler, or forwards the call to the replica that must answer it. A long poll has no
  * response afterwards; it waits. */
 static void run(struct tally_coordinator *coordinator, struct call *call)
@@ -36,8 +43,7 @@ static void run(struct tally_coordinator *coordinator, struct call *call)
         status = call->route->handler(coordinator, call, &err);
     }
     if (status != TALLY_OK) {
-        transaction_note_damage(coordinator->transaction, &err);
-        answer_error(call, &err);
+        answer_failure(coordinator, call, &err);
     }
 }
 
@@ -144,7 +150,7 @@ static void go_on(struct tally_coordinator *coordinator, struct call *call)
     if (call->pieces == NULL) {
         run(coordinator, call);
     } else if (call->pieces->write(call, &err) != TALLY_OK) {
-        answer_error(call, &err);
+        answer_failure(coordinator, call, &err);
     }
 }
 

@@ -122,6 +122,36 @@ static void test_coordinator_reads__a_job_deleted_meanwhile_is_not_cut_short(voi
     }
 }
 
+static enum tally_status list_damaged_rounds(struct tally_store *store, int64_t job_key,
+                                             int64_t after_round, int64_t limit,
+                                             tally_store_round_fn *each, void *context,
+                                             struct tally_error *err)
+{
+    (void)store, (void)job_key, (void)after_round, (void)limit, (void)each, (void)context;
+    return tally_fail(err, TALLY_DATA_LOSS, NULL, "a damaged page");
+}
+
+static void test_coordinator_reads__damage_behind_the_first_piece_is_noted(void)
+{
+    struct scene scene;
+    scene_init(&scene);
+    insert_ended(&scene, "long", MANY_ROUNDS);
+    struct tally_http_request *csv = scene_get(&scene, "/v1/jobs/long/rounds.csv");
+    scene_turn(&scene);
+    CU_ASSERT_EQUAL(csv->status, 0);
+    const struct tally_store_ops *whole = scene.store->ops;
+    struct tally_store_ops damaged = *whole;
+    damaged.round_list = list_damaged_rounds;
+    scene.store->ops = &damaged;
+    wait_for(&scene, csv);
+    scene.store->ops = whole;
+    CU_ASSERT_EQUAL(csv->status, 500);
+    struct tally_http_request *ready = scene_get(&scene, "/readyz");
+    wait_for(&scene, ready);
+    CU_ASSERT_EQUAL(ready->status, 503);
+    scene_fini(&scene);
+}
+
 static void test_coordinator_reads__clients_may_leave_between_pieces(void)
 {
     struct scene scene;
@@ -245,6 +275,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_coordinator_reads__a_long_one_leaves_time_for_others),
     TALLY_TEST(test_coordinator_reads__rounds_are_those_that_were_closed_at_the_request),
     TALLY_TEST(test_coordinator_reads__a_job_deleted_meanwhile_is_not_cut_short),
+    TALLY_TEST(test_coordinator_reads__damage_behind_the_first_piece_is_noted),
     TALLY_TEST(test_coordinator_reads__clients_may_leave_between_pieces),
     TALLY_TEST(test_coordinator_reads__a_response_longer_than_may_be_held_is_refused),
     TALLY_TEST(test_coordinator_reads__lists_have_each_job_once),
