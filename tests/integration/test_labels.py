@@ -92,7 +92,7 @@ class Labels(LabelCase):
         for labels in (("run=7", "example.org/team=a:b"), ("run=8",)):
             done = self.tally(coordinator, "submit", "-", *(word for each in labels for word in ("--set", "labels." + each)), input=text)
             self.assertEqual(done.returncode, 0, done.stderr)
-            words.append(done.stdout.split()[1])
+            words.append(done.stdout.strip())
         shown = self.tally(coordinator, "show", words[0]).stdout
         self.assertRegex(shown, r"(?m)^labels +example\.org/team=a:b  run=7$")
         for wanted, expected in [(("run=7",), [0]), (("run",), [1, 0]), (("example.org/team=a:b", "run=7"), [0]),

@@ -83,6 +83,9 @@ def _run_clients(
     looking.start()
     try:
         worker.run()
+    except c.Error:  # it cannot serve the job, which fails with that reason
+        if not raised and not _has_ended(client.show(job_id)):
+            raise
     finally:
         has_run.set()
         looking.join()
