@@ -182,8 +182,8 @@ static size_t bytes_of(const struct call *call)
 }
 
 /* Runs the first call of the queue until its next pause. One that has begun goes behind the others,
- * so that all are equally fast; but if they hold much memory, it stays the first until it is done.
- */
+ * so that all are equally fast; but if they hold much memory, one that holds some stays the first
+ * until it is done. One that holds none may be waiting for the others (series_read()). */
 static void run_piece(struct tally_coordinator *coordinator, struct call_queue *queue)
 {
     struct calls *calls = coordinator->calls;
@@ -197,7 +197,7 @@ static void run_piece(struct tally_coordinator *coordinator, struct call_queue *
         return;
     }
     calls->begun_bytes += bytes_of(call);
-    if (calls->begun_bytes < MAX_BEGUN_BYTES || queue != &calls->begun) {
+    if (calls->begun_bytes < MAX_BEGUN_BYTES || queue != &calls->begun || bytes_of(call) == 0) {
         call_queue_push(&calls->begun, call);
     } else {
         call_queue_push_first(&calls->begun, call);

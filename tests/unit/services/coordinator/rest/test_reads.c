@@ -1,6 +1,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "services/coordinator/calls/calls.h"
 #include "services/coordinator/turn/turn.h"
 #include "services/coordinator/workers/workers.h"
 #include "tests/harness.h"
@@ -169,6 +170,36 @@ static void test_coordinator_reads__clients_may_leave_between_pieces(void)
     scene_fini(&scene); /* nothing leaks */
 }
 
+/* One that holds no memory waits for a place among the cached series, which the others have. */
+static void test_coordinator_reads__those_that_hold_much_do_not_stop_each_other(void)
+{
+    enum { SERIES = 17, ROUNDS = 2000 };
+    struct scene scene;
+    struct tally_http_request *requests[SERIES];
+    char paths[SERIES][32];
+    scene_init(&scene);
+    struct calls *calls = scene.coordinator->calls;
+    for (int i = 0; i < SERIES; i++) {
+        char id[4];
+        snprintf(id, sizeof id, "%d", i);
+        snprintf(paths[i], sizeof paths[i], "/v1/jobs/%d/series", i);
+        insert_ended(&scene, id, ROUNDS);
+        requests[i] = scene_get(&scene, paths[i]);
+    }
+    while (calls->in_pieces.first != NULL) {
+        scene_turn(&scene);
+    }
+    while (calls->begun.first->request != requests[SERIES - 1]) {
+        call_queue_push(&calls->begun, call_queue_pop(&calls->begun));
+    }
+    calls->begun_bytes += (size_t)1 << 30;
+    for (int i = 0; i < SERIES; i++) {
+        wait_for(&scene, requests[i]);
+        CU_ASSERT_EQUAL(requests[i]->status, 200);
+    }
+    scene_fini(&scene);
+}
+
 static void test_coordinator_reads__a_response_longer_than_may_be_held_is_refused(void)
 {
     struct scene scene;
@@ -277,6 +308,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_coordinator_reads__a_job_deleted_meanwhile_is_not_cut_short),
     TALLY_TEST(test_coordinator_reads__damage_behind_the_first_piece_is_noted),
     TALLY_TEST(test_coordinator_reads__clients_may_leave_between_pieces),
+    TALLY_TEST(test_coordinator_reads__those_that_hold_much_do_not_stop_each_other),
     TALLY_TEST(test_coordinator_reads__a_response_longer_than_may_be_held_is_refused),
     TALLY_TEST(test_coordinator_reads__lists_have_each_job_once),
     TALLY_TEST(test_coordinator_reads__a_stall_of_the_loop_is_no_silence_of_workers),
