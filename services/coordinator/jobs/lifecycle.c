@@ -500,6 +500,7 @@ void reload_jobs(struct tally_coordinator *coordinator)
             mark_absence(job); /* the new engine has not been told */
             restart_clock_after_outage(job);
             coordinator->jobs->match_failed = true; /* it may be queued again and have slots */
+            coordinator->jobs->unsolved = coordinator->jobs->first; /* ... and wait for f(x*) */
         }
         if (!job->needs_reload) {
             coordinator->jobs->ops->ready(coordinator, job);
