@@ -120,7 +120,9 @@ static enum tally_status count(struct worker *worker, const char *job_id,
                                const struct tally_bits *own, uint64_t formula_bits,
                                uint64_t payload_bits, struct tally_error *err)
 {
-    undeliverables_remove(&worker->undeliverables, job_id);
+    if (!undeliverables_has_new(&worker->undeliverables, job_id)) { /* of another client */
+        undeliverables_remove(&worker->undeliverables, job_id);
+    }
     tally_bits_add(&worker->totals.uplink, own);
     if (formula_bits != own->formula_bits || payload_bits != own->payload_bits) {
         return tally_fail(err, TALLY_DATA_LOSS, NULL,
@@ -258,6 +260,9 @@ static enum tally_status take_result(struct worker *worker, struct tally_update 
 {
     if (result->code[0] == '\0') {
         return count(worker, update->job_id, bits, result->formula_bits, result->payload_bits, err);
+    }
+    if (undeliverables_has_new(&worker->undeliverables, update->job_id)) {
+        return TALLY_OK; /* the job is left to others, with all its updates */
     }
     struct tally_error why = TALLY_ERROR_INIT;
     tally_fail(&why, tally_status_of_connect_code(result->code), NULL, "%s", result->message);

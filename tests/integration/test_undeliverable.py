@@ -23,7 +23,8 @@ def method_of(request):
 
 
 def answer(status, *headers, kind="text/html", body=None):
-    body = (PAGE.format(status) if body is None else body).encode()
+    body = PAGE.format(status) if body is None else body
+    body = body if isinstance(body, bytes) else body.encode()
     lines = [f"HTTP/1.1 {status} Go Away", "Server: gateway/7", f"Content-Type: {kind}",
              f"Content-Length: {len(body)}", "Connection: close", *headers]
     return "\r\n".join([*lines, "", ""]).encode() + body
@@ -165,6 +166,28 @@ class Undeliverable(TallyTestCase):
         job_id = self.client.submit(float32_job(30))
         self.start_behind(options=("--wait-ms", "50"))
         self.assertIn("client 0 cannot post its update: loss: inf", self.reason(job_id, "cannot post"))
+
+    def check_batch(self, *results):
+        """A batch of which these are the results is one attempt."""
+        body = '{"code": "invalid_argument", "message": "loss: inf is not finite"}'
+        batch = b"".join(b"\x0a" + bytes((len(result),)) + result for result in results)  # PostUpdatesResponse.results
+        responses = {"PostUpdates": answer(200, kind="application/proto", body=batch),
+                     "PostUpdate": answer(400, kind="application/json", body=body)}
+        self.start(lambda method, request: responses.get(method))
+        job_id = self.client.submit(float32_job(30, clients=len(results)))
+        worker = self.start_behind(clients=len(results), options=("--wait-ms", "50"))
+        self.reason(job_id, "cannot post its update")
+        wait_until(lambda: self.proxy.methods.count("PollTask") >= 20, "20 polls")
+        self.assertEqual(self.proxy.methods.count("PostUpdate"), 0)
+        self.assertEqual(worker.log().count("update cannot be posted"), self.posts())
+        self.assertLessEqual(10 * self.posts(), self.proxy.methods.count("PollTask"))
+
+    def test_updates_after_an_invalid_one_are_not_posted_alone(self):
+        self.check_batch(b"\x1a\x10invalid_argument", *[b"\x1a\x0bunavailable"] * 7)
+
+    def test_another_client_whose_update_is_accepted_hides_no_invalid_one(self):
+        accepted = b"\x08\xc0\x07\x10\xc0\x07"  # 960 bits, as counted and as sent
+        self.check_batch(b"\x1a\x10invalid_argument", *[accepted] * 7)
 
     def test_a_temporary_answer_is_tried_again(self):
         left = [answer(503), answer(429), answer(502)]
