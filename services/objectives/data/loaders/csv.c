@@ -6,6 +6,7 @@
  * skipped, and so are empty lines. There are no comments and no missing values. */
 #include "services/objectives/data/loaders/formats.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -261,6 +262,7 @@ static enum tally_status match_columns(struct reader *reader, struct tally_colum
     case TALLY_COLUMNS_EQUAL:
         return TALLY_OK;
     case TALLY_COLUMNS_REORDERED:
+        assert(own->n > 1); /* fewer have no other order */
         reader->row = malloc(own->n * sizeof *reader->row);
         return reader->row != NULL ? TALLY_OK : no_memory(reader);
     case TALLY_COLUMNS_DIFFERENT:

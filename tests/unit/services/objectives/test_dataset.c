@@ -44,8 +44,7 @@ static void test_objectives_dataset__reads_libsvm(void)
         "1.5 1:0.5 3:-2\r\n-2 4:1e-3\r\n0 1:1 2:2 3:3 4:4\r\n",
         "# three points\n\n+1.5\t1:.5  3:-2 # the first\n \t\n-2 4:0.001 \n0 1:1 2:2 3:3 4:4# last",
         "1.5 001:0.5 2:0 3:-2e0\n-2 4:1E-3\n0.0 1:1 2:2 3:3 4:4\n#\n",
-        "\xef\xbb\xbf"
-        "1.5 1:0.5 3:-2\n-2 4:1e-3\n0 1:1 2:2 3:3 4:4\n",
+        "\357\273\2771.5 1:0.5 3:-2\n-2 4:1e-3\n0 1:1 2:2 3:3 4:4\n",
     };
     idx_files_init(&DATASET_FILES);
     const struct tally_data_spec spec = dataset_spec_of(TALLY_DATA_LIBSVM, 4);
