@@ -56,6 +56,11 @@ void contact_pause(struct worker *worker, const struct tally_error *why)
     wait_about(worker, worker->pause_ms);
 }
 
+bool contact_is_at_longest_pause(const struct worker *worker)
+{
+    return worker->pause_ms == MAX_PAUSE_MS;
+}
+
 void contact_reached(struct worker *worker)
 {
     if (worker->pause_ms > MIN_PAUSE_MS) {

@@ -11,6 +11,8 @@ bool contact_is_passing(enum tally_status status);
 /* Waits before the next attempt: twice as long as the last time, less a random part. `why`: the
  * failure of a call; NULL = the coordinator has responded. */
 void contact_pause(struct worker *worker, const struct tally_error *why);
+/* Whether the pauses since the last successful call have grown to the longest. */
+bool contact_is_at_longest_pause(const struct worker *worker);
 /* To be called after each successful call to the coordinator. */
 void contact_reached(struct worker *worker);
 /* To be called before a call: limits its duration to what is left of the patience, plus a

@@ -16,11 +16,16 @@ enum { POST_AFTER_MS = 100 };
 
 /* ---- Retries ---- */
 
-/* Whether another program than the coordinator has answered, and would answer the same again. */
+/* Whether another program than the coordinator has answered. */
+static bool is_foreign_answer(const struct tally_error *why)
+{
+    return strcmp(why->field, TALLY_HTTP_FOREIGN) == 0;
+}
+
+/* .. and would answer the same again. */
 static bool is_foreign(const struct tally_error *why)
 {
-    return strcmp(why->field, TALLY_HTTP_FOREIGN) == 0 &&
-           !tally_status_info(why->status)->retryable;
+    return is_foreign_answer(why) && !tally_status_info(why->status)->retryable;
 }
 
 /* Whether the update is of no use any more, or the session: the next poll goes on from there. */
@@ -41,7 +46,8 @@ static enum tally_status after_failure(struct worker *worker, const struct tally
 {
     const enum tally_status status = why->status;
     const bool is_passing = contact_is_passing(status) && !is_foreign(why);
-    *ret_is_refused = is_foreign(why);
+    *ret_is_refused =
+        is_foreign(why) || (is_foreign_answer(why) && contact_is_at_longest_pause(worker));
     if (*ret_is_refused) {
         return TALLY_OK;
     }
@@ -90,7 +96,9 @@ static void give_up(struct worker *worker, const struct tally_update *update,
                                             : "update",
                why->message + (has_method ? 12 : 0));
     posting_write_reason(&told, reason);
-    const int64_t pause_ms = undeliverables_add(&worker->undeliverables, update->job_id, reason);
+    const bool is_temporary = is_foreign_answer(why) && !is_foreign(why);
+    const int64_t pause_ms =
+        undeliverables_add(&worker->undeliverables, update->job_id, is_temporary, reason);
     tally_log(TALLY_LOG_WARN, tally_log_event("update cannot be posted, trying again later"),
               tally_log_text("job", update->job_id), tally_log_integer("round", update->round),
               tally_log_integer("pause_ms", pause_ms), tally_log_problem(&told));

@@ -14,6 +14,7 @@ struct undeliverable {
     char job_id[TALLY_MESSAGE_JOB_ID_CAPACITY];
     char reason[TALLY_FAILURE_CAPACITY];
     enum { NEW, TOLD, TRYING } state;
+    bool is_temporary; /* the answer to the last attempt */
     int64_t pause_ms;
     int64_t due_ms; /* monotonic; of the next attempt */
     struct undeliverable *next;
@@ -35,7 +36,8 @@ static struct undeliverable *find(const struct undeliverables *list, const char 
     return job;
 }
 
-int64_t undeliverables_add(struct undeliverables *list, const char *job_id, const char *reason)
+int64_t undeliverables_add(struct undeliverables *list, const char *job_id, bool is_temporary,
+                           const char *reason)
 {
     struct undeliverable *job = find(list, job_id);
     if (job == NULL) {
@@ -49,6 +51,7 @@ int64_t undeliverables_add(struct undeliverables *list, const char *job_id, cons
     }
     snprintf(job->reason, sizeof job->reason, "%s", reason);
     job->state = NEW;
+    job->is_temporary = is_temporary;
     job->pause_ms = job->pause_ms == 0 ? FIRST_PAUSE_MS : 2 * job->pause_ms;
     job->pause_ms = job->pause_ms < MAX_PAUSE_MS ? job->pause_ms : MAX_PAUSE_MS;
     job->due_ms = tally_monotonic_ms() + job->pause_ms;
@@ -65,6 +68,18 @@ void undeliverables_remove(struct undeliverables *list, const char *job_id)
             free(gone);
             return;
         }
+    }
+}
+
+void undeliverables_forget_temporary(struct undeliverables *list)
+{
+    struct undeliverable *job = list->first;
+    while (job != NULL) {
+        struct undeliverable *next = job->next;
+        if (job->is_temporary && job->state == NEW) {
+            undeliverables_remove(list, job->job_id);
+        }
+        job = next;
     }
 }
 

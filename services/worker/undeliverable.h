@@ -6,6 +6,10 @@
  * tries again, because the obstacle may be gone: after a pause that doubles with every attempt,
  * until an update of the job is accepted.
  *
+ * A proxy also gives temporary answers, such as 503. If they come for updates while polls pass, the
+ * same holds. If polls fail too, the coordinator is away, and the update has no obstacle of its
+ * own.
+ *
  *     NEW --poll with the reason--> TOLD --pause--> DUE --poll without a reason--> TRYING --> NEW
  */
 #ifndef TALLY_SERVICES_WORKER_UNDELIVERABLE_H
@@ -27,7 +31,11 @@ struct undeliverables {
 void undeliverables_fini(struct undeliverables *list);
 /* An attempt has failed. Returns the pause before the next. Errors: NO_MEMORY (0 is returned, and
  * the job is not noted). */
-int64_t undeliverables_add(struct undeliverables *list, const char *job_id, const char *reason);
+int64_t undeliverables_add(struct undeliverables *list, const char *job_id, bool is_temporary,
+                           const char *reason);
+/* The coordinator is away: forgets the jobs whose attempts have got a temporary answer since the
+ * last poll that passed. */
+void undeliverables_forget_temporary(struct undeliverables *list);
 /* An update of the job has been accepted. */
 void undeliverables_remove(struct undeliverables *list, const char *job_id);
 /* Whether an attempt has failed since the last poll. */

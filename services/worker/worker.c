@@ -305,6 +305,7 @@ static enum tally_status work(struct worker *worker, struct tally_error *err)
         } else if (status == TALLY_UNAUTHENTICATED && contact_renew_token(worker)) {
             continue;
         } else if (status != TALLY_OK && contact_is_passing(status)) {
+            undeliverables_forget_temporary(&worker->undeliverables);
             contact_pause(worker, &why);
         } else if (status != TALLY_OK) {
             return tally_fail(err, status, why.field, "%s", why.message);

@@ -126,6 +126,34 @@ class Undeliverable(TallyTestCase):
         self.assertEqual(self.posts(), worker.log().count("update cannot be posted"))
         self.assertEqual(self.client.job(job_id)["status"], "running")
 
+    def test_a_temporary_answer_to_posts_alone(self):
+        is_over = False
+        self.start(lambda method, request: answer(503) if method in POSTS and not is_over else None)
+        job_id = self.client.submit(float32_job(30))
+        worker = self.start_behind(options=("--wait-ms", "50"))
+        self.assertIn("HTTP 503", self.reason(job_id, "cannot post its update"))
+        self.assertLessEqual(self.posts(), 10 * worker.log().count("update cannot be posted"))
+        is_over = True
+        self.client.wait_status(job_id, "completed")
+
+    def test_an_outage_is_no_obstacle_of_an_update(self):
+        state = "up"
+
+        def refuse(method, request):
+            return answer(503) if state == "down" or (state == "up" and method in POSTS) else None
+
+        self.start(refuse)
+        job_id = self.client.submit(float32_job(30))
+        worker = self.start_behind()
+        wait_until(lambda: "PostUpdate" in self.proxy.refused, "a post")
+        state = "down"
+        wait_until(lambda: "PollTask" in self.proxy.refused, "a poll")
+        self.assertIn("update cannot be posted", worker.log())
+        state = "up again"
+        self.client.wait_status(job_id, "completed")
+        asked = [event for event in self.coordinator.log().splitlines() if "cannot post" in event]
+        self.assertEqual(asked, [])
+
     def test_413(self):
         self.check_answer(answer(413), ["HTTP 413", "body of "])
 
