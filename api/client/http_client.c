@@ -71,7 +71,7 @@ struct transfer {
     struct tally_buffer *out;
     enum tally_status append_status;
     bool has_whole_head; /* the blank line has been received */
-    bool has_proxy;      /* the request was sent to a proxy */
+    bool has_proxy;      /* the request goes to a proxy */
     uint64_t out_bytes, in_bytes, body_out_bytes;
 };
 
@@ -139,11 +139,23 @@ static bool is_for_proxy(const char *data, size_t n)
            (target != NULL && target + 1 < data + n && target[1] != '/');
 }
 
+/* libcurl says which variable it takes the proxy from. A proxy that cannot be reached gets no
+ * request, and CURLINFO_USED_PROXY is newer than the oldest libcurl that Tally supports. */
+static bool names_proxy(const char *text, size_t n)
+{
+    static const char USES[] = "Uses proxy env variable ";
+    const size_t n_uses = sizeof USES - 1;
+    return n > n_uses + 3 && memcmp(text, USES, n_uses) == 0 &&
+           strncasecmp(text + n_uses, "no_", 3) != 0;
+}
+
 static int on_debug(CURL *easy, curl_infotype type, char *data, size_t n, void *context)
 {
     (void)easy;
     struct transfer *transfer = context;
-    if (type != CURLINFO_TEXT) {
+    if (type == CURLINFO_TEXT) {
+        transfer->has_proxy = transfer->has_proxy || names_proxy(data, n);
+    } else {
         transfer->heard_ms = tally_monotonic_ms();
     }
     if (type == CURLINFO_HEADER_OUT) {
@@ -623,12 +635,17 @@ static enum tally_status finish_transfer(struct tally_http_client *client,
     const char *reason =
         client->curl_message[0] != '\0' ? client->curl_message : curl_easy_strerror(code);
     const bool is_away = code == CURLE_COULDNT_CONNECT || code == CURLE_COULDNT_RESOLVE_HOST;
+    const bool is_unanswered =
+        transfer->out_bytes > 0 && (status == TALLY_UNAVAILABLE || status == TALLY_DEADLINE);
     char proxy[HTTP_PROXY_CAPACITY] = "";
     if (transfer->has_proxy) {
         http_proxy_name(client->base_url, proxy);
     }
-    return tally_fail(err, status, is_away ? "coordinator" : NULL, "%s %s%s%s%s: %s",
-                      exchange->method, client->base_url, exchange->path,
+    return tally_fail(err, status,
+                      is_unanswered                 ? TALLY_HTTP_UNANSWERED
+                      : is_away && proxy[0] == '\0' ? "coordinator"
+                                                    : NULL,
+                      "%s %s%s%s%s: %s", exchange->method, client->base_url, exchange->path,
                       proxy[0] != '\0' ? " through the proxy " : "", proxy,
                       status == TALLY_TOO_LARGE ? "response is too large" : reason);
 }

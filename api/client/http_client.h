@@ -71,9 +71,13 @@ struct tally_http_exchange {
  * proxy. */
 #define TALLY_HTTP_FOREIGN "http"
 
+/* The field of an error that says that a request was sent, at least in part, and no whole response
+ * came. */
+#define TALLY_HTTP_UNANSWERED "connection"
+
 /* Sends and receives; the body of the response is appended to *out (which may have a limit). Any
- * HTTP status is TALLY_OK here. Errors: UNAVAILABLE (no connection, or it broke), DEADLINE,
- * CANCELLED, TOO_LARGE. */
+ * HTTP status is TALLY_OK here. Errors: UNAVAILABLE (no connection: the field is "coordinator",
+ * unless it is the proxy that cannot be reached; or it broke), DEADLINE, CANCELLED, TOO_LARGE. */
 enum tally_status tally_http_perform(struct tally_http_client *client,
                                      struct tally_http_exchange *exchange, struct tally_buffer *out,
                                      struct tally_error *err);

@@ -53,7 +53,7 @@ static void write_detail(const struct tally_http_exchange *exchange,
     } else if (exchange->status == 413) {
         snprintf(text, capacity, ": body of %zu bytes", exchange->n_body);
     } else if (exchange->status < 300) {
-        snprintf(text, capacity, ": response of type \"%s\": is this a coordinator?",
+        snprintf(text, capacity, ": response of type \"%s\": this is no Tally coordinator",
                  exchange->response_type);
     } else {
         snprintf(text, capacity, "%s", excerpt != NULL ? excerpt : "");

@@ -1,6 +1,7 @@
 #include "services/rest_client/rest_client.h"
 
 #include <string.h>
+#include <strings.h>
 
 #include "api/client/http_foreign.h"
 #include "api/json/problem.h"
@@ -29,7 +30,7 @@ static enum tally_status fail_unreached(const struct tally_rest_client *client,
                                         const struct tally_error *why, struct tally_error *err)
 {
     if (strcmp(why->field, "coordinator") != 0) {
-        return tally_fail(err, why->status, why->field, "%s", why->message);
+        return tally_fail(err, why->status, NULL, "%s", why->message);
     }
     const char *reason = strstr(why->message, ": "); /* the reason follows the request */
     return tally_fail(err, why->status, NULL,
@@ -46,6 +47,27 @@ static enum tally_status fail_refused(const struct tally_rest_client *client,
                       lacks_token ? "; a token is needed: --token-file FILE, or TALLY_TOKEN" : "");
 }
 
+/* Fails with a response of another program than a coordinator, of which `answer` is what there is
+ * to say. */
+static enum tally_status fail_foreign(const struct tally_rest_client *client,
+                                      const struct tally_http_exchange *exchange,
+                                      const struct tally_error *answer, struct tally_error *err)
+{
+    struct tally_error problem = TALLY_ERROR_INIT;
+    (void)http_fail_foreign(client->url, exchange, answer, &problem);
+    problem.field[0] = '\0';
+    return fail_refused(client, &problem, err);
+}
+
+/* A coordinator responds with the type that was asked for. Other servers respond with a page. */
+static bool is_foreign_type(const struct tally_http_exchange *exchange)
+{
+    static const char PAGE[] = "text/html";
+    const char *accept = exchange->accept, *type = exchange->response_type;
+    return accept != NULL ? strncasecmp(type, accept, strlen(accept)) != 0
+                          : strncasecmp(type, PAGE, sizeof PAGE - 1) == 0;
+}
+
 enum tally_status tally_rest_call(struct tally_rest_client *client,
                                   struct tally_http_exchange *exchange, struct tally_error *err)
 {
@@ -56,14 +78,14 @@ enum tally_status tally_rest_call(struct tally_rest_client *client,
         return fail_unreached(client, &problem, err);
     }
     if (exchange->status < 200 || exchange->status > 299) {
-        if (!tally_problem_decode(exchange->status, (const char *)client->body.data,
-                                  client->body.size, &problem)) {
-            const struct tally_error answer = problem;
-            tally_error_clear(&problem);
-            (void)http_fail_foreign(client->url, exchange, &answer, &problem);
-            problem.field[0] = '\0';
-        }
-        return fail_refused(client, &problem, err);
+        return tally_problem_decode(exchange->status, (const char *)client->body.data,
+                                    client->body.size, &problem)
+                   ? fail_refused(client, &problem, err)
+                   : fail_foreign(client, exchange, &problem, err);
+    }
+    if (is_foreign_type(exchange)) {
+        tally_fail(&problem, TALLY_INTERNAL, NULL, "HTTP status %d", exchange->status);
+        return fail_foreign(client, exchange, &problem, err);
     }
     return TALLY_OK;
 }

@@ -84,7 +84,7 @@ class Coordinator:
                 self.end_headers()
                 self.wfile.write(reply.body)
 
-            do_GET = do_POST = handle_any
+            do_GET = do_POST = do_DELETE = handle_any
 
             def log_message(self, *_):
                 pass
@@ -323,8 +323,19 @@ class Submit(CliCase):
                          "tally: token needed\n")
 
     def test_an_answer_that_is_no_json(self):
-        self.serve(lambda *_: Answer(200, b"<html>", "text/html"))
+        self.serve(lambda *_: Answer(200, b"{", "application/json"))
         self.assertIn("response to POST /v1/jobs", self.expect(1, "submit", "-", stdin=b"{}")[1])
+
+    def test_a_page_is_not_from_a_coordinator(self):
+        server = self.serve(lambda *_: Answer(200, b"<html>", "text/html; charset=utf-8"))
+        for words in (["submit", "-"], ["list"], ["show", "ab12"], ["cancel", "ab12"], ["delete", "ab12"], ["health"],
+                      *(["export", "ab12", "--format", kind] for kind in ("csv", "npy", "json"))):
+            _, err = self.expect(1, *words, stdin=b"{}")
+            self.assertRegex(err, rf'^tally: HTTP 200 from {server.url} \(BaseHTTP.*\): response of type "text/html; '
+                                  r'charset=utf-8": this is no Tally coordinator\n$')
+        finding = json.loads(self.tally("doctor", "--json").stdout)[0]
+        self.assertEqual((finding["check"], finding["level"]), ("coordinator", "fail"))
+        self.assertIn("no Tally coordinator", json.dumps(finding))
 
     def test_an_error_page_of_a_proxy(self):
         self.serve(lambda *_: Answer(502, b"<html>\n<b>Bad Gateway", "text/html"))
@@ -407,7 +418,9 @@ class JobNames(CliCase):
     def answer(self, method, path, *_):
         match = re.match(r"/v1/jobs/(\w+)(/cancel|/rounds.csv|$)", path)
         if match:
-            return Answer(200, detail(match[1])) if match[1] in self.IDS else problem(404, "not_found", "no such job")
+            kind = "text/csv" if match[2] == "/rounds.csv" else "application/json"
+            return (Answer(200, detail(match[1]), kind) if match[1] in self.IDS
+                    else problem(404, "not_found", "no such job"))
         limit, start = int(re.search(r"limit=(\d+)", path)[1]), int((re.search(r"cursor=(\d+)", path) or [0, 0])[1])
         end = start + min(limit, 2)
         return Answer(200, {"jobs": [detail(i) for i in self.IDS[start:end]],

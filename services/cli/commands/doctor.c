@@ -34,8 +34,9 @@ static void ask(struct tally_cli *cli, const char *path, struct tally_http_excha
     *exchange =
         (struct tally_http_exchange){.method = "GET", .path = path, .timeout_ms = TIMEOUT_MS};
     ret_answer->was_asked = true;
-    tally_rest_call(&cli->rest, exchange, &ret_answer->error);
-    ret_answer->status = exchange->status;
+    const enum tally_status status = tally_rest_call(&cli->rest, exchange, &ret_answer->error);
+    const bool is_page = status != TALLY_OK && exchange->status == 200;
+    ret_answer->status = is_page ? 0 : exchange->status; /* no coordinator has answered */
 }
 
 static struct tally_json *ask_json(struct tally_cli *cli, const char *path,

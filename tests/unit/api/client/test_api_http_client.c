@@ -231,6 +231,7 @@ static void test_api_http_client__refused_connection_is_unavailable(void)
     TALLY_ASSERT_STATUS(caller_get(&c, "/v1/jobs", 0), TALLY_UNAVAILABLE, &c.err);
     CU_ASSERT_PTR_NOT_NULL(strstr(c.err.message, url));
     CU_ASSERT_PTR_NULL(strstr(c.err.message, "s3cret"));
+    TALLY_ASSERT_TEXT(c.err.field, "coordinator");
     CU_ASSERT_EQUAL(c.exchange.status, 0);
     caller_stop(&c);
     close(fd);
@@ -245,6 +246,7 @@ static void assert_script_fails(const char *answer, enum tally_status expected)
     struct tally_http_client_config config = {.base_url = peer.url, .bearer_token = "s3cret"};
     caller_start_with(&c, &config);
     TALLY_ASSERT_STATUS(caller_get(&c, "/x", 0), expected, &c.err);
+    TALLY_ASSERT_TEXT(c.err.field, TALLY_HTTP_UNANSWERED);
     CU_ASSERT_PTR_NULL(strstr(c.err.message, "s3cret"));
     CU_ASSERT_EQUAL(c.out.size, 0);
     caller_stop(&c);
