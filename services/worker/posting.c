@@ -17,22 +17,29 @@ enum { POST_AFTER_MS = 100 };
 /* ---- Retries ---- */
 
 /* Whether another program than the coordinator has answered. */
-static bool is_foreign_answer(const struct tally_error *why)
+static bool is_foreign(const struct tally_error *why)
 {
     return strcmp(why->field, TALLY_HTTP_FOREIGN) == 0;
 }
 
-/* .. and would answer the same again. */
-static bool is_foreign(const struct tally_error *why)
+/* Whether it would answer the same again. */
+static bool is_foreign_refusal(const struct tally_error *why)
 {
-    return is_foreign_answer(why) && !tally_status_info(why->status)->retryable;
+    return is_foreign(why) && !tally_status_info(why->status)->retryable;
+}
+
+/* Whether the failure may be one of the way to the coordinator: it is away, or a program on the way
+ * does not let the message pass. */
+static bool is_on_the_way(const struct tally_error *why)
+{
+    return is_foreign(why) || strcmp(why->field, TALLY_HTTP_UNANSWERED) == 0;
 }
 
 /* Whether the update is of no use any more, or the session: the next poll goes on from there. */
 static bool is_settled(const struct tally_error *why)
 {
     const enum tally_status status = why->status;
-    return !is_foreign(why) &&
+    return !is_foreign_refusal(why) &&
            (status == TALLY_FAILED_PRECONDITION || status == TALLY_ALREADY_EXISTS ||
             status == TALLY_PERMISSION_DENIED || status == TALLY_NOT_FOUND ||
             status == TALLY_UNAUTHENTICATED);
@@ -45,9 +52,9 @@ static enum tally_status after_failure(struct worker *worker, const struct tally
                                        struct tally_error *err)
 {
     const enum tally_status status = why->status;
-    const bool is_passing = contact_is_passing(status) && !is_foreign(why);
+    const bool is_passing = contact_is_passing(status) && !is_foreign_refusal(why);
     *ret_is_refused =
-        is_foreign(why) || (is_foreign_answer(why) && contact_is_at_longest_pause(worker));
+        is_foreign_refusal(why) || (is_on_the_way(why) && contact_is_at_longest_pause(worker));
     if (*ret_is_refused) {
         return TALLY_OK;
     }
@@ -96,7 +103,7 @@ static void give_up(struct worker *worker, const struct tally_update *update,
                                             : "update",
                why->message + (has_method ? 12 : 0));
     posting_write_reason(&told, reason);
-    const bool is_temporary = is_foreign_answer(why) && !is_foreign(why);
+    const bool is_temporary = is_on_the_way(why) && !is_foreign_refusal(why);
     const int64_t pause_ms =
         undeliverables_add(&worker->undeliverables, update->job_id, is_temporary, reason);
     tally_log(TALLY_LOG_WARN, tally_log_event("update cannot be posted, trying again later"),
@@ -110,7 +117,7 @@ static bool after_refusal(struct worker *worker, struct tally_update *update,
                           const struct tally_error *why)
 {
     const bool goes_again =
-        why->status == TALLY_INVALID_ARGUMENT && !is_foreign(why) && update->n_metrics > 0;
+        why->status == TALLY_INVALID_ARGUMENT && !is_foreign_refusal(why) && update->n_metrics > 0;
     update->n_metrics = 0;
     if (!goes_again && !is_settled(why)) {
         give_up(worker, update, why);
@@ -354,7 +361,7 @@ static void shorten_batches(struct worker *worker, const struct tally_error *why
 {
     if (why->status == TALLY_TOO_LARGE) {
         worker->max_batch_bytes = (uint32_t)(worker->batch.encoded.size / 2);
-    } else if (is_foreign(why)) {
+    } else if (is_foreign_refusal(why)) {
         worker->max_batch_bytes = 0;
     }
 }

@@ -13,10 +13,10 @@ enum { FIRST_PAUSE_MS = 10000, MAX_PAUSE_MS = 600000 };
 struct undeliverable {
     char job_id[TALLY_MESSAGE_JOB_ID_CAPACITY];
     char reason[TALLY_FAILURE_CAPACITY];
-    enum { NEW, TOLD, TRYING } state;
+    enum { SUSPECTED, NEW, TOLD, TRYING } state;
     bool is_temporary; /* the answer to the last attempt */
-    int64_t pause_ms;
-    int64_t due_ms; /* monotonic; of the next attempt */
+    int64_t pause_ms;  /* 0 = the job has only been suspected */
+    int64_t due_ms;    /* monotonic; of the next attempt */
     struct undeliverable *next;
 };
 
@@ -40,6 +40,7 @@ int64_t undeliverables_add(struct undeliverables *list, const char *job_id, bool
                            const char *reason)
 {
     struct undeliverable *job = find(list, job_id);
+    const bool is_first = job == NULL;
     if (job == NULL) {
         job = calloc(1, sizeof *job);
         if (job == NULL) {
@@ -50,8 +51,12 @@ int64_t undeliverables_add(struct undeliverables *list, const char *job_id, bool
         list->first = job;
     }
     snprintf(job->reason, sizeof job->reason, "%s", reason);
-    job->state = NEW;
     job->is_temporary = is_temporary;
+    if (is_first && is_temporary) {
+        job->state = SUSPECTED;
+        return 0;
+    }
+    job->state = NEW;
     job->pause_ms = job->pause_ms == 0 ? FIRST_PAUSE_MS : 2 * job->pause_ms;
     job->pause_ms = job->pause_ms < MAX_PAUSE_MS ? job->pause_ms : MAX_PAUSE_MS;
     job->due_ms = tally_monotonic_ms() + job->pause_ms;
@@ -76,7 +81,7 @@ void undeliverables_forget_temporary(struct undeliverables *list)
     struct undeliverable *job = list->first;
     while (job != NULL) {
         struct undeliverable *next = job->next;
-        if (job->is_temporary && job->state == NEW) {
+        if (job->is_temporary && (job->state == NEW || job->pause_ms == 0)) {
             undeliverables_remove(list, job->job_id);
         }
         job = next;
@@ -86,7 +91,7 @@ void undeliverables_forget_temporary(struct undeliverables *list)
 bool undeliverables_has_new(const struct undeliverables *list, const char *job_id)
 {
     const struct undeliverable *job = find(list, job_id);
-    return job != NULL && job->state == NEW;
+    return job != NULL && (job->state == NEW || job->state == SUSPECTED);
 }
 
 bool undeliverables_repeat(struct undeliverables *list, const char *job_id)
@@ -120,7 +125,7 @@ void undeliverables_ask(struct undeliverables *list, struct tally_poll_request *
     }
     for (const struct undeliverable *job = list->first; job != NULL; job = job->next) {
         const int64_t left_ms = job->due_ms > now_ms ? job->due_ms - now_ms : 0;
-        if (job->state != TRYING && left_ms < request->wait_ms) {
+        if (job->state != TRYING && job->state != SUSPECTED && left_ms < request->wait_ms) {
             request->wait_ms = (uint32_t)left_ms;
         }
     }
@@ -131,5 +136,8 @@ void undeliverables_answered(struct undeliverables *list)
     if (list->asked != NULL) {
         list->asked->state = list->asked->state == NEW ? TOLD : TRYING;
         list->asked = NULL;
+    }
+    for (struct undeliverable *job = list->first; job != NULL; job = job->next) {
+        job->state = job->state == SUSPECTED ? TRYING : job->state;
     }
 }

@@ -6,11 +6,13 @@
  * tries again, because the obstacle may be gone: after a pause that doubles with every attempt,
  * until an update of the job is accepted.
  *
- * A proxy also gives temporary answers, such as 503. If they come for updates while polls pass, the
- * same holds. If polls fail too, the coordinator is away, and the update has no obstacle of its
- * own.
+ * A proxy also gives temporary answers, such as 503, or none: it closes the connection. If this
+ * befalls updates while polls pass, the same holds. If polls fail too, the coordinator is away, and
+ * the update has no obstacle of its own. A poll that passes may also mean that the coordinator is
+ * back. So after the first such failure the worker polls without a word of it, and tries again.
  *
  *     NEW --poll with the reason--> TOLD --pause--> DUE --poll without a reason--> TRYING --> NEW
+ *     SUSPECTED (temporary, the first failure) --any poll--> TRYING
  */
 #ifndef TALLY_SERVICES_WORKER_UNDELIVERABLE_H
 #define TALLY_SERVICES_WORKER_UNDELIVERABLE_H
@@ -29,12 +31,12 @@ struct undeliverables {
 
 /* Frees the list. */
 void undeliverables_fini(struct undeliverables *list);
-/* An attempt has failed. Returns the pause before the next. Errors: NO_MEMORY (0 is returned, and
- * the job is not noted). */
+/* An attempt has failed. Returns the pause before the next, 0 if the job is only suspected. Errors:
+ * NO_MEMORY (0 is returned, and the job is not noted). */
 int64_t undeliverables_add(struct undeliverables *list, const char *job_id, bool is_temporary,
                            const char *reason);
-/* The coordinator is away: forgets the jobs whose attempts have got a temporary answer since the
- * last poll that passed. */
+/* The coordinator is away: forgets the jobs that are only suspected, and those whose attempts have
+ * got a temporary answer since the last poll that passed. */
 void undeliverables_forget_temporary(struct undeliverables *list);
 /* An update of the job has been accepted. */
 void undeliverables_remove(struct undeliverables *list, const char *job_id);

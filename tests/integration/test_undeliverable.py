@@ -14,6 +14,7 @@ from unittest import mock
 from common import TallyTestCase, Worker, free_port, job_document, wait_until
 from recording_proxy import RecordingProxy
 
+PROGRAMS = Path(os.environ.get("TALLY_BIN", "build/release/bin")).resolve()
 POSTS = ("PostUpdate", "PostUpdates")
 PAGE = "<html>\r\n<head><title>{0} Go Away</title></head>\r\n<body>{0} Go Away</body>\r\n</html>\r\n"
 
@@ -136,11 +137,56 @@ class Undeliverable(TallyTestCase):
         is_over = True
         self.client.wait_status(job_id, "completed")
 
+    def check_silence(self, **options):
+        """A worker whose posts get no answer, while its polls do, backs off and says why until the posts pass."""
+        is_over = False
+        self.start(lambda method, request: b"" if method in POSTS and not is_over else None)
+        job_id = self.client.submit(float32_job(30, **options))
+        worker = self.start_behind(options=("--wait-ms", "50"), **options)
+        text = self.reason(job_id, "cannot post its update")
+        self.assertRegex(text, rf"POST {self.proxy.url}/tally.v1.WorkerService/PostUpdate: (Empty reply|Recv failure)")
+        self.assertLessEqual(self.posts(), 10 * worker.log().count("update cannot be posted"))
+        is_over = True
+        self.client.wait_status(job_id, "completed")
+
+    def test_no_answer_to_posts_alone(self):
+        self.check_silence()
+
+    def test_no_answer_to_batches_alone(self):
+        self.check_silence(clients=8)
+
     def test_an_outage_is_no_obstacle_of_an_update(self):
+        self.check_outage(answer(503))
+
+    def test_an_outage_without_answers_is_no_obstacle_of_an_update(self):
+        self.check_outage(b"")
+
+    def check_return(self, response):
+        """Once the worker has given its update up, the coordinator is back, and hears of no obstacle."""
+        worker = None
+
+        def refuse(method, request):
+            has_given_up = worker is not None and "cannot be posted" in worker.log()
+            return response if method in POSTS and not has_given_up else None
+
+        self.start(refuse)
+        job_id = self.client.submit(float32_job(30))
+        worker = self.start_behind()
+        self.client.wait_status(job_id, "completed")
+        self.assertEqual(worker.log().count("cannot be posted"), 1)
+        self.assertNotIn("cannot post", self.coordinator.log())
+
+    def test_a_coordinator_that_is_back_when_it_is_polled(self):
+        self.check_return(answer(503))
+
+    def test_a_coordinator_that_is_back_after_silence_when_it_is_polled(self):
+        self.check_return(b"")
+
+    def check_outage(self, response):
         state = "up"
 
         def refuse(method, request):
-            return answer(503) if state == "down" or (state == "up" and method in POSTS) else None
+            return response if state == "down" or (state == "up" and method in POSTS) else None
 
         self.start(refuse)
         job_id = self.client.submit(float32_job(30))
@@ -288,10 +334,41 @@ class Undeliverable(TallyTestCase):
 
     def test_the_command_says_where_a_redirect_leads_to(self):
         self.start(lambda method, request: answer(308, "Location: https://tally.example/v1/jobs?limit=100"))
-        ran = subprocess.run([Path(os.environ.get("TALLY_BIN", "build/release/bin"), "tally").resolve(), "list",
-                              "--coordinator", self.proxy.url], capture_output=True, text=True)
+        ran = subprocess.run([PROGRAMS / "tally", "list", "--coordinator", self.proxy.url], capture_output=True,
+                             text=True)
         self.assertEqual(ran.returncode, 1)
         self.assertIn("redirects to https://tally.example: use that", ran.stderr)
+
+    def test_a_dead_proxy_is_named(self):
+        proxy = f"127.0.0.1:{free_port()}"
+        for scheme in ("http", "https"):
+            url = f"{scheme}://tally.example:8080"
+            environment = {**os.environ, f"{scheme}_proxy": f"http://user:s3cret@{proxy}"}
+            for words in (["tally", "list"], ["tally-worker", "--health"], ["tally-worker", "--give-up-after", "1"]):
+                ran = subprocess.run([PROGRAMS / words[0], *words[1:], "--coordinator", url], env=environment,
+                                     capture_output=True, text=True)
+                self.assertNotEqual(ran.returncode, 0)
+                self.assertRegex(ran.stderr, rf"{url}/\S+ through the proxy http://{proxy}: Failed to connect")
+                self.assertNotIn("s3cret", ran.stderr)
+
+    def test_no_proxy_is_named_that_is_not_used(self):
+        url = f"http://tally.invalid:{free_port()}"
+        environment = {**os.environ, "http_proxy": "http://127.0.0.1:9", "no_proxy": "tally.invalid"}
+        ran = subprocess.run([PROGRAMS / "tally", "list", "--coordinator", url], env=environment, capture_output=True,
+                             text=True)
+        self.assertIn(f"no coordinator at {url} (", ran.stderr)
+        self.assertNotIn("proxy", ran.stderr)
+
+    def test_the_command_names_a_proxy_that_refuses(self):
+        for response, words in ((answer(403), "HTTP 403 from http://tally.example:8080 (gateway/7)"),
+                                (b"", "GET http://tally.example:8080/v1/jobs?limit=100")):
+            self.start(lambda method, request, response=response: response)
+            environment = {**os.environ, "http_proxy": self.proxy.url}
+            ran = subprocess.run([PROGRAMS / "tally", "list", "--coordinator", "http://tally.example:8080"],
+                                 env=environment, capture_output=True, text=True)
+            self.assertEqual(ran.returncode, 1)
+            self.assertIn(f"{words} through the proxy {self.proxy.url}: ", ran.stderr)
+            self.coordinator.terminate()
 
     def test_a_proxy_that_wants_a_password_is_named(self):
         self.start(lambda method, request: answer(407))
@@ -319,7 +396,7 @@ def _add_answers():
         setattr(Undeliverable, f"test_{status}", test)
 
     def test_a_page(self):
-        self.check_answer(answer(200), ["HTTP 200", 'response of type "text/html": is this a coordinator?'])
+        self.check_answer(answer(200), ["HTTP 200", 'response of type "text/html": this is no Tally coordinator'])
 
     Undeliverable.test_a_page = test_a_page
 
