@@ -57,13 +57,16 @@ struct tally_held_client {
     uint32_t client;
 };
 
+enum { TALLY_ENDED_CAPACITY = 16 }; /* "completed", "failed", "cancelled" */
+
 struct tally_join_request {
     char name[TALLY_WORKER_NAME_CAPACITY];
     uint32_t slots;
     char job_id[TALLY_MESSAGE_JOB_ID_CAPACITY]; /* "" = any */
     struct tally_held_client *held;             /* heap when decoded: tally_join_request_fini */
     size_t n_held;                              /* at most TALLY_MAX_SLOTS */
-    uint32_t format; /* of payloads: version of codec/FORMAT.md; 0 = the client does not say */
+    uint32_t format;    /* of payloads: version of codec/FORMAT.md; 0 = the client does not say */
+    bool accepts_ended; /* the response to a job_id that has ended may be `ended` */
 };
 void tally_join_request_fini(struct tally_join_request *message);
 
@@ -74,6 +77,7 @@ struct tally_join_response {
     uint32_t max_wait_ms; /* of a poll, where there are several coordinators; 0 = there is one */
     uint32_t max_batch_bytes; /* of PostUpdatesRequest; 0 = the coordinator does not know it */
     char rival[TALLY_ADDRESS_CAPACITY]; /* of a live worker of the same name; "" = there is none */
+    char ended[TALLY_ENDED_CAPACITY];   /* the status of the job, and no session; "" = not ended */
 };
 
 /* Whether a worker's payloads and a coordinator's are of the same format. Errors:

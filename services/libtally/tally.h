@@ -235,7 +235,7 @@ TALLY_API void tally_worker_free(struct tally_worker *worker);
 /* Serves jobs until tally_worker_stop() is called, until `job` has ended or, with exit_when_idle,
  * until the coordinator has no job left; all are success. It may be called only once. While the
  * coordinator cannot be reached, it keeps trying. Errors, none of which trying again would remove:
- * UNAUTHENTICATED, PERMISSION_DENIED, NOT_FOUND (`job` is not live), FAILED_PRECONDITION (this
+ * UNAUTHENTICATED, PERMISSION_DENIED, NOT_FOUND (there is no `job`), FAILED_PRECONDITION (this
  * process cannot serve `job`), INVALID_ARGUMENT, DATA_LOSS, NO_MEMORY. *ret_totals is written in
  * any case; ret_totals may be NULL. */
 TALLY_API enum tally_code tally_worker_run(struct tally_worker *worker,

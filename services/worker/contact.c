@@ -263,6 +263,7 @@ static enum tally_status join_once(struct worker *worker, struct tally_error *er
     struct tally_join_request request = {.slots = worker->config->slots,
                                          .format = TALLY_FORMAT_VERSION};
     snprintf(request.name, sizeof request.name, "%s", worker->config->name);
+    request.accepts_ended = worker->config->job_id != NULL;
     if (worker->config->job_id != NULL) {
         snprintf(request.job_id, sizeof request.job_id, "%s", worker->config->job_id);
     }
@@ -281,6 +282,11 @@ static enum tally_status join_once(struct worker *worker, struct tally_error *er
     enum tally_status status =
         call_join(worker->client, &worker->buffers, &request, &response, err);
     free(request.held);
+    if (status == TALLY_OK && response.ended[0] != '\0') {
+        worker->has_ended = true;
+        return tally_fail(err, TALLY_NOT_FOUND, NULL, "job %s has ended: it is %s", request.job_id,
+                          response.ended);
+    }
     if (status == TALLY_OK) {
         worker->session = response.session; /* contact_leave() returns it if the check below
                                              * fails */

@@ -29,8 +29,8 @@ void contact_add_wire_bytes(struct worker *worker);
 bool contact_renew_token(struct worker *worker);
 
 /* Joins, and retries as long as that may help. While another worker has the same name, it pauses
- * first, longer each time. Errors: CANCELLED when asked to stop, DEADLINE
- * (patience), and those that a retry cannot fix. */
+ * first, longer each time. Errors: CANCELLED when asked to stop, DEADLINE (patience), and those
+ * that a retry cannot fix, among them NOT_FOUND with worker->has_ended. */
 enum tally_status contact_join(struct worker *worker, struct tally_error *err);
 /* Fills in how long a poll may wait, what the worker holds, and what it cannot post. The caller
  * sets the session. */

@@ -71,8 +71,7 @@ static const struct tally_options_spec SPEC = {
         "computes gradients on their shards of the data and posts quantized messages.",
     .tables = {OPTIONS, PLUGIN_OPTIONS, TALLY_LOG_OPTIONS},
     .epilogue = "Exit codes:\n"
-                "  0  asked to stop, --job has ended since the worker joined, or --exit-when-idle\n"
-                "     and no job is left\n"
+                "  0  asked to stop, --job has ended, or --exit-when-idle and no job is left\n"
                 "  1  fatal error\n"
                 "  2  usage\n"
                 "  3  --give-up-after has elapsed\n",

@@ -271,8 +271,11 @@ static enum tally_status enter(struct worker *worker, bool idle, bool *ret_is_ov
     const bool had_joined = worker->joined_ms != 0;
     struct tally_error why = TALLY_ERROR_INIT;
     const enum tally_status status = contact_join(worker, &why);
-    *ret_is_over = status == TALLY_NOT_FOUND && had_joined && job_id != NULL &&
-                   strcmp(why.field, TALLY_HTTP_FOREIGN) != 0;
+    /* A coordinator up to 0.15.0 says the same of a job that has ended and of one that never was.
+     */
+    *ret_is_over =
+        worker->has_ended || (status == TALLY_NOT_FOUND && had_joined && job_id != NULL &&
+                              strcmp(why.field, TALLY_HTTP_FOREIGN) != 0);
     if (*ret_is_over) {
         tally_log(TALLY_LOG_INFO, tally_log_event("no job left to serve"), tally_log_problem(&why));
         return TALLY_OK;

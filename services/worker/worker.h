@@ -47,7 +47,7 @@ struct worker_totals {
 
 /* Works until it is asked to stop, then finishes what it is posting and leaves; or until job_id has
  * ended; or until there is nothing to do, with exit_when_idle. Errors: those that a retry cannot
- * fix: INVALID_ARGUMENT, UNAUTHENTICATED, PERMISSION_DENIED, NOT_FOUND (job_id is no live job),
+ * fix: INVALID_ARGUMENT, UNAUTHENTICATED, PERMISSION_DENIED, NOT_FOUND (there is no job job_id),
  * FAILED_PRECONDITION (this worker cannot serve job_id), DATA_LOSS (wrong points, or bits
  * that the coordinator counts differently), NO_MEMORY; and DEADLINE once give_up_after_ms have
  * passed. Several workers may run in one process, each in a thread of its own. */

@@ -45,6 +45,7 @@ struct worker {
     struct call_buffers progress_buffers;
     int64_t rival_pause_ms; /* before joining again while another worker has the name; 0 = none */
     int64_t joined_ms;      /* monotonic */
+    bool has_ended;         /* its only job, as the coordinator said when the worker joined */
     struct patience patience;
     unsigned lost_points;
     struct worker_totals totals;

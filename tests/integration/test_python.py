@@ -558,9 +558,9 @@ class Workers(PythonCase):
         worker = self.play(coordinator.url, pull, 4, loss=squares, job=job_id)
         self.assertGreater(worker.join().messages, 0)
         self.assertEqual(coordinator.client.job(job_id)["status"], "completed")
-        with self.assertRaises(tally.Error) as caught:
-            tally.run_worker(coordinator.url, pull, 4, loss=squares, job=job_id)
-        self.assertIn(f"job {job_id} has ended: it is completed", str(caught.exception))
+        self.assertEqual(tally.run_worker(coordinator.url, pull, 4, loss=squares, job=job_id).messages, 0)
+        with self.assertRaisesRegex(tally.Error, "there is no live job 000000000000"):
+            tally.run_worker(coordinator.url, pull, 4, loss=squares, job="0" * 12)
 
     def test_a_worker_tells_what_it_cannot_post(self):
         coordinator = self.start_coordinator()

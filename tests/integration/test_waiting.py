@@ -9,7 +9,8 @@ import concurrent.futures
 import socket
 import unittest
 
-from common import TallyTestCase, Worker, free_port, job_document, messages, wait_until
+from common import (ConnectError, ForeignWorker, TallyTestCase, Worker, free_port, job_document, messages,
+                    wait_until)
 from recording_proxy import RecordingProxy
 from test_stragglers import HOUR_MS, Hand, by_hand
 
@@ -128,7 +129,7 @@ class Waiting(TallyTestCase):
         workers = [self.start_pinned(coordinator, job_id, f"w{n}") for n in range(2)]
         self.assertEqual([worker.wait() for worker in workers], [0, 0])
         for worker in workers:
-            self.assertRegex(worker.log(), rf'event="no job left to serve" error="Join: .*job {job_id} has ended: it is completed')
+            self.assertRegex(worker.log(), rf'event="no job left to serve" error="job {job_id} has ended: it is completed')
         self.assertEqual(client.job(job_id)["status"], "completed")
         self.assertEqual(client.job(other)["status"], "queued")
         self.assertEqual(client.get_json("/v1/workers")["workers"], [])  # they have left
@@ -142,16 +143,27 @@ class Waiting(TallyTestCase):
         self.assertEqual(worker.wait(), 0)
         self.assertIn("it is cancelled", worker.log())
 
-    def test_a_worker_of_a_job_that_has_ended_says_so(self):
+    def test_a_worker_of_a_job_that_has_ended_says_so_and_exits_with_success(self):
         coordinator, client = self.start()
         job_id = client.submit(by_hand(clients=2))
         client.post(f"/v1/jobs/{job_id}/cancel")
         worker = self.start_pinned(coordinator, job_id)
-        self.assertEqual(worker.wait(), 1)
-        self.assertIn(f"job {job_id} has ended: it is cancelled", worker.log())
-        worker = self.start_pinned(coordinator, "0" * 12, "none")
-        self.assertEqual(worker.wait(), 1)
-        self.assertIn("there is no live job 000000000000", worker.log())
+        self.assertEqual(worker.wait(), 0)
+        self.assertIn(f'event="no job left to serve" error="job {job_id} has ended: it is cancelled"', worker.log())
+        self.assertNotIn("fatal error", worker.log())
+        self.assertEqual(client.get_json("/v1/workers")["workers"], [])
+        for number, unknown in enumerate(("0" * 12, "none")):
+            worker = self.start_pinned(coordinator, unknown, f"unknown-{number}")
+            self.assertEqual(worker.wait(), 1)
+            self.assertIn(f"there is no live job {unknown}", worker.log())
+
+    def test_a_worker_that_accepts_no_ended_job_gets_an_error(self):
+        """As workers up to 0.15.0."""
+        coordinator, client = self.start()
+        job_id = client.submit(by_hand(clients=2))
+        client.post(f"/v1/jobs/{job_id}/cancel")
+        with self.assertRaisesRegex(ConnectError, "not_found.*has ended: it is cancelled"):
+            ForeignWorker(client, job_id=job_id)
 
     def test_a_worker_that_cannot_serve_its_only_job_exits_with_the_reason(self):
         coordinator, client = self.start()

@@ -1,5 +1,6 @@
 #include "services/coordinator/workers/worker_calls.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "codec/base/utf8.h"
@@ -197,22 +198,42 @@ static enum tally_status check_join(struct tally_coordinator *coordinator, const
         check_session_limits(coordinator, call, err) != TALLY_OK) {
         return TALLY_RESOURCE_EXHAUSTED;
     }
-    if (join->job_id[0] != '\0' && find_job(coordinator, join->job_id) == NULL) {
-        bool is_elsewhere;
-        if (is_live_elsewhere(coordinator, join->job_id, &is_elsewhere, NULL) == TALLY_OK &&
-            is_elsewhere) {
-            return tally_fail(err, TALLY_UNAVAILABLE, "job_id",
-                              "this coordinator does not have job %s: try again", join->job_id);
-        }
-        struct tally_store_job row;
-        return may_be_job_id(join->job_id) &&
-                       read_row(coordinator, join->job_id, &row, NULL) == TALLY_OK
-                   ? tally_fail(err, TALLY_NOT_FOUND, "job_id", "job %s has ended: it is %s",
-                                join->job_id, tally_job_status_name(row.status))
-                   : tally_fail(err, TALLY_NOT_FOUND, "job_id", "there is no live job %s",
-                                join->job_id);
-    }
     return TALLY_OK;
+}
+
+/* The status with which the job that the worker names has ended; NULL if it is live, or the worker
+ * names none. Errors: UNAVAILABLE (the job is live elsewhere), NOT_FOUND (no such job, or it has
+ * ended and the worker does not accept that). */
+static enum tally_status check_job(struct tally_coordinator *coordinator,
+                                   const struct tally_join_request *join, const char **ret_ended,
+                                   struct tally_error *err)
+{
+    *ret_ended = NULL;
+    if (join->job_id[0] == '\0' || find_job(coordinator, join->job_id) != NULL) {
+        return TALLY_OK;
+    }
+    bool is_elsewhere;
+    if (is_live_elsewhere(coordinator, join->job_id, &is_elsewhere, NULL) == TALLY_OK &&
+        is_elsewhere) {
+        return tally_fail(err, TALLY_UNAVAILABLE, "job_id",
+                          "this coordinator does not have job %s: try again", join->job_id);
+    }
+    struct tally_store_job row;
+    if (!may_be_job_id(join->job_id) ||
+        read_row(coordinator, join->job_id, &row, NULL) != TALLY_OK) {
+        return tally_fail(err, TALLY_NOT_FOUND, "job_id", "there is no live job %s", join->job_id);
+    }
+    *ret_ended = tally_job_status_name(row.status);
+    return join->accepts_ended ? TALLY_OK
+                               : tally_fail(err, TALLY_NOT_FOUND, "job_id",
+                                            "job %s has ended: it is %s", join->job_id, *ret_ended);
+}
+
+static enum tally_status answer_ended(struct call *call, const char *ended, struct tally_error *err)
+{
+    struct tally_join_response response = {.format = TALLY_FORMAT_VERSION};
+    snprintf(response.ended, sizeof response.ended, "%s", ended);
+    return answer_protobuf(call, tally_join_response_encode(&response, &call->body), err);
 }
 
 /* Whether the client is vacant and no other worker is known to have had it last. After a restart of
@@ -254,7 +275,15 @@ enum tally_status worker_join(struct tally_coordinator *coordinator, struct call
     if (status != TALLY_OK) {
         return status;
     }
+    const char *ended;
     status = check_join(coordinator, call, &join, err);
+    if (status == TALLY_OK) {
+        status = check_job(coordinator, &join, &ended, err);
+    }
+    if (status == TALLY_OK && ended != NULL) {
+        tally_join_request_fini(&join);
+        return answer_ended(call, ended, err);
+    }
     struct session *old = session_by_name(&coordinator->workers->sessions, join.name);
     if (status == TALLY_OK && old != NULL &&
         !same_identity(&old->token->identity, &call->identity)) {

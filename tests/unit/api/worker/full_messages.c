@@ -22,7 +22,7 @@ struct tally_join_request full_join_request(struct tally_held_client held[3])
     strcpy(held[2].job_id, "j3");
     held[2].client = 300;
     struct tally_join_request message = {
-        .slots = 12, .held = held, .n_held = 3, .format = UINT32_MAX};
+        .slots = 12, .held = held, .n_held = 3, .format = UINT32_MAX, .accepts_ended = true};
     strcpy(message.name, "worker-\xC3\xA9");
     strcpy(message.job_id, FULL_JOB_ID);
     return message;
@@ -33,7 +33,8 @@ static const struct tally_join_response FULL_JOIN_RESPONSE = {.session = UINT64_
                                                               .format = 3,
                                                               .max_wait_ms = 3000,
                                                               .max_batch_bytes = 262144,
-                                                              .rival = "2001:db8::7"};
+                                                              .rival = "2001:db8::7",
+                                                              .ended = "cancelled"};
 
 struct tally_poll_request full_poll_request(void)
 {

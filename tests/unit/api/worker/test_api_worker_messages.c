@@ -34,6 +34,7 @@ static void test_api_worker_messages__join_round_trip(void)
     TALLY_ASSERT_TEXT(got.job_id, FULL_JOB_ID);
     CU_ASSERT_EQUAL(got.slots, 12);
     CU_ASSERT_EQUAL(got.format, UINT32_MAX);
+    CU_ASSERT_TRUE(got.accepts_ended);
     CU_ASSERT_EQUAL_FATAL(got.n_held, 3);
     for (size_t i = 0; i < 3; i++) {
         TALLY_ASSERT_TEXT(got.held[i].job_id, held[i].job_id);
@@ -57,6 +58,7 @@ static void test_api_worker_messages__join_response_round_trip(void)
     CU_ASSERT_EQUAL(got.max_batch_bytes, 262144);
     CU_ASSERT_EQUAL(got.format, 3);
     TALLY_ASSERT_TEXT(got.rival, "2001:db8::7");
+    TALLY_ASSERT_TEXT(got.ended, "cancelled");
     tally_buffer_fini(&wire);
 }
 
