@@ -356,21 +356,15 @@ static void add_part(struct call *call, const struct tally_update *update,
     (void)tally_buffer_append(&call->parts, &part, sizeof part);
 }
 
+DEFINE_READ_MESSAGE(update, find_session)
+
 enum tally_status worker_update(struct tally_coordinator *coordinator, struct call *call,
                                 struct tally_error *err)
 {
-    const uint8_t *body = NULL;
-    size_t n_body = 0;
     struct tally_update update;
     struct session *session = NULL;
     struct taken taken;
-    enum tally_status status = read_connect_body(call, &body, &n_body, err);
-    if (status == TALLY_OK) {
-        status = tally_update_decode(body, n_body, &update, err);
-    }
-    if (status == TALLY_OK) {
-        status = find_session(coordinator, call, update.session, &session, err);
-    }
+    enum tally_status status = read_update(coordinator, call, &update, &session, err);
     if (status == TALLY_OK && update.has_poll) {
         status = take_poll(coordinator, call, session, &update.poll, update.job_id, err);
     }

@@ -343,20 +343,14 @@ enum tally_status worker_join(struct tally_coordinator *coordinator, struct call
 
 /* PollTask. */
 
+DEFINE_READ_MESSAGE(poll_request, find_session)
+
 enum tally_status worker_poll(struct tally_coordinator *coordinator, struct call *call,
                               struct tally_error *err)
 {
-    const uint8_t *body = NULL;
-    size_t n_body = 0;
     struct tally_poll_request message;
     struct session *session = NULL;
-    enum tally_status status = read_connect_body(call, &body, &n_body, err);
-    if (status == TALLY_OK) {
-        status = tally_poll_request_decode(body, n_body, &message, err);
-    }
-    if (status == TALLY_OK) {
-        status = find_session(coordinator, call, message.session, &session, err);
-    }
+    enum tally_status status = read_poll_request(coordinator, call, &message, &session, err);
     if (status == TALLY_OK && coordinator->draining) {
         status = tally_fail(err, TALLY_UNAVAILABLE, NULL, "the coordinator is shutting down");
     }
@@ -374,22 +368,16 @@ enum tally_status worker_poll(struct tally_coordinator *coordinator, struct call
 
 /* Progress. */
 
+DEFINE_READ_MESSAGE(progress_request, look_up)
+
 /* Its connection carries no message of the session, so the line stays where it is. And a worker
  * that has missed a deadline is heard again only when its message has arrived. */
 enum tally_status worker_progress(struct tally_coordinator *coordinator, struct call *call,
                                   struct tally_error *err)
 {
-    const uint8_t *body = NULL;
-    size_t n_body = 0;
     struct tally_progress_request message;
     struct session *session = NULL;
-    enum tally_status status = read_connect_body(call, &body, &n_body, err);
-    if (status == TALLY_OK) {
-        status = tally_progress_request_decode(body, n_body, &message, err);
-    }
-    if (status == TALLY_OK) {
-        status = look_up(coordinator, call, message.session, &session, err);
-    }
+    enum tally_status status = read_progress_request(coordinator, call, &message, &session, err);
     if (status != TALLY_OK) {
         return status;
     }
