@@ -1,7 +1,7 @@
 """Messages that take several times the session timeout, from a worker that is written from worker.proto alone.
 
 The pace of a message follows from the timeout. On a busy machine, a piece may come so late that the session ends with
-good reason: then the test is repeated with a longer timeout."""
+good reason, or the job no longer says that bytes move: then the test is repeated with a longer timeout."""
 
 import http.client
 import socket
@@ -58,7 +58,7 @@ class SlowLinks(TallyTestCase):
                 self.assertNotIn("session timed out", self.coordinator.log())
                 return
             except AssertionError:
-                if timeout_s == TIMEOUTS_S[-1] or "session timed out" not in self.coordinator.log():
+                if timeout_s == TIMEOUTS_S[-1]:
                     raise
 
     def update(self, worker):

@@ -269,8 +269,10 @@ bool session_look(struct session *session, int64_t now_ms, struct tally_http_mot
 {
     if (!tally_http_line_look(&session->line, ret_motion)) {
         *ret_motion = session->progress;
+        ret_motion->quiet_ms = now_ms - session->progress_ms;
         return session->progress.n_whole > 0;
     }
+    session->progress.n_whole = 0; /* the message is here, and its end will be seen here */
     const int64_t moved_ms = now_ms - ret_motion->quiet_ms;
     if (ret_motion->has_moved && moved_ms > session->last_contact_ms) {
         session->last_contact_ms = moved_ms;

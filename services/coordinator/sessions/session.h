@@ -74,6 +74,7 @@ struct session {
     int64_t last_contact_ms;
     struct tally_http_line line;       /* the connection of its last request */
     struct tally_http_motion progress; /* of a long message, as the worker said; n_whole 0 = none */
+    int64_t progress_ms;               /* monotonic; when the worker said it */
     int64_t joined_ms;                 /* Unix time */
     int64_t n_removed;                 /* live_jobs.n_removed when it joined */
     /* The long poll that waits, if request is not NULL. */
@@ -151,8 +152,8 @@ struct session *session_before(const struct session_table *table, uint64_t numbe
 int64_t session_count_of(const struct session_table *table, const struct token_identity *identity);
 
 /* Bytes that move on its connection are contact, too: notes it if a request of the worker, or a
- * response to it, has been under way since the last call. Returns whether one is under way; then
- * fills in *ret_motion. */
+ * response to it, has been under way since the last call. Returns whether one is under way, here or
+ * as the worker has said; then fills in *ret_motion. */
 bool session_look(struct session *session, int64_t now_ms, struct tally_http_motion *ret_motion);
 
 /* Monotonic time at which its poll ends or, if no poll waits, its silence exceeds timeout_ms. */

@@ -100,12 +100,16 @@ static void add_vacant(int64_t n_vacant, struct tally_waiting *waiting)
     }
 }
 
-/* How far a message between the session and this coordinator has got, if one takes a while. */
-static void add_motion(struct session *session, uint32_t client, int64_t now_ms,
-                       struct tally_waiting *waiting)
+/* How far a message between the session and this coordinator has got, if one takes a while. If
+ * nothing has moved for long, the link may be broken. The worker may also have read the message,
+ * and says nothing while it computes. Workers speak four times per session timeout while bytes
+ * move. */
+static void add_motion(const struct tally_coordinator *coordinator, struct session *session,
+                       uint32_t client, int64_t now_ms, struct tally_waiting *waiting)
 {
     struct tally_http_motion motion;
-    if (session->poll.request != NULL || !session_look(session, now_ms, &motion)) {
+    if (session->poll.request != NULL || !session_look(session, now_ms, &motion) ||
+        motion.quiet_ms > coordinator->config.session_timeout_ms / 2) {
         return;
     }
     if (session->n_assignments == 1) {
@@ -121,7 +125,8 @@ static void add_motion(struct session *session, uint32_t client, int64_t now_ms,
 }
 
 /* Does so for the first few workers whose clients the round waits for. */
-static void add_motions(const struct hosted_job *job, int64_t now_ms, struct tally_waiting *waiting)
+static void add_motions(const struct tally_coordinator *coordinator, const struct hosted_job *job,
+                        int64_t now_ms, struct tally_waiting *waiting)
 {
     const struct session *seen[NAMES_IN_TEXT];
     int n_seen = 0;
@@ -135,7 +140,7 @@ static void add_motions(const struct hosted_job *job, int64_t now_ms, struct tal
         }
         if (!is_seen) {
             seen[n_seen++] = session;
-            add_motion(session, cohort[i], now_ms, waiting);
+            add_motion(coordinator, session, cohort[i], now_ms, waiting);
         }
     }
 }
@@ -179,7 +184,7 @@ static bool wait_for_clients(const struct tally_coordinator *coordinator,
                  (long long)job->spec.round_deadline_ms);
     }
     add_vacant(n_vacant, waiting);
-    add_motions(job, now_ms, waiting);
+    add_motions(coordinator, job, now_ms, waiting);
     if (n_vacant == 0) {
         add_refusals(coordinator, job, "; ", "", waiting);
     }

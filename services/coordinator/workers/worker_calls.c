@@ -383,6 +383,9 @@ enum tally_status worker_progress(struct tally_coordinator *coordinator, struct 
     }
     session->progress = (struct tally_http_motion){
         .is_upload = !message.receives, .n = message.bytes, .n_whole = message.of_bytes};
+    session->progress_ms = session->last_contact_ms;
+    struct tally_http_motion seen; /* here, perhaps: then it replaces what the worker says */
+    (void)session_look(session, session->progress_ms, &seen);
     return answer_protobuf(call, TALLY_OK, err);
 }
 

@@ -162,6 +162,16 @@ struct tally_http_request *scene_update(struct scene *scene, uint64_t session,
     return call(scene, "/tally.v1.WorkerService/PostUpdate", &body);
 }
 
+void scene_progress(struct scene *scene, uint64_t session, uint64_t n, uint64_t n_whole)
+{
+    const struct tally_progress_request message = {
+        .session = session, .bytes = n, .of_bytes = n_whole};
+    struct tally_buffer body = {0};
+    CU_ASSERT_EQUAL_FATAL(tally_progress_request_encode(&message, &body), TALLY_OK);
+    (void)call(scene, "/tally.v1.WorkerService/Progress", &body);
+    scene_turn(scene);
+}
+
 void scene_leave(struct scene *scene, uint64_t session)
 {
     struct tally_buffer body = {0};

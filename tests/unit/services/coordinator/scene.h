@@ -36,6 +36,8 @@ struct tally_http_request *scene_poll(struct scene *scene, uint64_t session, uin
 /* Sends the client's update for the job's open round from this session. */
 struct tally_http_request *scene_update(struct scene *scene, uint64_t session,
                                         struct hosted_job *job, uint32_t client);
+/* Says from the session how far a message that it sends has got. */
+void scene_progress(struct scene *scene, uint64_t session, uint64_t n, uint64_t n_whole);
 void scene_leave(struct scene *scene, uint64_t session);
 
 #endif

@@ -91,6 +91,67 @@ static void test_coordinator_waiting__says_how_far_a_message_has_got(void)
     scene_fini(&scene);
 }
 
+/* Whether the job says at that time that client 0 is sending, half of its message. */
+static bool is_sending(struct scene *scene, const struct hosted_job *job, int64_t now_ms)
+{
+    struct tally_waiting waiting;
+    CU_ASSERT_TRUE(job_waiting(scene->coordinator, job, now_ms, &waiting));
+    return strstr(waiting.text, "; client 0 is sending, 50 %") != NULL;
+}
+
+static void test_coordinator_waiting__a_message_that_stands_still_is_not_sending(void)
+{
+    struct scene scene;
+    struct tally_http_motion motion = {.is_upload = true, .n = 1, .n_whole = 2};
+    scene_init(&scene);
+    const int64_t timeout_ms = scene.coordinator->config.session_timeout_ms;
+    set_motion(&scene, scene_join(&scene, "w", 1), &motion);
+    const struct hosted_job *job = scene_add_job(&scene, 1, TALLY_POLICY_WAIT, 1);
+    const int64_t now_ms = tally_monotonic_ms() + LATER_MS;
+    motion.quiet_ms = timeout_ms / 2;
+    CU_ASSERT_TRUE(is_sending(&scene, job, now_ms));
+    motion.quiet_ms++;
+    CU_ASSERT_FALSE(is_sending(&scene, job, now_ms));
+    scene_fini(&scene);
+}
+
+/* A worker that is behind a proxy says how far it has got, until the message has broken off. */
+static void test_coordinator_waiting__what_a_worker_said_is_not_repeated_for_long(void)
+{
+    struct scene scene;
+    scene_init(&scene);
+    const int64_t timeout_ms = scene.coordinator->config.session_timeout_ms;
+    const uint64_t session = scene_join(&scene, "w", 1);
+    struct hosted_job *job = scene_add_job(&scene, 1, TALLY_POLICY_WAIT, 1);
+    const int64_t before_ms = tally_monotonic_ms();
+    scene_progress(&scene, session, 1, 2);
+    const int64_t after_ms = tally_monotonic_ms();
+    CU_ASSERT_TRUE(is_sending(&scene, job, before_ms + timeout_ms / 2));
+    CU_ASSERT_FALSE(is_sending(&scene, job, after_ms + timeout_ms / 2 + 1));
+    scene_progress(&scene, session, 1, 2);
+    scene_update(&scene, session, job, 0); /* it has arrived */
+    scene_turn(&scene);
+    CU_ASSERT_FALSE(is_sending(&scene, job, tally_monotonic_ms() + LATER_MS));
+    scene_fini(&scene);
+}
+
+/* If the message is seen here, what the worker says does not outlast its connection. */
+static void test_coordinator_waiting__a_connection_that_has_closed_is_not_sending(void)
+{
+    struct scene scene;
+    struct tally_http_motion motion = {.is_upload = true, .n = 1, .n_whole = 2};
+    scene_init(&scene);
+    const uint64_t session = scene_join(&scene, "w", 1);
+    const struct hosted_job *job = scene_add_job(&scene, 1, TALLY_POLICY_WAIT, 1);
+    scene_progress(&scene, session, 1, 2); /* while the proxy holds it */
+    set_motion(&scene, session, &motion);
+    scene_progress(&scene, session, 1, 2);
+    CU_ASSERT_TRUE(is_sending(&scene, job, tally_monotonic_ms() + LATER_MS));
+    set_motion(&scene, session, NULL);
+    CU_ASSERT_FALSE(is_sending(&scene, job, tally_monotonic_ms() + LATER_MS));
+    scene_fini(&scene);
+}
+
 /* Bytes that move are contact, and the silence begins when they stop. */
 static void test_coordinator_waiting__moving_bytes_keep_a_session(void)
 {
@@ -150,6 +211,9 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_coordinator_waiting__an_unprepared_job_waits_for_its_optimum),
     TALLY_TEST(test_coordinator_waiting__a_round_waits_only_after_a_while),
     TALLY_TEST(test_coordinator_waiting__says_how_far_a_message_has_got),
+    TALLY_TEST(test_coordinator_waiting__a_message_that_stands_still_is_not_sending),
+    TALLY_TEST(test_coordinator_waiting__what_a_worker_said_is_not_repeated_for_long),
+    TALLY_TEST(test_coordinator_waiting__a_connection_that_has_closed_is_not_sending),
     TALLY_TEST(test_coordinator_waiting__moving_bytes_keep_a_session),
     TALLY_TEST(test_coordinator_waiting__a_paused_job_waits_to_be_resumed),
     TALLY_TEST(test_coordinator_waiting__a_failed_store_comes_first),
