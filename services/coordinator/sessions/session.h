@@ -75,8 +75,12 @@ struct session {
     struct tally_http_line line;       /* the connection of its last request */
     struct tally_http_motion progress; /* of a long message, as the worker said; n_whole 0 = none */
     int64_t progress_ms;               /* monotonic; when the worker said it */
-    int64_t joined_ms;                 /* Unix time */
-    int64_t n_removed;                 /* live_jobs.n_removed when it joined */
+    /* Its last task with a broadcast or a point, and how often it has been sent in a row. */
+    struct {
+        int64_t job_key, round, n;
+    } sent;
+    int64_t joined_ms; /* Unix time */
+    int64_t n_removed; /* live_jobs.n_removed when it joined */
     /* The long poll that waits, if request is not NULL. */
     struct {
         struct tally_http_request *request;

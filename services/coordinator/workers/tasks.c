@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "services/base/log.h"
 #include "services/coordinator/sessions/session.h"
 
 /* From this size on, the shared part of a round's tasks is not copied into each response: below it,
@@ -277,8 +278,28 @@ static void add_shifts(struct hosted_job *job, struct tally_task *task)
     }
 }
 
-void make_task(const struct session *session, struct hosted_job *job, uint32_t *clients,
-               size_t n_clients, int64_t now_ms, struct tally_poll_response *ret_response)
+/* Counts how often the worker has been sent the same broadcast or point without receiving it: each
+ * time, it begins anew. Logs the 2nd, 4th, 8th ... time. */
+static void note_sent(struct session *session, const struct hosted_job *job, int64_t have)
+{
+    const int64_t round = tally_job_open_round(job->engine)->round;
+    const bool is_same = session->sent.job_key == job->row.key && session->sent.round == round;
+    if (have == tally_job_progress(job->engine)->iterate) {
+        session->sent.n = 0;
+        return;
+    }
+    session->sent.job_key = job->row.key;
+    session->sent.round = round;
+    const int64_t n = session->sent.n = is_same ? session->sent.n + 1 : 1;
+    if (n > 1 && (n & (n - 1)) == 0) {
+        tally_log(TALLY_LOG_WARN, tally_log_event("the worker has not received its task"),
+                  tally_log_text("worker", session->name), tally_log_text("job", job->row.id),
+                  tally_log_integer("round", round), tally_log_integer("attempt", n));
+    }
+}
+
+void make_task(struct session *session, struct hosted_job *job, uint32_t *clients, size_t n_clients,
+               int64_t now_ms, struct tally_poll_response *ret_response)
 {
     const struct tally_job_round *round = tally_job_open_round(job->engine);
     struct tally_task *task = &ret_response->task;
@@ -297,6 +318,7 @@ void make_task(const struct session *session, struct hosted_job *job, uint32_t *
     add_shifts(job, task);
     /* Every worker can make the initial point from the document. */
     add_catch_up(job, have > 0 ? have : 1, task);
+    note_sent(session, job, have > 0 ? have : 1);
     share_task(job, round, have, task);
     for (size_t i = 0; i < task->n_clients; i++) {
         job->slots[clients[i]].delivered_iterate = round->iterate;

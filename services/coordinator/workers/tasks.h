@@ -26,8 +26,8 @@ bool has_work(const struct session *session);
  * clients[TALLY_MAX_SLOTS]. NULL = none. */
 struct hosted_job *find_work(struct session *session, uint32_t *clients, size_t *ret_n_clients);
 /* Makes the response to the session's poll. It borrows `clients` and parts of the job until the
- * next event of its engine. Counts recovery bits. */
-void make_task(const struct session *session, struct hosted_job *job, uint32_t *clients,
-               size_t n_clients, int64_t now_ms, struct tally_poll_response *ret_response);
+ * next event of its engine. Counts recovery bits, and tasks that are sent again. */
+void make_task(struct session *session, struct hosted_job *job, uint32_t *clients, size_t n_clients,
+               int64_t now_ms, struct tally_poll_response *ret_response);
 
 #endif

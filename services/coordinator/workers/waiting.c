@@ -122,6 +122,9 @@ static void add_motion(const struct tally_coordinator *coordinator, struct sessi
         const double share = (double)motion.n / (double)motion.n_whole;
         add_text(waiting, ", %d %%", (int)(share < 0.99 ? 100 * share : 99));
     }
+    if (!motion.is_upload && session->sent.n > 1) {
+        add_text(waiting, ", attempt %lld", (long long)session->sent.n);
+    }
 }
 
 /* Does so for the first few workers whose clients the round waits for. */

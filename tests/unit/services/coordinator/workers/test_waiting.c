@@ -91,6 +91,35 @@ static void test_coordinator_waiting__says_how_far_a_message_has_got(void)
     scene_fini(&scene);
 }
 
+/* The worker has no cursor, as if the response to its last poll had broken off. */
+static void test_coordinator_waiting__a_broadcast_that_breaks_off_is_counted(void)
+{
+    struct scene scene;
+    struct tally_http_motion motion = {.n = 1, .n_whole = 2};
+    scene_init(&scene);
+    const uint64_t session = scene_join(&scene, "w", 1);
+    struct hosted_job *job = scene_add_job(&scene, 1, TALLY_POLICY_WAIT, 1);
+    set_motion(&scene, session, &motion);
+    for (int round = 1; round <= 3; round++) {
+        for (int attempt = 1; attempt <= 3; attempt++) {
+            const struct tally_http_request *poll = scene_poll(&scene, session, 0);
+            scene_turn(&scene);
+            CU_ASSERT_EQUAL(poll->status, 200);
+            char text[64] = "; client 0 is receiving, 50 %";
+            if (round > 1 && attempt > 1) { /* the first task has no broadcast */
+                snprintf(text, sizeof text, "; client 0 is receiving, 50 %%, attempt %d", attempt);
+            }
+            const struct tally_waiting waiting = look(&scene, job);
+            const char *found = strstr(waiting.text, text);
+            CU_ASSERT_PTR_NOT_NULL_FATAL(found);
+            TALLY_ASSERT_TEXT(found, text); /* up to the end */
+        }
+        scene_update(&scene, session, job, 0);
+        scene_turn(&scene);
+    }
+    scene_fini(&scene);
+}
+
 /* Whether the job says at that time that client 0 is sending, half of its message. */
 static bool is_sending(struct scene *scene, const struct hosted_job *job, int64_t now_ms)
 {
@@ -211,6 +240,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_coordinator_waiting__an_unprepared_job_waits_for_its_optimum),
     TALLY_TEST(test_coordinator_waiting__a_round_waits_only_after_a_while),
     TALLY_TEST(test_coordinator_waiting__says_how_far_a_message_has_got),
+    TALLY_TEST(test_coordinator_waiting__a_broadcast_that_breaks_off_is_counted),
     TALLY_TEST(test_coordinator_waiting__a_message_that_stands_still_is_not_sending),
     TALLY_TEST(test_coordinator_waiting__what_a_worker_said_is_not_repeated_for_long),
     TALLY_TEST(test_coordinator_waiting__a_connection_that_has_closed_is_not_sending),
