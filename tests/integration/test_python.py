@@ -18,6 +18,7 @@ import threading
 import time
 import unittest
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 
@@ -712,6 +713,40 @@ class Jobs(PythonCase):
                 tally.show("x", url=f"http://127.0.0.1:{server.server_port}", token="secret-secret-se")
             server.shutdown()
         self.assertEqual(heard, [("/v1/jobs/x", "Bearer secret-secret-se")])
+
+
+class ForeignServers(PythonCase):
+    """Responses of other programs than a coordinator, and proxies."""
+
+    def error_of(self, url, **environment):
+        with mock.patch.dict(os.environ, environment), self.assertRaises(tally.Error) as caught:
+            tally.Client(url).jobs()
+        self.assertNotIn("s3cret", str(caught.exception))
+        return caught.exception
+
+    def serve(self, response):
+        proxy = RefusingProxy(self.start_coordinator(store="memory:").port, lambda method, request: response)
+        self.addCleanup(proxy.close)
+        return proxy.url
+
+    def test_a_page(self):
+        url = self.serve(answer(200))
+        error = self.error_of(url)
+        self.assertEqual(str(error), f'HTTP 200 from {url} (gateway/7): response of type "text/html": this is no Tally '
+                                     "coordinator")
+        self.assertEqual((error.code, error.status), ("internal", 200))
+
+    def test_a_proxy_that_refuses(self):
+        proxy = self.serve(answer(403))
+        error = self.error_of("http://tally.example", http_proxy=proxy.replace("//", "//user:s3cret@"))
+        self.assertEqual(str(error), "HTTP 403 from http://tally.example (gateway/7) through the proxy "
+                                     f"{proxy.removeprefix('http://')}: Go Away")
+
+    def test_a_dead_proxy(self):
+        proxy = f"127.0.0.1:{free_port()}"
+        error = self.error_of("http://tally.example", http_proxy=f"http://user:s3cret@{proxy}")
+        self.assertIn(f"http://tally.example through the proxy {proxy}: ", str(error))
+        self.assertEqual(error.code, "unavailable")
 
 
 class Types(unittest.TestCase):

@@ -69,14 +69,14 @@ def _read_token(path: str | os.PathLike[str]) -> str:
     raise ValueError(f"{os.fspath(path)} contains no valid token")
 
 
-def _error_of(status: int, body: bytes, reason: str) -> Error:
+def _error_of(status: int, body: bytes, reason: str, where: str) -> Error:
     """The error in a problem document (RFC 9457), or in any other response."""
     try:
         problem = json.loads(body)
         return Error(problem.get("detail") or problem["title"], problem.get("code", "internal"),
                      problem.get("field", ""), status)
     except (ValueError, KeyError, TypeError, AttributeError):
-        return Error(f"HTTP {status} {reason}", "unavailable" if status in _PASSING else "internal", "", status)
+        return Error(f"HTTP {status} from {where}: {reason}", "unavailable" if status in _PASSING else "internal", "", status)
 
 
 class Client:
@@ -111,8 +111,12 @@ class Client:
             self._headers["Authorization"] = f"Bearer {token}"
         self._timeout_s = timeout_s
         handlers: list[urllib.request.BaseHandler] = [_NoRedirect()]
+        self._through = ""
         if _is_loopback(parts.hostname):
             handlers.append(urllib.request.ProxyHandler({}))  # never through a proxy
+        elif not urllib.request.proxy_bypass(parts.hostname):
+            proxy = urllib.request.getproxies().get(parts.scheme, "")
+            self._through = f" through the proxy {proxy.rpartition('@')[2]}" if proxy else ""  # without a password
         if parts.scheme == "https":
             context = ssl.create_default_context(cafile=os.fspath(tls_ca) if tls_ca is not None else None)
             context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -124,12 +128,22 @@ class Client:
     ) -> Any:
         request = urllib.request.Request(self.url + path, body, {**self._headers, **(headers or {})}, method=method)
         try:
-            return self._opener.open(request, timeout=self._timeout_s)
+            answer = self._opener.open(request, timeout=self._timeout_s)
         except urllib.error.HTTPError as error:
             with error:
-                raise _error_of(error.code, error.read(), error.reason) from None
+                raise _error_of(error.code, error.read(), error.reason, self._where(error)) from None
         except urllib.error.URLError as error:
-            raise Error(f"{self.url}: {error.reason}", "unavailable") from error
+            raise Error(f"{self.url}{self._through}: {error.reason}", "unavailable") from error
+        if answer.headers.get_content_type() == "text/html":
+            with answer:
+                raise Error(f'HTTP {answer.status} from {self._where(answer)}: response of type "text/html": this is no '
+                            "Tally coordinator", "internal", "", answer.status)
+        return answer
+
+    def _where(self, answer: Any) -> str:
+        """Which server has answered, and how it was reached."""
+        server = answer.headers.get("Server")
+        return f"{self.url}{f' ({server})' if server else ''}{self._through}"
 
     def _json(self, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None) -> dict[str, Any]:
         try:
