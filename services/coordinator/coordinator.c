@@ -107,7 +107,7 @@ static void work(struct tally_coordinator *coordinator, int64_t now_ms, bool tic
     if (seconds) {
         work_each_second(coordinator);
     }
-    if (coordinator->jobs->match_due || coordinator->jobs->prepared != NULL) {
+    if (coordinator->jobs->match_due || !tally_list_is_empty(&coordinator->jobs->prepared)) {
         memory_solve_next(coordinator);
         assign_slots(coordinator);
     }

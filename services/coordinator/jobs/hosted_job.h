@@ -78,7 +78,7 @@ struct job_marks {
     bool absence_changed;        /* of some jobs */
     bool ended;                  /* some rows say that their job has ended */
     /* All jobs except those that only wait in the queue, and perhaps some of those; oldest first.
-     * So the work at each submission does not grow with the queue. */
+     * So the work at each submission, tick and second does not grow with the queue. */
     struct tally_list active;
 };
 
@@ -134,6 +134,7 @@ struct hosted_job {
     struct event_feed *feed; /* of its event streams (rest/event_feeds.h); NULL = none */
     uint64_t recovery_bits, wire_in_bytes, wire_out_bytes; /* live; the row's lag behind */
     struct tally_list_node in_active;                      /* job_marks.active */
+    struct tally_list_node in_prepared;                    /* live_jobs.prepared */
     struct hosted_job *next;                               /* by age, oldest first */
     struct hosted_job *next_of_id;                         /* in the same bucket */
 };

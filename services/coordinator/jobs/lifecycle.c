@@ -413,7 +413,9 @@ static void put_wire(struct tally_coordinator *coordinator, struct hosted_job *j
 
 void flush_wire(struct tally_coordinator *coordinator, bool is_last)
 {
-    for (struct hosted_job *job = coordinator->jobs->first; job != NULL; job = job->next) {
+    TALLY_LIST_EACH(node, &coordinator->jobs->marks.active)
+    {
+        struct hosted_job *job = TALLY_LIST_MEMBER(struct hosted_job, in_active, node);
         if (!job->needs_reload) {
             put_wire(coordinator, job, is_last);
         }
@@ -475,9 +477,34 @@ static bool end_damaged_job(struct tally_coordinator *coordinator, const struct 
     return true;
 }
 
+static bool some_need_reload(const struct tally_coordinator *coordinator)
+{
+    TALLY_LIST_EACH(node, &coordinator->jobs->marks.active)
+    {
+        if (TALLY_LIST_MEMBER(struct hosted_job, in_active, node)->needs_reload) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Lets polls whose response found no memory be tried again. */
+static void ready_active(struct tally_coordinator *coordinator)
+{
+    TALLY_LIST_EACH(node, &coordinator->jobs->marks.active)
+    {
+        coordinator->jobs->ops->ready(coordinator,
+                                      TALLY_LIST_MEMBER(struct hosted_job, in_active, node));
+    }
+}
+
 void reload_jobs(struct tally_coordinator *coordinator)
 {
     struct hosted_job **at = &coordinator->jobs->first;
+    if (!some_need_reload(coordinator)) {
+        ready_active(coordinator);
+        return;
+    }
     while (*at != NULL) {
         struct hosted_job *job = *at;
         struct tally_error err = TALLY_ERROR_INIT;

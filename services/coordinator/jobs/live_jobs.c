@@ -31,6 +31,8 @@ enum tally_status live_jobs_new(struct tally_coordinator *coordinator, const str
     ended_init(&jobs->ended);
     jobs->last = &jobs->first;
     tally_list_init(&jobs->marks.active);
+    tally_list_init(&jobs->prepared);
+    jobs->next_deadline_ms = INT64_MAX;
     jobs->marks.transaction = &coordinator->transaction->number;
     jobs->memory.limit = coordinator->config.max_job_bytes;
     coordinator->jobs = jobs;
@@ -107,11 +109,20 @@ static struct hosted_job **place_of(const struct hosted_job *job, struct live_jo
     return at;
 }
 
+void note_deadline(struct live_jobs *jobs, const struct hosted_job *job)
+{
+    const int64_t deadline_ms = job->row.created_ms + job->spec.job_deadline_ms;
+    if (job->spec.job_deadline_ms > 0 && deadline_ms < jobs->next_deadline_ms) {
+        jobs->next_deadline_ms = deadline_ms;
+    }
+}
+
 void add_job(struct tally_coordinator *coordinator, struct hosted_job *job)
 {
     struct live_jobs *jobs = coordinator->jobs;
     struct hosted_job **at = place_of(job, jobs);
     restart_clock(job);
+    note_deadline(jobs, job);
     job->marks = &jobs->marks;
     if (jobs->unsolved == NULL || job->row.key < jobs->unsolved->row.key) {
         jobs->unsolved = job;
@@ -143,9 +154,7 @@ void remove_job(struct tally_coordinator *coordinator, struct hosted_job **at)
     if (coordinator->jobs->unsolved == job) {
         coordinator->jobs->unsolved = job->next;
     }
-    if (coordinator->jobs->prepared == job) {
-        coordinator->jobs->prepared = NULL;
-    }
+    tally_list_remove(&job->in_prepared);
     *at = job->next;
     if (*at == NULL) {
         coordinator->jobs->last = at;

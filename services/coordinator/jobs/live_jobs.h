@@ -56,7 +56,9 @@ struct live_jobs {
     struct preparer *preparer;
     struct memory_use memory;    /* as of the last start of jobs */
     struct hosted_job *unsolved; /* no older job waits for f(x*) to be solved; NULL = none does */
-    struct hosted_job *prepared; /* a queued job that may start since this turn; NULL = none */
+    struct tally_list prepared;  /* jobs prepared in this turn; they may start */
+    bool has_unprepared;         /* jobs that cannot be prepared have not failed yet */
+    int64_t next_deadline_ms;    /* Unix time; no job's own deadline is earlier */
     bool lacks_memory;           /* some queued job waited for memory when last looked at */
     bool match_due;              /* sessions or jobs came or went: look for jobs to start */
     bool match_failed;           /* a start was not stored: look again in a second */
@@ -70,6 +72,8 @@ enum tally_status live_jobs_new(struct tally_coordinator *coordinator, const str
 void live_jobs_free(struct live_jobs *jobs);
 
 struct hosted_job *find_job(const struct tally_coordinator *coordinator, const char *id);
+/* Notes the job's own deadline, if it has one. */
+void note_deadline(struct live_jobs *jobs, const struct hosted_job *job);
 /* Adds a loaded job to the live ones. */
 void add_job(struct tally_coordinator *coordinator, struct hosted_job *job);
 /* Takes the jobs that merely wait in the queue out of the active ones. */

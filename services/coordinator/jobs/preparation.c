@@ -28,16 +28,29 @@ enum tally_status prepare_job(struct tally_coordinator *coordinator, struct host
     return preparer_submit(coordinator->jobs->preparer, job->row.id, &job->spec, err);
 }
 
+/* Fails the job if it cannot be prepared. */
+static void fail_if_unprepared(struct tally_coordinator *coordinator, struct hosted_job *job)
+{
+    if (job->prepare_error.status == TALLY_OK || job->row.status != TALLY_JOB_QUEUED) {
+        return;
+    }
+    coordinator->jobs->has_unprepared = true; /* until its failure is stored */
+    if (!job->needs_reload && tally_job_status(job->engine) == TALLY_JOB_QUEUED) {
+        struct tally_error err = TALLY_ERROR_INIT;
+        char reason[TALLY_REASON_CAPACITY];
+        TALLY_REASON_WRITE(reason, PREPARATION_FAILED, job->prepare_error.message);
+        fail_job(coordinator, job, reason, &err);
+    }
+}
+
 void fail_unprepared(struct tally_coordinator *coordinator)
 {
+    if (!coordinator->jobs->has_unprepared) {
+        return;
+    }
+    coordinator->jobs->has_unprepared = false;
     for (struct hosted_job *job = coordinator->jobs->first; job != NULL; job = job->next) {
-        if (job->prepare_error.status != TALLY_OK && !job->needs_reload &&
-            tally_job_status(job->engine) == TALLY_JOB_QUEUED) {
-            struct tally_error err = TALLY_ERROR_INIT;
-            char reason[TALLY_REASON_CAPACITY];
-            TALLY_REASON_WRITE(reason, PREPARATION_FAILED, job->prepare_error.message);
-            fail_job(coordinator, job, reason, &err);
-        }
+        fail_if_unprepared(coordinator, job);
     }
 }
 
@@ -78,8 +91,10 @@ void take_prepared(struct tally_coordinator *coordinator)
         struct live_jobs *jobs = coordinator->jobs;
         struct hosted_job *job = find_job(coordinator, result.job_id);
         /* Jobs that wait for memory may get some now. */
-        jobs->match_due |= jobs->lacks_memory || job == NULL || jobs->prepared != NULL;
-        jobs->prepared = job;
+        jobs->match_due |= jobs->lacks_memory || job == NULL;
+        if (job != NULL && !tally_list_has(&job->in_prepared)) {
+            tally_list_append(&jobs->prepared, &job->in_prepared);
+        }
         if (job == NULL || job->row.status != TALLY_JOB_QUEUED) {
             continue; /* cancelled meanwhile */
         }
@@ -89,7 +104,7 @@ void take_prepared(struct tally_coordinator *coordinator)
         } else {
             job->prepare_error = result.err;
             job->prepare_error.status = result.status;
-            fail_unprepared(coordinator);
+            fail_if_unprepared(coordinator, job);
         }
     }
 }

@@ -344,6 +344,7 @@ static bool load_taken(struct tally_coordinator *coordinator, struct tally_store
     }
     if (hosted != NULL) { /* another replica led it for a while */
         hosted->needs_reload = coordinator->jobs->reload_due = true;
+        mark_active(hosted);
         return true;
     }
     enum tally_status status =

@@ -277,10 +277,13 @@ void assign_slots(struct tally_coordinator *coordinator)
 {
     struct live_jobs *jobs = coordinator->jobs;
     prune_active(jobs);
-    const bool is_due =
-        jobs->match_due || (jobs->prepared != NULL && is_to_match(coordinator, jobs->prepared));
+    bool is_due = jobs->match_due;
+    struct hosted_job *prepared;
+    while ((prepared = TALLY_LIST_FIRST(struct hosted_job, in_prepared, &jobs->prepared)) != NULL) {
+        tally_list_remove(&prepared->in_prepared);
+        is_due = is_due || is_to_match(coordinator, prepared);
+    }
     jobs->match_due = false;
-    jobs->prepared = NULL;
     if (coordinator->draining || !is_due) {
         return;
     }

@@ -5,6 +5,7 @@
 #include "services/base/time.h"
 #include "services/coordinator/base/rooms.h"
 #include "services/coordinator/jobs/lifecycle.h"
+#include "services/coordinator/jobs/live_jobs.h"
 #include "services/coordinator/jobs/rounds.h"
 #include "services/coordinator/turn/transaction.h"
 #include "services/coordinator/workers/waiting.h"
@@ -111,25 +112,42 @@ static void end_job(struct tally_coordinator *coordinator, struct hosted_job *jo
     }
 }
 
+static void check_job(struct tally_coordinator *coordinator, struct hosted_job *job, int64_t now_ms,
+                      int64_t unix_ms)
+{
+    const enum tally_job_status status = tally_job_status(job->engine);
+    const struct tally_job_spec *spec = &job->spec;
+    if (job->needs_reload || tally_job_status_is_terminal(status) || !is_store_well(coordinator)) {
+        return;
+    }
+    if (spec->job_deadline_ms > 0 && unix_ms >= job->row.created_ms + spec->job_deadline_ms) {
+        end_job(coordinator, job, now_ms);
+    } else if (spec->round_deadline_ms > 0 && status == TALLY_JOB_RUNNING && !job->deadline_noted &&
+               now_ms >= job->deadline_from_ms + spec->round_deadline_ms) {
+        end_round(coordinator, job, now_ms);
+    }
+}
+
 void check_deadlines(struct tally_coordinator *coordinator, int64_t now_ms)
 {
+    struct live_jobs *jobs = coordinator->jobs;
     const int64_t unix_ms = tally_realtime_ms();
     if (coordinator->draining) {
         return; /* no more work is handed out */
     }
-    for (struct hosted_job *job = coordinator->jobs->first; job != NULL; job = job->next) {
-        const enum tally_job_status status = tally_job_status(job->engine);
-        const struct tally_job_spec *spec = &job->spec;
-        if (job->needs_reload || tally_job_status_is_terminal(status) ||
-            !is_store_well(coordinator)) {
-            continue;
+    if (unix_ms < jobs->next_deadline_ms) { /* only rounds may be overdue */
+        TALLY_LIST_EACH(node, &jobs->marks.active)
+        {
+            struct hosted_job *job = TALLY_LIST_MEMBER(struct hosted_job, in_active, node);
+            check_job(coordinator, job, now_ms, unix_ms);
         }
-        if (spec->job_deadline_ms > 0 && unix_ms >= job->row.created_ms + spec->job_deadline_ms) {
-            end_job(coordinator, job, now_ms);
-        } else if (spec->round_deadline_ms > 0 && status == TALLY_JOB_RUNNING &&
-                   !job->deadline_noted &&
-                   now_ms >= job->deadline_from_ms + spec->round_deadline_ms) {
-            end_round(coordinator, job, now_ms);
+        return;
+    }
+    jobs->next_deadline_ms = INT64_MAX;
+    for (struct hosted_job *job = jobs->first; job != NULL; job = job->next) {
+        check_job(coordinator, job, now_ms, unix_ms);
+        if (!tally_job_status_is_terminal(job->row.status)) {
+            note_deadline(jobs, job);
         }
     }
 }

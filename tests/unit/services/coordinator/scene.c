@@ -61,7 +61,7 @@ struct hosted_job *scene_add_job(struct scene *scene, int clients, enum tally_po
     TALLY_ASSERT_STATUS(create_job(scene->coordinator, &spec, NULL, 0, &job, &err), TALLY_OK, &err);
     CU_ASSERT_PTR_NOT_NULL_FATAL(job);
     job->prepared = true; /* do not wait for the solver's thread */
-    scene->coordinator->jobs->prepared = job;
+    tally_list_append(&scene->coordinator->jobs->prepared, &job->in_prepared);
     scene_turn(scene);
     return job;
 }
