@@ -30,7 +30,7 @@ enum {
 /* All are required. */
 struct turn_ops {
     /* The loop has served no socket for stalled_ms. It will now serve what has arrived meanwhile,
-     * so this time does not count as silence of others. */
+     * so most of this time does not count as silence of others. */
     void (*stalled)(struct tally_coordinator *coordinator, int64_t now_ms, int64_t stalled_ms);
     /* Runs what is due. ticks: TICK_MS have passed; seconds: a second has passed, too. */
     void (*work)(struct tally_coordinator *coordinator, int64_t now_ms, bool ticks, bool seconds);

@@ -8,6 +8,7 @@
 #include "services/coordinator/jobs/live_jobs.h"
 #include "services/coordinator/jobs/rounds.h"
 #include "services/coordinator/turn/transaction.h"
+#include "services/coordinator/turn/turn.h"
 #include "services/coordinator/workers/waiting.h"
 #include "services/coordinator/workers/workers.h"
 #include "services/job/reasons.h"
@@ -38,9 +39,16 @@ void check_sessions(struct tally_coordinator *coordinator, int64_t now_ms)
     }
 }
 
-static int64_t later(int64_t since_ms, int64_t now_ms, int64_t stalled_ms)
+/* Of a time limit, the share that a single stall uses up at most. */
+enum { LIMIT_SHARES = 4 };
+
+/* Moves the begin of a wait that may last limit_ms. If every turn stalls, waits still end, after
+ * several turns: each has served what had arrived, so what is silent in all of them is silent. */
+static int64_t later(int64_t since_ms, int64_t now_ms, int64_t stalled_ms, int64_t limit_ms)
 {
-    const int64_t moved_ms = since_ms + stalled_ms;
+    const int64_t share_ms = limit_ms / LIMIT_SHARES;
+    const int64_t counted_ms = share_ms < STALL_MS ? share_ms : STALL_MS;
+    const int64_t moved_ms = since_ms + stalled_ms - counted_ms;
     return since_ms >= now_ms ? since_ms : moved_ms < now_ms ? moved_ms : now_ms;
 }
 
@@ -49,10 +57,12 @@ void forgive_stall(struct tally_coordinator *coordinator, int64_t now_ms, int64_
     tally_log(TALLY_LOG_WARN, tally_log_event("the loop has stalled"),
               tally_log_integer("ms", stalled_ms));
     for (struct session *s = coordinator->workers->sessions.first; s != NULL; s = s->next) {
-        s->last_contact_ms = later(s->last_contact_ms, now_ms, stalled_ms);
+        s->last_contact_ms =
+            later(s->last_contact_ms, now_ms, stalled_ms, coordinator->config.session_timeout_ms);
     }
     for (struct hosted_job *job = coordinator->jobs->first; job != NULL; job = job->next) {
-        job->deadline_from_ms = later(job->deadline_from_ms, now_ms, stalled_ms);
+        job->deadline_from_ms =
+            later(job->deadline_from_ms, now_ms, stalled_ms, job->spec.round_deadline_ms);
     }
 }
 

@@ -405,11 +405,6 @@ static void write_refusal(const struct tally_error *why, struct tally_update_res
     tally_utf8_sanitize_line(ret_result->message);
 }
 
-/* Coordinates that the updates of all PostUpdates requests of a turn may have together, besides the
- * first update of each request: a few hundred bytes can stand for a million coordinates, which take
- * 0.3 to 4 ms. */
-enum { MOST_DECODED = 1 << 23 };
-
 /* The request so far: the response if no update is refused, and what limits the rest. */
 struct sums {
     struct tally_bits bits;

@@ -20,6 +20,11 @@ struct worker_counts {
     struct histogram polls[N_POLL_KINDS]; /* seconds until the response, by its kind */
 };
 
+/* Coordinates that the updates of all PostUpdates requests of a turn may have together, besides the
+ * first update of each request: a few hundred bytes can stand for a million coordinates, which take
+ * 0.3 to 4 ms. */
+enum { MOST_DECODED = 1 << 23 };
+
 struct workers {
     struct session_table sessions;
     struct tally_list ready;    /* sessions whose long poll may have a response */
@@ -51,8 +56,8 @@ void end_session(struct tally_coordinator *coordinator, struct session *session)
 
 /* ---- deadlines.c ---- */
 
-/* The loop has stalled (turn.h): the time counts neither as silence of workers nor for the
- * deadlines of rounds. */
+/* The loop has stalled (turn.h) for at least STALL_MS: no more than that counts as silence of
+ * workers and for the deadlines of rounds, nor more than a quarter of the limit. */
 void forgive_stall(struct tally_coordinator *coordinator, int64_t now_ms, int64_t stalled_ms);
 /* Marks polls that have timed out, and ends sessions that are silent. */
 void check_sessions(struct tally_coordinator *coordinator, int64_t now_ms);

@@ -286,6 +286,31 @@ static void test_coordinator_reads__a_stall_of_the_loop_is_no_silence_of_workers
     CU_ASSERT_FALSE(lives_after_silence(false));
 }
 
+/* Each turn takes two seconds, and the sockets are served in between. */
+static void test_coordinator_reads__stalls_in_every_turn_do_not_hide_silence(void)
+{
+    enum { TURN_MS = 2 * STALL_MS, MOST_TURNS = 20 };
+    struct scene scene;
+    scene_init(&scene);
+    struct tally_coordinator *coordinator = scene.coordinator;
+    struct session_table *sessions = &coordinator->workers->sessions;
+    coordinator->config.session_timeout_ms = 15 * STALL_MS;
+    const uint64_t id = scene_join(&scene, "w", 1);
+    struct session *session;
+    int n = 0;
+    while ((session = session_by_id(sessions, id)) != NULL && n < MOST_TURNS) {
+        session->last_contact_ms -= TURN_MS;
+        session_set_timer(sessions, session, coordinator->config.session_timeout_ms);
+        coordinator->turn->began_ms -= TURN_MS;
+        turn_hurry(coordinator->turn);
+        scene_turn(&scene);
+        n++;
+    }
+    CU_ASSERT_PTR_NULL(session);
+    CU_ASSERT_TRUE(n > 4); /* it is not the first ones that count */
+    scene_fini(&scene);
+}
+
 static void test_coordinator_reads__a_stall_moves_deadlines_but_not_into_the_future(void)
 {
     struct scene scene;
@@ -293,7 +318,10 @@ static void test_coordinator_reads__a_stall_moves_deadlines_but_not_into_the_fut
     struct hosted_job *job = scene_add_job(&scene, 1, TALLY_POLICY_DROP, 1);
     job->deadline_from_ms = 500000;
     forgive_stall(scene.coordinator, 1000000, 200000);
-    CU_ASSERT_EQUAL(job->deadline_from_ms, 700000);
+    CU_ASSERT_EQUAL(job->deadline_from_ms, 700000 - STALL_MS);
+    job->spec.round_deadline_ms = 100;
+    forgive_stall(scene.coordinator, 1000000, 200000);
+    CU_ASSERT_EQUAL(job->deadline_from_ms, 900000 - STALL_MS - 25);
     forgive_stall(scene.coordinator, 1000000, 400000);
     CU_ASSERT_EQUAL(job->deadline_from_ms, 1000000);
     job->deadline_from_ms = 1000500; /* after an outage */
@@ -312,6 +340,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_coordinator_reads__a_response_longer_than_may_be_held_is_refused),
     TALLY_TEST(test_coordinator_reads__lists_have_each_job_once),
     TALLY_TEST(test_coordinator_reads__a_stall_of_the_loop_is_no_silence_of_workers),
+    TALLY_TEST(test_coordinator_reads__stalls_in_every_turn_do_not_hide_silence),
     TALLY_TEST(test_coordinator_reads__a_stall_moves_deadlines_but_not_into_the_future),
 };
 TALLY_SUITE(coordinator_reads, TESTS);
