@@ -23,6 +23,7 @@ void scene_init(struct scene *scene)
                                                     .max_dim = 1000,
                                                     .max_job_bytes = INT64_C(1) << 30,
                                                     .max_sessions = 10,
+                                                    .max_batch_bytes = 1 << 20,
                                                     .max_sessions_per_token = 10,
                                                     .heartbeat_ms = 1000000,
                                                     .metrics_keep_ms = 60000};
@@ -125,8 +126,15 @@ struct tally_http_request *scene_poll(struct scene *scene, uint64_t session, uin
     return call(scene, "/tally.v1.WorkerService/PollTask", &body);
 }
 
-struct tally_http_request *scene_update(struct scene *scene, uint64_t session,
-                                        struct hosted_job *job, uint32_t client)
+/* An update, and what owns its payload. */
+struct computed_update {
+    struct tally_update update;
+    struct tally_objective *objective;
+    struct tally_model_copy *copy;
+};
+
+static void compute_update(const struct hosted_job *job, uint32_t client,
+                           struct computed_update *ret_computed)
 {
     const struct tally_job_round *round = tally_job_open_round(job->engine);
     struct tally_error err = TALLY_ERROR_INIT;
@@ -146,19 +154,34 @@ struct tally_http_request *scene_update(struct scene *scene, uint64_t session,
         TALLY_OK, &err);
     TALLY_ASSERT_STATUS(tally_model_copy_compute(copy, round, client, &computed, &bits, &err),
                         TALLY_OK, &err);
-    struct tally_update update = {.session = session,
-                                  .round = (uint32_t)computed.round,
-                                  .client = client,
-                                  .payload = {computed.payload, computed.n_payload},
-                                  .payload_bits = computed.payload_bits,
-                                  .clipped = computed.clipped,
-                                  .has_loss = computed.has_loss,
-                                  .loss = computed.loss};
+    *ret_computed =
+        (struct computed_update){.update = {.round = (uint32_t)computed.round,
+                                            .client = client,
+                                            .payload = {computed.payload, computed.n_payload},
+                                            .payload_bits = computed.payload_bits,
+                                            .clipped = computed.clipped,
+                                            .has_loss = computed.has_loss,
+                                            .loss = computed.loss},
+                                 .objective = objective,
+                                 .copy = copy};
+}
+
+static void computed_update_fini(struct computed_update *computed)
+{
+    tally_model_copy_free(computed->copy);
+    tally_objective_free(computed->objective);
+}
+
+struct tally_http_request *scene_update(struct scene *scene, uint64_t session,
+                                        struct hosted_job *job, uint32_t client)
+{
+    struct computed_update computed;
     struct tally_buffer body = {0};
-    memcpy(update.job_id, job->row.id, sizeof job->row.id);
-    CU_ASSERT_EQUAL_FATAL(tally_update_encode(&update, &body), TALLY_OK);
-    tally_model_copy_free(copy);
-    tally_objective_free(objective);
+    compute_update(job, client, &computed);
+    computed.update.session = session;
+    memcpy(computed.update.job_id, job->row.id, sizeof job->row.id);
+    CU_ASSERT_EQUAL_FATAL(tally_update_encode(&computed.update, &body), TALLY_OK);
+    computed_update_fini(&computed);
     return call(scene, "/tally.v1.WorkerService/PostUpdate", &body);
 }
 
@@ -170,6 +193,23 @@ void scene_progress(struct scene *scene, uint64_t session, uint64_t n, uint64_t 
     CU_ASSERT_EQUAL_FATAL(tally_progress_request_encode(&message, &body), TALLY_OK);
     (void)call(scene, "/tally.v1.WorkerService/Progress", &body);
     scene_turn(scene);
+}
+
+struct tally_http_request *scene_updates(struct scene *scene, uint64_t session,
+                                         struct hosted_job *job, uint32_t first, uint32_t n)
+{
+    struct tally_updates message = {.session = session,
+                                    .round = (uint32_t)tally_job_open_round(job->engine)->round};
+    struct tally_buffer body = {0};
+    memcpy(message.job_id, job->row.id, sizeof job->row.id);
+    for (uint32_t m = first; m < first + n; m++) {
+        struct computed_update computed;
+        compute_update(job, m, &computed);
+        CU_ASSERT_EQUAL_FATAL(tally_updates_add(&computed.update, &body), TALLY_OK);
+        computed_update_fini(&computed);
+    }
+    CU_ASSERT_EQUAL_FATAL(tally_updates_end(&message, &body), TALLY_OK);
+    return call(scene, "/tally.v1.WorkerService/PostUpdates", &body);
 }
 
 void scene_leave(struct scene *scene, uint64_t session)

@@ -38,6 +38,9 @@ struct tally_http_request *scene_update(struct scene *scene, uint64_t session,
                                         struct hosted_job *job, uint32_t client);
 /* Says from the session how far a message that it sends has got. */
 void scene_progress(struct scene *scene, uint64_t session, uint64_t n, uint64_t n_whole);
+/* Sends those of n clients, from `first` on, in one request. */
+struct tally_http_request *scene_updates(struct scene *scene, uint64_t session,
+                                         struct hosted_job *job, uint32_t first, uint32_t n);
 void scene_leave(struct scene *scene, uint64_t session);
 
 #endif
