@@ -298,7 +298,7 @@ enum tally_status tally_detail_npy(const double *values, size_t n, struct tally_
 {
     /* Magic, version 1.0, header length; the header is padded so that the data start at a multiple
      * of 64 (NEP 1). */
-    char header[128];
+    char header[TALLY_NPY_HEADER_BYTES];
     memset(header, ' ', sizeof header);
     memcpy(header, "\x93NUMPY\x01\x00\x76\x00", 10);
     int length = snprintf(header + 10, sizeof header - 10,

@@ -68,7 +68,8 @@ enum tally_status tally_detail_round_csv(const struct tally_round_record *record
 /* 16 lower-case hexadecimal digits, as x_checksum is shown. */
 void tally_detail_checksum(uint64_t checksum, char ret_text[17]);
 
-/* The bytes of a NumPy .npy file (version 1.0) of double[n]. */
+/* The bytes of a NumPy .npy file (version 1.0) of double[n]: a header and the numbers. */
+enum { TALLY_NPY_HEADER_BYTES = 128 };
 enum tally_status tally_detail_npy(const double *values, size_t n, struct tally_buffer *out);
 
 #endif

@@ -1,6 +1,7 @@
 /* results: what a job has produced: round records, metrics and traffic of single clients, and the
  * model. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -143,12 +144,13 @@ enum tally_status get_rounds_csv(struct tally_coordinator *coordinator, struct c
     return begin_rounds(coordinator, call, true, err);
 }
 
-/* Metrics of single clients: those of the last closed round that has any. */
+/* Clients of one response, in pieces. */
 
-/* Clients of one response. */
+/* Work of one piece, and of a client that the response has. With 16 metrics, such a client takes
+ * 100 us, one that is left out 4. */
+enum { PIECE_WORK = 128, CLIENT_WORK = 16 };
+
 struct clients_page {
-    struct tally_json *list;
-    int64_t round;          /* 0 = no client has reported anything */
     int64_t first, limit;   /* clients below `first` are left out */
     int64_t n, next_client; /* -1 = there are no more */
 };
@@ -158,12 +160,112 @@ static enum tally_status read_page(struct call *call, struct clients_page *page,
 {
     enum tally_status status =
         read_query_integer(call, "first", 0, INT64_MAX, 0, &page->first, err);
+    page->n = 0;
+    page->next_client = -1;
     return status == TALLY_OK
                ? read_query_integer(call, "limit", 1, MAX_PAGE, DEFAULT_PAGE, &page->limit, err)
                : status;
 }
 
-static bool append_client(struct tally_json *list, const struct tally_update *update)
+/* Takes `object`. */
+static enum tally_status add_client(struct call *call, struct clients_page *page,
+                                    struct tally_json *object)
+{
+    const enum tally_status status = append_element(&call->body, page->n++ == 0, object);
+    tally_json_free(object);
+    return status;
+}
+
+/* Ends the list of clients. `end` follows the next client. */
+static enum tally_status end_clients(struct call *call, const struct clients_page *page,
+                                     const char *end, struct tally_error *err)
+{
+    enum tally_status status = end_list(&call->body, page->n == 0);
+    if (status == TALLY_OK && page->next_client < 0) {
+        status = tally_buffer_append_text(&call->body, "  \"next_client\": null");
+    } else if (status == TALLY_OK) {
+        status = tally_buffer_printf(&call->body, "  \"next_client\": %" PRId64, page->next_client);
+    }
+    if (status == TALLY_OK) {
+        status = tally_buffer_append_text(&call->body, end);
+    }
+    return answer_bytes(call, status, "application/json", err);
+}
+
+/* Metrics of single clients: those of the last closed round that has any. */
+
+/* A response while it is made, from a copy of the blocks (jobs/hosted_job.h), because the next
+ * round that closes replaces them. */
+struct metrics_pieces {
+    struct response_pieces pieces; /* must be first */
+    struct clients_page page;
+    struct tally_buffer blocks; /* each after its length, a size_t */
+    int64_t n_after;            /* clients of the blocks that only have clients above page.first */
+    size_t n_read;              /* bytes of the blocks */
+    struct tally_updates block; /* the last one read */
+    size_t n_left;              /* of its clients */
+};
+
+static void free_metrics(struct response_pieces *pieces)
+{
+    struct metrics_pieces *made = (struct metrics_pieces *)pieces;
+    tally_buffer_fini(&made->blocks);
+    free(made);
+}
+
+/* Whether the block has only clients above `first`. */
+static enum tally_status is_after(struct tally_updates block, int64_t first, bool *ret_is_after,
+                                  struct tally_error *err)
+{
+    struct tally_update update;
+    enum tally_status status = tally_updates_next(&block, &update, err);
+    *ret_is_after = status == TALLY_OK && update.client > first;
+    return status;
+}
+
+/* Keeps a block. Drops those before it if it shows that the page begins behind them, because
+ * clients ascend. CANCELLED: the page ends before this block. */
+static enum tally_status keep_block(void *context, const struct tally_store_update *stored,
+                                    struct tally_error *err)
+{
+    struct metrics_pieces *made = context;
+    struct tally_updates block;
+    bool comes_after = false;
+    enum tally_status status = tally_updates_decode(stored->body, stored->n_body, &block, err);
+    if (status == TALLY_OK) {
+        status = is_after(block, made->page.first, &comes_after, err);
+    }
+    if (status != TALLY_OK) {
+        return TALLY_DATA_LOSS;
+    }
+    if (!comes_after) {
+        made->blocks.size = 0;
+    } else if (made->n_after > made->page.limit) {
+        return TALLY_CANCELLED;
+    } else {
+        made->n_after += (int64_t)block.n_updates;
+    }
+    status = tally_buffer_append(&made->blocks, &stored->n_body, sizeof stored->n_body);
+    if (status == TALLY_OK) {
+        status = tally_buffer_append(&made->blocks, stored->body, stored->n_body);
+    }
+    return status == TALLY_OK ? status
+                              : tally_fail(err, status, NULL, "no memory for the clients' metrics");
+}
+
+/* Reads the header of the next block. There must be one. */
+static enum tally_status begin_block(struct metrics_pieces *made, struct tally_error *err)
+{
+    size_t n;
+    const uint8_t *at = made->blocks.data + made->n_read;
+    memcpy(&n, at, sizeof n);
+    made->n_read += sizeof n + n;
+    enum tally_status status = tally_updates_decode(at + sizeof n, n, &made->block, err);
+    made->n_left = status == TALLY_OK ? made->block.n_updates : 0;
+    return status;
+}
+
+static struct tally_json *metrics_of(const struct tally_update *update)
 {
     struct tally_json *metrics = tally_json_object(), *object = tally_json_object();
     bool ok = true;
@@ -172,54 +274,51 @@ static bool append_client(struct tally_json *list, const struct tally_update *up
     }
     ok = tally_json_set_integer(object, "client", update->client) && ok;
     ok = tally_json_set(object, "metrics", metrics) && ok;
-    object = tally_json_if_complete(object, ok);
-    return object != NULL && tally_json_append(list, object);
+    return tally_json_if_complete(object, ok);
 }
 
-static enum tally_status add_update(struct clients_page *page, const struct tally_update *update,
-                                    struct tally_error *err)
+/* Reads the next client of the block. */
+static enum tally_status take_client(struct call *call, struct metrics_pieces *made, int *work,
+                                     struct tally_error *err)
 {
-    if (update->client < page->first || page->next_client >= 0) {
+    struct clients_page *page = &made->page;
+    struct tally_update update;
+    if (tally_updates_next(&made->block, &update, err) != TALLY_OK) {
+        return TALLY_DATA_LOSS;
+    }
+    made->n_left--;
+    *work += 1;
+    if (update.client < page->first) {
         return TALLY_OK;
     }
     if (page->n == page->limit) {
-        page->next_client = update->client;
+        page->next_client = update.client;
         return TALLY_OK;
     }
-    page->n++;
-    return append_client(page->list, update)
-               ? TALLY_OK
-               : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the clients' metrics");
+    *work += CLIENT_WORK;
+    const enum tally_status status = add_client(call, page, metrics_of(&update));
+    return status == TALLY_OK ? status
+                              : tally_fail(err, status, NULL, "no memory for the clients' metrics");
 }
 
-/* One block of clients, as stored (jobs/hosted_job.h). */
-static enum tally_status add_block(void *context, const struct tally_store_update *stored,
-                                   struct tally_error *err)
+static enum tally_status write_metrics(struct call *call, struct tally_error *err)
 {
-    struct clients_page *page = context;
-    struct tally_updates block;
-    struct tally_update update;
-    enum tally_status status = tally_updates_decode(stored->body, stored->n_body, &block, err);
-    for (size_t i = 0; status == TALLY_OK && i < block.n_updates; i++) {
-        page->round = block.round;
-        status = tally_updates_next(&block, &update, err);
-        if (status == TALLY_OK) {
-            status = add_update(page, &update, err);
+    struct metrics_pieces *made = (struct metrics_pieces *)call->pieces;
+    enum tally_status status = TALLY_OK;
+    for (int work = 0; status == TALLY_OK && work < PIECE_WORK && made->page.next_client < 0;) {
+        if (made->n_left > 0) {
+            status = take_client(call, made, &work, err);
+        } else if (made->n_read < made->blocks.size) {
+            status = begin_block(made, err);
+        } else {
+            break;
         }
     }
-    return status == TALLY_OK || status == TALLY_NO_MEMORY ? status : TALLY_DATA_LOSS;
-}
-
-static struct tally_json *answer_of(const struct clients_page *page)
-{
-    struct tally_json *answer = tally_json_object();
-    bool ok = page->round > 0 ? tally_json_set_integer(answer, "round", page->round)
-                              : tally_json_set_null(answer, "round");
-    ok = tally_json_set(answer, "clients", page->list) && ok;
-    ok = (page->next_client >= 0 ? tally_json_set_integer(answer, "next_client", page->next_client)
-                                 : tally_json_set_null(answer, "next_client")) &&
-         ok;
-    return tally_json_if_complete(answer, ok);
+    const bool is_over = made->n_left == 0 && made->n_read == made->blocks.size;
+    if (status != TALLY_OK || (!is_over && made->page.next_client < 0)) {
+        return status;
+    }
+    return end_clients(call, &made->page, "\n}\n", err);
 }
 
 enum tally_status get_client_metrics(struct tally_coordinator *coordinator, struct call *call,
@@ -227,26 +326,58 @@ enum tally_status get_client_metrics(struct tally_coordinator *coordinator, stru
 {
     struct tally_store *store = coordinator->store;
     struct tally_store_job row;
-    struct clients_page page = {.next_client = -1};
+    struct metrics_pieces *made = calloc(1, sizeof *made);
+    if (made == NULL) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the clients' metrics");
+    }
+    made->pieces = (struct response_pieces){write_metrics, free_metrics, 0};
+    call->pieces = &made->pieces;
     enum tally_status status = read_row(coordinator, call->params[0], &row, err);
     if (status == TALLY_OK) {
-        status = read_page(call, &page, err);
+        status = read_page(call, &made->page, err);
+    }
+    if (status == TALLY_OK) {
+        status = store->ops->update_list(store, row.key, TALLY_STORE_METRICS_ROUND, keep_block,
+                                         made, err);
+        status = status == TALLY_CANCELLED ? TALLY_OK : status;
+    }
+    if (status == TALLY_OK && made->blocks.size > 0) {
+        status = begin_block(made, err);
     }
     if (status != TALLY_OK) {
         return status;
     }
-    page.list = tally_json_array();
-    status =
-        store->ops->update_list(store, row.key, TALLY_STORE_METRICS_ROUND, add_block, &page, err);
-    struct tally_json *answer = answer_of(&page); /* owns the list in any case */
+    made->pieces.n_bytes = made->blocks.capacity;
+    status = made->blocks.size > 0
+                 ? tally_buffer_printf(&call->body, "{\n  \"round\": %" PRIu32, made->block.round)
+                 : tally_buffer_append_text(&call->body, "{\n  \"round\": null");
     if (status == TALLY_OK) {
-        return answer_json(call, 200, answer, err);
+        status = tally_buffer_append_text(&call->body, ",\n  \"clients\": [");
     }
-    tally_json_free(answer);
-    return status;
+    return status == TALLY_OK ? write_metrics(call, err)
+                              : tally_fail(err, status, NULL, "no memory for the clients' metrics");
 }
 
 /* Traffic of single clients: those that have any. */
+
+/* A response while it is made, from a copy of the page, because the job continues meanwhile. */
+struct traffic_pieces {
+    struct response_pieces pieces; /* must be first */
+    struct clients_page page;
+    struct page_client {
+        uint32_t client;
+        struct client_traffic traffic;
+    } * clients;       /* [page.limit] */
+    int64_t n_clients; /* page.n of them are written */
+    uint64_t in, out;  /* the job's bytes that belong to no client */
+};
+
+static void free_traffic(struct response_pieces *pieces)
+{
+    struct traffic_pieces *made = (struct traffic_pieces *)pieces;
+    free(made->clients);
+    free(made);
+}
 
 static bool has_traffic(const struct client_traffic *client)
 {
@@ -268,67 +399,77 @@ static struct tally_json *wire_bytes_of(uint64_t in, uint64_t out)
     return tally_json_if_complete(object, ok);
 }
 
-static bool append_traffic(struct tally_json *list, uint32_t client,
-                           const struct client_traffic *traffic)
+static struct tally_json *traffic_of(const struct page_client *client)
 {
     struct tally_json *object = tally_json_object();
-    const uint64_t *bytes = traffic->wire_bytes;
+    const uint64_t *bytes = client->traffic.wire_bytes;
     const bool ok =
-        tally_json_set_integer(object, "client", client) &&
-        tally_json_set_unsigned(object, "updates", traffic->updates) &&
-        tally_json_set_unsigned(object, "payload_bits", traffic->payload_bits) &&
+        tally_json_set_integer(object, "client", client->client) &&
+        tally_json_set_unsigned(object, "updates", client->traffic.updates) &&
+        tally_json_set_unsigned(object, "payload_bits", client->traffic.payload_bits) &&
         tally_json_set(object, "wire_bytes", wire_bytes_of(bytes[TRAFFIC_IN], bytes[TRAFFIC_OUT]));
-    object = tally_json_if_complete(object, ok);
-    return object != NULL && tally_json_append(list, object);
+    return tally_json_if_complete(object, ok);
 }
 
-/* Makes the page, with the job's bytes that belong to no client. `in` and `out`: the job's bytes.
- */
-static struct tally_json *traffic_answer(const struct client_traffic *clients, int64_t n,
-                                         uint64_t in, uint64_t out, struct clients_page *page)
+static enum tally_status write_traffic(struct call *call, struct tally_error *err)
 {
-    struct tally_json *answer = tally_json_object();
-    bool ok = true;
-    page->list = tally_json_array();
+    struct traffic_pieces *made = (struct traffic_pieces *)call->pieces;
+    struct clients_page *page = &made->page;
+    enum tally_status status = TALLY_OK;
+    for (int work = 0; status == TALLY_OK && work < PIECE_WORK && page->n < made->n_clients;
+         work++) {
+        status = add_client(call, page, traffic_of(&made->clients[page->n]));
+    }
+    if (status != TALLY_OK) {
+        return tally_fail(err, status, NULL, "no memory for the clients' traffic");
+    }
+    if (page->n < made->n_clients) {
+        return TALLY_OK;
+    }
+    char end[128];
+    snprintf(end, sizeof end,
+             ",\n  \"other_wire_bytes\": {\"in\": %" PRIu64 ", \"out\": %" PRIu64 "}\n}\n",
+             made->in, made->out);
+    return end_clients(call, page, end, err);
+}
+
+/* Takes the page out of the traffic of n clients. `in` and `out`: the job's bytes. */
+static enum tally_status begin_traffic(struct call *call, const struct client_traffic *clients,
+                                       int64_t n, uint64_t in, uint64_t out,
+                                       struct tally_error *err)
+{
+    struct traffic_pieces *made = (struct traffic_pieces *)call->pieces;
+    struct clients_page *page = &made->page;
+    const size_t n_bytes = (size_t)(page->limit < n ? page->limit : n) * sizeof *made->clients;
+    made->clients = malloc(n_bytes);
+    if (made->clients == NULL ||
+        tally_buffer_append_text(&call->body, "{\n  \"clients\": [") != TALLY_OK) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the clients' traffic");
+    }
+    made->pieces.n_bytes = n_bytes;
     for (int64_t m = 0; m < n; m++) {
-        const uint64_t *bytes = clients[m].wire_bytes;
-        take_from(&in, bytes[TRAFFIC_IN]);
-        take_from(&out, bytes[TRAFFIC_OUT]);
-        if (m < page->first || !has_traffic(&clients[m])) {
+        take_from(&in, clients[m].wire_bytes[TRAFFIC_IN]);
+        take_from(&out, clients[m].wire_bytes[TRAFFIC_OUT]);
+        if (m < page->first || page->next_client >= 0 || !has_traffic(&clients[m])) {
             continue;
         }
-        if (page->n < page->limit) {
-            page->n++;
-            ok = append_traffic(page->list, (uint32_t)m, &clients[m]) && ok;
-        } else if (page->next_client < 0) {
+        if (made->n_clients < page->limit) {
+            made->clients[made->n_clients++] = (struct page_client){(uint32_t)m, clients[m]};
+        } else {
             page->next_client = m;
         }
     }
-    ok = tally_json_set(answer, "clients", page->list) && ok;
-    ok = (page->next_client >= 0 ? tally_json_set_integer(answer, "next_client", page->next_client)
-                                 : tally_json_set_null(answer, "next_client")) &&
-         ok;
-    ok = tally_json_set(answer, "other_wire_bytes", wire_bytes_of(in, out)) && ok;
-    return tally_json_if_complete(answer, ok);
+    made->in = in;
+    made->out = out;
+    return write_traffic(call, err);
 }
 
-enum tally_status get_client_traffic(struct tally_coordinator *coordinator, struct call *call,
-                                     struct tally_error *err)
+static enum tally_status begin_stored_traffic(struct tally_coordinator *coordinator,
+                                              struct call *call, struct tally_error *err)
 {
     struct tally_store_job row;
-    struct clients_page page = {.next_client = -1};
-    const struct hosted_job *job = find_job(coordinator, call->params[0]);
     struct client_traffic *stored = NULL;
-    enum tally_status status = read_page(call, &page, err);
-    if (status == TALLY_OK && job != NULL && job->traffic != NULL) {
-        return answer_json(call, 200,
-                           traffic_answer(job->traffic, job->row.clients, job->wire_in_bytes,
-                                          job->wire_out_bytes, &page),
-                           err);
-    }
-    if (status == TALLY_OK) {
-        status = read_row(coordinator, call->params[0], &row, err);
-    }
+    enum tally_status status = read_row(coordinator, call->params[0], &row, err);
     if (status == TALLY_OK) {
         stored = calloc((size_t)row.clients, sizeof *stored);
         status = stored != NULL
@@ -339,12 +480,31 @@ enum tally_status get_client_traffic(struct tally_coordinator *coordinator, stru
         status = read_row(coordinator, call->params[0], &row, err);
     }
     if (status == TALLY_OK) {
-        status = answer_json(
-            call, 200,
-            traffic_answer(stored, row.clients, row.wire_in_bytes, row.wire_out_bytes, &page), err);
+        status =
+            begin_traffic(call, stored, row.clients, row.wire_in_bytes, row.wire_out_bytes, err);
     }
     free(stored);
     return status;
+}
+
+enum tally_status get_client_traffic(struct tally_coordinator *coordinator, struct call *call,
+                                     struct tally_error *err)
+{
+    struct traffic_pieces *made = calloc(1, sizeof *made);
+    if (made == NULL) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the clients' traffic");
+    }
+    made->pieces = (struct response_pieces){write_traffic, free_traffic, 0};
+    call->pieces = &made->pieces;
+    enum tally_status status = read_page(call, &made->page, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    const struct hosted_job *job = find_job(coordinator, call->params[0]);
+    return job != NULL && job->traffic != NULL
+               ? begin_traffic(call, job->traffic, job->row.clients, job->wire_in_bytes,
+                               job->wire_out_bytes, err)
+               : begin_stored_traffic(coordinator, call, err);
 }
 
 /* Finds the job, or loads it with its engine, since only the engine can read the point from the
@@ -475,16 +635,25 @@ static enum tally_status answer_model(const struct hosted_job *job, bool npy, st
     return status;
 }
 
-enum tally_status get_model(struct tally_coordinator *coordinator, struct call *call,
-                            struct tally_error *err)
+/* The memory of a long response is new to the process, and the kernel provides it page by page,
+ * which takes ten times as long as copying the point. So the pages are touched piece by piece
+ * before the point is copied at once. */
+enum { MANY_DIM = 100000, PIECE_BYTES = 128 << 10 };
+
+struct npy_pieces {
+    struct response_pieces pieces; /* must be first */
+    struct tally_coordinator *coordinator;
+    size_t n_bytes; /* of the response, about */
+};
+
+static void free_npy(struct response_pieces *pieces)
 {
-    const char *accept = tally_http_header(call->request, "Accept");
-    const bool any = accept == NULL || accepts(accept, "*/*") || accepts(accept, "application/*");
-    const bool npy = accept != NULL && accepts(accept, "application/x-npy");
-    if (!any && !npy && !accepts(accept, "application/json")) {
-        return tally_fail(err, TALLY_NOT_ACCEPTABLE, "Accept",
-                          "a model is application/json or application/x-npy");
-    }
+    free(pieces);
+}
+
+static enum tally_status answer_point(struct tally_coordinator *coordinator, struct call *call,
+                                      bool npy, struct tally_error *err)
+{
     struct hosted_job *job;
     bool owned;
     enum tally_status status = with_engine(coordinator, call->params[0], &job, &owned, err);
@@ -495,4 +664,48 @@ enum tally_status get_model(struct tally_coordinator *coordinator, struct call *
         }
     }
     return status;
+}
+
+static enum tally_status write_npy(struct call *call, struct tally_error *err)
+{
+    const struct npy_pieces *npy = (const struct npy_pieces *)call->pieces;
+    struct tally_buffer *body = &call->body;
+    if (body->size < npy->n_bytes) {
+        const size_t n = npy->n_bytes - body->size;
+        memset(body->data + body->size, 0, n < PIECE_BYTES ? n : PIECE_BYTES);
+        body->size += n < PIECE_BYTES ? n : PIECE_BYTES;
+        return TALLY_OK;
+    }
+    body->size = 0;
+    return answer_point(npy->coordinator, call, true, err); /* the job may have ended meanwhile */
+}
+
+static enum tally_status begin_npy(struct tally_coordinator *coordinator, struct call *call,
+                                   int64_t dim, struct tally_error *err)
+{
+    struct npy_pieces *npy = calloc(1, sizeof *npy);
+    const size_t n_bytes = (size_t)dim * sizeof(double) + TALLY_NPY_HEADER_BYTES;
+    if (npy == NULL || tally_buffer_reserve(&call->body, n_bytes) != TALLY_OK) {
+        free(npy);
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the model");
+    }
+    *npy = (struct npy_pieces){{write_npy, free_npy, 0}, coordinator, n_bytes};
+    call->pieces = &npy->pieces;
+    return TALLY_OK;
+}
+
+enum tally_status get_model(struct tally_coordinator *coordinator, struct call *call,
+                            struct tally_error *err)
+{
+    const char *accept = tally_http_header(call->request, "Accept");
+    const bool any = accept == NULL || accepts(accept, "*/*") || accepts(accept, "application/*");
+    const bool npy = accept != NULL && accepts(accept, "application/x-npy");
+    if (!any && !npy && !accepts(accept, "application/json")) {
+        return tally_fail(err, TALLY_NOT_ACCEPTABLE, "Accept",
+                          "a model is application/json or application/x-npy");
+    }
+    const struct hosted_job *job = find_job(coordinator, call->params[0]);
+    return npy && job != NULL && job->row.dim >= MANY_DIM
+               ? begin_npy(coordinator, call, job->row.dim, err)
+               : answer_point(coordinator, call, npy, err);
 }

@@ -49,6 +49,7 @@ const char *tally_http_query_at(const struct tally_http_request *request, const 
 const char *tally_http_header(const struct tally_http_request *request, const char *name)
 {
     return strcasecmp(name, "Content-Type") == 0 ? request->content_type
+           : strcasecmp(name, "Accept") == 0     ? request->accept
            : strcasecmp(name, "Host") == 0       ? "localhost"
                                                  : NULL;
 }

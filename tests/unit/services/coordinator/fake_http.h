@@ -13,7 +13,7 @@ struct tally_http_stream {
 };
 
 struct tally_http_request {
-    const char *method, *path, *content_type;
+    const char *method, *path, *content_type, *accept;
     const char *query_name, *query_value; /* one parameter; NULL = none */
     struct tally_buffer body;
     void *user;
