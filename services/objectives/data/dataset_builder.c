@@ -80,6 +80,14 @@ const char *tally_builder_check_label(struct tally_dataset_builder *builder, dou
     return NULL;
 }
 
+/* Not mapped: which class a number is must not depend on the other labels of a file. */
+const char *tally_builder_label_remedy(double label, int64_t classes)
+{
+    return label == (double)classes      ? "; if they count from 1, subtract 1 from every label"
+           : label == -1 && classes == 2 ? "; write -1 and 1 as 0 and 1"
+                                         : "";
+}
+
 enum tally_status tally_builder_point(struct tally_dataset_builder *builder,
                                       struct tally_data_file *file, double label)
 {
@@ -87,11 +95,9 @@ enum tally_status tally_builder_point(struct tally_dataset_builder *builder,
     const size_t n = dataset->points;
     const char *why = tally_builder_check_label(builder, label);
     if (why != NULL && builder->classes > 0) {
-        /* Not mapped: which class a number is must not depend on the other labels of a file. */
-        const bool from_one = label == (double)builder->classes;
         return tally_data_file_refuse(file, "label %g %s: classes are 0 to %lld%s", label, why,
                                       (long long)builder->classes - 1,
-                                      from_one ? TALLY_LABELS_FROM_ONE : "");
+                                      tally_builder_label_remedy(label, builder->classes));
     }
     if (why != NULL) {
         return tally_data_file_refuse(file, "label %g %s", label, why);

@@ -29,8 +29,8 @@ enum tally_status tally_builder_value(struct tally_dataset_builder *builder,
 /* Ends the row of a point. If dense, it may also be called for all points after all values. */
 enum tally_status tally_builder_point(struct tally_dataset_builder *builder,
                                       struct tally_data_file *file, double label);
-/* What helps if a label equals the number of classes. */
-#define TALLY_LABELS_FROM_ONE "; if they count from 1, subtract 1 from every label"
+/* What helps against a label that is no class, to be appended to the error; "" = not known. */
+const char *tally_builder_label_remedy(double label, int64_t classes);
 /* Describes what is wrong with a label, or returns NULL; for formats without lines. */
 const char *tally_builder_check_label(struct tally_dataset_builder *builder, double label);
 

@@ -116,6 +116,11 @@ static void mix(struct tally_rng_key key, uint32_t n, uint32_t points, uint32_t 
     }
 }
 
+static bool has_label(const uint8_t *labels, uint32_t n, int64_t label)
+{
+    return label <= UINT8_MAX && memchr(labels, (int)label, n) != NULL;
+}
+
 /* place[i] <- the rank of image i among the chosen ones, in the order that the key draws. Images
  * that are all chosen keep the order of the first permutation. */
 static enum tally_status choose(const struct tally_idx_data *data, const uint8_t *labels,
@@ -143,9 +148,12 @@ static enum tally_status choose(const struct tally_idx_data *data, const uint8_t
     free(order);
     for (int64_t c = 0; c < data->classes; c++) {
         if (taken[c] < data->points_per_class) {
-            return tally_fail(err, TALLY_INVALID_ARGUMENT, "objective.data.points_per_class",
-                              "%s has only %lld images of class %lld, not %lld", data->labels,
-                              (long long)taken[c], (long long)c, (long long)data->points_per_class);
+            const bool from_one = taken[0] == 0 && has_label(labels, n, data->classes);
+            return tally_fail(
+                err, TALLY_INVALID_ARGUMENT, "objective.data.points_per_class",
+                "%s has only %lld images of class %lld, not %lld%s", data->labels,
+                (long long)taken[c], (long long)c, (long long)data->points_per_class,
+                from_one ? tally_builder_label_remedy((double)data->classes, data->classes) : "");
         }
     }
     *ret_points = points;
@@ -161,7 +169,7 @@ static enum tally_status check_labels(const struct tally_idx_data *data, const u
             return tally_fail(err, TALLY_INVALID_ARGUMENT, "objective.data.classes",
                               "%s: label %d of image %u is not a class: classes are 0 to %lld%s",
                               data->labels, labels[i], i, (long long)data->classes - 1,
-                              labels[i] == data->classes ? TALLY_LABELS_FROM_ONE : "");
+                              tally_builder_label_remedy(labels[i], data->classes));
         }
     }
     return TALLY_OK;

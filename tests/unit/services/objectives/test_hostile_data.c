@@ -239,6 +239,15 @@ static void test_objectives_hostile_data__npy_is_refused_by_row(void)
                    "y: row 2: label 3 is not a class: classes are 0 to 2" FROM_ONE);
     expect_refused(&spec, TALLY_LABELS_CLASSES,
                    "y: row 2: label 3 is not a class: classes are 0 to 2" FROM_ONE);
+    static const double signs[] = {1, -1, 1};
+    data_files_npy(&HOSTILE_FILES, "y", HOSTILE_NPY("(3,)"), signs, 24);
+    expect_refused(&spec, TALLY_LABELS_CLASSES,
+                   "y: row 1: label -1 is not a class: classes are 0 to 2");
+    spec.table.classes = 2;
+    expect_refused(&spec, TALLY_LABELS_CLASSES,
+                   "y: row 1: label -1 is not a class: classes are 0 to 1; write -1 and 1 as 0 "
+                   "and 1");
+    data_files_npy(&HOSTILE_FILES, "y", HOSTILE_NPY("(3,)"), HOSTILE_NUMBERS, 24);
     spec.table.classes = 0;
     data_files_text(&HOSTILE_FILES, "X", "no array");
     expect_refused(&spec, TALLY_LABELS_REAL, "X: not a .npy file");

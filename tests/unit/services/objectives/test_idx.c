@@ -227,6 +227,18 @@ static void test_objectives_idx__too_few_of_a_class_are_refused(void)
     data.classes = 256;
     expect_refused(&data, "objective.data.points_per_class",
                    "labels has only 0 images of class 3, not 1");
+    uint8_t from_one[N], bytes[IDX_MAX_BYTES];
+    for (int i = 0; i < N; i++) {
+        from_one[i] = (uint8_t)(i % 3 + 1);
+    }
+    idx_files_write(&FILES, "labels", bytes, idx_labels(N, from_one, bytes));
+    data.classes = 3;
+    expect_refused(&data, "objective.data.points_per_class",
+                   "labels has only 0 images of class 0, not 1; if they count from 1, subtract 1 "
+                   "from every label");
+    data.classes = 4;
+    expect_refused(&data, "objective.data.points_per_class",
+                   "labels has only 0 images of class 0, not 1");
     idx_files_fini(&FILES);
 }
 
