@@ -39,11 +39,10 @@ const struct tally_reason_info TALLY_REASON_INFO[TALLY_N_REASONS] = {
          "feature for both.",
          "give both processes files with the same header; with `{client}` files, the header of the "
          "first file that each reads counts"},
-    [TALLY_REASON_DIVERGED] =
-        {ROW(DIVERGED, "diverged", FAILED), "services/job/engine/round.c",
-         "The average of the updates, a parameter estimated from them, the mean of the losses or "
-         "the regret is not finite.",
-         "a smaller `step_size`"},
+    [TALLY_REASON_DIVERGED] = {ROW(DIVERGED, "diverged", FAILED), "services/job/engine/round.c",
+                               "The average of the updates, a parameter estimated from them, or "
+                               "the regret is not finite.",
+                               "a smaller `step_size`"},
     [TALLY_REASON_ALGORITHM_FAILED] =
         {ROW(ALGORITHM_FAILED, "algorithm_failed", FAILED), "services/job/engine/round.c",
          "The algorithm cannot open or close a round, usually because the next stage needs more "

@@ -35,15 +35,23 @@ bool tally_loss_path_init(struct tally_loss_path *path, const struct tally_objec
     return path->points != NULL && path->losses != NULL && path->steps != NULL;
 }
 
+/* Adds `gap` steps to the sum; `last` is the loss of the step before, `loss` that of the last. */
+static void add_steps(double *sum, double last, double loss, int64_t gap)
+{
+    for (int64_t i = 1; i < gap; i++) {
+        const double share = (double)i / (double)gap;
+        *sum += last + share * (loss - last);
+    }
+    *sum += loss;
+}
+
 /* Adds steps last_step + 1 .. step; `loss` is that of the last one. */
 static void extend(struct tally_loss_path *path, int64_t step, double loss)
 {
-    const int64_t gap = step - path->last_step;
-    for (int64_t i = 1; i < gap && path->last_step >= 0; i++) {
-        const double share = (double)i / (double)gap;
-        path->sum += path->last_loss + share * (loss - path->last_loss);
-    }
-    path->sum += loss;
+    const int64_t gap = step - path->last_step; /* 1 for step 0 */
+    add_steps(&path->sum.plain, path->last_loss, loss, gap);
+    add_steps(&path->sum.scaled, TALLY_WIDE_SUM_SCALE * path->last_loss,
+              TALLY_WIDE_SUM_SCALE * loss, gap);
     path->last_step = step;
     path->last_loss = loss;
 }
@@ -76,6 +84,6 @@ enum tally_status tally_loss_path_mean(struct tally_loss_path *path, double *ret
                                        struct tally_error *err)
 {
     enum tally_status status = flush(path, err);
-    *ret_loss = path->sum / (double)path->samples;
+    *ret_loss = tally_wide_sum_mean(&path->sum, (double)path->samples);
     return status;
 }

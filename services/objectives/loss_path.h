@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "codec/base/error.h"
+#include "codec/numeric/wide_sum.h"
 #include "services/objectives/objective.h"
 
 struct tally_loss_path {
@@ -21,7 +22,7 @@ struct tally_loss_path {
     int64_t *steps; /* int64[capacity]: the step of each point */
     int64_t last_step;
     double last_loss;
-    double sum; /* of f over the steps up to last_step */
+    struct tally_wide_sum sum; /* of f over the steps up to last_step */
 };
 
 /* Starts a path of `samples` >= 1 steps. Returns false if memory ran out; even then,
@@ -34,8 +35,8 @@ void tally_loss_path_fini(struct tally_loss_path *path);
  * of the objective. */
 enum tally_status tally_loss_path_visit(struct tally_loss_path *path, int64_t step, const double *x,
                                         struct tally_error *err);
-/* The mean over all steps. Precondition: the last step has been visited. Errors: those of the
- * objective. */
+/* The mean over all steps; finite if all losses are. Precondition: the last step has been visited.
+ * Errors: those of the objective. */
 enum tally_status tally_loss_path_mean(struct tally_loss_path *path, double *ret_loss,
                                        struct tally_error *err);
 

@@ -121,7 +121,7 @@ class Overflow(AlgorithmTestCase):
         coordinator = self.start_coordinator()
         client = coordinator.client
         self.start_worker(coordinator, "w", clients=2, options=("--data-dir", data))
-        path, n_answers = pathlib.Path(self.folder) / "job.json", 0
+        n_answers = 0
         for kind, name, params in [(kind, name, params) for kind in (self.STANDING, self.AUTO, self.WALKERS)
                                    for name, params in kind.items()]:
             with self.subTest(name, params=params):
@@ -130,11 +130,7 @@ class Overflow(AlgorithmTestCase):
                         "type": "csv", "file": "steep.csv", "features": 1, "label": "y"}},
                     "algorithm": {"type": name, "step_size": 1e-3, **params},
                     "clients": 2, "horizon": 400, "reference": {"type": "none"}}
-                path.write_text(json.dumps(document))
-                done = subprocess.run([BIN / "tally", "simulate", path, "--data-dir", data, "--json"],
-                                      capture_output=True, text=True, timeout=HANG_S, check=False)
-                self.assertEqual((done.returncode, done.stderr), (1, ""))
-                simulated = json.loads(done.stdout)
+                simulated = self.simulate_failure(document, data)
                 detail = client.wait_status(client.submit(document), "failed")
                 for member in ("status", "reason", "reason_code", "round"):
                     self.assertEqual(detail[member], simulated[member])
@@ -145,6 +141,41 @@ class Overflow(AlgorithmTestCase):
                                   client.get("/metrics").body.decode(), re.MULTILINE))
         self.assertEqual(int(results["failure"]), n_answers)
         self.assertLessEqual(sum(map(int, results.values())), 2 * n_answers, "every client has answered once")
+
+
+    def test_the_mean_of_losses_is_finite_though_their_sum_is_not(self):
+        """Every client has one point, whose loss is 1.7e308, and makes four queries. Only the regret overflows."""
+        data = pathlib.Path(self.folder) / "data"
+        data.mkdir()
+        (data / "far.csv").write_text("a,y\n" + "1e-180,1.3038e154\n" * 2)
+        coordinator = self.start_coordinator()
+        client = coordinator.client
+        self.start_worker(coordinator, "w", clients=2, options=("--data-dir", data))
+        for name in ("fedavg", "fedprox", "scaffold"):
+            document = {
+                "objective": {"type": "least_squares", "data": {
+                    "type": "csv", "file": "far.csv", "features": 1, "label": "y"}},
+                "algorithm": {"type": name, "step_size": 1e-3, "local_steps": 4, **({"mu": 1} if name == "fedprox" else {})},
+                "clients": 2, "horizon": 400, "reference": {"type": "none"}}
+            with self.subTest(name):
+                detail = client.wait_status(client.submit(document), "completed")
+                self.assertEqual(essence(detail), essence(simulate(document, ("--data-dir", data))))
+                self.assertAlmostEqual(detail["loss"] / 1.3038e154 ** 2, 1, delta=1e-9)
+            with self.subTest(name, reference="value"):
+                document["reference"] = {"type": "value", "value": 0}
+                detail = client.wait_status(client.submit(document), "failed")
+                simulated = self.simulate_failure(document, data)
+                for member in ("status", "reason", "reason_code", "round"):
+                    self.assertEqual(detail[member], simulated[member])
+                self.assertRegex(detail["reason"], r"^the regret after round 1 is not finite: the loss is 1\.6\d*e\+308")
+
+    def simulate_failure(self, document, data):
+        path = pathlib.Path(self.folder) / "job.json"
+        path.write_text(json.dumps(document))
+        done = subprocess.run([BIN / "tally", "simulate", path, "--data-dir", data, "--json"],
+                              capture_output=True, text=True, timeout=HANG_S, check=False)
+        self.assertEqual((done.returncode, done.stderr), (1, ""))
+        return json.loads(done.stdout)
 
 
 class OnePointClients(AlgorithmTestCase):

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codec/numeric/wide_sum.h"
 #include "services/job/engine/engine.h"
 
 /* The algorithm cannot continue, because of the error `why`. */
@@ -153,33 +154,25 @@ static const struct job_client *answer_of(const struct tally_job *job, uint32_t 
     return tally_job_has_received(job, client) ? &job->clients.all[client] : NULL;
 }
 
-/* Takes the mean of the clients' losses. Errors: NOT_FINITE (their sum overflows), after which
- * nothing has changed. */
-static enum tally_status take_losses(struct tally_job *job, struct tally_error *err)
+/* Takes the mean of the clients' losses, which is NaN if one of them has reported none. */
+static void take_losses(struct tally_job *job)
 {
     if (!job->open.evaluate) {
-        return TALLY_OK;
+        return;
     }
     const bool is_weighted = tally_job_spec_weighs_losses(&job->spec);
-    double sum = 0, n = 0;
-    bool is_known = true; /* all of them have reported one */
+    struct tally_wide_sum sum = {0};
+    double n = 0;
     for (uint32_t i = 0; i < job->clients.cohort.n; i++) {
         const struct job_client *client = answer_of(job, i);
         if (client != NULL) {
-            is_known = is_known && !isnan(client->loss);
             const uint32_t weight = is_weighted ? client->weight / job->weights.unit : 1;
-            sum += weight * client->loss;
+            tally_wide_sum_add(&sum, weight, client->loss);
             n += weight;
         }
     }
-    if (is_known && !isfinite(sum)) {
-        return tally_fail(err, TALLY_NOT_FINITE, NULL,
-                          "the sum of the clients' losses in round %lld is not finite",
-                          (long long)job->open.round);
-    }
-    job->progress.loss = sum / n;
+    job->progress.loss = tally_wide_sum_mean(&sum, n);
     job->progress.has_loss = true;
-    return TALLY_OK;
 }
 
 /* The record of the open round, except what the algorithm decides. */
@@ -314,10 +307,8 @@ static void close_round(struct tally_job *job, struct tally_job_outcome *outcome
     const double last_loss = job->progress.loss;
     struct tally_error why = TALLY_ERROR_INIT;
     struct tally_round_record record = record_of(job);
-    enum tally_status status = take_losses(job, &why);
-    if (status == TALLY_OK) {
-        status = check_regret(job, job->open.plan.samples, &why);
-    }
+    take_losses(job);
+    enum tally_status status = check_regret(job, job->open.plan.samples, &why);
     if (status == TALLY_OK && job->open.plan.cut) {
         cut_at_horizon(job, outcome);
         return;

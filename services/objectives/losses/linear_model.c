@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "codec/numeric/vector.h"
+#include "codec/numeric/wide_sum.h"
 #include "services/objectives/data/loaders/load.h"
 #include "services/objectives/data/row.h"
 #include "services/objectives/losses/linear_model.h"
@@ -170,16 +171,17 @@ static enum tally_status linear_model_local_gradient(const struct tally_objectiv
 /* f over the local points, which are all points wherever f is requested. */
 static double mean_loss(const struct linear_model *self, const double *x)
 {
-    double sum = 0, n = 0;
+    struct tally_wide_sum sum = {0};
+    double n = 0;
     for (uint32_t m = 0; m < tally_dataset_n_shards(self->data); m++) {
         const struct tally_shard shard = self->data->shards[m];
         if (shard.size > 0) {
             const double share = tally_dataset_share(self->data, shard);
-            sum += share * shard_loss(self, shard, x, NULL);
+            tally_wide_sum_add(&sum, share, shard_loss(self, shard, x, NULL));
             n += share;
         }
     }
-    return sum / n + ridge(self, x);
+    return tally_wide_sum_mean(&sum, n) + ridge(self, x);
 }
 
 /* Lower triangle of A = sum w_i X_i X_i^T and, unless NULL, b = sum w_i y_i X_i. `row` is

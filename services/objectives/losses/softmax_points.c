@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "codec/numeric/vector.h"
+#include "codec/numeric/wide_sum.h"
 #include "services/objectives/data/loaders/load.h"
 #include "services/objectives/data/row.h"
 #include "services/objectives/losses/softmax.h"
@@ -204,16 +205,18 @@ static enum tally_status softmax_points_losses(const struct tally_objective *obj
         return TALLY_NO_MEMORY;
     }
     for (size_t p = 0; p < n; p++) { /* of the local points */
-        double sum = 0, n_shares = 0;
+        struct tally_wide_sum sum = {0};
+        double n_shares = 0;
         for (uint32_t m = 0; m < tally_dataset_n_shards(self->data); m++) {
             const struct tally_shard shard = self->data->shards[m];
             if (shard.size > 0) {
                 const double share = tally_dataset_share(self->data, shard);
-                sum += share * shard_loss(self, shard, points + p * objective->dim, room, NULL);
+                tally_wide_sum_add(
+                    &sum, share, shard_loss(self, shard, points + p * objective->dim, room, NULL));
                 n_shares += share;
             }
         }
-        ret_losses[p] = sum / n_shares;
+        ret_losses[p] = tally_wide_sum_mean(&sum, n_shares);
     }
     free(room);
     return TALLY_OK;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codec/numeric/wide_sum.h"
 #include "services/objectives/plugin/known_losses.h"
 
 struct plugin_objective {
@@ -112,16 +113,16 @@ static enum tally_status mean_loss(const struct tally_objective *objective, cons
     if (tally_known_losses_get(known, &key, ret_loss)) {
         return TALLY_OK;
     }
-    double sum = 0;
+    struct tally_wide_sum sum = {0};
     for (uint32_t m = 0; m < objective->clients; m++) {
         double loss;
         enum tally_status status = plugin_local_loss(objective, m, x, &loss, err);
         if (status != TALLY_OK) {
             return status;
         }
-        sum += loss;
+        tally_wide_sum_add(&sum, 1, loss);
     }
-    *ret_loss = sum / objective->clients;
+    *ret_loss = tally_wide_sum_mean(&sum, objective->clients);
     tally_known_losses_put(known, &key, *ret_loss);
     return TALLY_OK;
 }

@@ -245,6 +245,23 @@ static void test_algorithms_baseline__loss_is_linear_between_evaluations(void)
     baseline_world_fini(&world);
 }
 
+/* The losses are 1.5e308 each, so their sum is infinite. The step size is not to blame. */
+static void test_algorithms_baseline__mean_of_large_losses_is_finite(void)
+{
+    struct baseline_world world;
+    baseline_world_init(&world);
+    memset(world.x, 0, sizeof world.x);
+    world.x[0] = 1e150;
+    world.x[0] *= sqrt(1.5e308 / baseline_loss_at(&world, world.x));
+    world.params.baseline.step_size = 1e-200;
+    for (world.setting.evaluate_every = 1; world.setting.evaluate_every < 9;
+         world.setting.evaluate_every++) {
+        baseline_step_ok(&world, &TALLY_FEDAVG, 1, 4, true);
+        CU_ASSERT_DOUBLE_EQUAL(world.answer.loss / 1.5e308, 1, 1e-9);
+    }
+    baseline_world_fini(&world);
+}
+
 /* An evaluation does not change the message. */
 static void test_algorithms_baseline__evaluation_leaves_the_message_alone(void)
 {
@@ -322,6 +339,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_algorithms_baseline__differences_are_sums_of_gradients),
     TALLY_TEST(test_algorithms_baseline__loss_is_of_the_own_iterates),
     TALLY_TEST(test_algorithms_baseline__loss_is_linear_between_evaluations),
+    TALLY_TEST(test_algorithms_baseline__mean_of_large_losses_is_finite),
     TALLY_TEST(test_algorithms_baseline__evaluation_leaves_the_message_alone),
     TALLY_TEST(test_algorithms_baseline__own_steps_stay_in_the_domain),
     TALLY_TEST(test_algorithms_baseline__cut_rounds_send_nothing),

@@ -128,17 +128,18 @@ static void test_job_no_reference__one_silent_client_makes_the_loss_unknown(void
     job_host_fini(&host);
 }
 
-/* Finite losses whose sum is infinite, or of which the regret is, fail the job. The round has no
- * record. */
-static void test_job_no_reference__sums_that_overflow_fail_the_job(void)
+/* The mean of finite losses is finite, even if their sum is not. If the regret is not, the job
+ * fails, and the round has no record. */
+static void test_job_no_reference__a_regret_that_overflows_fails_the_job(void)
 {
     static const struct {
         bool is_known;
         double loss;
         const char *reason; /* NULL: the job goes on */
     } rows[] = {
-        {false, 1.7e308, "diverged: the sum of the clients' losses in round 1 is not finite"},
-        {true, 1.7e308, "diverged: the sum of the clients' losses in round 1 is not finite"},
+        {false, 1.7e308, NULL},
+        {true, 1.7e308,
+         "diverged: the regret after round 1 is not finite: the loss is 1.7e+308, f(x*) "},
         {true, -3e307,
          "diverged: the regret after round 2 is not finite: the loss is -3e+307, f(x*) "},
         {false, 3e307, NULL},
@@ -208,7 +209,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_job_no_reference__it_is_unknown_before_the_start_and_after_a_restore),
     TALLY_TEST(test_job_no_reference__clients_may_have_gradients_alone),
     TALLY_TEST(test_job_no_reference__one_silent_client_makes_the_loss_unknown),
-    TALLY_TEST(test_job_no_reference__sums_that_overflow_fail_the_job),
+    TALLY_TEST(test_job_no_reference__a_regret_that_overflows_fails_the_job),
     TALLY_TEST(test_job_no_reference__others_need_the_loss),
 };
 TALLY_SUITE(job_no_reference, TESTS);

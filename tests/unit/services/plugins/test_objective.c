@@ -74,6 +74,11 @@ static void test_plugins_objective__good_answers_pass(void)
     TALLY_ASSERT_STATUS(tally_objective_losses(objective, points, 2, losses, &err), TALLY_OK, &err);
     CU_ASSERT_EQUAL(losses[0], 1.5); /* the mean over both clients */
     CU_ASSERT_EQUAL(losses[1], 4.5);
+    const double elsewhere[STUB_DIM] = {7};
+    stub.loss = DBL_MAX; /* a penalty, say; the sum over both clients is infinite */
+    TALLY_ASSERT_STATUS(tally_objective_losses(objective, elsewhere, 1, losses, &err), TALLY_OK,
+                        &err);
+    CU_ASSERT_EQUAL(losses[0], DBL_MAX);
     tally_objective_free(objective);
     CU_ASSERT_EQUAL(stub.n_closed, 1);
 }
