@@ -1,14 +1,16 @@
-"""Event streams and long polls while their jobs move from one coordinator to another."""
+"""Event streams and long polls while their jobs move from one coordinator to another; workers that a job brings
+together."""
 
 import concurrent.futures
 import http.client
 import threading
 import time
 import unittest
+from pathlib import Path
 
-from replicas import PORT, ReplicasTestCase
+from replicas import PORT, WORKER_OPTIONS, ReplicasTestCase
 
-from common import ENDLESS, ConnectError, ForeignWorker, essence_so_far, wait_until
+from common import ENDLESS, ConnectError, ForeignWorker, Worker, essence_so_far, wait_until
 from event_stream import Stream, assert_same_rounds
 from lanes import CLIENTS, documents
 
@@ -126,6 +128,29 @@ class Moves(ReplicasTestCase):
             self.revive()
             wait_until(self.all_are_ready, "all replicas to be ready")
         self.assertEqual(self.stray_writes(), [])
+
+    def test_two_workers_of_one_name_are_told_when_they_meet(self):
+        """At different replicas they do not disturb each other. A job that needs both brings them together."""
+        self.build("a", "b", options=("--heartbeat-ms", 500))
+        for name, replica in self.replicas.items():
+            folder = Path(self.folder, f"at-{name}")
+            folder.mkdir()
+            self.workers.append(Worker(folder, replica.url, "twin", options=WORKER_OPTIONS))
+        self.processes.extend(self.workers)
+
+        def listed():
+            return self.client.get_json("/v1/workers")["workers"]
+
+        wait_until(lambda: len(listed()) == 2, "both workers in the list")
+        self.assertEqual([worker["rival"] for worker in listed()], [None, None])
+        self.client.submit(documents("synthetic-ceal-long", ENDLESS)[0] | {"clients": 2, "quorum": 2})
+        for worker in self.workers:
+            wait_until(lambda log=worker.log: 'event="another worker has the same name" worker=twin' in log(),
+                       "the worker's warning")
+        wait_until(lambda: any(worker["rival"] for worker in listed()), "the rival in the list")
+        self.assertIn('event="two workers have the same name" worker=twin',
+                      "".join(replica.log() for replica in self.replicas.values()))
+        self.assert_ends_well(*self.workers, *self.replicas.values())
 
 
 class SteadyWorker:
