@@ -331,6 +331,17 @@ def entropy_valid(generator):
         yield f"gaussian-{dim}", encode("entropy", gaussian(generator, dim, 0.4), MOST)
     for k in range(0, 20):
         yield f"std-2-to-{k}", encode("entropy", gaussian(generator, 40, 2.0**k), MOST)
+    yield from entropy_of_every_scale()
+
+
+def entropy_of_every_scale():
+    """The levels become wider until they have the next scale. Each of the 15 priors begins a message, and each shift."""
+    generator, std, levels = random.Random(43), 0.12, [0] * 400
+    for scale in range(53):
+        while decoder.scale_of(levels) != scale:
+            std *= 2**(1 / 64)
+            levels = gaussian(generator, 400 if scale < 10 else 40, std)
+        yield f"scale-{scale}", encode("entropy", levels, MOST)
 
 
 def entropy_long_valid(generator):

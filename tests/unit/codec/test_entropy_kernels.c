@@ -1,6 +1,7 @@
 /* The vector forms of `entropy` compared with the plain one, the model, and the bit-exact coder. */
 #include "codec/entropy/entropy_kernels.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -267,6 +268,68 @@ static void test_codec_entropy_kernels__tables_are_complete(void)
     CU_ASSERT_TRUE(good);
 }
 
+/* x P(Z < x) + the density at x, of a standard normal Z. */
+static double integral(double x)
+{
+    return x * erfc(-x / sqrt(2)) / 2 + exp(-x * x / 2) / sqrt(2 * acos(-1));
+}
+
+/* The weight of `high` by the definition of the priors: of a normal variable, stochastically
+ * rounded. */
+static uint64_t weight_of(unsigned prior, int high)
+{
+    static const double std[] = {0x1p-11, 0x1p-9, 0x1p-7, 0x1.6a09e667f3bcdp-6, /* 2^-5.5 */
+                                 0x1p-4,  .12,    .2,     .3,
+                                 .42,     .6,     .85,    1.2,
+                                 1.7,     2.4,    3.4};
+    const double z = high / std[prior], step = 1 / std[prior];
+    const double share = integral(z + step) - 2 * integral(z) + integral(z - step);
+    return (uint64_t)llrint(32768 * std[prior] * share);
+}
+
+/* The frequencies of FORMAT.md, section 6. */
+static void frequencies_of(unsigned prior, const uint32_t *counts, uint64_t *ret_frequency)
+{
+    uint64_t weights[TALLY_ENTROPY_ESCAPE], sum = 0, unseen = 0, missing = 4096;
+    unsigned largest = 0;
+    for (unsigned s = 0; s < TALLY_ENTROPY_ESCAPE; s++) {
+        weights[s] = 256 * (uint64_t)counts[s] + 2 + (s <= 20 ? weight_of(prior, (int)s - 10) : 0);
+        sum += weights[s];
+    }
+    for (unsigned s = 0; s < TALLY_ENTROPY_ESCAPE; s++) {
+        ret_frequency[s] = 4095 * weights[s] / sum;
+        unseen += ret_frequency[s] == 0 ? weights[s] : 0;
+        largest = ret_frequency[s] > ret_frequency[largest] ? s : largest;
+        missing -= ret_frequency[s];
+    }
+    ret_frequency[TALLY_ENTROPY_ESCAPE] = 1 + 4095 * unseen / sum;
+    ret_frequency[largest] += missing - ret_frequency[TALLY_ENTROPY_ESCAPE];
+}
+
+/* With this many counts, some frequency changes if any weight of a prior changes by 1. */
+static void test_codec_entropy_kernels__priors_are_as_defined(void)
+{
+    struct tally_rng rng = stream(54);
+    for (unsigned scale = 0; scale <= 18; scale++) {
+        const unsigned prior = scale < 15 ? scale : 13 + (scale - 15) % 2;
+        bool good = true;
+        for (int k = 0; k < 500; k++) {
+            uint32_t counts[TALLY_ENTROPY_SYMBOLS] = {0};
+            for (int n = 0; n < k % 7; n++) {
+                counts[tally_rng_below(&rng, TALLY_ENTROPY_ESCAPE)] += tally_rng_below(&rng, 50);
+            }
+            struct tally_entropy_table table;
+            uint64_t expected[TALLY_ENTROPY_SYMBOLS];
+            tally_entropy_table(scale, counts, &table);
+            frequencies_of(prior, counts, expected);
+            for (unsigned s = 0; s < TALLY_ENTROPY_SYMBOLS; s++) {
+                good = good && table.frequency[s] == expected[s];
+            }
+        }
+        CU_ASSERT_TRUE(good);
+    }
+}
+
 /* FORMAT.md: the remainder to 4096 goes to the largest frequency; of several, to the first. */
 static void test_codec_entropy_kernels__the_first_of_equals_takes_what_is_missing(void)
 {
@@ -445,6 +508,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_codec_entropy_kernels__a_block_of_the_largest_levels_does_not_overflow),
     TALLY_TEST(test_codec_entropy_kernels__the_reciprocals_divide_exactly),
     TALLY_TEST(test_codec_entropy_kernels__tables_are_complete),
+    TALLY_TEST(test_codec_entropy_kernels__priors_are_as_defined),
     TALLY_TEST(test_codec_entropy_kernels__the_first_of_equals_takes_what_is_missing),
     TALLY_TEST(test_codec_entropy_kernels__scales_begin_at_their_thresholds),
     TALLY_TEST(test_codec_entropy_kernels__every_level_has_a_code_of_its_own),
