@@ -1,6 +1,6 @@
-/* backend: what one kind of store offers, for the table in backends/backends.c.
+/* backend: what one kind of store offers, for the table in backends.c.
  *
- * This header is for writers of backends. Programs include backends/backends.h, which finds the
+ * This header is for writers of backends. Programs include backends.h, which finds the
  * backend of a URI and calls these slots. A backend receives the location: the URI without its
  * scheme. A slot is NULL if this kind of store does not have the operation. */
 #ifndef TALLY_STORAGE_BACKEND_H
@@ -9,8 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "codec/base/buffer.h"
-#include "codec/base/error.h"
+#include "codec/buffer.h"
+#include "codec/error.h"
 
 struct tally_store;
 struct tally_store_options;
@@ -42,7 +42,7 @@ struct tally_store_backend {
     bool can_be_migrated; /* can be opened `exclusive` */
     bool can_be_filled;   /* can be opened `filling` */
 
-    /* Required; tally_store_open() in backends/backends.h. */
+    /* Required; tally_store_open() in backends.h. */
     enum tally_status (*open)(const char *location, const struct tally_store_options *options,
                               struct tally_store **ret_store, struct tally_error *err);
     /* tally_store_label(). NULL: the whole URI may be shown. */

@@ -6,7 +6,7 @@
 
 #include "codec/numeric/checksum.h"
 #include "storage/allocate.h"
-#include "storage/columns.h"
+#include "storage/round_columns.h"
 
 /* Rows between two progress reports. */
 enum { ROWS_PER_TELL = 1024 };

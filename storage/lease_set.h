@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "codec/base/error.h"
+#include "codec/error.h"
 
 /* The token of a job without a leader. A store object that is not a replica may write to such a
  * job. Other tokens are >= 1. */

@@ -39,9 +39,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "codec/base/buffer.h"
-#include "codec/base/error.h"
-#include "codec/base/record.h"
+#include "codec/buffer.h"
+#include "codec/error.h"
+#include "codec/record.h"
 
 enum {
     TALLY_JOB_ID_CAPACITY = 33,     /* with NUL */
@@ -54,7 +54,7 @@ struct tally_store_job {
     int64_t key;                    /* assigned by job_insert, ascending; the cursor of job_list */
     char id[TALLY_JOB_ID_CAPACITY]; /* public, unique */
     char name[TALLY_JOB_NAME_CAPACITY]; /* chosen by the user, not unique */
-    char labels[TALLY_LABELS_CAPACITY]; /* in the form of services/base/text/labels.h */
+    char labels[TALLY_LABELS_CAPACITY]; /* in the form of services/base/labels.h */
     char algorithm[32];                 /* for lists */
     enum tally_job_status status;
     char reason[TALLY_JOB_REASON_CAPACITY]; /* why it failed or was cancelled; else "" */

@@ -50,7 +50,7 @@ void tally_assert_text(const char *actual, const char *expected, const char *fil
 /* Checks a status and shows the error message if it differs. */
 #define TALLY_ASSERT_STATUS(call, expected, err)                                                   \
     tally_assert_status((call), (expected), (err), __FILE__, __LINE__)
-#include "codec/base/error.h"
+#include "codec/error.h"
 void tally_assert_status(enum tally_status actual, enum tally_status expected,
                          const struct tally_error *err, const char *file, int line);
 

@@ -26,7 +26,7 @@
 #include "api/client/http_curl.h"
 #include "api/client/http_foreign.h"
 #include "api/json/problem.h"
-#include "codec/base/monotonic.h"
+#include "codec/monotonic.h"
 
 enum {
     DEFAULT_CONNECT_TIMEOUT_MS = 5000,

@@ -13,8 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "codec/base/buffer.h"
-#include "codec/base/error.h"
+#include "codec/buffer.h"
+#include "codec/error.h"
 
 struct tally_http_client;
 

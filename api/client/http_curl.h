@@ -4,7 +4,7 @@
 
 #include <curl/curl.h>
 
-#include "codec/base/error.h"
+#include "codec/error.h"
 
 /* Must be called before any other function of libcurl; from any thread, any number of times. */
 void tally_curl_init(void);

@@ -19,8 +19,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "codec/base/buffer.h"
-#include "codec/base/error.h"
+#include "codec/buffer.h"
+#include "codec/error.h"
 
 struct tally_http_forwarder;
 struct tally_http_forward; /* a request, from its submission until its result is taken */

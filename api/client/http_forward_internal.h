@@ -4,7 +4,7 @@
 
 #include "api/client/http_curl.h"
 #include "api/client/http_forward.h"
-#include "codec/base/list.h"
+#include "codec/list.h"
 
 struct tally_http_forward {
     struct tally_http_forwarder *forwarder;

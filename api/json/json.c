@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "codec/base/utf8.h"
+#include "codec/utf8.h"
 
 /* A `struct tally_json` is jansson's json_t by another name, so that jansson.h stays in here. */
 static json_t *inner(const struct tally_json *value)

@@ -10,9 +10,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "codec/base/buffer.h"
-#include "codec/base/error.h"
-#include "codec/base/field.h"
+#include "codec/buffer.h"
+#include "codec/error.h"
+#include "codec/field.h"
 
 struct tally_json;
 

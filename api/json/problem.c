@@ -6,7 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "codec/base/utf8.h"
+#include "codec/utf8.h"
 
 /* "code" of a problem is the status's own name in lower case: finer than the Connect code, because
  * OUT_OF_RANGE and MALFORMED stay apart. */

@@ -3,8 +3,8 @@
 #define TALLY_API_JSON_PROBLEM_H
 
 #include "api/json/json.h"
-#include "codec/base/buffer.h"
-#include "codec/base/error.h"
+#include "codec/buffer.h"
+#include "codec/error.h"
 
 /* RFC 9457 application/problem+json:
  * {"type":"about:blank","title","status","detail","code","field"}; "field" is left out when

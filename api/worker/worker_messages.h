@@ -12,9 +12,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "codec/base/buffer.h"
-#include "codec/base/error.h"
-#include "codec/base/record.h"
+#include "codec/buffer.h"
+#include "codec/error.h"
+#include "codec/record.h"
 
 enum {
     TALLY_MESSAGE_JOB_ID_CAPACITY = 33, /* with NUL */

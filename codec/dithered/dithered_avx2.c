@@ -3,8 +3,8 @@
  * the next symbol. The encoder is the plain C one. */
 #include "codec/dithered/dithered_kernels.h"
 #include "codec/dithered/dithered_passes.h"
+#include "codec/entropy/rans_avx2.h"
 #include "codec/quantize/quantizer_avx2.h"
-#include "codec/rans/rans_avx2.h"
 
 static void make_dithers(const struct tally_rng *rng, uint32_t group, size_t n, int32_t *dithers)
 {

@@ -7,8 +7,8 @@
 #include "codec/dithered/dithered.h"
 #include "codec/dithered/dithered_kernels.h"
 #include "codec/dithered/dithered_passes.h"
+#include "codec/entropy/rans_avx512.h"
 #include "codec/quantize/quantizer_avx512.h"
-#include "codec/rans/rans_avx512.h"
 
 enum {
     GROUP = TALLY_RANS_LANES,

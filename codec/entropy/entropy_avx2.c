@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "codec/entropy/entropy_kernels.h"
-#include "codec/rans/rans_avx2.h"
+#include "codec/entropy/rans_avx2.h"
 
 enum { LANES = 8, VECTORS = TALLY_RANS_LANES / LANES, GROUP = TALLY_RANS_LANES };
 

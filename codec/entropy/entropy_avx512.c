@@ -3,7 +3,7 @@
 #include <immintrin.h>
 
 #include "codec/entropy/entropy_kernels.h"
-#include "codec/rans/rans_avx512.h"
+#include "codec/entropy/rans_avx512.h"
 
 enum { GROUP = TALLY_RANS_LANES };
 

@@ -9,8 +9,8 @@
 #include <stdint.h>
 
 #include "codec/entropy/entropy_model.h"
+#include "codec/entropy/rans.h"
 #include "codec/numeric/cpu.h"
-#include "codec/rans/rans.h"
 
 /* A table as the encoder needs it, which multiplies instead of dividing:
  *

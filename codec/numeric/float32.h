@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "codec/base/error.h"
+#include "codec/error.h"
 
 /* Bytes that encode() writes. */
 size_t tally_float32_bound(size_t dim);

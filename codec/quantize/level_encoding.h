@@ -10,8 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "codec/base/buffer.h"
-#include "codec/base/error.h"
+#include "codec/buffer.h"
+#include "codec/error.h"
 #include "codec/quantize/quantizer.h"
 
 /* Bit counts of a message, the same in encoder and decoder. */

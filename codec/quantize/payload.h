@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "codec/base/error.h"
+#include "codec/error.h"
 
 /* Whether n_bytes hold payload_bits bits and fewer than 8 bits of padding, all zero. */
 enum tally_status tally_payload_check_frame(const uint8_t *data, size_t n_bytes,

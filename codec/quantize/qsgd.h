@@ -23,7 +23,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "codec/base/error.h"
+#include "codec/error.h"
 #include "codec/numeric/rng.h"
 
 enum { TALLY_QSGD_MAX_LEVELS = 32767 };

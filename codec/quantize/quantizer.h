@@ -29,7 +29,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "codec/base/error.h"
+#include "codec/error.h"
 #include "codec/numeric/rng.h"
 
 /* Levels stay below 2^21, where a float32 product still leaves 2 bits for the fraction. */

@@ -20,7 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "codec/base/error.h"
+#include "codec/error.h"
 #include "codec/numeric/bits.h"
 
 /* Upper bound of the bits of a set of k indices. */

@@ -18,7 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "codec/base/error.h"
+#include "codec/error.h"
 
 /* Selects k coordinates of y (float[dim]) into ret_indices[k], ascending; 1 <= k <= dim <= 2^31.
  * Time O(dim). Errors: NOT_FINITE (names the coordinate). */

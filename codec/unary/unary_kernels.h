@@ -19,7 +19,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "codec/base/error.h"
+#include "codec/error.h"
 #include "codec/numeric/bits.h"
 #include "codec/numeric/cpu.h"
 #include "codec/quantize/quantizer_kernels.h"

@@ -10,14 +10,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "codec/base/buffer.h"
-#include "codec/base/error.h"
-#include "codec/base/field.h"
-#include "codec/base/ledger.h"
-#include "codec/base/record.h"
+#include "codec/buffer.h"
 #include "codec/encoding.h"
+#include "codec/error.h"
+#include "codec/field.h"
+#include "codec/ledger.h"
 #include "codec/numeric/rng.h"
 #include "codec/quantize/quantizer.h"
+#include "codec/record.h"
 #include "services/algorithms/shift.h"
 #include "services/objectives/objective.h"
 #include "services/objectives/solve/domain.h"
@@ -34,7 +34,7 @@ struct tally_ceal_params {
     double gradient_bound; /* L; theory: 1; may be NaN */
 };
 
-/* The server's step of a baseline with local steps (baselines/server_optimizer.h). Zeroed: the
+/* The server's step of a baseline with local steps (server_optimizer.h). Zeroed: the
  * clients' mean difference. */
 struct tally_server_optimizer {
     int type;            /* enum tally_server_optimizer_type */
@@ -316,7 +316,7 @@ struct tally_algorithm {
 
     /* Whether params.baseline.server_optimizer may be set. */
     bool takes_server_optimizer;
-    /* Whether only some of the clients may take part in a round (job/engine/cohort.h). Such an
+    /* Whether only some of the clients may take part in a round (job/job_cohort.h). Such an
      * algorithm moves the point in every round except a cut one, and keeps no state per client. */
     bool takes_cohorts;
     /* Whether clients may have weights. The algorithm's mean is then tally_weighted_mean(). */

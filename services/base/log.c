@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "codec/base/utf8.h"
+#include "codec/utf8.h"
 #include "services/base/time.h"
 
 static struct tally_log_settings settings_now = {TALLY_LOG_INFO, TALLY_LOG_TEXT, STDERR_FILENO};

@@ -20,8 +20,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "codec/base/error.h"
-#include "services/base/options/options.h"
+#include "codec/error.h"
+#include "services/base/options.h"
 
 enum tally_log_level { TALLY_LOG_DEBUG, TALLY_LOG_INFO, TALLY_LOG_WARN, TALLY_LOG_ERROR };
 enum tally_log_format { TALLY_LOG_TEXT, TALLY_LOG_JSON };

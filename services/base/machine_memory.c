@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "services/base/text/whole_file.h"
+#include "services/base/whole_file.h"
 
 enum { FILE_BYTES = 4096 };
 

@@ -11,7 +11,7 @@
 #include <signal.h>
 #include <stdbool.h>
 
-#include "codec/base/error.h"
+#include "codec/error.h"
 
 /* Installs the handlers; once per process, before threads start. Errors: UNAVAILABLE (no
  * descriptor). */

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "codec/base/monotonic.h"
+#include "codec/monotonic.h"
 
 /* Processor time of the calling thread, in seconds. For benchmarks. */
 double tally_thread_cpu_s(void);

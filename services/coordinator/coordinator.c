@@ -1,25 +1,25 @@
-#include "services/coordinator/base/coordinator.h"
+#include "services/coordinator/coordinator.h"
 
 #include <stdlib.h>
 
 #include "services/base/time.h"
-#include "services/coordinator/base/rooms.h"
-#include "services/coordinator/calls/calls.h"
-#include "services/coordinator/jobs/lifecycle.h"
-#include "services/coordinator/jobs/rounds.h"
-#include "services/coordinator/metrics/metrics.h"
-#include "services/coordinator/replicas/forwarding.h"
-#include "services/coordinator/replicas/replicas.h"
-#include "services/coordinator/rest/events.h"
-#include "services/coordinator/rest/handlers.h"
-#include "services/coordinator/rest/plans.h"
-#include "services/coordinator/rest/series.h"
-#include "services/coordinator/routes.h"
-#include "services/coordinator/turn/transaction.h"
-#include "services/coordinator/turn/turn.h"
-#include "services/coordinator/workers/assignment.h"
-#include "services/coordinator/workers/long_polls.h"
-#include "services/coordinator/workers/workers.h"
+#include "services/coordinator/calls.h"
+#include "services/coordinator/jobs_lifecycle.h"
+#include "services/coordinator/jobs_rounds.h"
+#include "services/coordinator/loop.h"
+#include "services/coordinator/loop_transaction.h"
+#include "services/coordinator/metrics.h"
+#include "services/coordinator/replicas.h"
+#include "services/coordinator/replicas_forwarding.h"
+#include "services/coordinator/rest_events.h"
+#include "services/coordinator/rest_handlers.h"
+#include "services/coordinator/rest_plans.h"
+#include "services/coordinator/rest_routes.h"
+#include "services/coordinator/rest_series.h"
+#include "services/coordinator/rooms.h"
+#include "services/coordinator/workers.h"
+#include "services/coordinator/workers_assignment.h"
+#include "services/coordinator/workers_long_polls.h"
 
 /* ---- Callbacks from lower rooms to higher ones ---- */
 
@@ -71,7 +71,7 @@ static const struct jobs_ops JOBS_OPS = {.added = events_adopt_job,
                                          .deleted = on_deleted,
                                          .leads = replicas_still_leads};
 
-/* ---- The turn (turn/turn.h) ---- */
+/* ---- The turn (loop.h) ---- */
 
 /* Checks whether a store that failed works again; without writes, nothing else would show it. */
 static void check_store(struct tally_coordinator *coordinator)

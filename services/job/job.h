@@ -3,7 +3,7 @@
  * The host feeds it events (start, receive, pause, ...), each of which returns at once, and reads
  * from it what to do next: hand out tasks, send broadcasts, persist records, finish. Coordinator,
  * simulator and fault tests are three hosts of the same engine; the same job and seed give the same
- * bits in all three. engine/engine.h shows one round, step by step.
+ * bits in all three. job_engine.h shows one round, step by step.
  *
  *     queued --start--> running --(horizon reached)--> completed
  *               pause | ^ resume        | fail             cancel: from any that is not final
@@ -14,7 +14,7 @@
  * order of arrival does not matter. Losses are kept per client and averaged in client order when
  * the round closes.
  *
- * A round is open to its cohort (engine/cohort.h): by default all M clients, otherwise a subset
+ * A round is open to its cohort (job_cohort.h): by default all M clients, otherwise a subset
  * drawn from the seed. An update of any other client is refused. Clients that are not drawn cost
  * nothing: regret and bits count only those that take part.
  *
@@ -49,11 +49,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "codec/base/buffer.h"
-#include "codec/base/error.h"
-#include "codec/base/record.h"
+#include "codec/buffer.h"
+#include "codec/error.h"
+#include "codec/record.h"
 #include "services/algorithms/algorithm.h"
-#include "services/job/spec.h"
+#include "services/job/job_spec.h"
 
 struct tally_job;
 
@@ -161,7 +161,7 @@ enum tally_status tally_job_restore_metrics(struct tally_job *job, int64_t round
                                             const struct tally_metric *metrics, size_t n,
                                             struct tally_error *err);
 
-/* The shift of a client in the open round, float[dim] (algorithms/shift.h); NULL if the job keeps
+/* The shift of a client in the open round, float[dim] (shift.h); NULL if the job keeps
  * none. *ret_round: the round of the last message that it includes, 0 = none. Borrowed until the
  * job changes. */
 const float *tally_job_shift(const struct tally_job *job, uint32_t client, int64_t *ret_round);
@@ -193,7 +193,7 @@ void tally_job_set_absent(struct tally_job *job, uint32_t client, bool absent,
 /* Reading the state. */
 
 enum tally_job_status tally_job_status(const struct tally_job *job);
-/* Why the job failed, in the stored form of reasons.h; "" if it has not failed. */
+/* Why the job failed, in the stored form of job_reasons.h; "" if it has not failed. */
 const char *tally_job_reason(const struct tally_job *job);
 const struct tally_job_spec *tally_job_get_spec(const struct tally_job *job);
 const struct tally_progress *tally_job_progress(const struct tally_job *job);
@@ -235,7 +235,7 @@ void tally_job_list_missing(const struct tally_job *job, char ret_text[TALLY_MIS
 bool tally_job_awaits(const struct tally_job *job, uint32_t client);
 void tally_job_list_awaited(const struct tally_job *job, char ret_text[TALLY_MISSING_CAPACITY]);
 
-/* The broadcast that led to point `iterate`, or NULL if it is no longer kept (engine/broadcasts.h):
+/* The broadcast that led to point `iterate`, or NULL if it is no longer kept (job_broadcasts.h):
  * a client that lacks it then needs the point itself. */
 const struct tally_message *tally_job_broadcast(const struct tally_job *job, int64_t iterate);
 

@@ -10,7 +10,7 @@
 
 #include "services/algorithms/algorithm.h"
 #include "services/job/job.h"
-#include "services/job/spec.h"
+#include "services/job/job_spec.h"
 
 struct tally_model_copy;
 

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "codec/base/error.h"
+#include "codec/error.h"
 #include "codec/numeric/wide_sum.h"
 #include "services/objectives/objective.h"
 

@@ -2,9 +2,9 @@
 
 #include <string.h>
 
-#include "services/objectives/data/columns.h"
-#include "services/objectives/losses/report.h"
-#include "services/objectives/plugin/plugin_instance.h"
+#include "services/objectives/data/data_columns.h"
+#include "services/objectives/losses/loss_report.h"
+#include "services/objectives/plugin_instance.h"
 
 const char *const TALLY_OBJECTIVE_NAMES[] = {
 #define TALLY_OBJECTIVE_NAME(symbol, name) [TALLY_##symbol] = #name,

@@ -1,8 +1,8 @@
-/* objective: the table of all types of objective (losses/kind.h), and their specs. */
+/* objective: the table of all types of objective (losses/loss_kind.h), and their specs. */
 #ifndef TALLY_SERVICES_OBJECTIVES_OBJECTIVE_H
 #define TALLY_SERVICES_OBJECTIVES_OBJECTIVE_H
 
-#include "services/objectives/losses/kind.h"
+#include "services/objectives/losses/loss_kind.h"
 
 /* One row per type: enumerator, and the name in job documents. The file of the type defines
  * TALLY_OBJECTIVE_<enumerator>. The rows may be reordered, since their indices are not stored. */
@@ -55,7 +55,7 @@ const char *tally_objective_dim_field(const struct tally_objective_spec *spec);
 
 /* Makes an objective with the data of all clients, drawn from the key's streams or loaded from the
  * source. Precondition: a valid spec. Errors: NO_MEMORY, those of the file loader
- * (data/loaders/load.h), FAILED_PRECONDITION for a plug-in (services/plugins makes it). */
+ * (data/load_data.h), FAILED_PRECONDITION for a plug-in (services/plugins makes it). */
 enum tally_status tally_objective_load(const struct tally_objective_spec *spec, uint32_t clients,
                                        struct tally_rng_key key,
                                        const struct tally_data_source *source,

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "services/objectives/plugin/plugin_instance.h"
+#include "services/objectives/plugin_instance.h"
 
 static bool read_at(int fd, void *ret_bytes, size_t n, uint64_t offset)
 {

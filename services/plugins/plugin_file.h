@@ -2,8 +2,8 @@
 #ifndef TALLY_SERVICES_PLUGINS_PLUGIN_FILE_H
 #define TALLY_SERVICES_PLUGINS_PLUGIN_FILE_H
 
-#include "codec/base/error.h"
-#include "services/objectives/plugin/plugin.h"
+#include "codec/error.h"
+#include "services/objectives/plugin.h"
 
 struct tally_plugin_file {
     void *handle;                      /* of dlopen() */

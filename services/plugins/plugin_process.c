@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "codec/base/utf8.h"
+#include "codec/utf8.h"
 #include "services/base/process_guard.h"
 #include "services/base/time.h"
 #include "services/plugins/plugin_host.h"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "services/objectives/plugin/plugin_objective.h"
+#include "services/objectives/plugin_objective.h"
 #include "services/plugins/plugin_file.h"
 
 /* A table in this process. */

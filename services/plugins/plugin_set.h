@@ -8,9 +8,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "codec/base/error.h"
-#include "services/job/spec.h"
-#include "services/objectives/plugin/plugin_instance.h"
+#include "codec/error.h"
+#include "services/job/job_spec.h"
+#include "services/objectives/plugin_instance.h"
 
 struct tally_plugin_source;
 

@@ -15,7 +15,7 @@
 
 #include "codec/numeric/rng.h"
 #include "services/objectives/objective.h"
-#include "services/objectives/plugin/plugin_instance.h"
+#include "services/objectives/plugin_instance.h"
 
 /* The problem, for the child. */
 struct tally_plugin_memory {

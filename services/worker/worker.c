@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "services/base/log.h"
-#include "services/worker/contact.h"
-#include "services/worker/posting.h"
+#include "services/worker/worker_contact.h"
+#include "services/worker/worker_posting.h"
 #include "services/worker/worker_state.h"
 
 /* Wrong points in a row that the worker tolerates: one may be due to a damaged message. */

@@ -9,8 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "codec/base/error.h"
-#include "codec/base/ledger.h"
+#include "codec/error.h"
+#include "codec/ledger.h"
 #include "services/plugins/plugin_set.h"
 
 /* How a worker is asked to stop, and how it sleeps until then. A worker does not handle the signals

@@ -5,8 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "codec/base/utf8.h"
 #include "codec/numeric/checksum.h"
+#include "codec/utf8.h"
 
 enum { DIGITS = 8, SALTED_BASE_BYTES = TALLY_WORKER_NAME_CAPACITY - 1 - DIGITS - 1 };
 

@@ -1,17 +1,18 @@
-/* worker_state: the state that the parts of a worker share: contact.h, posting.h and worker.c. */
+/* worker_state: the state that the parts of a worker share: worker_contact.h, worker_posting.h and
+ * worker.c. */
 #ifndef TALLY_SERVICES_WORKER_WORKER_STATE_H
 #define TALLY_SERVICES_WORKER_WORKER_STATE_H
 
 #include "codec/numeric/rng.h"
-#include "services/base/tokens/token_file.h"
-#include "services/worker/calls.h"
-#include "services/worker/job_copy.h"
-#include "services/worker/patience.h"
-#include "services/worker/undeliverable.h"
+#include "services/base/token_file.h"
 #include "services/worker/worker.h"
+#include "services/worker/worker_calls.h"
+#include "services/worker/worker_job.h"
+#include "services/worker/worker_patience.h"
+#include "services/worker/worker_undeliverable.h"
 
-/* Updates of one round that are computed and encoded, but not posted yet (posting.h). The memory is
- * reused from round to round. */
+/* Updates of one round that are computed and encoded, but not posted yet (worker_posting.h). The
+ * memory is reused from round to round. */
 struct batch {
     struct tally_buffer encoded; /* by tally_updates_add() */
     struct tally_updates whole;  /* their common part */

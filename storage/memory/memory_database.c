@@ -2,7 +2,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "codec/base/monotonic.h"
+#include "codec/monotonic.h"
 #include "storage/allocate.h"
 #include "storage/memory/memory_internal.h"
 

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 
-#include "codec/base/monotonic.h"
+#include "codec/monotonic.h"
 #include "storage/postgres/postgres_internal.h"
 
 /* How long both sides may be silent before the connection is dropped: longer than the server waits

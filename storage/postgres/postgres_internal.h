@@ -5,9 +5,9 @@
 #include <libpq-fe.h>
 
 #include "storage/backend.h"
-#include "storage/columns.h"
 #include "storage/lease_set.h"
 #include "storage/leases.h"
+#include "storage/round_columns.h"
 #include "storage/store.h"
 
 /* The prepared statements; postgres_sql.c has their text. */

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "codec/base/monotonic.h"
+#include "codec/monotonic.h"
 #include "storage/postgres/postgres_internal.h"
 
 /* How long an address may be silent during an attempt to connect, unless the conninfo has a

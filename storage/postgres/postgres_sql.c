@@ -1,7 +1,7 @@
 /* postgres_sql: the text of the statements, and how they are prepared and queued.
  *
- * {names}, {values} and {sets} in a statement are filled in from columns.c, so that SQL, binding
- * and reading cannot disagree. */
+ * {names}, {values} and {sets} in a statement are filled in from round_columns.c, so that SQL,
+ * binding and reading cannot disagree. */
 #include <assert.h>
 #include <limits.h>
 #include <string.h>

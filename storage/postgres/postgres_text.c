@@ -8,7 +8,7 @@
  *     "M\xfcller"  ->  "M", U+10FFFC, "ller" */
 #include <string.h>
 
-#include "codec/base/utf8.h"
+#include "codec/utf8.h"
 #include "storage/postgres/postgres_internal.h"
 
 enum { N_ESCAPED = 4 }; /* bytes of U+10FF80 to U+10FFFF: f4 8f be|bf 80..bf */

@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "codec/base/error.h"
+#include "codec/error.h"
 
 struct tally_lock_file {
     int fd;      /* -1 = not held */

@@ -6,7 +6,7 @@
 #include <sys/types.h>
 
 #include "storage/backend.h"
-#include "storage/columns.h"
+#include "storage/round_columns.h"
 #include "storage/sqlite/lock_file.h"
 #include "storage/store.h"
 

@@ -1,8 +1,8 @@
 /* sqlite_schema: whose database it is, and the steps that bring it up to date.
  *
  * A migration, once released, never changes; a change of the schema is a new migration.
- * The columns are those of columns.c. Conventions: reals are of type ANY, because REAL affinity
- * writes -0.0 as the integer 0 and loses the sign; NULL in one is NaN. 64-bit counters and
+ * The columns are those of round_columns.c. Conventions: reals are of type ANY, because REAL
+ * affinity writes -0.0 as the integer 0 and loses the sign; NULL in one is NaN. 64-bit counters and
  * checksums are stored as the int64 of the same bits, so an x_checksum may print negative. */
 #include "storage/sqlite/sqlite_internal.h"
 

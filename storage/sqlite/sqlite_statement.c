@@ -5,7 +5,7 @@
 
 #include "storage/sqlite/sqlite_internal.h"
 
-/* The text of a statement, in which {...} stand for lists of `columns` (columns.h). */
+/* The text of a statement, in which {...} stand for lists of `columns` (round_columns.h). */
 struct statement_text {
     const struct tally_columns *columns; /* NULL = no {...} */
     const char *sql;

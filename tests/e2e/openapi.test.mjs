@@ -145,7 +145,7 @@ test("Spectral has nothing to say", async () => {
 });
 
 test("its paths, methods and tokens are those of routes.c", async () => {
-  const routes = await readFile(path.join(SOURCE, "services/coordinator/routes.c"), "utf8");
+  const routes = await readFile(path.join(SOURCE, "services/coordinator/rest_routes.c"), "utf8");
   const inCode = [...routes.matchAll(/^ *\{"([A-Z]+)", *"([^"]+)", *(ROUTE_[A-Z]+),/gm)]
     .filter(([, , , kind]) => kind !== "ROUTE_WORKER")
     .map(([, method, where, kind]) => `${method} ${where.replace(/\{[^}]*\}/g, "{}")} ${kind}`);

@@ -1,6 +1,6 @@
 /* CSV files whose label is the column y. If the first column is called a..., they must have the
  * columns b and a of an earlier file. */
-#include "services/objectives/data/loaders/formats.h"
+#include "services/objectives/data/formats.h"
 #include "tests/fuzz/fuzz_data.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -2,7 +2,7 @@
  * document of the same job. */
 #include <string.h>
 
-#include "services/document/document.h"
+#include "services/job/document.h"
 #include "tests/fuzz/fuzz.h"
 
 static void write_document(const struct tally_job_spec *spec, struct tally_buffer *out)

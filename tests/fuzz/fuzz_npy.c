@@ -2,7 +2,7 @@
  * read again. */
 #include <string.h>
 
-#include "services/objectives/data/loaders/npy.h"
+#include "services/objectives/data/npy.h"
 #include "tests/fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -1,5 +1,5 @@
 /* Points in .npy files, read as a stream. */
-#include "services/objectives/data/loaders/formats.h"
+#include "services/objectives/data/formats.h"
 #include "tests/fuzz/fuzz_data.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

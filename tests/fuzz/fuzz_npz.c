@@ -3,7 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "services/objectives/data/loaders/load.h"
+#include "services/objectives/data/load_data.h"
 #include "tests/fuzz/fuzz.h"
 
 static char FOLDER[] = "/tmp/tally-fuzz-npz-XXXXXX";

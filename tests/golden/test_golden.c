@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "api/json/json.h"
-#include "codec/base/buffer.h"
+#include "codec/buffer.h"
 #include "codec/dithered/dithered.h"
 #include "codec/encoding.h"
 #include "codec/numeric/cpu.h"

@@ -1,5 +1,5 @@
 """A foreign web page cannot make a browser read or change anything at the coordinator
-(services/coordinator/access/origin_policy.h).
+(services/coordinator/origin_policy.h).
 """
 
 import json

@@ -781,7 +781,7 @@ class Types(unittest.TestCase):
                    "tally_plugin": _library.Plugin, "tally_worker_config": _library.WorkerConfig,
                    "tally_worker_totals": _library.WorkerTotals}
         source = ['#include <stddef.h>', '#include <stdio.h>', '#include "services/libtally/tally.h"',
-                  '#include "services/objectives/plugin/plugin.h"', "int main(void) {"]
+                  '#include "services/objectives/plugin.h"', "int main(void) {"]
         expected = []
         for name, mirror in structs.items():
             source.append(f'printf("{name} %zu\\n", sizeof(struct {name}));')

@@ -20,7 +20,7 @@ PAGE = 1000
 
 
 class Oracle:
-    """Computes the traffic by the rule in services/coordinator/traffic/traffic.h."""
+    """Computes the traffic by the rule in services/coordinator/traffic.h."""
 
     def __init__(self):
         self.clients = {}

@@ -9,7 +9,7 @@
 
 #include "codec/numeric/rng.h"
 #include "services/objectives/data/sharding.h"
-#include "services/objectives/plugin/plugin.h"
+#include "services/objectives/plugin.h"
 
 struct state {
     size_t dim;

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "services/objectives/plugin/plugin.h"
+#include "services/objectives/plugin.h"
 
 struct mood {
     char where[16], what[24];

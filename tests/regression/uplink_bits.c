@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "codec/base/buffer.h"
+#include "codec/buffer.h"
 #include "codec/encoding.h"
 #include "codec/numeric/rng.h"
 

@@ -1,6 +1,6 @@
 /* The clients of a round: every subset of n has the same probability, independently in every
  * round. */
-#include "services/job/engine/cohort.h"
+#include "services/job/job_cohort.h"
 
 #include <math.h>
 #include <string.h>

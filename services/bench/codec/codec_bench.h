@@ -14,9 +14,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "codec/base/buffer.h"
-#include "codec/base/error.h"
+#include "codec/buffer.h"
 #include "codec/encoding.h"
+#include "codec/error.h"
 #include "codec/numeric/cpu.h"
 
 enum tally_bench_operation {

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "api/json/json.h"
-#include "services/base/text/text_table.h"
+#include "services/base/text_table.h"
 #include "services/bench/codec/zstd_yardstick.h"
 
 static const size_t BITS_DIMS[] = {30, 7840, 1000000};

@@ -17,8 +17,8 @@
 #include "api/echo/echo_server.h"
 #include "services/base/process_guard.h"
 #include "services/base/signals.h"
-#include "services/base/text/whole_file.h"
 #include "services/base/time.h"
+#include "services/base/whole_file.h"
 
 enum {
     START_MS = 30000, /* far longer than a start takes */

@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "codec/base/error.h"
+#include "codec/error.h"
 
 /* Pins this process to one processor and the servers started later to another. Does nothing if
  * there is only one. Errors: UNAVAILABLE. */

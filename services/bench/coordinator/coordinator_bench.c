@@ -7,12 +7,12 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "services/base/job_path.h"
+#include "services/base/rest_client.h"
 #include "services/base/signals.h"
 #include "services/base/time.h"
 #include "services/bench/coordinator/bench_server.h"
 #include "services/bench/coordinator/players.h"
-#include "services/rest_client/job_path.h"
-#include "services/rest_client/rest_client.h"
 
 enum {
     QUIET_MS = 50,

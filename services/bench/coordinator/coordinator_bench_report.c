@@ -9,12 +9,12 @@
 #include "api/json/json.h"
 #include "api/worker/worker_messages.h"
 #include "codec/encoding.h"
-#include "services/base/text/text_table.h"
+#include "services/base/progress_bar.h"
+#include "services/base/text_table.h"
 #include "services/base/time.h"
 #include "services/bench/coordinator/bench_server.h"
 #include "services/bench/coordinator/coordinator_bench.h"
 #include "services/objectives/objective.h"
-#include "services/progress/progress_bar.h"
 
 enum {
     MAX_CLIENTS = 20000, /* connections of one process, at both ends */

@@ -3,9 +3,9 @@
 #ifndef TALLY_SERVICES_BENCH_COORDINATOR_COORDINATOR_BENCH_REPORT_H
 #define TALLY_SERVICES_BENCH_COORDINATOR_COORDINATOR_BENCH_REPORT_H
 
-#include "services/base/options/options.h"
+#include "services/base/options.h"
+#include "services/base/progress_bar.h"
 #include "services/bench/coordinator/coordinator_bench.h"
-#include "services/progress/progress_bar.h"
 
 enum { TALLY_SWEEP_MAX_LIST = 16 };
 

@@ -15,7 +15,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "codec/base/buffer.h"
+#include "codec/buffer.h"
 #include "services/base/signals.h"
 #include "services/base/time.h"
 

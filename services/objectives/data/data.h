@@ -1,7 +1,7 @@
 /* data: the data of an objective, as a job document describes them.
  *
  * `synthetic_linear` is drawn, the others are files below the data folder of
- * the process that reads them (loaders/load.h). */
+ * the process that reads them (load_data.h). */
 #ifndef TALLY_SERVICES_OBJECTIVES_DATA_DATA_H
 #define TALLY_SERVICES_OBJECTIVES_DATA_DATA_H
 
@@ -9,8 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "codec/base/error.h"
-#include "codec/base/field.h"
+#include "codec/error.h"
+#include "codec/field.h"
 
 enum {
     TALLY_DATA_NAME_CAPACITY = 256,       /* of a file's name, with its NUL */

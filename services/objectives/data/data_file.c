@@ -10,7 +10,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "codec/base/utf8.h"
+#include "codec/utf8.h"
 #include "services/objectives/data/open_below.h"
 
 /* Unpacked bytes between two calls of on_progress: some tens of milliseconds of parsing. */

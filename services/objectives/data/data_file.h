@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "codec/base/error.h"
+#include "codec/error.h"
 #include "services/objectives/data/data.h"
 #include "services/objectives/data/data_source.h"
 

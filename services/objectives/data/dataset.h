@@ -1,4 +1,4 @@
-/* dataset: the points of all clients in memory. loaders/load.h reads them from files,
+/* dataset: the points of all clients in memory. load_data.h reads them from files,
  * synthetic_linear.h draws them.
  *
  * Points lie in the order of their shards. Three layouts, told apart by what is not NULL: dense,
@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "codec/base/error.h"
+#include "codec/error.h"
 #include "services/objectives/data/data.h"
 #include "services/objectives/data/sharding.h"
 

@@ -5,7 +5,7 @@
 #ifndef TALLY_SERVICES_OBJECTIVES_LOSSES_LINEAR_MODEL_H
 #define TALLY_SERVICES_OBJECTIVES_LOSSES_LINEAR_MODEL_H
 
-#include "services/objectives/losses/kind.h"
+#include "services/objectives/losses/loss_kind.h"
 
 /* phi, convex in z, and its derivatives in z. `parameters` are those of the spec. */
 struct tally_scalar_loss {

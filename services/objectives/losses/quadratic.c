@@ -8,8 +8,8 @@
 #include <stdlib.h>
 
 #include "codec/numeric/vector.h"
-#include "services/objectives/data/loaders/load.h"
-#include "services/objectives/losses/kind.h"
+#include "services/objectives/data/load_data.h"
+#include "services/objectives/losses/loss_kind.h"
 #include "services/objectives/solve/convex.h"
 #include "services/objectives/solve/eigenvalues.h"
 

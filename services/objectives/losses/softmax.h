@@ -9,7 +9,7 @@
 #include <math.h>
 #include <stddef.h>
 
-#include "services/objectives/losses/kind.h"
+#include "services/objectives/losses/loss_kind.h"
 
 tally_objective_make_fn tally_softmax_images_make, tally_softmax_points_make;
 

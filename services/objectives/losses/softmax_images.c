@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "services/objectives/data/loaders/idx.h"
+#include "services/objectives/data/idx.h"
 #include "services/objectives/data/sharding.h"
 #include "services/objectives/losses/softmax.h"
 #include "services/objectives/losses/softmax_losses.h"

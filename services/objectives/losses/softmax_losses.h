@@ -18,7 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "services/objectives/data/loaders/idx.h"
+#include "services/objectives/data/idx.h"
 
 /* Points are double[n][features][classes]; ret_losses is double[n]. False, and nothing written,
  * when memory ran out. */

@@ -7,7 +7,7 @@
 
 #include "codec/numeric/vector.h"
 #include "codec/numeric/wide_sum.h"
-#include "services/objectives/data/loaders/load.h"
+#include "services/objectives/data/load_data.h"
 #include "services/objectives/data/row.h"
 #include "services/objectives/losses/softmax.h"
 #include "services/objectives/solve/convex.h"

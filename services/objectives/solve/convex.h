@@ -40,7 +40,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "codec/base/error.h"
+#include "codec/error.h"
 #include "services/objectives/solve/domain.h"
 
 struct tally_convex {

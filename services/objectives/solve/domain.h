@@ -13,8 +13,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "codec/base/error.h"
-#include "codec/base/field.h"
+#include "codec/error.h"
+#include "codec/field.h"
 
 enum tally_domain_type { TALLY_DOMAIN_WHOLE, TALLY_DOMAIN_BALL, TALLY_DOMAIN_BOX };
 

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "storage/backends/migrate.h"
+#include "storage/migrate.h"
 #include "tests/contract/store_tests.h"
 #include "tests/contract/support/raw_postgres.h"
 #include "tests/contract/support/store_fixture.h"

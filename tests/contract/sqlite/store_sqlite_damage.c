@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "storage/backends/backends.h"
+#include "storage/backends.h"
 #include "tests/contract/store_tests.h"
 #include "tests/contract/support/child.h"
 #include "tests/contract/support/files.h"

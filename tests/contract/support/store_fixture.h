@@ -4,7 +4,7 @@
 #ifndef TALLY_TESTS_CONTRACT_SUPPORT_STORE_FIXTURE_H
 #define TALLY_TESTS_CONTRACT_SUPPORT_STORE_FIXTURE_H
 
-#include "storage/backends/backends.h"
+#include "storage/backends.h"
 #include "tests/harness.h"
 
 struct store_fixture {

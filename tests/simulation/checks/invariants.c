@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "api/worker/worker_messages.h"
-#include "storage/columns.h"
+#include "storage/round_columns.h"
 #include "storage/store.h"
 #include "tests/simulation/checks/invariants_job.h"
 #include "tests/simulation/checks/lease_invariants.h"

@@ -30,7 +30,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "codec/base/error.h"
+#include "codec/error.h"
 #include "storage/store.h"
 #include "tests/simulation/checks/sim_job.h"
 #include "tests/simulation/world/sim_network.h"

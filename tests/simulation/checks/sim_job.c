@@ -7,9 +7,9 @@
 
 #include "api/worker/worker_messages.h"
 #include "codec/numeric/checksum.h"
-#include "services/algorithms/baselines/server_optimizer.h"
-#include "services/document/document.h"
-#include "services/job/local.h"
+#include "services/algorithms/server_optimizer.h"
+#include "services/job/document.h"
+#include "services/job/job_local.h"
 #include "services/job/model_copy.h"
 #include "tests/simulation/world/sim.h"
 #include "tests/simulation/world/sim_random.h"
@@ -281,7 +281,7 @@ bool sim_job_draws(const struct sim_job *job, int64_t round, uint32_t client)
     return i < job->cohort->n;
 }
 
-/* Runs one fault-free round, like services/job/local.c, which does not show every message. */
+/* Runs one fault-free round, like services/job/job_local.c, which does not show every message. */
 static bool run_round(struct sim_job *job, struct tally_job *engine, struct tally_model_copy *model)
 {
     const struct tally_job_round round = *tally_job_open_round(engine);

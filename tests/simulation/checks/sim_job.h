@@ -3,12 +3,12 @@
 #ifndef TALLY_TESTS_SIMULATION_CHECKS_SIM_JOB_H
 #define TALLY_TESTS_SIMULATION_CHECKS_SIM_JOB_H
 
-#include "services/job/engine/cohort.h"
+#include "services/job/job_cohort.h"
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "codec/base/record.h"
-#include "services/job/spec.h"
+#include "codec/record.h"
+#include "services/job/job_spec.h"
 
 enum { SIM_MAX_JOBS = 2, SIM_MAX_ROUNDS = 60 };
 

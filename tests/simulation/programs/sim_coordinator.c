@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "services/coordinator/base/coordinator.h"
+#include "services/coordinator/coordinator.h"
 #include "storage/sqlite/sqlite.h"
 #include "tests/simulation/checks/invariants.h"
 #include "tests/simulation/storage/sim_disk.h"

@@ -5,7 +5,7 @@
 #include <strings.h>
 
 #include "api/client/http_forward.h"
-#include "services/coordinator/replicas/forwarding.h"
+#include "services/coordinator/replicas_forwarding.h"
 #include "tests/simulation/programs/sim_replica.h"
 #include "tests/simulation/world/sim.h"
 

@@ -1,4 +1,4 @@
-/* Stands in for services/coordinator/jobs/prepare.h: f(x*) is solved when the result is asked for,
+/* Stands in for services/coordinator/jobs_prepare.h: f(x*) is solved when the result is asked for,
  * in the coordinator's next turn, instead of in a thread. A restarted coordinator asks again. The
  * solution depends on the document alone, so each document of a seed is solved once. */
 #include "tests/simulation/programs/sim_prepare.h"
@@ -8,8 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "services/coordinator/jobs/prepare.h"
-#include "services/document/document.h"
+#include "services/coordinator/jobs_prepare.h"
+#include "services/job/document.h"
 #include "tests/simulation/checks/sim_job.h"
 #include "tests/simulation/world/sim.h"
 

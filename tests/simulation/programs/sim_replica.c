@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "services/coordinator/base/coordinator.h"
+#include "services/coordinator/coordinator.h"
 #include "tests/simulation/checks/invariants.h"
 #include "tests/simulation/storage/sim_database.h"
 #include "tests/simulation/storage/sim_store.h"

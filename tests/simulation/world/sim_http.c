@@ -4,7 +4,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "services/coordinator/replicas/forwarding.h"
+#include "services/coordinator/replicas_forwarding.h"
 #include "tests/simulation/checks/invariants.h"
 #include "tests/simulation/world/sim.h"
 #include "tests/simulation/world/sim_clock.h"

@@ -1,9 +1,9 @@
-/* sim_http: stands in for api/server/http_server.h below the coordinator. */
+/* sim_http: stands in for api/http/http_server.h below the coordinator. */
 #ifndef TALLY_TESTS_SIMULATION_WORLD_SIM_HTTP_H
 #define TALLY_TESTS_SIMULATION_WORLD_SIM_HTTP_H
 
-#include "api/server/http_line.h"
-#include "api/server/http_server.h"
+#include "api/http/http_line.h"
+#include "api/http/http_server.h"
 #include "tests/simulation/world/sim_network.h"
 
 /* A request as the coordinator sees it, until it is responded to, abandoned or dropped. */

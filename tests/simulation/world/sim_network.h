@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "codec/base/buffer.h"
+#include "codec/buffer.h"
 
 /* Places: coordinators, from 0; the database (sim_database.h); and these. */
 enum { SIM_FIRST_WORKER_PLACE = 6, SIM_FIRST_ADMIN_PLACE = 24, SIM_MAX_PLACES = 32 };

@@ -1,4 +1,4 @@
-/* manual_clock: replaces codec/base/monotonic.h in this program. The clock of the server and the
+/* manual_clock: replaces codec/monotonic.h in this program. The clock of the server and the
  * clients runs like the real one. A test may advance it to wait out a timeout without delay. A test
  * may also stop it; the clock then advances only on request, however busy the machine is.
  * (libmicrohttpd and libcurl read their own clocks.) */
@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-#include "codec/base/monotonic.h"
+#include "codec/monotonic.h"
 
 void manual_clock_advance(int64_t ms);
 void manual_clock_stop(void);

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "codec/base/buffer.h"
+#include "codec/buffer.h"
 
 /* Opens a non-blocking connection to the loopback address; -1 on failure. */
 int tally_raw_connect(uint16_t port);

@@ -1,4 +1,4 @@
-#include "codec/base/buffer.h"
+#include "codec/buffer.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "codec/base/error.h"
+#include "codec/error.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "codec/base/ledger.h"
+#include "codec/ledger.h"
 
 #include <string.h>
 

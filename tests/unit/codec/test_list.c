@@ -1,4 +1,4 @@
-#include "codec/base/list.h"
+#include "codec/list.h"
 #include "tests/harness.h"
 
 enum { N_MEMBERS = 4 };

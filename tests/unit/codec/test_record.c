@@ -1,4 +1,4 @@
-#include "codec/base/record.h"
+#include "codec/record.h"
 
 #include <math.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 #ifndef TALLY_TESTS_UNIT_SERVICES_LOCAL_RUN_H
 #define TALLY_TESTS_UNIT_SERVICES_LOCAL_RUN_H
 
-#include "services/job/local.h"
+#include "services/job/job_local.h"
 
 /* Like tally_local_run_on(); `each` may be NULL. *ret_job is NULL on failure. */
 static inline enum tally_status local_run(const struct tally_job_spec *spec,

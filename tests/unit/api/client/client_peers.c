@@ -10,8 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "api/http/http_server.h"
 #include "api/json/problem.h"
-#include "api/server/http_server.h"
 #include "tests/harness.h"
 #include "tests/unit/api/raw_socket.h"
 

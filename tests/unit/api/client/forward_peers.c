@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "codec/base/monotonic.h"
+#include "codec/monotonic.h"
 #include "tests/harness.h"
 #include "tests/unit/api/raw_socket.h"
 

@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 
 #include "api/client/http_forward.h"
-#include "api/server/http_server.h"
+#include "api/http/http_server.h"
 
 enum {
     FORWARD_HANG_MS = 60000, /* no test waits this long unless something hangs */

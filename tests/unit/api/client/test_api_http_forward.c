@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "api/client/http_forward.h"
-#include "codec/base/monotonic.h"
+#include "codec/monotonic.h"
 #include "tests/harness.h"
 #include "tests/unit/api/client/forward_peers.h"
 #include "tests/unit/api/raw_socket.h"

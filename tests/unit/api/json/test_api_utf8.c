@@ -1,6 +1,6 @@
 #include <string.h>
 
-#include "codec/base/utf8.h"
+#include "codec/utf8.h"
 #include "tests/harness.h"
 
 static size_t valid_prefix(const char *text)

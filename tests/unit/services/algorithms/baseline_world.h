@@ -4,7 +4,7 @@
 #ifndef TALLY_TESTS_UNIT_SERVICES_ALGORITHMS_BASELINE_WORLD_H
 #define TALLY_TESTS_UNIT_SERVICES_ALGORITHMS_BASELINE_WORLD_H
 
-#include "services/algorithms/baselines/baseline.h"
+#include "services/algorithms/baseline.h"
 
 enum { BASELINE_DIM = 7, BASELINE_CLIENTS = 4, N_BASELINES = 4 };
 

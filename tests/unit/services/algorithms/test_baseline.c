@@ -1,5 +1,5 @@
 /* The messages and losses of the clients of the four baselines, against a recomputation. */
-#include "services/algorithms/baselines/baseline.h"
+#include "services/algorithms/baseline.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* How the server of the four baselines uses messages, and the clients its broadcasts, against a
  * recomputation. */
-#include "services/algorithms/baselines/baseline.h"
+#include "services/algorithms/baseline.h"
 
 #include <math.h>
 #include <stdio.h>

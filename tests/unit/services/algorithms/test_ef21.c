@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "services/algorithms/baselines/client_shifts.h"
+#include "services/algorithms/client_shifts.h"
 #include "tests/harness.h"
 #include "tests/unit/services/algorithms/baseline_world.h"
 

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "services/algorithms/baselines/client_shifts.h"
+#include "services/algorithms/client_shifts.h"
 #include "tests/harness.h"
 #include "tests/unit/services/algorithms/baseline_world.h"
 

@@ -1,6 +1,6 @@
 /* The effect of server optimizers on the clients' mean step, against the equations of their
  * papers. */
-#include "services/algorithms/baselines/server_optimizer.h"
+#include "services/algorithms/server_optimizer.h"
 
 #include <math.h>
 #include <string.h>

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "codec/base/utf8.h"
+#include "codec/utf8.h"
 #include "tests/harness.h"
 
 enum { AT_MS = 123 };

@@ -1,4 +1,4 @@
-#include "services/base/options/nearest_name.h"
+#include "services/base/nearest_name.h"
 
 #include <limits.h>
 

@@ -1,4 +1,4 @@
-#include "services/base/options/options.h"
+#include "services/base/options.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 #include <string.h>
 
-#include "services/base/options/options.h"
+#include "services/base/options.h"
 #include "tests/harness.h"
 
 static const struct tally_option OPTIONS[] = {

@@ -1,11 +1,11 @@
-#include "services/progress/progress_bar.h"
+#include "services/base/progress_bar.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "codec/base/utf8.h"
+#include "codec/utf8.h"
 #include "tests/harness.h"
 
 static void expect(struct tally_progress_bar bar, int columns, bool utf8, const char *expected)

@@ -1,4 +1,4 @@
-#include "services/base/text/text_table.h"
+#include "services/base/text_table.h"
 
 #include "tests/harness.h"
 

@@ -1,4 +1,4 @@
-#include "services/base/tokens/token_file.h"
+#include "services/base/token_file.h"
 
 #include <stdbool.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-#include "codec/base/utf8.h"
+#include "codec/utf8.h"
 
 #include "tests/harness.h"
 

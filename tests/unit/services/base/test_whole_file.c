@@ -1,4 +1,4 @@
-#include "services/base/text/whole_file.h"
+#include "services/base/whole_file.h"
 
 #include <fcntl.h>
 #include <signal.h>

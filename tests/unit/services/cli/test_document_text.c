@@ -1,5 +1,5 @@
 /* --set: edits of a job document's text. */
-#include "services/cli/document/document_text.h"
+#include "services/cli/document_text.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "services/cli/view/job_watch.h"
+#include "services/cli/job_watch.h"
 
 #include <string.h>
 

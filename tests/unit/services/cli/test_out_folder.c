@@ -1,4 +1,4 @@
-#include "services/cli/view/out_folder.h"
+#include "services/cli/out_folder.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "services/base/text/whole_file.h"
+#include "services/base/whole_file.h"
 #include "tests/harness.h"
 
 struct place {

@@ -1,4 +1,4 @@
-#include "services/cli/view/plan_report.h"
+#include "services/cli/plan_report.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "services/cli/view/reproduce_table.h"
+#include "services/cli/reproduce_table.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "services/cli/view/result_table.h"
+#include "services/cli/result_table.h"
 
 #include <string.h>
 

@@ -4,8 +4,8 @@
 
 #include <stdbool.h>
 
-#include "api/server/http_line.h"
-#include "api/server/http_server.h"
+#include "api/http/http_line.h"
+#include "api/http/http_server.h"
 
 struct tally_http_stream {
     struct tally_http_stream_config config;

@@ -4,11 +4,11 @@
 #include <string.h>
 
 #include "api/worker/worker_messages.h"
-#include "services/coordinator/jobs/lifecycle.h"
-#include "services/coordinator/jobs/live_jobs.h"
-#include "storage/backends/backends.h"
+#include "services/coordinator/jobs_lifecycle.h"
+#include "services/coordinator/jobs_live.h"
+#include "storage/backends.h"
 #include "tests/harness.h"
-#include "tests/unit/services/coordinator/jobs/job_in_store.h"
+#include "tests/unit/services/coordinator/job_in_store.h"
 
 void scene_init(struct scene *scene)
 {

@@ -1,4 +1,4 @@
-#include "services/experiment/campaigns/campaign.h"
+#include "services/experiment/campaign.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,10 +1,10 @@
-#include "services/experiment/runs/entropy.h"
+#include "services/experiment/host_entropy.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "codec/quantize/qsgd.h"
-#include "services/experiment/runs/presets.h"
+#include "services/experiment/presets.h"
 #include "tests/harness.h"
 
 static void test_experiment_entropy__of_known_histograms(void)

@@ -1,9 +1,9 @@
-#include "services/experiment/campaigns/frontier_report.h"
+#include "services/experiment/frontier_report.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "services/algorithms/baselines/baseline.h"
+#include "services/algorithms/baseline.h"
 #include "tests/harness.h"
 
 static struct tally_frontier_point point_of(const struct tally_algorithm *algorithm, double radius,

@@ -1,4 +1,4 @@
-#include "services/experiment/campaigns/plot.h"
+#include "services/experiment/plot.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "services/experiment/runs/pool.h"
+#include "services/experiment/run_pool.h"
 
 #include <string.h>
 

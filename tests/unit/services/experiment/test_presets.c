@@ -1,11 +1,11 @@
-#include "services/experiment/runs/presets.h"
+#include "services/experiment/presets.h"
 
 #include <dirent.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "services/document/document.h"
-#include "services/job/local.h"
+#include "services/job/document.h"
+#include "services/job/job_local.h"
 #include "tests/harness.h"
 #include "tests/unit/services/local_run.h"
 

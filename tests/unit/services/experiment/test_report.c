@@ -1,4 +1,4 @@
-#include "services/experiment/campaigns/report.h"
+#include "services/experiment/campaign_report.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,9 +1,9 @@
-#include "services/experiment/runs/run.h"
+#include "services/experiment/run.h"
 
 #include <math.h>
 
-#include "services/experiment/runs/presets.h"
-#include "services/job/local.h"
+#include "services/experiment/presets.h"
+#include "services/job/job_local.h"
 #include "tests/harness.h"
 #include "tests/unit/services/local_run.h"
 

@@ -1,4 +1,4 @@
-#include "services/experiment/runs/runner.h"
+#include "services/experiment/runner.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "services/experiment/campaigns/search.h"
+#include "services/experiment/search.h"
 
 #include <math.h>
 

@@ -1,4 +1,4 @@
-#include "services/experiment/runs/seeds.h"
+#include "services/experiment/run_seeds.h"
 
 #include <string.h>
 

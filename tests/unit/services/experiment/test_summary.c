@@ -1,4 +1,4 @@
-#include "services/experiment/runs/summary.h"
+#include "services/experiment/run_summary.h"
 
 #include <math.h>
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "services/job/local.h"
+#include "services/job/job_local.h"
 #include "tests/harness.h"
 #include "tests/unit/services/local_loss.h"
 

@@ -1,4 +1,4 @@
-#include "services/job/advice.h"
+#include "services/job/job_advice.h"
 
 #include <math.h>
 #include <stdio.h>

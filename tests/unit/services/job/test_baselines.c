@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "services/job/local.h"
+#include "services/job/job_local.h"
 #include "tests/harness.h"
 #include "tests/unit/services/job/job_host.h"
 #include "tests/unit/services/local_loss.h"

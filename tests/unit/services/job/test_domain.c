@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "services/job/local.h"
+#include "services/job/job_local.h"
 #include "tests/harness.h"
 #include "tests/unit/services/job/job_host.h"
 #include "tests/unit/services/local_run.h"

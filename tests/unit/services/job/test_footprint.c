@@ -1,4 +1,4 @@
-#include "services/job/footprint.h"
+#include "services/job/job_footprint.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "services/job/lifecycle.h"
+#include "services/job/job_status_moves.h"
 
 #include <stdio.h>
 

@@ -1,4 +1,4 @@
-#include "services/job/local.h"
+#include "services/job/job_local.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "services/algorithms/ceal.h"
-#include "services/job/local.h"
+#include "services/job/job_local.h"
 #include "tests/harness.h"
 #include "tests/unit/services/job/job_host.h"
 #include "tests/unit/services/local_run.h"

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "services/job/local.h"
+#include "services/job/job_local.h"
 #include "tests/harness.h"
 #include "tests/unit/services/job/job_host.h"
 

@@ -1,4 +1,4 @@
-#include "services/job/reasons.h"
+#include "services/job/job_reasons.h"
 
 #include <string.h>
 

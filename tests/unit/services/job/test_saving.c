@@ -1,7 +1,7 @@
 #include <limits.h>
 #include <string.h>
 
-#include "services/algorithms/baselines/server_optimizer.h"
+#include "services/algorithms/server_optimizer.h"
 #include "tests/harness.h"
 #include "tests/unit/services/job/job_host.h"
 

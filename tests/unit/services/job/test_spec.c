@@ -1,4 +1,4 @@
-#include "services/job/spec.h"
+#include "services/job/job_spec.h"
 
 #include <math.h>
 #include <string.h>

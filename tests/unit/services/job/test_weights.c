@@ -6,7 +6,7 @@
 
 #include "codec/numeric/checksum.h"
 #include "services/algorithms/weights.h"
-#include "services/job/local.h"
+#include "services/job/job_local.h"
 #include "tests/harness.h"
 #include "tests/unit/services/job/job_host.h"
 

@@ -1,7 +1,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "services/document/document.h"
+#include "services/job/document.h"
 #include "services/libtally/tally.h"
 #include "services/objectives/data/synthetic_linear.h"
 #include "tests/harness.h"

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "services/libtally/tally.h"
-#include "services/objectives/plugin/plugin.h"
+#include "services/objectives/plugin.h"
 #include "tests/harness.h"
 
 static struct tally_worker_config config_new(void)

@@ -2,7 +2,7 @@
 #ifndef TALLY_TESTS_UNIT_SERVICES_OBJECTIVES_DATASETS_H
 #define TALLY_TESTS_UNIT_SERVICES_OBJECTIVES_DATASETS_H
 
-#include "services/objectives/data/loaders/load.h"
+#include "services/objectives/data/load_data.h"
 #include "tests/unit/services/objectives/data_files.h"
 
 extern struct idx_files DATASET_FILES;

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "services/objectives/data/loaders/idx.h"
+#include "services/objectives/data/idx.h"
 
 enum { IDX_MAX_BYTES = 1 << 16 };
 

@@ -1,5 +1,5 @@
 /* Data files of every format: rows, labels, layouts and progress. */
-#include "services/objectives/data/loaders/load.h"
+#include "services/objectives/data/load_data.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* The points of each client: shardings, and files of the workers' own. */
-#include "services/objectives/data/loaders/load.h"
+#include "services/objectives/data/load_data.h"
 
 #include <stdio.h>
 #include <stdlib.h>

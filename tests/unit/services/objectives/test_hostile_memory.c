@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "services/objectives/data/dataset_builder.h"
-#include "services/objectives/data/loaders/load.h"
+#include "services/objectives/data/load_data.h"
 #include "tests/harness.h"
 #include "tests/unit/services/objectives/data_files.h"
 #include "tests/unit/services/objectives/hostile_files.h"

@@ -1,4 +1,4 @@
-#include "services/objectives/data/loaders/idx.h"
+#include "services/objectives/data/idx.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "services/objectives/data/loaders/npy.h"
+#include "services/objectives/data/npy.h"
 
 #include <math.h>
 #include <stdio.h>

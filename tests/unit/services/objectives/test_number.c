@@ -1,4 +1,4 @@
-#include "services/objectives/data/loaders/number.h"
+#include "services/objectives/data/number.h"
 
 #include <float.h>
 #include <locale.h>

@@ -3,8 +3,8 @@
 #ifndef TALLY_TESTS_UNIT_SERVICES_PLUGINS_STUB_PLUGIN_H
 #define TALLY_TESTS_UNIT_SERVICES_PLUGINS_STUB_PLUGIN_H
 
-#include "services/job/spec.h"
-#include "services/objectives/plugin/plugin.h"
+#include "services/job/job_spec.h"
+#include "services/objectives/plugin.h"
 
 enum { STUB_DIM = 3 };
 

@@ -1,4 +1,4 @@
-#include "services/objectives/plugin/plugin_instance.h"
+#include "services/objectives/plugin_instance.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,10 +1,10 @@
-#include "services/objectives/plugin/plugin_objective.h"
+#include "services/objectives/plugin_objective.h"
 
 #include <float.h>
 #include <math.h>
 #include <string.h>
 
-#include "services/objectives/plugin/known_losses.h"
+#include "services/objectives/known_losses.h"
 #include "tests/harness.h"
 #include "tests/unit/services/plugins/stub_plugin.h"
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "services/algorithms/calm.h"
-#include "services/job/engine/engine.h"
+#include "services/job/job_engine.h"
 #include "tests/harness.h"
 #include "tests/unit/services/job/calm/calm_jobs.h"
 

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "services/algorithms/calm.h"
-#include "services/job/local.h"
+#include "services/job/job_local.h"
 #include "tests/harness.h"
 #include "tests/unit/services/job/calm/calm_jobs.h"
 

@@ -1,0 +1,454 @@
+#include "services/algorithms/baseline.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "codec/numeric/fixed_point.h"
+#include "codec/numeric/float32.h"
+#include "codec/quantize/qsgd.h"
+#include "services/algorithms/weights.h"
+#include "services/objectives/loss_path.h"
+#include "services/objectives/losses/loss_kind.h"
+
+#define PARAM(member) offsetof(struct tally_baseline_params, member)
+
+#define STEP_SIZE                                                                                  \
+    TALLY_POSITIVE("step_size", PARAM(step_size), 1e9, .required = true, .unit = "x per gradient", \
+                   .doc = "step size eta")
+#define LOCAL_STEPS                                                                                \
+    TALLY_INTEGER("local_steps", PARAM(local_steps), 1, INT32_MAX, .required = true,               \
+                  .unit = "gradient queries",                                                      \
+                  .doc = "gradient queries K of a client between two rounds")
+#define STEP_DECAY                                                                                 \
+    TALLY_REAL("step_decay", PARAM(step_decay), 0, 1e9, .omits_zero = true,                        \
+               .unit = "per gradient query",                                                       \
+               .doc = "decay of the steps: after t queries per client a step is `step_size` / "    \
+                      "(1 + `step_decay` t) long")
+#define LOCAL_STEPS_GROWTH                                                                         \
+    TALLY_REAL("local_steps_growth", PARAM(local_steps_growth), 0, 1000, .omits_zero = true,       \
+               .doc =                                                                              \
+                   "growth of round length: a round that begins after t queries per client has "   \
+                   "`local_steps` + `local_steps_growth` t queries, rounded down")
+#define LEVELS                                                                                     \
+    TALLY_INTEGER("levels", PARAM(levels), 1, TALLY_QSGD_MAX_LEVELS, .required = true,             \
+                  .unit = "levels", .doc = "levels s of the QSGD quantizer")
+
+const struct tally_field TALLY_BASELINE_FIELDS[4] = {
+    STEP_SIZE,
+    LOCAL_STEPS,
+    LEVELS,
+    TALLY_POSITIVE("server_step_size", PARAM(server_step_size), 1e9,
+                   .doc = "the server's step size, in units of `step_size`"),
+};
+
+const struct tally_field TALLY_SCHEDULED_FIELDS[5] = {
+    STEP_SIZE, LOCAL_STEPS, STEP_DECAY, LOCAL_STEPS_GROWTH, LEVELS,
+};
+
+const struct tally_field TALLY_PROXIMAL_FIELDS[5] = {
+    STEP_SIZE,
+    LOCAL_STEPS,
+    STEP_DECAY,
+    LOCAL_STEPS_GROWTH,
+    TALLY_REAL("mu", PARAM(mu), 0, 1e9, .required = true, .unit = "gradient per x",
+               .doc = "weight mu of the proximal term mu/2 |x - x_round|^2, which keeps a client "
+                      "near the point of the round; 0: `fedavg`"),
+};
+
+const struct tally_field TALLY_DIANA_FIELDS[4] = {
+    STEP_SIZE,
+    LOCAL_STEPS,
+    LEVELS,
+    TALLY_POSITIVE("alpha", PARAM(alpha), 1, .auto_allowed = true,
+                   .doc = "share alpha of a client's message that is added to its shift; `auto`: "
+                          "1 / (1 + min(d / `levels`^2, sqrt(d) / `levels`))"),
+};
+
+const struct tally_field TALLY_SCAFFOLD_FIELDS[3] = {
+    STEP_SIZE,
+    LOCAL_STEPS,
+    TALLY_POSITIVE(
+        "server_step_size", PARAM(server_step_size), 1e9,
+        .doc = "the server's step size S, by which the clients' mean difference is multiplied"),
+};
+
+static const char *const COMPRESSOR_NAMES[] = {"top_k", "rand_k", NULL};
+
+const struct tally_field TALLY_EF21_FIELDS[4] = {
+    STEP_SIZE,
+    LOCAL_STEPS,
+    TALLY_INTEGER("k", PARAM(k), 1, TALLY_MAX_DIM, .required = true, .unit = "coordinates",
+                  .doc = "number of coordinates in a message, at most the dimension"),
+    TALLY_CHOICE("compressor", PARAM(compressor), COMPRESSOR_NAMES,
+                 .doc = "coordinates that are sent: those of largest magnitude, whose indices are "
+                        "sent too, or random ones, which both sides draw from the seed"),
+};
+
+union tally_algorithm_params tally_baseline_defaults(void)
+{
+    return (union tally_algorithm_params){.baseline = {.server_step_size = 1, .alpha = NAN}};
+}
+
+int64_t tally_baseline_first_stage(const union tally_algorithm_params *params)
+{
+    (void)params;
+    return 0; /* no query has been made */
+}
+
+struct tally_step_limit tally_baseline_step_limit(const union tally_algorithm_params *params,
+                                                  double smoothness)
+{
+    return (struct tally_step_limit){params->baseline.step_size, 2 / smoothness, "2 / smoothness"};
+}
+
+enum tally_status tally_baseline_plan(const struct tally_setting *setting, int64_t stage,
+                                      const void *memory, struct tally_round_plan *ret_plan,
+                                      struct tally_error *err)
+{
+    (void)memory;
+    (void)err;
+    const struct tally_baseline_params *params = &setting->params->baseline;
+    const int64_t more = (int64_t)(params->local_steps_growth * (double)stage);
+    *ret_plan = (struct tally_round_plan){.stage = stage, .samples = params->local_steps + more};
+    return TALLY_OK;
+}
+
+/* Whether the stage counts queries. Otherwise it stays 0, as in jobs of earlier releases. */
+static bool is_scheduled(const struct tally_baseline_params *params)
+{
+    return params->step_decay > 0 || params->local_steps_growth > 0;
+}
+
+/* The step size after n queries of the open round. */
+static double step_size_at(const struct tally_client_task *task, int64_t n)
+{
+    const struct tally_baseline_params *params = &task->setting->params->baseline;
+    return params->step_size / (1 + params->step_decay * (double)(task->plan->stage + n));
+}
+
+static bool is_finite_vector(const double *x, size_t dim)
+{
+    for (size_t i = 0; i < dim; i++) {
+        if (!isfinite(x[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+enum tally_status tally_baseline_diverged(const struct tally_client_task *task,
+                                          struct tally_error *err)
+{
+    return tally_fail(err, TALLY_NOT_FINITE, NULL,
+                      "the steps of client %u diverged; step_size %g is too large", task->client,
+                      task->setting->params->baseline.step_size);
+}
+
+/* Takes the step after n queries of the open round, against scratch->gradient. */
+static void take_step(const struct tally_client_task *task, int64_t n, const double *correction,
+                      struct tally_scratch *scratch)
+{
+    const struct tally_setting *setting = task->setting;
+    const double mu = setting->params->baseline.mu;
+    const double step_size = step_size_at(task, n);
+    for (size_t i = 0; mu > 0 && i < setting->dim; i++) {
+        scratch->gradient[i] += mu * (scratch->local[i] - task->x[i]);
+    }
+    for (size_t i = 0; correction != NULL && i < setting->dim; i++) {
+        scratch->gradient[i] += correction[i];
+    }
+    for (size_t i = 0; i < setting->dim; i++) {
+        scratch->local[i] -= step_size * scratch->gradient[i];
+    }
+    tally_domain_project(&setting->domain, scratch->local, setting->dim);
+}
+
+enum tally_status tally_baseline_walk(const struct tally_client_task *task,
+                                      struct tally_scratch *scratch, double *ret_loss,
+                                      struct tally_error *err)
+{
+    return tally_baseline_corrected_walk(task, NULL, scratch, ret_loss, err);
+}
+
+enum tally_status tally_baseline_corrected_walk(const struct tally_client_task *task,
+                                                const double *correction,
+                                                struct tally_scratch *scratch, double *ret_loss,
+                                                struct tally_error *err)
+{
+    const struct tally_setting *setting = task->setting;
+    const size_t dim = setting->dim;
+    const int64_t samples = task->plan->samples;
+    const int64_t every = setting->evaluate_every;
+    struct tally_loss_path path = {0};
+    if (task->evaluate && !tally_loss_path_init(&path, task->objective, samples, every)) {
+        tally_loss_path_fini(&path);
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory to evaluate dim %zu", dim);
+    }
+    struct tally_rng rng;
+    tally_rng_init(&rng, setting->key, task->client, task->round, TALLY_RNG_SAMPLING);
+    memcpy(scratch->local, task->x, dim * sizeof *task->x);
+    enum tally_status status = TALLY_OK;
+    for (int64_t step = 0; status == TALLY_OK && step < samples; step++) {
+        if (task->evaluate) {
+            status = tally_loss_path_visit(&path, step, scratch->local, err);
+        }
+        if (status == TALLY_OK) {
+            status =
+                tally_objective_local_gradient(task->objective, task->client, scratch->local,
+                                               setting->minibatch, &rng, scratch->gradient, err);
+        }
+        if (status == TALLY_OK) {
+            take_step(task, step, correction, scratch);
+        }
+    }
+    if (status == TALLY_OK && task->evaluate) {
+        status = tally_loss_path_mean(&path, ret_loss, err);
+    }
+    tally_loss_path_fini(&path);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    if (!is_finite_vector(scratch->local, dim) || (task->evaluate && !isfinite(*ret_loss))) {
+        return tally_baseline_diverged(task, err);
+    }
+    return TALLY_OK;
+}
+
+void tally_baseline_difference(const struct tally_client_task *task, double scale,
+                               struct tally_scratch *scratch)
+{
+    for (size_t i = 0; i < task->setting->dim; i++) {
+        scratch->vector[i] = (float)(scale * (scratch->local[i] - task->x[i]));
+    }
+}
+
+/* Makes room for a message of n payload bits and n formula bits. */
+enum tally_status tally_baseline_open_message(struct tally_message *message, uint64_t n_bits,
+                                              struct tally_error *err)
+{
+    const size_t n_bytes = (size_t)((n_bits + 7) / 8);
+    message->payload.size = 0;
+    enum tally_status status = tally_buffer_reserve(&message->payload, n_bytes);
+    if (status != TALLY_OK) {
+        return tally_fail(err, status, NULL, "no memory for a message of %zu bytes", n_bytes);
+    }
+    message->payload.size = n_bytes;
+    message->grid = (struct tally_grid){0};
+    message->bits =
+        (struct tally_bits){.formula_bits = n_bits, .payload_bits = n_bits, .messages = 1};
+    return TALLY_OK;
+}
+
+static uint32_t qsgd_levels(const struct tally_setting *setting)
+{
+    return (uint32_t)setting->params->baseline.levels;
+}
+
+struct tally_message_bits tally_baseline_bits_float32(const struct tally_setting *setting)
+{
+    const uint64_t bits = 32 * (uint64_t)setting->dim;
+    return (struct tally_message_bits){.uplink = bits, .downlink = bits};
+}
+
+struct tally_message_bits tally_baseline_bits_qsgd(const struct tally_setting *setting)
+{
+    return (struct tally_message_bits){.uplink =
+                                           tally_qsgd_bits(qsgd_levels(setting), setting->dim),
+                                       .downlink = tally_baseline_bits_float32(setting).downlink};
+}
+
+static enum tally_status write_float32(const struct tally_setting *setting,
+                                       struct tally_scratch *scratch, struct tally_message *message,
+                                       struct tally_error *err)
+{
+    uint64_t n_bits;
+    enum tally_status status =
+        tally_baseline_open_message(message, tally_baseline_bits_float32(setting).downlink, err);
+    return status != TALLY_OK
+               ? status
+               : tally_float32_encode(scratch->vector, setting->dim, message->payload.data,
+                                      message->payload.size, &n_bits, err);
+}
+
+/* Whether the server can sum the value exactly; false for NaN. */
+bool tally_baseline_is_summable(const struct tally_setting *setting, float value)
+{
+    return fabs((double)value) <= tally_fixed_point_bound(setting->cohort);
+}
+
+/* Both sides: adds a decoded message, float[dim], to the client's shift unless `shift` is NULL. */
+static void keep(const struct tally_setting *setting, const struct tally_round_plan *plan,
+                 struct tally_shift *shift, uint32_t round, const float *decoded)
+{
+    if (shift != NULL) {
+        tally_shift_add(shift, round, decoded, plan->facts.shift_gain, setting->dim);
+    }
+}
+
+/* keep() for the message in scratch->levels. */
+static void keep_qsgd(const struct tally_setting *setting, const struct tally_round_plan *plan,
+                      struct tally_shift *shift, uint32_t round, const struct tally_qsgd *qsgd,
+                      struct tally_scratch *scratch)
+{
+    const double scale = (double)qsgd->norm / (double)qsgd->levels;
+    for (size_t i = 0; shift != NULL && i < setting->dim; i++) {
+        scratch->vector[i] = (float)(scale * scratch->levels[i]);
+    }
+    keep(setting, plan, shift, round, scratch->vector);
+}
+
+enum tally_status tally_baseline_send_float32(const struct tally_client_task *task,
+                                              struct tally_scratch *scratch,
+                                              struct tally_message *message,
+                                              struct tally_error *err)
+{
+    for (size_t i = 0; i < task->setting->dim; i++) {
+        if (!tally_baseline_is_summable(task->setting, scratch->vector[i])) {
+            return tally_baseline_diverged(task, err);
+        }
+    }
+    enum tally_status status = write_float32(task->setting, scratch, message, err);
+    if (status == TALLY_OK) {
+        keep(task->setting, task->plan, task->shift, task->round, scratch->vector);
+    }
+    return status;
+}
+
+enum tally_status tally_baseline_send_qsgd(const struct tally_client_task *task,
+                                           struct tally_scratch *scratch,
+                                           struct tally_message *message, struct tally_error *err)
+{
+    const struct tally_setting *setting = task->setting;
+    struct tally_rng rng;
+    struct tally_qsgd qsgd;
+    tally_rng_init(&rng, setting->key, task->client, task->round, TALLY_RNG_UPLINK);
+    enum tally_status status = tally_qsgd_quantize(
+        qsgd_levels(setting), scratch->vector, setting->dim, &rng, &qsgd, scratch->levels, NULL);
+    if (status == TALLY_NOT_FINITE || !tally_baseline_is_summable(setting, qsgd.norm)) {
+        return tally_baseline_diverged(task, err);
+    }
+    if (status == TALLY_OK) {
+        status =
+            tally_baseline_open_message(message, tally_baseline_bits_qsgd(setting).uplink, err);
+    }
+    if (status == TALLY_OK) {
+        status = tally_qsgd_encode(&qsgd, scratch->levels, setting->dim, message->payload.data,
+                                   message->payload.size);
+    }
+    if (status == TALLY_OK) {
+        keep_qsgd(setting, task->plan, task->shift, task->round, &qsgd, scratch);
+    }
+    return status;
+}
+
+enum tally_status tally_baseline_check_bound(const struct tally_setting *setting, float value,
+                                             const char *name, struct tally_error *err)
+{
+    const double bound = tally_fixed_point_bound(setting->cohort);
+    return tally_baseline_is_summable(setting, value)
+               ? TALLY_OK
+               : tally_fail(err, TALLY_MALFORMED, "payload", "%s %g outside [-%g, %g]", name,
+                            (double)value, bound, bound);
+}
+
+enum tally_status tally_baseline_receive_float32(const struct tally_setting *setting,
+                                                 const struct tally_round_plan *plan,
+                                                 const struct tally_message_view *message,
+                                                 struct tally_scratch *scratch, int64_t *sums,
+                                                 struct tally_bits *ret_bits,
+                                                 struct tally_error *err)
+{
+    enum tally_status status =
+        tally_float32_decode(message->payload, message->n_payload, message->payload_bits,
+                             setting->dim, scratch->vector, err);
+    for (size_t i = 0; status == TALLY_OK && i < setting->dim; i++) {
+        status = tally_baseline_check_bound(setting, scratch->vector[i], "value", err);
+    }
+    if (status != TALLY_OK) {
+        return status;
+    }
+    for (size_t i = 0; i < setting->dim; i++) {
+        tally_weighted_sum_add(setting, message->weight, i, (double)scratch->vector[i], sums);
+    }
+    keep(setting, plan, message->shift, message->number, scratch->vector);
+    *ret_bits = (struct tally_bits){.formula_bits = message->payload_bits,
+                                    .payload_bits = message->payload_bits,
+                                    .messages = 1};
+    return TALLY_OK;
+}
+
+enum tally_status tally_baseline_receive_qsgd(const struct tally_setting *setting,
+                                              const struct tally_round_plan *plan,
+                                              const struct tally_message_view *message,
+                                              struct tally_scratch *scratch, int64_t *sums,
+                                              struct tally_bits *ret_bits, struct tally_error *err)
+{
+    struct tally_qsgd qsgd;
+    enum tally_status status =
+        tally_qsgd_decode(message->payload, message->n_payload, message->payload_bits,
+                          qsgd_levels(setting), setting->dim, &qsgd, scratch->levels, err);
+    if (status == TALLY_OK) {
+        status = tally_baseline_check_bound(setting, qsgd.norm, "norm", err);
+    }
+    if (status != TALLY_OK) {
+        return status;
+    }
+    const double scale = (double)qsgd.norm / (double)qsgd.levels;
+    for (size_t i = 0; i < setting->dim; i++) {
+        tally_weighted_sum_add(setting, message->weight, i, scale * scratch->levels[i], sums);
+    }
+    keep_qsgd(setting, plan, message->shift, message->number, &qsgd, scratch);
+    *ret_bits = (struct tally_bits){.formula_bits = message->payload_bits,
+                                    .payload_bits = message->payload_bits,
+                                    .messages = 1};
+    return TALLY_OK;
+}
+
+enum tally_status tally_baseline_decide(const struct tally_server_task *task, double scale,
+                                        struct tally_scratch *scratch,
+                                        struct tally_decision *decision, struct tally_error *err)
+{
+    const struct tally_setting *setting = task->setting;
+    double square = 0;
+    for (size_t i = 0; i < setting->dim; i++) {
+        const double mean = tally_weighted_mean(task, i);
+        square += mean * mean;
+        const double step = tally_server_optimizer_step(setting, task->memory, i, scale * mean);
+        scratch->vector[i] = (float)(task->x[i] + step);
+    }
+    return tally_baseline_conclude(task, square, scratch, decision, err);
+}
+
+enum tally_status tally_baseline_conclude(const struct tally_server_task *task, double square,
+                                          struct tally_scratch *scratch,
+                                          struct tally_decision *decision, struct tally_error *err)
+{
+    const struct tally_setting *setting = task->setting;
+    decision->norm = sqrt(square);
+    decision->passed = true;
+    decision->next_stage =
+        task->plan->stage + (is_scheduled(&setting->params->baseline) ? task->plan->samples : 0);
+    enum tally_status status = write_float32(setting, scratch, &decision->broadcast, err);
+    if (status != TALLY_OK) {
+        tally_error_wrap(err, "the new point");
+    }
+    return status;
+}
+
+enum tally_status tally_baseline_apply(const struct tally_setting *setting,
+                                       const struct tally_message_view *broadcast,
+                                       struct tally_scratch *scratch, double *x,
+                                       struct tally_error *err)
+{
+    enum tally_status status =
+        tally_float32_decode(broadcast->payload, broadcast->n_payload, broadcast->payload_bits,
+                             setting->dim, scratch->vector, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    for (size_t i = 0; i < setting->dim; i++) {
+        x[i] = (double)scratch->vector[i];
+    }
+    tally_domain_project(&setting->domain, x, setting->dim);
+    return TALLY_OK;
+}

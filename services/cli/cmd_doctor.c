@@ -1,0 +1,335 @@
+/* tally doctor: checks an installation. Gathers facts, judges them, prints the findings. */
+#include <dirent.h>
+#include <libgen.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "services/base/store_bar.h"
+#include "services/base/time.h"
+#include "services/base/whole_file.h"
+#include "services/cli/commands.h"
+#include "services/cli/doctor_checks.h"
+#include "services/cli/worker_hint.h"
+#include "services/objectives/data/load_data.h"
+#include "storage/backends.h"
+
+/* Longer than any healthy response takes, shorter than a user's patience. */
+enum { TIMEOUT_MS = 5000 };
+
+const struct tally_option TALLY_CLI_DOCTOR_OPTIONS[] = {
+    {"store", "URI", NULL, "also check this store, on the machine that has it", NULL},
+    {"data-dir", "DIR", NULL, "folder to check for the data files of live jobs", NULL},
+    {"json", NULL, NULL, "print the findings as JSON", NULL},
+    {0},
+};
+
+/* Sends a GET request. If the status is 200, the body is in cli->rest.body. */
+static void ask(struct tally_cli *cli, const char *path, struct tally_http_exchange *exchange,
+                struct doctor_answer *ret_answer)
+{
+    *exchange =
+        (struct tally_http_exchange){.method = "GET", .path = path, .timeout_ms = TIMEOUT_MS};
+    ret_answer->was_asked = true;
+    const enum tally_status status = tally_rest_call(&cli->rest, exchange, &ret_answer->error);
+    const bool is_page = status != TALLY_OK && exchange->status == 200;
+    ret_answer->status = is_page ? 0 : exchange->status; /* no coordinator has answered */
+}
+
+static struct tally_json *ask_json(struct tally_cli *cli, const char *path,
+                                   struct doctor_answer *ret_answer)
+{
+    struct tally_http_exchange exchange;
+    struct tally_json *value = NULL;
+    ask(cli, path, &exchange, ret_answer);
+    if (ret_answer->status == 200 &&
+        tally_json_parse((const char *)cli->rest.body.data, cli->rest.body.size, &value,
+                         &ret_answer->error) != TALLY_OK) {
+        ret_answer->status = -1;
+    }
+    return value;
+}
+
+/* RFC 9110: "Sat, 21 Nov 2026 10:00:00 GMT", whole seconds. */
+static void read_clock(const char *date, struct doctor_facts *facts)
+{
+    struct tm parts = {0};
+    if (date[0] != '\0' && strptime(date, "%a, %d %b %Y %H:%M:%S", &parts) != NULL) {
+        facts->clock_ahead_ms = (int64_t)timegm(&parts) * 1000 - tally_realtime_ms();
+        facts->has_clock = true;
+    }
+}
+
+/* Reads the coordinator's version and its shared tokens from its metrics. */
+static void gather_metrics(struct tally_cli *cli, struct doctor_facts *facts)
+{
+    static const char LABEL[] = "tally_build_info{version=\"";
+    static const char SHARED[] = "\ntally_shared_tokens ";
+    struct tally_http_exchange exchange;
+    struct doctor_answer answer = {0};
+    ask(cli, "/metrics", &exchange, &answer);
+    if (answer.status != 200 || tally_buffer_append(&cli->rest.body, "", 1) != TALLY_OK) {
+        return;
+    }
+    const char *at = strstr((const char *)cli->rest.body.data, LABEL);
+    if (at != NULL) {
+        at += sizeof LABEL - 1;
+        snprintf(facts->version, sizeof facts->version, "%.*s", (int)strcspn(at, "\""), at);
+    }
+    at = strstr((const char *)cli->rest.body.data, SHARED);
+    if (at != NULL) {
+        facts->n_shared_tokens = strtoll(at + sizeof SHARED - 1, NULL, 10);
+    }
+}
+
+static void gather_rival(const struct tally_json *worker, struct doctor_facts *facts)
+{
+    const char *other = tally_json_get_text(tally_json_get(worker, "rival"), "address");
+    const char *name = tally_json_get_text(worker, "name");
+    const char *address = tally_json_get_text(worker, "address");
+    if (other != NULL && name != NULL && address != NULL && facts->n_rivals++ == 0) {
+        snprintf(facts->rivals, sizeof facts->rivals, "%s at %s and at %s", name, address, other);
+    }
+}
+
+static void gather_workers(struct tally_cli *cli, struct doctor_facts *facts)
+{
+    struct tally_json *answer = ask_json(cli, "/v1/workers", &facts->workers);
+    const struct tally_json *workers = tally_json_get(answer, "workers");
+    int64_t n_slots = 0; /* for older coordinators, which list all workers and send no totals */
+    for (size_t i = 0; i < tally_json_size(workers); i++) {
+        n_slots += tally_json_get_integer(tally_json_at(workers, i), "slots", 0);
+        gather_rival(tally_json_at(workers, i), facts);
+    }
+    facts->n_workers =
+        tally_json_get_integer(answer, "workers_total", (int64_t)tally_json_size(workers));
+    facts->n_slots = tally_json_get_integer(answer, "slots_total", n_slots);
+    facts->n_free_slots = tally_json_get_integer(answer, "slots_free", 0);
+    tally_json_free(answer);
+}
+
+/* The data of a job document, if they are files. */
+static bool read_data_spec(const struct tally_json *data, struct tally_data_spec *ret_spec)
+{
+    static const char *const others[] = {"type", NULL};
+    const char *type = tally_json_get_text(data, "type");
+    struct tally_data_spec spec = {.type = 0};
+    while (type != NULL && TALLY_DATA_NAMES[spec.type] != NULL &&
+           strcmp(TALLY_DATA_NAMES[spec.type], type) != 0) {
+        spec.type++;
+    }
+    const bool has_files =
+        type != NULL &&
+        (spec.type == TALLY_DATA_IDX || (spec.type < TALLY_N_DATA_TYPES &&
+                                         (1U << spec.type & (unsigned)TALLY_DATA_SET_TABLES) != 0));
+    if (!has_files) {
+        return false;
+    }
+    const struct tally_data_kind *kind = &TALLY_DATA_KINDS[spec.type];
+    *ret_spec = spec;
+    return tally_json_read_fields(data, kind->fields, kind->n_fields, others, ret_spec, NULL) ==
+           TALLY_OK;
+}
+
+/* Reads a job's data files as its workers do, except for the objective's checks of labels. */
+static void check_data(const struct tally_json *job, const char *folder, struct doctor_facts *facts)
+{
+    const struct tally_json *data = tally_json_get(tally_json_get(job, "objective"), "data");
+    const struct tally_data_source source = {.dir = folder};
+    struct tally_data_spec spec;
+    if (!read_data_spec(data, &spec)) {
+        return;
+    }
+    facts->n_data_jobs++;
+    if (folder == NULL) {
+        return;
+    }
+    struct tally_dataset *dataset = NULL;
+    struct tally_error err = TALLY_ERROR_INIT;
+    if (tally_dataset_load(&spec, TALLY_LABELS_REAL, 1, (struct tally_rng_key){0}, &source,
+                           &dataset, &err) == TALLY_OK) {
+        tally_dataset_free(dataset);
+    } else if (facts->n_data_missing++ == 0) {
+        snprintf(facts->data_error, sizeof facts->data_error, "%s", err.message);
+    }
+}
+
+static void look_at_job(const struct tally_json *job, const char *folder,
+                        struct doctor_facts *facts)
+{
+    const char *status = tally_json_get_text(job, "status");
+    const char *waits = tally_json_get_text(tally_json_get(job, "waiting"), "text");
+    const int64_t clients = tally_slots_needed(job);
+    if (status == NULL) {
+        return;
+    }
+    if (strcmp(status, "queued") == 0) {
+        facts->n_queued++;
+        facts->most_clients = clients > facts->most_clients ? clients : facts->most_clients;
+    }
+    if (waits != NULL && facts->n_waiting++ == 0) {
+        const char *id = tally_json_get_text(job, "id");
+        snprintf(facts->waiting, sizeof facts->waiting, "%s: %s", id != NULL ? id : "?", waits);
+    }
+    check_data(job, folder, facts);
+}
+
+static void gather_jobs(struct tally_cli *cli, struct doctor_facts *facts)
+{
+    static const char *const PATHS[] = {"/v1/jobs?limit=1000&status=queued",
+                                        "/v1/jobs?limit=1000&status=running"};
+    const char *folder = tally_options_text(cli->options, "data-dir");
+    for (int i = 0; i < 2; i++) {
+        struct tally_json *answer = ask_json(cli, PATHS[i], &facts->jobs);
+        const struct tally_json *jobs = tally_json_get(answer, "jobs");
+        for (size_t k = 0; k < tally_json_size(jobs); k++) {
+            look_at_job(tally_json_at(jobs, k), folder, facts);
+        }
+        tally_json_free(answer);
+    }
+}
+
+static void gather_coordinator(struct tally_cli *cli, struct doctor_facts *facts)
+{
+    struct tally_http_exchange exchange;
+    ask(cli, "/healthz", &exchange, &facts->health);
+    if (facts->health.status != 200) {
+        return;
+    }
+    read_clock(exchange.date, facts);
+    ask(cli, "/readyz", &exchange, &facts->ready);
+    gather_metrics(cli, facts);
+    gather_jobs(cli, facts);
+    gather_workers(cli, facts);
+}
+
+/* The owner's open descriptors and their limit; only its user and root can see them. */
+static void gather_descriptors(struct doctor_facts *facts)
+{
+    static const char LIMIT[] = "Max open files";
+    char path[64], limits[4096];
+    snprintf(path, sizeof path, "/proc/%lld/fd", (long long)facts->owner);
+    DIR *entries = opendir(path);
+    if (entries == NULL) {
+        return;
+    }
+    facts->n_descriptors = -2; /* "." and ".." */
+    while (readdir(entries) != NULL) {
+        facts->n_descriptors++;
+    }
+    closedir(entries);
+    snprintf(path, sizeof path, "/proc/%lld/limits", (long long)facts->owner);
+    tally_file_peek(path, limits, sizeof limits);
+    const char *at = strstr(limits, LIMIT);
+    if (at != NULL) {
+        facts->descriptor_limit = strtoll(at + sizeof LIMIT - 1, NULL, 10); /* the soft one */
+    }
+}
+
+/* Gathers facts about the store's file: the process that has it open, and its folder. */
+static void gather_file(const char *uri, const char *path, struct doctor_facts *facts)
+{
+    facts->has_file = true;
+    tally_store_owner(uri, &facts->owner, NULL);
+    if (facts->owner > 0) {
+        gather_descriptors(facts);
+    }
+    char *copy = strdup(path);
+    struct statvfs disk;
+    if (copy != NULL) {
+        const char *folder = dirname(copy);
+        facts->can_write_folder = access(folder, W_OK | X_OK) == 0;
+        if (statvfs(folder, &disk) == 0) {
+            facts->n_free_bytes = (int64_t)(disk.f_bavail * disk.f_frsize);
+        }
+    }
+    free(copy);
+}
+
+static void gather_store(const char *uri, struct doctor_facts *facts)
+{
+    const char *path = NULL;
+    struct tally_store_bar bar;
+    tally_store_bar_init(&bar);
+    tally_store_verify(uri, &bar.base, &facts->report, &facts->store_error);
+    tally_store_bar_end(&bar);
+    if (tally_store_path(uri, &path, NULL) == TALLY_OK) {
+        gather_file(uri, path, facts);
+    }
+}
+
+static bool add_json(struct tally_json *list, const char *name,
+                     const struct doctor_finding *finding)
+{
+    struct tally_json *object = tally_json_object();
+    bool ok = object != NULL && tally_json_set_text(object, "check", name) &&
+              tally_json_set_text(
+                  object, "level",
+                  finding->level == DOCTOR_FAIL ? "fail" : doctor_level_name(finding->level)) &&
+              tally_json_set_text(object, "text", finding->text) &&
+              tally_json_set_text_or_null(object, "advice", finding->advice);
+    object = tally_json_if_complete(object, ok);
+    return object != NULL && tally_json_append(list, object);
+}
+
+/* Judges all facts; returns an exit code. */
+static int report(const struct doctor_facts *facts, bool as_json)
+{
+    struct tally_buffer text = {0};
+    struct tally_json *list = tally_json_array();
+    enum tally_status status = list != NULL ? TALLY_OK : TALLY_NO_MEMORY;
+    bool failed = false;
+    for (const struct doctor_check *check = DOCTOR_CHECKS; check->name != NULL; check++) {
+        struct doctor_finding finding = {.level = DOCTOR_SKIPPED};
+        check->judge(facts, &finding);
+        if (finding.level == DOCTOR_SKIPPED || status != TALLY_OK) {
+            continue;
+        }
+        failed = failed || finding.level == DOCTOR_FAIL;
+        status = add_json(list, check->name, &finding) ? TALLY_OK : TALLY_NO_MEMORY;
+        if (status == TALLY_OK) {
+            status =
+                tally_buffer_printf(&text, "%-4s  %-13s %s\n", doctor_level_name(finding.level),
+                                    check->name, finding.text);
+        }
+        if (status == TALLY_OK && finding.advice[0] != '\0') {
+            status = tally_buffer_printf(&text, "%21s%s\n", "-> ", finding.advice);
+        }
+    }
+    int exit_code;
+    if (as_json) {
+        tally_buffer_fini(&text);
+        exit_code = tally_cli_print_json(status == TALLY_OK ? list : NULL, 2);
+    } else {
+        exit_code = tally_cli_print(status, &text);
+    }
+    tally_json_free(list);
+    return exit_code != TALLY_EXIT_OK ? exit_code : failed ? TALLY_EXIT_FAILED : TALLY_EXIT_OK;
+}
+
+int tally_cli_doctor(struct tally_cli *cli)
+{
+    struct doctor_facts facts = {
+        .coordinator = tally_options_text(cli->options, "coordinator"),
+        .has_token = tally_options_text(cli->options, "token-file") != NULL,
+        .own_version = TALLY_VERSION,
+        .has_data_dir = tally_options_text(cli->options, "data-dir") != NULL,
+        .n_free_bytes = -1,
+        .n_descriptors = -1,
+        .descriptor_limit = -1,
+    };
+    struct tally_buffer label = {0};
+    const char *uri = tally_options_text(cli->options, "store");
+    gather_coordinator(cli, &facts);
+    if (uri != NULL) {
+        facts.store =
+            tally_store_label(uri, &label) == TALLY_OK ? (const char *)label.data : "the store";
+        gather_store(uri, &facts);
+    }
+    const int exit_code = report(&facts, tally_options_bool(cli->options, "json"));
+    tally_buffer_fini(&label);
+    return exit_code;
+}

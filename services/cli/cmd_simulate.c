@@ -1,0 +1,181 @@
+/* tally simulate FILE: runs a job document in this process, on the same engine as the service. */
+#include <stdio.h>
+
+#include "services/base/progress_bar.h"
+#include "services/base/signals.h"
+#include "services/base/time.h"
+#include "services/cli/commands.h"
+#include "services/cli/document_text.h"
+#include "services/cli/result_table.h"
+#include "services/job/document.h"
+#include "services/job/job_advice.h"
+#include "services/job/job_detail.h"
+#include "services/job/job_local.h"
+#include "services/plugins/plugin_set.h"
+
+enum { MAX_RUNS = 1000000 };
+
+const struct tally_option TALLY_CLI_SIMULATE_OPTIONS[] = {
+    {"data-dir", "DIR", "data", "folder of the data files that job documents name", NULL},
+    {"plugin", "FILE...", NULL,
+     "shared object with a plug-in, for plugin objectives of its name; may be given several times, "
+     "or as FILE:FILE in the environment and in config files",
+     NULL},
+    TALLY_DOCUMENT_SET_OPTION,
+    {"runs", "R", "1", "replications with independent randomness, data included", NULL},
+    {"json", NULL, NULL, "print the job's detail as JSON; an array of them for more than one run",
+     NULL},
+    {0},
+};
+
+/* All runs together, for the progress line. */
+struct simulation {
+    struct tally_job_spec spec;
+    const char *data_dir;
+    struct tally_plugin_set plugins;
+    int64_t runs;
+    int64_t started_ms;
+    struct tally_progress_painter painter;
+};
+
+static bool on_round(void *context, const struct tally_job *job,
+                     const struct tally_round_record *record)
+{
+    struct simulation *simulation = context;
+    char text[96];
+    snprintf(text, sizeof text, "run %lld/%lld  time step %lld/%lld  round %lld",
+             (long long)simulation->spec.run + 1, (long long)simulation->runs,
+             (long long)record->time_step, (long long)simulation->spec.horizon,
+             (long long)record->round);
+    const double done = (double)record->time_step / (double)simulation->spec.horizon;
+    tally_progress_show(&simulation->painter, simulation->started_ms,
+                        ((double)simulation->spec.run + done) / (double)simulation->runs, text);
+    (void)job;
+    return *tally_signals_stop() == 0;
+}
+
+/* The detail that the service would show, without id and wire traffic. */
+static struct tally_json *detail_of(const struct tally_job *job,
+                                    const struct tally_local_preparation *preparation)
+{
+    const struct tally_job_spec *spec = tally_job_get_spec(job);
+    const struct tally_advice advice = tally_advise(spec, &preparation->curvature);
+    struct tally_planned planned;
+    const bool is_planned = tally_planned_read(spec, preparation->schedule, &planned);
+    size_t dim;
+    tally_job_point(job, &dim);
+    const struct tally_job_facts facts = {.id = "",
+                                          .status = tally_job_status(job),
+                                          .reason = tally_job_reason(job),
+                                          .clients = spec->clients,
+                                          .dim = (int64_t)dim,
+                                          .curvature = preparation->curvature,
+                                          .advice = &advice,
+                                          .planned = is_planned ? &planned : NULL};
+    struct tally_json *detail = tally_document_of(spec);
+    bool ok = detail != NULL && tally_detail_add(detail, &facts, tally_job_progress(job)) &&
+              tally_json_set_integer(detail, "run", spec->run);
+    return tally_json_if_complete(detail, ok);
+}
+
+/* Shows the progress line while the job's files are read. */
+static bool on_load(void *context, const struct tally_load_progress *progress)
+{
+    struct simulation *simulation = context;
+    char text[TALLY_DATA_NAME_CAPACITY + 64];
+    snprintf(text, sizeof text, "reading %s  %llu points", progress->file,
+             (unsigned long long)progress->points);
+    tally_progress_show(&simulation->painter, simulation->started_ms,
+                        (double)progress->read_bytes / (double)progress->total_bytes, text);
+    return *tally_signals_stop() == 0;
+}
+
+/* Runs the job on its objective, which may be a plug-in's. */
+static enum tally_status run_job(struct simulation *simulation,
+                                 struct tally_local_preparation *ret_preparation,
+                                 struct tally_job **ret_job, struct tally_error *err)
+{
+    const struct tally_job_spec *spec = &simulation->spec;
+    const struct tally_local_observer observer = {.context = simulation, .on_round = on_round};
+    struct tally_objective *objective = NULL;
+    const struct tally_data_source files = {
+        .dir = simulation->data_dir, .on_progress = on_load, .context = simulation};
+    enum tally_status status =
+        tally_plugin_set_objective(&simulation->plugins, spec, &files, &objective, err);
+    if (status == TALLY_OK) {
+        status = tally_local_prepare(spec, objective, NULL, ret_preparation, err);
+    }
+    if (status == TALLY_OK) {
+        status =
+            tally_local_run_prepared(spec, objective, ret_preparation, &observer, ret_job, err);
+    }
+    tally_objective_free(objective);
+    return status;
+}
+
+/* One run; its detail is appended to `details`. */
+static enum tally_status run_once(struct simulation *simulation, struct tally_json *details,
+                                  bool *completed, struct tally_error *err)
+{
+    struct tally_job *job = NULL;
+    struct tally_local_preparation preparation;
+    enum tally_status status = run_job(simulation, &preparation, &job, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    struct tally_json *detail = detail_of(job, &preparation);
+    *completed = *completed && tally_job_status(job) == TALLY_JOB_COMPLETED;
+    tally_job_free(job);
+    bool ok = detail != NULL && tally_json_append(details, detail);
+    return ok ? TALLY_OK : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the result");
+}
+
+static int print_details(const struct tally_cli *cli, const struct tally_json *details)
+{
+    const size_t n = tally_json_size(details);
+    if (tally_options_bool(cli->options, "json")) {
+        return tally_cli_print_json(n == 1 ? tally_json_at(details, 0) : details, 2);
+    }
+    struct tally_buffer text = {0};
+    enum tally_status status = TALLY_OK;
+    for (size_t i = 0; status == TALLY_OK && i < n; i++) {
+        status = i > 0 ? tally_buffer_append_text(&text, "\n") : TALLY_OK;
+        if (status == TALLY_OK) {
+            status = tally_result_table_render(tally_json_at(details, i), &text);
+        }
+    }
+    return tally_cli_print(status, &text);
+}
+
+int tally_cli_simulate(struct tally_cli *cli)
+{
+    struct simulation simulation = {.data_dir = tally_options_text(cli->options, "data-dir"),
+                                    .started_ms = tally_monotonic_ms()};
+    struct tally_json *faults = NULL;
+    struct tally_error err = TALLY_ERROR_INIT;
+    enum tally_status status =
+        tally_options_integer(cli->options, "runs", 1, MAX_RUNS, &simulation.runs, &err);
+    if (status == TALLY_OK) {
+        status = tally_cli_read_document(cli, &simulation.spec, &faults, &err);
+    }
+    if (status == TALLY_OK) {
+        status = tally_plugin_set_load_list(&simulation.plugins,
+                                            tally_options_text(cli->options, "plugin"), NULL, &err);
+    }
+    if (status != TALLY_OK) {
+        tally_plugin_set_fini(&simulation.plugins);
+        return tally_cli_refuse_document(faults, &err);
+    }
+    bool completed = true;
+    struct tally_json *details = tally_json_array();
+    tally_progress_painter_init(&simulation.painter, 2);
+    for (int64_t run = 0; status == TALLY_OK && run < simulation.runs; run++) {
+        simulation.spec.run = run;
+        status = run_once(&simulation, details, &completed, &err);
+    }
+    tally_progress_clear(&simulation.painter);
+    int exit_code = status == TALLY_OK ? print_details(cli, details) : tally_cli_report(&err);
+    tally_json_free(details);
+    tally_plugin_set_fini(&simulation.plugins);
+    return exit_code == TALLY_EXIT_OK && !completed ? TALLY_EXIT_FAILED : exit_code;
+}

@@ -1,0 +1,95 @@
+/* coordinator: the host of the engine behind HTTP. One thread, one loop:
+ *
+ *     step      serves the sockets. Requests that write (updates, new jobs, cancel, ...) run at
+ *               once, in one open transaction of the store; all others are queued.
+ *     commit    one commit for everything that the step wrote (group commit)
+ *     publish   then acknowledges the writes, answers the queued reads, hands out tasks
+ *     tick      time limits of long polls and sessions
+ *
+ * Nothing that a crash could undo is ever visible outside: an acknowledged update is durable, and a
+ * task never follows from an update that is not. When a commit fails, the jobs that it touched are
+ * reloaded from the store, and every request that wrote gets "unavailable".
+ *
+ * No locks: engines, sessions and the store belong to this thread. Other threads solve f(x*)
+ * (jobs_prepare.h) and make plans for dry runs (rest_plans.h). */
+#ifndef TALLY_SERVICES_COORDINATOR_COORDINATOR_H
+#define TALLY_SERVICES_COORDINATOR_COORDINATOR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "api/http/http_server.h"
+#include "codec/error.h"
+#include "storage/store.h"
+
+struct tally_coordinator;
+struct tally_tokens;
+
+struct tally_coordinator_config {
+    struct tally_store *store;         /* taken */
+    const struct tally_tokens *tokens; /* token_set.h; NULL = none are needed; borrowed */
+    /* Host names that requests without a token may use (origin_policy.h). */
+    bool any_host;
+    const char *allowed_hosts; /* besides localhost; NULL = none; borrowed */
+
+    const char *data_dir;       /* folder of job documents' files, for f(x*); borrowed */
+    int64_t session_timeout_ms; /* silence after which a worker's clients are reassigned */
+    int64_t max_jobs;           /* queued, running and paused jobs, at once */
+    int64_t max_streams;        /* open event streams */
+    int64_t max_clients;        /* of one job */
+    int64_t max_dim;            /* of a job's iterate */
+    int64_t max_job_bytes;      /* memory of started jobs and of solving f(x*) (jobs_memory.h) */
+    int64_t max_sessions;       /* of workers, at once */
+    size_t max_body_bytes;      /* of a request, .. */
+    uint32_t max_batch_bytes;   /* .. and of one with several updates; 0 = none is taken */
+    int64_t max_sessions_per_token; /* at once; no limit without tokens */
+    int64_t heartbeat_ms;           /* silence of an event stream after which a comment is sent */
+    int64_t metrics_keep_ms;        /* how long a job that ended stays in /metrics */
+    int64_t keep_ended_ms;          /* how long an ended job is kept; 0 = forever */
+    int64_t keep_ended_jobs;        /* how many ended jobs are kept, newest first; 0 = all */
+    /* For a store that several replicas share. */
+    const char *replica_id;      /* unique, and the same after a restart; borrowed */
+    const char *replica_address; /* URL at which other replicas reach this one; borrowed */
+    int64_t lease_ms;            /* a replica without a heartbeat for this long counts as dead */
+    const char *peer_tls_ca; /* file of the authorities trusted for replicas at https://; NULL = the
+                                system's; borrowed */
+    size_t max_held_bytes;   /* of forwarded requests and their responses */
+};
+
+/* Loads all live jobs from the store. Errors: STORE, DATA_LOSS, NO_MEMORY. On failure the caller
+ * still owns the store. */
+enum tally_status tally_coordinator_new(const struct tally_coordinator_config *config,
+                                        struct tally_coordinator **ret_coordinator,
+                                        struct tally_error *err);
+/* Closes the store. Precondition: the server that calls the coordinator has been freed. */
+void tally_coordinator_free(struct tally_coordinator *coordinator);
+
+/* Callbacks of the HTTP server; context is the coordinator. */
+bool tally_coordinator_wants_body(void *context, struct tally_http_request *request);
+bool tally_coordinator_on_part(void *context, struct tally_http_request *request);
+void tally_coordinator_on_request(void *context, struct tally_http_request *request);
+void tally_coordinator_on_abandoned(void *context, struct tally_http_request *request);
+void tally_coordinator_on_refused(void *context, const struct tally_http_refusal *refusal,
+                                  char ret_request_id[TALLY_HTTP_REQUEST_ID_CAPACITY]);
+
+/* Commits, publishes and ticks. To be called after every step of the server. Returns how long the
+ * next step may wait, in ms. */
+int tally_coordinator_turn(struct tally_coordinator *coordinator);
+
+/* Readable when another thread has something for the loop. */
+int tally_coordinator_wake_fd(const struct tally_coordinator *coordinator);
+/* Readable when a turn can send or receive forwarded requests; -1 = there are no other replicas. */
+int tally_coordinator_forward_fd(const struct tally_coordinator *coordinator);
+
+/* To be called when config.tokens has changed: ends event streams and long polls, whose clients
+ * then reconnect with their current tokens. */
+void tally_coordinator_tokens_changed(struct tally_coordinator *coordinator);
+
+/* Refuses polls as unavailable and starts no jobs from now on; still accepts updates. For SIGTERM.
+ */
+void tally_coordinator_drain(struct tally_coordinator *coordinator);
+
+/* Number of requests so far. */
+uint64_t tally_coordinator_n_requests(const struct tally_coordinator *coordinator);
+
+#endif

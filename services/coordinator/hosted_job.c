@@ -1,0 +1,578 @@
+#include "services/coordinator/hosted_job.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/worker/worker_messages.h"
+#include "services/base/time.h"
+#include "services/job/document.h"
+#include "services/job/job_advice.h"
+#include "services/job/job_detail.h"
+#include "services/job/job_footprint.h"
+
+/* How long the workers of a job that was read from the store have to return before its slots go to
+ * other clients and other replicas are asked for slots. */
+enum { WORKERS_RETURN_MS = 3000 };
+
+_Static_assert(sizeof(struct client_slot) + sizeof(struct client_traffic) <= TALLY_FOOTPRINT_SLOT,
+               "as job_footprint.h says");
+
+void hosted_job_free(struct hosted_job *job)
+{
+    if (job != NULL) {
+        tally_job_free(job->engine);
+        tally_buffer_fini(&job->document);
+        tally_buffer_fini(&job->shared_task.bytes);
+        tally_shared_bytes_release(job->shared_task.tail);
+        hosted_job_drop_slots(job);
+        free(job);
+    }
+}
+
+enum tally_status hosted_job_make_slots(struct hosted_job *job, struct tally_error *err)
+{
+    if (job->slots == NULL) {
+        job->slots = calloc((size_t)job->row.clients, sizeof *job->slots);
+    }
+    if (job->traffic == NULL) {
+        job->traffic = calloc((size_t)job->row.clients, sizeof *job->traffic);
+        job->traffic_stored_ms = tally_monotonic_ms();
+    }
+    return job->slots != NULL && job->traffic != NULL
+               ? TALLY_OK
+               : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for %lld clients",
+                            (long long)job->row.clients);
+}
+
+void hosted_job_drop_slots(struct hosted_job *job)
+{
+    free(job->slots);
+    free(job->traffic);
+    job->slots = NULL;
+    job->traffic = NULL;
+    job->traffic_has_moved = false;
+}
+
+/* ---- Traffic ---- */
+
+void hosted_job_count_bytes(struct hosted_job *job, const struct traffic_part *parts, size_t n,
+                            uint64_t in, uint64_t out)
+{
+    job->wire_in_bytes += in;
+    job->wire_out_bytes += out;
+    if (job->traffic != NULL) {
+        traffic_share(job->traffic, parts, n, TRAFFIC_IN, in);
+        traffic_share(job->traffic, parts, n, TRAFFIC_OUT, out);
+        job->traffic_has_moved |= n > 0;
+    }
+}
+
+void hosted_job_count_updates(struct hosted_job *job, const struct traffic_part *parts, size_t n)
+{
+    if (job->traffic != NULL) {
+        traffic_add_updates(job->traffic, parts, n);
+        job->traffic_has_moved |= n > 0;
+    }
+}
+
+enum tally_status hosted_job_put_traffic(struct tally_store *store, struct hosted_job *job,
+                                         struct tally_error *err)
+{
+    job->traffic_has_moved = false;
+    job->traffic_stored_ms = tally_monotonic_ms();
+    return traffic_put(store, &job->row, job->traffic, err);
+}
+
+/* ---- From and to the store ---- */
+
+struct tally_job_update event_of(const struct tally_update *update)
+{
+    return (struct tally_job_update){.round = update->round,
+                                     .client = update->client,
+                                     .mark = update->mark,
+                                     .payload = update->payload.data,
+                                     .n_payload = update->payload.size,
+                                     .payload_bits = update->payload_bits,
+                                     .clipped = update->clipped,
+                                     .has_loss = update->has_loss,
+                                     .loss = update->loss,
+                                     .metrics = update->metrics,
+                                     .n_metrics = update->n_metrics};
+}
+
+/* Receives a stored update again. */
+static enum tally_status receive_again(void *context, const struct tally_store_update *stored,
+                                       struct tally_error *err)
+{
+    struct tally_update update;
+    enum tally_status status = tally_update_decode(stored->body, stored->n_body, &update, err);
+    if (status == TALLY_OK) {
+        const struct tally_job_update event = event_of(&update);
+        struct tally_job_outcome outcome;
+        status = tally_job_receive(context, &event, &outcome, err);
+        if (status == TALLY_OK && outcome.n_records > 0) {
+            status = tally_fail(err, TALLY_DATA_LOSS, NULL, "stored updates close a round");
+        }
+    }
+    if (status != TALLY_OK) {
+        tally_error_wrap(err, "stored update of client %u", stored->client);
+        return status == TALLY_NO_MEMORY ? status : TALLY_DATA_LOSS;
+    }
+    return TALLY_OK;
+}
+
+/* Restores the metrics of a block of clients, stored as an update of round
+ * TALLY_STORE_METRICS_ROUND (hosted_job.h). */
+static enum tally_status take_metrics_again(void *context, const struct tally_store_update *stored,
+                                            struct tally_error *err)
+{
+    struct tally_updates block;
+    struct tally_update update;
+    enum tally_status status = tally_updates_decode(stored->body, stored->n_body, &block, err);
+    for (size_t i = 0; status == TALLY_OK && i < block.n_updates; i++) {
+        status = tally_updates_next(&block, &update, err);
+        if (status == TALLY_OK) {
+            status = tally_job_restore_metrics(context, block.round, update.client, update.metrics,
+                                               update.n_metrics, err);
+        }
+    }
+    if (status != TALLY_OK) {
+        tally_error_wrap(err, "stored metrics of clients from %u on", stored->client);
+        return status == TALLY_NO_MEMORY ? status : TALLY_DATA_LOSS;
+    }
+    return TALLY_OK;
+}
+
+/* Makes slots and traffic. Traffic in memory is ahead of the store and is kept, to be written
+ * again, because the last write may be lost. It is reloaded if another replica has led the job
+ * meanwhile. The traffic of a job that has ended stays in the store. */
+static enum tally_status make_clients(struct tally_store *store, struct hosted_job *job,
+                                      struct tally_error *err)
+{
+    const struct tally_store_job *row = &job->row;
+    const bool is_behind = job->traffic == NULL || row->wire_in_bytes > job->wire_in_bytes ||
+                           row->wire_out_bytes > job->wire_out_bytes;
+    enum tally_status status = hosted_job_make_slots(job, err);
+    job->traffic_has_moved = !is_behind;
+    if (status == TALLY_OK && is_behind && !tally_job_status_is_terminal(row->status)) {
+        memset(job->traffic, 0, (size_t)row->clients * sizeof *job->traffic);
+        status = traffic_get(store, row, job->traffic, err);
+        if (status != TALLY_OK) {
+            free(job->traffic);
+            job->traffic = NULL;
+        }
+    }
+    return status;
+}
+
+static enum tally_status restore_engine(struct tally_store *store, struct hosted_job *job,
+                                        struct tally_job **ret_engine, struct tally_error *err)
+{
+    const struct tally_store_job *row = &job->row;
+    struct tally_buffer state = {0};
+    struct tally_job *engine = NULL;
+    enum tally_status status = store->ops->state_get(store, row->key, &state, err);
+    if (status == TALLY_NOT_FOUND) {
+        tally_error_clear(err);
+        status = TALLY_OK;
+    }
+    if (status == TALLY_OK) {
+        status = tally_job_restore(&job->spec, row->status, &row->progress, state.data, state.size,
+                                   &engine, err);
+    }
+    if (status == TALLY_OK && !tally_job_status_is_terminal(row->status) &&
+        row->status != TALLY_JOB_QUEUED) {
+        status = store->ops->update_list(store, row->key, TALLY_STORE_METRICS_ROUND,
+                                         take_metrics_again, engine, err);
+        if (status == TALLY_OK) {
+            status = store->ops->update_list(store, row->key, tally_job_open_round(engine)->round,
+                                             receive_again, engine, err);
+        }
+    }
+    tally_buffer_fini(&state);
+    if (status == TALLY_OK && row->status != TALLY_JOB_QUEUED) {
+        status = make_clients(store, job, err);
+    }
+    if (status != TALLY_OK) {
+        tally_job_free(engine);
+        return status;
+    }
+    *ret_engine = engine;
+    return TALLY_OK;
+}
+
+/* A queued engine that stands in until there is memory for the real one. */
+static enum tally_status make_stand_in(struct tally_store *store, struct hosted_job *job,
+                                       struct tally_job **ret_engine, struct tally_error *err)
+{
+    (void)store;
+    job->needs_reload = job->lacks_memory = true;
+    return tally_job_restore(&job->spec, TALLY_JOB_QUEUED, &(struct tally_progress){0}, NULL, 0,
+                             ret_engine, err);
+}
+
+typedef enum tally_status engine_fn(struct tally_store *store, struct hosted_job *job,
+                                    struct tally_job **ret_engine, struct tally_error *err);
+
+static enum tally_status load_with(struct tally_store *store, const struct tally_store_job *row,
+                                   engine_fn *make_engine, struct hosted_job **ret_job,
+                                   struct tally_error *err)
+{
+    struct hosted_job *job = calloc(1, sizeof *job);
+    enum tally_status status = TALLY_NO_MEMORY;
+    if (job == NULL) {
+        goto out;
+    }
+    job->row = *row;
+    job->prepared = row->progress.has_f_star;
+    job->f_star = row->progress.f_star;
+    job->curvature = row->curvature;
+    memcpy(job->schedule, row->schedule, sizeof job->schedule);
+    job->recovery_bits = row->recovery_bits;
+    job->wire_in_bytes = row->wire_in_bytes;
+    job->wire_out_bytes = row->wire_out_bytes;
+    job->n_vacant = row->clients;
+    tally_list_init(&job->assigned);
+    job->has_stored_updates = true;
+    status = store->ops->document_get(store, row->key, &job->document, err);
+    if (status == TALLY_NOT_FOUND) { /* every job is stored with one */
+        status = TALLY_DATA_LOSS;
+        if (err != NULL) {
+            err->status = status;
+        }
+    }
+    if (status == TALLY_OK) {
+        status = tally_document_parse((const char *)job->document.data, job->document.size,
+                                      &job->spec, err);
+        if (status != TALLY_OK && status != TALLY_NO_MEMORY) {
+            status = TALLY_DATA_LOSS;
+        }
+    }
+    if (status == TALLY_OK) {
+        job->started_bytes = tally_footprint_started(&job->spec);
+        job->solving_bytes = tally_footprint_solving(&job->spec);
+        status = make_engine(store, job, &job->engine, err);
+    }
+out:
+    if (status != TALLY_OK) {
+        tally_fail(err, status, NULL, "no memory");
+        tally_error_wrap(err, "job %s", row->id);
+        hosted_job_free(job);
+        return status;
+    }
+    *ret_job = job;
+    return TALLY_OK;
+}
+
+enum tally_status hosted_job_load(struct tally_store *store, const struct tally_store_job *row,
+                                  struct hosted_job **ret_job, struct tally_error *err)
+{
+    return load_with(store, row, restore_engine, ret_job, err);
+}
+
+enum tally_status hosted_job_load_later(struct tally_store *store,
+                                        const struct tally_store_job *row,
+                                        struct hosted_job **ret_job, struct tally_error *err)
+{
+    return load_with(store, row, make_stand_in, ret_job, err);
+}
+
+int64_t hosted_job_n_lacking(const struct hosted_job *job)
+{
+    const int64_t needed = tally_job_spec_slots(&job->spec);
+    const int64_t n_assigned = job->row.clients - job->n_vacant;
+    return needed > n_assigned ? needed - n_assigned : 0;
+}
+
+bool hosted_job_is_settled(const struct hosted_job *job)
+{
+    return tally_monotonic_ms() - job->arrived_ms >= WORKERS_RETURN_MS;
+}
+
+bool hosted_job_is_progressing(const struct hosted_job *job)
+{
+    const enum tally_job_status status = tally_job_status(job->engine);
+    return tally_job_status_is_terminal(status) ||
+           (status == TALLY_JOB_RUNNING && !job->deadline_noted &&
+            (hosted_job_n_lacking(job) == 0 || job->spec.policy == TALLY_POLICY_DROP));
+}
+
+bool hosted_job_may_start(const struct hosted_job *job)
+{
+    return tally_job_status(job->engine) == TALLY_JOB_QUEUED && job->prepared && !job->needs_reload;
+}
+
+bool hosted_job_is_stuck(const struct hosted_job *job)
+{
+    const enum tally_job_status status = tally_job_status(job->engine);
+    const bool started = status == TALLY_JOB_RUNNING || status == TALLY_JOB_PAUSED;
+    const int64_t n_lacking = hosted_job_n_lacking(job);
+    const bool drops = job->spec.policy == TALLY_POLICY_DROP && /* whichever clients are drawn */
+                       tally_job_spec_cohort(&job->spec) - n_lacking >= job->spec.quorum;
+    return started && n_lacking > 0 && !drops;
+}
+
+void mark_active(struct hosted_job *job)
+{
+    if (job->marks == NULL || tally_list_has(&job->in_active)) {
+        return;
+    }
+    struct tally_list_node *place = job->marks->active.head.previous;
+    while (place != &job->marks->active.head &&
+           TALLY_LIST_MEMBER(struct hosted_job, in_active, place)->row.key > job->row.key) {
+        place = place->previous;
+    }
+    tally_list_insert(place, &job->in_active);
+}
+
+void mark_touched(struct hosted_job *job)
+{
+    if (job->marks != NULL) {
+        mark_active(job);
+        job->touched_in = *job->marks->transaction;
+    }
+}
+
+void mark_absence(struct hosted_job *job)
+{
+    job->absence_changed = true;
+    if (job->marks != NULL) {
+        job->marks->absence_changed = true;
+    }
+}
+
+/* Notes that the job has ended if its row says so. */
+static void mark_ended(const struct hosted_job *job)
+{
+    if (job->marks != NULL && tally_job_status_is_terminal(job->row.status)) {
+        job->marks->ended = true;
+    }
+}
+
+static void raise_to(uint64_t *counter, uint64_t stored)
+{
+    *counter = stored > *counter ? stored : *counter;
+}
+
+enum tally_status hosted_job_reload(struct tally_store *store, struct hosted_job *job,
+                                    struct tally_error *err)
+{
+    struct tally_job *engine;
+    struct tally_store_job row;
+    enum tally_status status = store->ops->job_get(store, job->row.id, &row, err);
+    if (status == TALLY_OK) {
+        struct tally_store_job old = job->row;
+        job->row = row;
+        status = restore_engine(store, job, &engine, err);
+        if (status != TALLY_OK) {
+            job->row = old;
+        }
+    }
+    if (status == TALLY_OK) {
+        tally_job_free(job->engine);
+        job->engine = engine;
+        job->shared_task.round = 0; /* it may be a different round with the same number */
+        job->stored_state = (struct stored_state){0};
+        job->has_stored_updates = true;
+        mark_active(job); /* it may have been started by then */
+        job->needs_reload = job->lacks_memory = job->is_deleted = false;
+        /* Another replica may have led the job meanwhile, and its counts may be higher. */
+        raise_to(&job->recovery_bits, row.recovery_bits);
+        raise_to(&job->wire_in_bytes, row.wire_in_bytes);
+        raise_to(&job->wire_out_bytes, row.wire_out_bytes);
+        mark_ended(job);
+    }
+    return status;
+}
+
+enum tally_status hosted_job_put_row(struct tally_store *store, struct hosted_job *job,
+                                     int64_t now_ms, struct tally_error *err)
+{
+    mark_touched(job);
+    struct tally_store_job row = job->row;
+    row.status = tally_job_status(job->engine);
+    row.progress = *tally_job_progress(job->engine);
+    row.curvature = job->curvature;
+    if (job->schedule[0] != '\0') { /* another replica may have stored one that is not known here */
+        memcpy(row.schedule, job->schedule, sizeof row.schedule);
+    }
+    row.recovery_bits = job->recovery_bits;
+    row.wire_in_bytes = job->wire_in_bytes;
+    row.wire_out_bytes = job->wire_out_bytes;
+    if (row.reason[0] == '\0') {
+        snprintf(row.reason, sizeof row.reason, "%s", tally_job_reason(job->engine));
+    }
+    size_t dim; /* a job that ends or pauses in the queue has not started */
+    if (row.started_ms == 0 && tally_job_point(job->engine, &dim) != NULL) {
+        row.started_ms = now_ms;
+    }
+    if (tally_job_status_is_terminal(row.status) && row.finished_ms == 0) {
+        row.finished_ms = now_ms;
+    }
+    enum tally_status status = store->ops->job_update(store, &row, err);
+    if (status == TALLY_OK) {
+        job->row = row;
+        mark_ended(job);
+    }
+    return status;
+}
+
+static enum tally_status put_whole(struct tally_store *store, struct hosted_job *job,
+                                   struct tally_error *err)
+{
+    struct tally_buffer bytes = {0};
+    enum tally_status status = tally_job_save_state(job->engine, &bytes);
+    if (status == TALLY_OK) {
+        status = store->ops->state_put(store, job->row.key, bytes.data, bytes.size, err);
+    }
+    job->stored_state =
+        (struct stored_state){.iterate = job->row.progress.iterate, .whole_bytes = bytes.size};
+    tally_buffer_fini(&bytes);
+    return status;
+}
+
+static enum tally_status append_change(struct tally_store *store, struct hosted_job *job,
+                                       struct tally_error *err)
+{
+    struct stored_state *stored = &job->stored_state;
+    struct tally_buffer change = {0};
+    enum tally_status status = tally_job_save_change(job->engine, stored->iterate, &change, err);
+    if (status == TALLY_OK) {
+        status = store->ops->state_append(store, job->row.key, job->row.progress.round, change.data,
+                                          change.size, err);
+    }
+    stored->iterate = job->row.progress.iterate;
+    stored->change_bytes += change.size;
+    stored->n_changes++;
+    tally_buffer_fini(&change);
+    return status;
+}
+
+/* Appends the round's change to the state, or stores the whole state. The latter if no round
+ * closed, since changes are identified by their round, and if the job has finished, since its state
+ * will never change again. */
+static enum tally_status put_state(struct tally_store *store, struct hosted_job *job,
+                                   bool has_closed_round, struct tally_error *err)
+{
+    const struct stored_state *stored = &job->stored_state;
+    const bool takes_change =
+        has_closed_round && !tally_job_status_is_terminal(job->row.status) &&
+        stored_state_takes(stored, tally_job_change_bytes(job->engine, stored->iterate));
+    return takes_change ? append_change(store, job, err) : put_whole(store, job, err);
+}
+
+/* Appends the metrics of one row: those that the round's clients from place `first` on reported.
+ * Returns how many clients reported any; -1 = out of memory. */
+static int64_t encode_metrics(const struct hosted_job *job, uint32_t first,
+                              struct tally_buffer *out)
+{
+    struct tally_update update = {0};
+    struct tally_updates block = {.round = (uint32_t)tally_job_metrics_round(job->engine)};
+    enum tally_status status = TALLY_OK;
+    int64_t n = 0;
+    uint32_t n_clients;
+    const uint32_t *clients = tally_job_metrics_clients(job->engine, &n_clients);
+    for (uint32_t i = first;
+         status == TALLY_OK && i < n_clients && i - first < CLIENT_METRICS_BLOCK; i++) {
+        update.client = clients[i];
+        update.n_metrics = tally_job_client_metrics(job->engine, clients[i], update.metrics);
+        if (update.n_metrics > 0) {
+            status = tally_updates_add(&update, out);
+            n++;
+        }
+    }
+    memcpy(block.job_id, job->row.id, sizeof job->row.id);
+    if (status == TALLY_OK) {
+        status = tally_updates_end(&block, out);
+    }
+    return status == TALLY_OK ? n : -1;
+}
+
+/* Stores the metrics of each client. Those of earlier rounds were dropped with their updates. */
+static enum tally_status put_client_metrics(struct tally_store *store, struct hosted_job *job,
+                                            struct tally_error *err)
+{
+    struct tally_buffer body = {0};
+    enum tally_status status = TALLY_OK;
+    if (tally_job_metrics_round(job->engine) == 0) {
+        return TALLY_OK;
+    }
+    const uint32_t n_clients = tally_job_spec_cohort(&job->spec);
+    job->has_stored_updates = true;
+    for (uint32_t first = 0; status == TALLY_OK && first < n_clients;
+         first += CLIENT_METRICS_BLOCK) {
+        body.size = 0;
+        const int64_t n = encode_metrics(job, first, &body);
+        if (n < 0) {
+            status = tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the clients' metrics");
+        } else if (n > 0) {
+            const struct tally_store_update update = {.round = TALLY_STORE_METRICS_ROUND,
+                                                      .client = first,
+                                                      .body = body.data,
+                                                      .n_body = body.size};
+            status = store->ops->update_insert(store, job->row.key, &update, err);
+        }
+    }
+    tally_buffer_fini(&body);
+    return status;
+}
+
+enum tally_status hosted_job_put_rounds(struct tally_store *store, struct hosted_job *job,
+                                        const struct tally_job_outcome *outcome, int64_t now_ms,
+                                        struct tally_error *err)
+{
+    enum tally_status status = hosted_job_put_row(store, job, now_ms, err);
+    for (int i = 0; status == TALLY_OK && i < outcome->n_records; i++) {
+        status = store->ops->round_insert(store, job->row.key, &outcome->records[i], err);
+    }
+    if (status == TALLY_OK && job->has_stored_updates) {
+        status = store->ops->updates_delete(store, job->row.key, TALLY_STORE_METRICS_ROUND,
+                                            job->row.progress.round, err);
+        job->has_stored_updates = status != TALLY_OK;
+    }
+    if (status == TALLY_OK) {
+        status = put_client_metrics(store, job, err);
+    }
+    return status == TALLY_OK ? put_state(store, job, outcome->n_records > 0, err) : status;
+}
+
+struct tally_json *job_detail(const struct tally_store_job *row,
+                              const struct tally_buffer *document,
+                              const struct tally_waiting *waiting)
+{
+    struct tally_json *detail;
+    if (tally_json_parse((const char *)document->data, document->size, &detail, NULL) != TALLY_OK) {
+        return NULL;
+    }
+    /* A document that only an older version accepted still has a detail. */
+    struct tally_advice advice = {.n = 0};
+    struct tally_planned planned;
+    bool is_planned = false;
+    struct tally_job_spec spec;
+    if (tally_document_parse((const char *)document->data, document->size, &spec, NULL) ==
+        TALLY_OK) {
+        advice = tally_advise(&spec, &row->curvature);
+        is_planned = tally_planned_read(&spec, row->schedule, &planned);
+    }
+    const struct tally_job_facts facts = {.id = row->id,
+                                          .status = row->status,
+                                          .reason = row->reason,
+                                          .clients = row->clients,
+                                          .dim = row->dim,
+                                          .created_ms = row->created_ms,
+                                          .started_ms = row->started_ms,
+                                          .finished_ms = row->finished_ms,
+                                          .recovery_bits = row->recovery_bits,
+                                          .wire_in_bytes = row->wire_in_bytes,
+                                          .wire_out_bytes = row->wire_out_bytes,
+                                          .waiting = waiting,
+                                          .curvature = row->curvature,
+                                          .advice = &advice,
+                                          .planned = is_planned ? &planned : NULL};
+    if (!tally_detail_add(detail, &facts, &row->progress)) {
+        tally_json_free(detail);
+        return NULL;
+    }
+    return detail;
+}

@@ -1,0 +1,53 @@
+/* loop_pending: accepted updates of the step that have not been given to the store yet.
+ *
+ * They are stored when the step commits. Most never are: a round that closes in the same step makes
+ * its updates unnecessary. Small ones are copied to one buffer, whose memory is reused. A large one
+ * stays in its request's body, which is kept. */
+#ifndef TALLY_SERVICES_COORDINATOR_LOOP_PENDING_H
+#define TALLY_SERVICES_COORDINATOR_LOOP_PENDING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "api/http/http_server.h"
+#include "api/worker/worker_messages.h"
+#include "codec/buffer.h"
+#include "codec/error.h"
+#include "storage/store.h"
+
+struct pending_update;
+
+/* The job of an update; borrowed until the update is stored, dropped or cleared. */
+struct pending_job {
+    const struct tally_store_job *row; /* as last written; also identifies the job */
+    bool *has_stored_updates;          /* set once the store has one */
+};
+
+struct pending_updates {
+    struct pending_update *items; /* [capacity] */
+    size_t n, capacity;
+    size_t n_bytes;              /* of all payloads */
+    struct tally_buffer copies;  /* of the small ones */
+    struct tally_buffer encoded; /* the update that is being stored */
+};
+
+void pending_fini(struct pending_updates *pending);
+
+/* Keeps an accepted update until the commit, or stores it at once if pending updates would take too
+ * much memory. A transaction must be open. `request`: the request, if this is its only update, or
+ * else NULL; its body, to which the update points, may be taken. Errors: NO_MEMORY, and those of
+ * the store. */
+enum tally_status pending_add(struct pending_updates *pending, struct tally_store *store,
+                              struct pending_job job, const struct tally_update *update,
+                              struct tally_http_request *request, struct tally_error *err);
+/* Drops the updates of the job's closed rounds. */
+void pending_drop(struct pending_updates *pending, const struct tally_store_job *row);
+/* Drops all updates of a deleted job. */
+void pending_forget(struct pending_updates *pending, const struct tally_store_job *row);
+/* Gives the remaining updates to the store. Errors: those of the store. */
+enum tally_status pending_store(struct pending_updates *pending, struct tally_store *store,
+                                struct tally_error *err);
+/* Forgets all updates: the transaction has ended. */
+void pending_clear(struct pending_updates *pending);
+
+#endif

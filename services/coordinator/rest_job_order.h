@@ -1,0 +1,58 @@
+/* rest_job_order: the orders of a list of jobs, and the cursors between its pages. Pure.
+ *
+ * `sort=name` is ascending and `sort=-name` descending. Jobs with the same value stand newest first
+ * in both. A number that is unknown, such as the regret of a job without f(x*), stands last in
+ * both.
+ *
+ * A cursor consists of the order, and the key and the value of the last job of its page:
+ *
+ *     -regret.17.4059000000000000     sort, key, bits of the double 100.0
+ *     name.17.747269616c              sort, key, bytes of "trial"
+ *
+ * The next page has the jobs that now stand behind that place, whether or not the last job still
+ * exists. A job whose value changes between two requests may be on both pages, or on neither. */
+#ifndef TALLY_SERVICES_COORDINATOR_REST_JOB_ORDER_H
+#define TALLY_SERVICES_COORDINATOR_REST_JOB_ORDER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "storage/store.h"
+
+struct job_order {
+    int column; /* index into the table of columns */
+    bool descending;
+};
+
+/* The order of job_list: newest first. */
+extern const struct job_order JOB_ORDER_DEFAULT;
+bool job_order_is_default(const struct job_order *order);
+
+/* The place of a job in an order. */
+struct job_place {
+    int64_t key;
+    double number;                      /* of a column of numbers; NaN = unknown */
+    char text[TALLY_JOB_NAME_CAPACITY]; /* of a column of texts */
+};
+
+enum { JOB_CURSOR_CAPACITY = 32 + 20 + 2 * TALLY_JOB_NAME_CAPACITY };
+
+/* Errors: INVALID_ARGUMENT, with field "sort". */
+enum tally_status job_order_parse(const char *text, struct job_order *ret_order,
+                                  struct tally_error *err);
+void job_order_place(const struct job_order *order, const struct tally_store_job *row,
+                     struct job_place *ret_place);
+/* Negative if a stands before b, positive if behind; 0 only for the same job. */
+int job_order_compare(const struct job_order *order, const struct job_place *a,
+                      const struct job_place *b);
+
+void job_order_write_cursor(const struct job_order *order, const struct job_place *place,
+                            char ret_cursor[JOB_CURSOR_CAPACITY]);
+/* Errors: INVALID_ARGUMENT (not a cursor, or one of a different order), with field "cursor". */
+enum tally_status job_order_read_cursor(const struct job_order *order, const char *cursor,
+                                        struct job_place *ret_place, struct tally_error *err);
+/* Fails if `cursor` is of a different order than JOB_ORDER_DEFAULT, whose cursors are keys. Errors:
+ * as above. */
+enum tally_status job_order_check_default_cursor(const char *cursor, struct tally_error *err);
+
+#endif

@@ -1,0 +1,32 @@
+/* rest_plans: dry runs of jobs that are planned before they start. A plan takes up to two seconds
+ * of processor time (services/job/job_local.h), so it is made in a thread, one at a time, while its
+ * request waits. */
+#ifndef TALLY_SERVICES_COORDINATOR_REST_PLANS_H
+#define TALLY_SERVICES_COORDINATOR_REST_PLANS_H
+
+#include <stdbool.h>
+
+#include "codec/error.h"
+#include "services/job/job_spec.h"
+
+struct call;
+struct plans;
+struct tally_coordinator;
+
+enum { MAX_PLANS = 16 }; /* in progress or waiting */
+
+/* Errors: NO_MEMORY. */
+enum tally_status plans_new(struct plans **ret_plans, struct tally_error *err);
+/* Frees the calls that wait. To be called before the rooms whose objects they hold are freed. A
+ * plan in progress is left until the process ends, with its wake_fd, which must stay open. */
+void plans_free(struct tally_coordinator *coordinator);
+
+/* Takes the call and responds to it later with the preview of the spec, `planned` included. False:
+ * the job is not planned, MAX_PLANS are in progress, or there is no memory or thread; the caller
+ * keeps the call and responds without a plan. */
+bool plans_take(struct tally_coordinator *coordinator, struct call *call,
+                const struct tally_job_spec *spec);
+/* Sends the plans that are ready. To be called once per turn. */
+void plans_serve(struct tally_coordinator *coordinator);
+
+#endif

@@ -1,0 +1,711 @@
+/* rest_results: what a job has produced: round records, metrics and traffic of single clients, and
+ * the model. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "api/worker/worker_messages.h"
+#include "codec/numeric/checksum.h"
+#include "services/coordinator/jobs_live.h"
+#include "services/coordinator/loop_transaction.h"
+#include "services/coordinator/rest_handlers.h"
+#include "services/coordinator/rooms.h"
+#include "services/job/job_detail.h"
+
+enum { DEFAULT_PAGE = 1000, MAX_PAGE = 10000 };
+
+/* Rounds in one piece of a response; with 16 metrics, a round takes up to 80 us. */
+enum { PIECE_ROUNDS = 8 };
+
+/* Rounds of one response, as JSON or as CSV: those that were closed when it began. */
+struct rounds_pieces {
+    struct response_pieces pieces; /* must be first */
+    struct tally_coordinator *coordinator;
+    struct tally_store_job row; /* row.progress.metrics: names that have columns in the CSV */
+    bool is_csv;
+    int64_t n, limit;
+    int64_t last_round; /* so far */
+};
+
+static void free_rounds(struct response_pieces *pieces)
+{
+    free(pieces);
+}
+
+static enum tally_status add_round(void *context, const struct tally_round_record *record,
+                                   struct tally_error *err)
+{
+    struct call *call = context;
+    struct rounds_pieces *rounds = (struct rounds_pieces *)call->pieces;
+    enum tally_status status = TALLY_OK;
+    if (rounds->is_csv) {
+        status = tally_detail_round_csv(record, rounds->row.progress.metrics, &call->body);
+    } else {
+        struct tally_json *object = tally_detail_round(record);
+        status = append_element(&call->body, rounds->n == 0, object);
+        tally_json_free(object);
+    }
+    rounds->n++;
+    rounds->last_round = record->round;
+    return status == TALLY_OK ? status : tally_fail(err, status, NULL, "no memory for rounds");
+}
+
+/* Fails because the store has no round after the last one: the job was deleted meanwhile. */
+static enum tally_status fail_missing(const struct rounds_pieces *rounds, struct tally_error *err)
+{
+    struct tally_store_job row;
+    const enum tally_status status = read_row(rounds->coordinator, rounds->row.id, &row, err);
+    return status == TALLY_OK
+               ? tally_fail(err, TALLY_DATA_LOSS, NULL, "no round after %lld of %lld",
+                            (long long)rounds->last_round, (long long)rounds->row.progress.round)
+               : status;
+}
+
+static enum tally_status end_rounds(struct call *call, const struct rounds_pieces *rounds,
+                                    bool is_last, struct tally_error *err)
+{
+    if (rounds->is_csv) {
+        return answer_bytes(call, TALLY_OK, "text/csv; charset=utf-8", err);
+    }
+    enum tally_status status = end_list(&call->body, rounds->n == 0);
+    if (status == TALLY_OK && is_last) {
+        status = tally_buffer_append_text(&call->body, "  \"next_after\": null\n}\n");
+    } else if (status == TALLY_OK) {
+        status = tally_buffer_printf(&call->body, "  \"next_after\": %" PRId64 "\n}\n",
+                                     rounds->last_round);
+    }
+    return answer_bytes(call, status, "application/json", err);
+}
+
+static enum tally_status write_rounds(struct call *call, struct tally_error *err)
+{
+    struct rounds_pieces *rounds = (struct rounds_pieces *)call->pieces;
+    struct tally_store *store = rounds->coordinator->store;
+    const size_t most_bytes = rounds->coordinator->config.max_held_bytes;
+    const int64_t n_before = rounds->n, lacking = rounds->row.progress.round - rounds->last_round;
+    int64_t n = rounds->limit - rounds->n < lacking ? rounds->limit - rounds->n : lacking;
+    n = n < PIECE_ROUNDS ? n : PIECE_ROUNDS;
+    if (n <= 0) {
+        return end_rounds(call, rounds, lacking <= 0, err);
+    }
+    enum tally_status status =
+        store->ops->round_list(store, rounds->row.key, rounds->last_round, n, add_round, call, err);
+    if (status == TALLY_OK && rounds->n == n_before) {
+        return fail_missing(rounds, err);
+    }
+    if (status == TALLY_OK && most_bytes > 0 && call->body.size > most_bytes) {
+        return tally_fail(err, TALLY_OUT_OF_RANGE, "after",
+                          "the rounds up to %lld take more than %zu bytes (--max-held-bytes): ask "
+                          "for pages of /v1/jobs/%s/rounds",
+                          (long long)rounds->row.progress.round, most_bytes, rounds->row.id);
+    }
+    return status;
+}
+
+static enum tally_status begin_rounds(struct tally_coordinator *coordinator, struct call *call,
+                                      bool is_csv, struct tally_error *err)
+{
+    struct rounds_pieces *rounds = calloc(1, sizeof *rounds);
+    if (rounds == NULL) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for rounds");
+    }
+    rounds->pieces = (struct response_pieces){write_rounds, free_rounds, 0};
+    rounds->coordinator = coordinator;
+    rounds->is_csv = is_csv;
+    rounds->limit = INT64_MAX;
+    call->pieces = &rounds->pieces;
+    enum tally_status status = read_row(coordinator, call->params[0], &rounds->row, err);
+    if (status == TALLY_OK) {
+        status = read_query_integer(call, "after", 0, INT64_MAX, 0, &rounds->last_round, err);
+    }
+    if (status == TALLY_OK && !is_csv) {
+        status = read_query_integer(call, "limit", 1, MAX_PAGE, DEFAULT_PAGE, &rounds->limit, err);
+    }
+    if (status != TALLY_OK) {
+        return status;
+    }
+    status = is_csv ? tally_detail_round_csv_header(rounds->row.progress.metrics, &call->body)
+                    : tally_buffer_append_text(&call->body, "{\n  \"rounds\": [");
+    return status == TALLY_OK ? write_rounds(call, err)
+                              : tally_fail(err, status, NULL, "no memory for rounds");
+}
+
+enum tally_status get_rounds(struct tally_coordinator *coordinator, struct call *call,
+                             struct tally_error *err)
+{
+    return begin_rounds(coordinator, call, false, err);
+}
+
+enum tally_status get_rounds_csv(struct tally_coordinator *coordinator, struct call *call,
+                                 struct tally_error *err)
+{
+    return begin_rounds(coordinator, call, true, err);
+}
+
+/* Clients of one response, in pieces. */
+
+/* Work of one piece, and of a client that the response has. With 16 metrics, such a client takes
+ * 100 us, one that is left out 4. */
+enum { PIECE_WORK = 128, CLIENT_WORK = 16 };
+
+struct clients_page {
+    int64_t first, limit;   /* clients below `first` are left out */
+    int64_t n, next_client; /* -1 = there are no more */
+};
+
+static enum tally_status read_page(struct call *call, struct clients_page *page,
+                                   struct tally_error *err)
+{
+    enum tally_status status =
+        read_query_integer(call, "first", 0, INT64_MAX, 0, &page->first, err);
+    page->n = 0;
+    page->next_client = -1;
+    return status == TALLY_OK
+               ? read_query_integer(call, "limit", 1, MAX_PAGE, DEFAULT_PAGE, &page->limit, err)
+               : status;
+}
+
+/* Takes `object`. */
+static enum tally_status add_client(struct call *call, struct clients_page *page,
+                                    struct tally_json *object)
+{
+    const enum tally_status status = append_element(&call->body, page->n++ == 0, object);
+    tally_json_free(object);
+    return status;
+}
+
+/* Ends the list of clients. `end` follows the next client. */
+static enum tally_status end_clients(struct call *call, const struct clients_page *page,
+                                     const char *end, struct tally_error *err)
+{
+    enum tally_status status = end_list(&call->body, page->n == 0);
+    if (status == TALLY_OK && page->next_client < 0) {
+        status = tally_buffer_append_text(&call->body, "  \"next_client\": null");
+    } else if (status == TALLY_OK) {
+        status = tally_buffer_printf(&call->body, "  \"next_client\": %" PRId64, page->next_client);
+    }
+    if (status == TALLY_OK) {
+        status = tally_buffer_append_text(&call->body, end);
+    }
+    return answer_bytes(call, status, "application/json", err);
+}
+
+/* Metrics of single clients: those of the last closed round that has any. */
+
+/* A response while it is made, from a copy of the blocks (hosted_job.h), because the next
+ * round that closes replaces them. */
+struct metrics_pieces {
+    struct response_pieces pieces; /* must be first */
+    struct clients_page page;
+    struct tally_buffer blocks; /* each after its length, a size_t */
+    int64_t n_after;            /* clients of the blocks that only have clients above page.first */
+    size_t n_read;              /* bytes of the blocks */
+    struct tally_updates block; /* the last one read */
+    size_t n_left;              /* of its clients */
+};
+
+static void free_metrics(struct response_pieces *pieces)
+{
+    struct metrics_pieces *made = (struct metrics_pieces *)pieces;
+    tally_buffer_fini(&made->blocks);
+    free(made);
+}
+
+/* Whether the block has only clients above `first`. */
+static enum tally_status is_after(struct tally_updates block, int64_t first, bool *ret_is_after,
+                                  struct tally_error *err)
+{
+    struct tally_update update;
+    enum tally_status status = tally_updates_next(&block, &update, err);
+    *ret_is_after = status == TALLY_OK && update.client > first;
+    return status;
+}
+
+/* Keeps a block. Drops those before it if it shows that the page begins behind them, because
+ * clients ascend. CANCELLED: the page ends before this block. */
+static enum tally_status keep_block(void *context, const struct tally_store_update *stored,
+                                    struct tally_error *err)
+{
+    struct metrics_pieces *made = context;
+    struct tally_updates block;
+    bool comes_after = false;
+    enum tally_status status = tally_updates_decode(stored->body, stored->n_body, &block, err);
+    if (status == TALLY_OK) {
+        status = is_after(block, made->page.first, &comes_after, err);
+    }
+    if (status != TALLY_OK) {
+        return TALLY_DATA_LOSS;
+    }
+    if (!comes_after) {
+        made->blocks.size = 0;
+    } else if (made->n_after > made->page.limit) {
+        return TALLY_CANCELLED;
+    } else {
+        made->n_after += (int64_t)block.n_updates;
+    }
+    status = tally_buffer_append(&made->blocks, &stored->n_body, sizeof stored->n_body);
+    if (status == TALLY_OK) {
+        status = tally_buffer_append(&made->blocks, stored->body, stored->n_body);
+    }
+    return status == TALLY_OK ? status
+                              : tally_fail(err, status, NULL, "no memory for the clients' metrics");
+}
+
+/* Reads the header of the next block. There must be one. */
+static enum tally_status begin_block(struct metrics_pieces *made, struct tally_error *err)
+{
+    size_t n;
+    const uint8_t *at = made->blocks.data + made->n_read;
+    memcpy(&n, at, sizeof n);
+    made->n_read += sizeof n + n;
+    enum tally_status status = tally_updates_decode(at + sizeof n, n, &made->block, err);
+    made->n_left = status == TALLY_OK ? made->block.n_updates : 0;
+    return status;
+}
+
+static struct tally_json *metrics_of(const struct tally_update *update)
+{
+    struct tally_json *metrics = tally_json_object(), *object = tally_json_object();
+    bool ok = true;
+    for (size_t i = 0; ok && i < update->n_metrics; i++) {
+        ok = tally_json_set_real(metrics, update->metrics[i].name, update->metrics[i].value);
+    }
+    ok = tally_json_set_integer(object, "client", update->client) && ok;
+    ok = tally_json_set(object, "metrics", metrics) && ok;
+    return tally_json_if_complete(object, ok);
+}
+
+/* Reads the next client of the block. */
+static enum tally_status take_client(struct call *call, struct metrics_pieces *made, int *work,
+                                     struct tally_error *err)
+{
+    struct clients_page *page = &made->page;
+    struct tally_update update;
+    if (tally_updates_next(&made->block, &update, err) != TALLY_OK) {
+        return TALLY_DATA_LOSS;
+    }
+    made->n_left--;
+    *work += 1;
+    if (update.client < page->first) {
+        return TALLY_OK;
+    }
+    if (page->n == page->limit) {
+        page->next_client = update.client;
+        return TALLY_OK;
+    }
+    *work += CLIENT_WORK;
+    const enum tally_status status = add_client(call, page, metrics_of(&update));
+    return status == TALLY_OK ? status
+                              : tally_fail(err, status, NULL, "no memory for the clients' metrics");
+}
+
+static enum tally_status write_metrics(struct call *call, struct tally_error *err)
+{
+    struct metrics_pieces *made = (struct metrics_pieces *)call->pieces;
+    enum tally_status status = TALLY_OK;
+    for (int work = 0; status == TALLY_OK && work < PIECE_WORK && made->page.next_client < 0;) {
+        if (made->n_left > 0) {
+            status = take_client(call, made, &work, err);
+        } else if (made->n_read < made->blocks.size) {
+            status = begin_block(made, err);
+        } else {
+            break;
+        }
+    }
+    const bool is_over = made->n_left == 0 && made->n_read == made->blocks.size;
+    if (status != TALLY_OK || (!is_over && made->page.next_client < 0)) {
+        return status;
+    }
+    return end_clients(call, &made->page, "\n}\n", err);
+}
+
+enum tally_status get_client_metrics(struct tally_coordinator *coordinator, struct call *call,
+                                     struct tally_error *err)
+{
+    struct tally_store *store = coordinator->store;
+    struct tally_store_job row;
+    struct metrics_pieces *made = calloc(1, sizeof *made);
+    if (made == NULL) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the clients' metrics");
+    }
+    made->pieces = (struct response_pieces){write_metrics, free_metrics, 0};
+    call->pieces = &made->pieces;
+    enum tally_status status = read_row(coordinator, call->params[0], &row, err);
+    if (status == TALLY_OK) {
+        status = read_page(call, &made->page, err);
+    }
+    if (status == TALLY_OK) {
+        status = store->ops->update_list(store, row.key, TALLY_STORE_METRICS_ROUND, keep_block,
+                                         made, err);
+        status = status == TALLY_CANCELLED ? TALLY_OK : status;
+    }
+    if (status == TALLY_OK && made->blocks.size > 0) {
+        status = begin_block(made, err);
+    }
+    if (status != TALLY_OK) {
+        return status;
+    }
+    made->pieces.n_bytes = made->blocks.capacity;
+    status = made->blocks.size > 0
+                 ? tally_buffer_printf(&call->body, "{\n  \"round\": %" PRIu32, made->block.round)
+                 : tally_buffer_append_text(&call->body, "{\n  \"round\": null");
+    if (status == TALLY_OK) {
+        status = tally_buffer_append_text(&call->body, ",\n  \"clients\": [");
+    }
+    return status == TALLY_OK ? write_metrics(call, err)
+                              : tally_fail(err, status, NULL, "no memory for the clients' metrics");
+}
+
+/* Traffic of single clients: those that have any. */
+
+/* A response while it is made, from a copy of the page, because the job continues meanwhile. */
+struct traffic_pieces {
+    struct response_pieces pieces; /* must be first */
+    struct clients_page page;
+    struct page_client {
+        uint32_t client;
+        struct client_traffic traffic;
+    } * clients;       /* [page.limit] */
+    int64_t n_clients; /* page.n of them are written */
+    uint64_t in, out;  /* the job's bytes that belong to no client */
+};
+
+static void free_traffic(struct response_pieces *pieces)
+{
+    struct traffic_pieces *made = (struct traffic_pieces *)pieces;
+    free(made->clients);
+    free(made);
+}
+
+static bool has_traffic(const struct client_traffic *client)
+{
+    return client->updates > 0 || client->payload_bits > 0 || client->wire_bytes[TRAFFIC_IN] > 0 ||
+           client->wire_bytes[TRAFFIC_OUT] > 0;
+}
+
+/* Subtracts a client's bytes from the job's; gives 0 if the client's are newer than the job's. */
+static void take_from(uint64_t *rest, uint64_t bytes)
+{
+    *rest = *rest > bytes ? *rest - bytes : 0;
+}
+
+static struct tally_json *wire_bytes_of(uint64_t in, uint64_t out)
+{
+    struct tally_json *object = tally_json_object();
+    const bool ok =
+        tally_json_set_unsigned(object, "in", in) && tally_json_set_unsigned(object, "out", out);
+    return tally_json_if_complete(object, ok);
+}
+
+static struct tally_json *traffic_of(const struct page_client *client)
+{
+    struct tally_json *object = tally_json_object();
+    const uint64_t *bytes = client->traffic.wire_bytes;
+    const bool ok =
+        tally_json_set_integer(object, "client", client->client) &&
+        tally_json_set_unsigned(object, "updates", client->traffic.updates) &&
+        tally_json_set_unsigned(object, "payload_bits", client->traffic.payload_bits) &&
+        tally_json_set(object, "wire_bytes", wire_bytes_of(bytes[TRAFFIC_IN], bytes[TRAFFIC_OUT]));
+    return tally_json_if_complete(object, ok);
+}
+
+static enum tally_status write_traffic(struct call *call, struct tally_error *err)
+{
+    struct traffic_pieces *made = (struct traffic_pieces *)call->pieces;
+    struct clients_page *page = &made->page;
+    enum tally_status status = TALLY_OK;
+    for (int work = 0; status == TALLY_OK && work < PIECE_WORK && page->n < made->n_clients;
+         work++) {
+        status = add_client(call, page, traffic_of(&made->clients[page->n]));
+    }
+    if (status != TALLY_OK) {
+        return tally_fail(err, status, NULL, "no memory for the clients' traffic");
+    }
+    if (page->n < made->n_clients) {
+        return TALLY_OK;
+    }
+    char end[128];
+    snprintf(end, sizeof end,
+             ",\n  \"other_wire_bytes\": {\"in\": %" PRIu64 ", \"out\": %" PRIu64 "}\n}\n",
+             made->in, made->out);
+    return end_clients(call, page, end, err);
+}
+
+/* Takes the page out of the traffic of n clients. `in` and `out`: the job's bytes. */
+static enum tally_status begin_traffic(struct call *call, const struct client_traffic *clients,
+                                       int64_t n, uint64_t in, uint64_t out,
+                                       struct tally_error *err)
+{
+    struct traffic_pieces *made = (struct traffic_pieces *)call->pieces;
+    struct clients_page *page = &made->page;
+    const size_t n_bytes = (size_t)(page->limit < n ? page->limit : n) * sizeof *made->clients;
+    made->clients = malloc(n_bytes);
+    if (made->clients == NULL ||
+        tally_buffer_append_text(&call->body, "{\n  \"clients\": [") != TALLY_OK) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the clients' traffic");
+    }
+    made->pieces.n_bytes = n_bytes;
+    for (int64_t m = 0; m < n; m++) {
+        take_from(&in, clients[m].wire_bytes[TRAFFIC_IN]);
+        take_from(&out, clients[m].wire_bytes[TRAFFIC_OUT]);
+        if (m < page->first || page->next_client >= 0 || !has_traffic(&clients[m])) {
+            continue;
+        }
+        if (made->n_clients < page->limit) {
+            made->clients[made->n_clients++] = (struct page_client){(uint32_t)m, clients[m]};
+        } else {
+            page->next_client = m;
+        }
+    }
+    made->in = in;
+    made->out = out;
+    return write_traffic(call, err);
+}
+
+static enum tally_status begin_stored_traffic(struct tally_coordinator *coordinator,
+                                              struct call *call, struct tally_error *err)
+{
+    struct tally_store_job row;
+    struct client_traffic *stored = NULL;
+    enum tally_status status = read_row(coordinator, call->params[0], &row, err);
+    if (status == TALLY_OK) {
+        stored = calloc((size_t)row.clients, sizeof *stored);
+        status = stored != NULL
+                     ? traffic_get(coordinator->store, &row, stored, err)
+                     : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the clients' traffic");
+    }
+    if (status == TALLY_OK) { /* read again: the job's leader may have written both meanwhile */
+        status = read_row(coordinator, call->params[0], &row, err);
+    }
+    if (status == TALLY_OK) {
+        status =
+            begin_traffic(call, stored, row.clients, row.wire_in_bytes, row.wire_out_bytes, err);
+    }
+    free(stored);
+    return status;
+}
+
+enum tally_status get_client_traffic(struct tally_coordinator *coordinator, struct call *call,
+                                     struct tally_error *err)
+{
+    struct traffic_pieces *made = calloc(1, sizeof *made);
+    if (made == NULL) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the clients' traffic");
+    }
+    made->pieces = (struct response_pieces){write_traffic, free_traffic, 0};
+    call->pieces = &made->pieces;
+    enum tally_status status = read_page(call, &made->page, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    const struct hosted_job *job = find_job(coordinator, call->params[0]);
+    return job != NULL && job->traffic != NULL
+               ? begin_traffic(call, job->traffic, job->row.clients, job->wire_in_bytes,
+                               job->wire_out_bytes, err)
+               : begin_stored_traffic(coordinator, call, err);
+}
+
+/* Finds the job, or loads it with its engine, since only the engine can read the point from the
+ * state. */
+static enum tally_status with_engine(struct tally_coordinator *coordinator, const char *id,
+                                     struct hosted_job **ret_job, bool *ret_owned,
+                                     struct tally_error *err)
+{
+    *ret_owned = false;
+    *ret_job = find_job(coordinator, id);
+    if (*ret_job != NULL) {
+        return TALLY_OK;
+    }
+    struct tally_store_job row;
+    enum tally_status status = read_row(coordinator, id, &row, err);
+    if (status == TALLY_OK && !tally_job_status_is_terminal(row.status)) {
+        return tally_fail(err, TALLY_UNAVAILABLE, NULL,
+                          "job %s is being taken over by a coordinator", id);
+    }
+    if (status == TALLY_OK) {
+        status = hosted_job_load(coordinator->store, &row, ret_job, err);
+        *ret_owned = status == TALLY_OK;
+    }
+    return status;
+}
+
+/* Writing a number as JSON takes most of a microsecond, so a model of a million numbers would block
+ * the loop, and the renewal of leases, for a second. The text is therefore made in pieces. It is
+ * made from a copy of the point, because the job continues meanwhile. */
+enum { MAX_JSON_DIM = 1000000, PIECE_DIM = 4096 };
+
+struct model_pieces {
+    struct response_pieces pieces; /* must be first */
+    double *x;                     /* double[dim] */
+    size_t dim, n_written;
+};
+
+static void free_model(struct response_pieces *pieces)
+{
+    struct model_pieces *model = (struct model_pieces *)pieces;
+    free(model->x);
+    free(model);
+}
+
+static enum tally_status write_model(struct call *call, struct tally_error *err)
+{
+    struct model_pieces *model = (struct model_pieces *)call->pieces;
+    enum tally_status status = TALLY_OK;
+    for (int i = 0; status == TALLY_OK && i < PIECE_DIM && model->n_written < model->dim; i++) {
+        status =
+            tally_buffer_append_text(&call->body, model->n_written == 0 ? "\n    " : ",\n    ");
+        if (status == TALLY_OK) {
+            status = tally_json_dump_real(model->x[model->n_written++], &call->body);
+        }
+    }
+    if (status == TALLY_OK && model->n_written < model->dim) {
+        return TALLY_OK;
+    }
+    if (status == TALLY_OK) {
+        status = tally_buffer_append_text(&call->body, "\n  ]\n}\n");
+    }
+    return answer_bytes(call, status, "application/json", err);
+}
+
+/* The text up to and including the "[" before the point. */
+static enum tally_status begin_model(const struct hosted_job *job, const double *x, size_t dim,
+                                     struct tally_buffer *out)
+{
+    const struct tally_progress *progress = tally_job_progress(job->engine);
+    char checksum[17];
+    tally_detail_checksum(progress->x_checksum != 0 ? progress->x_checksum
+                                                    : tally_checksum64(x, dim * sizeof *x),
+                          checksum);
+    struct tally_json *model = tally_json_object();
+    const bool ok = tally_json_set_text(model, "job_id", job->row.id) &&
+                    tally_json_set_integer(model, "iterate", progress->iterate) &&
+                    tally_json_set_text(model, "x_checksum", checksum) &&
+                    tally_json_set(model, "x", tally_json_array());
+    const enum tally_status status = ok ? tally_json_dump(model, 2, out) : TALLY_NO_MEMORY;
+    tally_json_free(model);
+    if (status == TALLY_OK) {
+        out->size -= strlen("]\n}");
+    }
+    return status;
+}
+
+static enum tally_status model_json(const struct hosted_job *job, const double *x, size_t dim,
+                                    struct call *call, struct tally_error *err)
+{
+    struct model_pieces *model = calloc(1, sizeof *model);
+    double *copy = malloc(dim * sizeof *copy);
+    if (model == NULL || copy == NULL || begin_model(job, x, dim, &call->body) != TALLY_OK) {
+        free(model);
+        free(copy);
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the model");
+    }
+    memcpy(copy, x, dim * sizeof *copy);
+    *model = (struct model_pieces){
+        .pieces = {write_model, free_model, dim * sizeof *copy}, .x = copy, .dim = dim};
+    call->pieces = &model->pieces;
+    return write_model(call, err);
+}
+
+/* Responds with the job's point; for a job that has not started, makes the initial one. */
+static enum tally_status answer_model(const struct hosted_job *job, bool npy, struct call *call,
+                                      struct tally_error *err)
+{
+    if (!npy && job->row.dim > MAX_JSON_DIM) {
+        return tally_fail(err, TALLY_NOT_ACCEPTABLE, "Accept",
+                          "a model of %lld coordinates is available only as application/x-npy; "
+                          "application/json has at most %d",
+                          (long long)job->row.dim, (int)MAX_JSON_DIM);
+    }
+    size_t dim;
+    double *initial = NULL;
+    const double *x = tally_job_point(job->engine, &dim);
+    if (x == NULL) {
+        enum tally_status status = tally_job_make_initial_point(&job->spec, &initial, err);
+        if (status != TALLY_OK) {
+            return status;
+        }
+        x = initial;
+    }
+    enum tally_status status =
+        npy ? answer_bytes(call, tally_detail_npy(x, dim, &call->body), "application/x-npy", err)
+            : model_json(job, x, dim, call, err);
+    free(initial);
+    return status;
+}
+
+/* The memory of a long response is new to the process, and the kernel provides it page by page,
+ * which takes ten times as long as copying the point. So the pages are touched piece by piece
+ * before the point is copied at once. */
+enum { MANY_DIM = 100000, PIECE_BYTES = 128 << 10 };
+
+struct npy_pieces {
+    struct response_pieces pieces; /* must be first */
+    struct tally_coordinator *coordinator;
+    size_t n_bytes; /* of the response, about */
+};
+
+static void free_npy(struct response_pieces *pieces)
+{
+    free(pieces);
+}
+
+static enum tally_status answer_point(struct tally_coordinator *coordinator, struct call *call,
+                                      bool npy, struct tally_error *err)
+{
+    struct hosted_job *job;
+    bool owned;
+    enum tally_status status = with_engine(coordinator, call->params[0], &job, &owned, err);
+    if (status == TALLY_OK) {
+        status = answer_model(job, npy, call, err);
+        if (owned) {
+            hosted_job_free(job);
+        }
+    }
+    return status;
+}
+
+static enum tally_status write_npy(struct call *call, struct tally_error *err)
+{
+    const struct npy_pieces *npy = (const struct npy_pieces *)call->pieces;
+    struct tally_buffer *body = &call->body;
+    if (body->size < npy->n_bytes) {
+        const size_t n = npy->n_bytes - body->size;
+        memset(body->data + body->size, 0, n < PIECE_BYTES ? n : PIECE_BYTES);
+        body->size += n < PIECE_BYTES ? n : PIECE_BYTES;
+        return TALLY_OK;
+    }
+    body->size = 0;
+    return answer_point(npy->coordinator, call, true, err); /* the job may have ended meanwhile */
+}
+
+static enum tally_status begin_npy(struct tally_coordinator *coordinator, struct call *call,
+                                   int64_t dim, struct tally_error *err)
+{
+    struct npy_pieces *npy = calloc(1, sizeof *npy);
+    const size_t n_bytes = (size_t)dim * sizeof(double) + TALLY_NPY_HEADER_BYTES;
+    if (npy == NULL || tally_buffer_reserve(&call->body, n_bytes) != TALLY_OK) {
+        free(npy);
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the model");
+    }
+    *npy = (struct npy_pieces){{write_npy, free_npy, 0}, coordinator, n_bytes};
+    call->pieces = &npy->pieces;
+    return TALLY_OK;
+}
+
+enum tally_status get_model(struct tally_coordinator *coordinator, struct call *call,
+                            struct tally_error *err)
+{
+    const char *accept = tally_http_header(call->request, "Accept");
+    const bool any = accept == NULL || accepts(accept, "*/*") || accepts(accept, "application/*");
+    const bool npy = accept != NULL && accepts(accept, "application/x-npy");
+    if (!any && !npy && !accepts(accept, "application/json")) {
+        return tally_fail(err, TALLY_NOT_ACCEPTABLE, "Accept",
+                          "a model is application/json or application/x-npy");
+    }
+    const struct hosted_job *job = find_job(coordinator, call->params[0]);
+    return npy && job != NULL && job->row.dim >= MANY_DIM
+               ? begin_npy(coordinator, call, job->row.dim, err)
+               : answer_point(coordinator, call, npy, err);
+}

@@ -1,0 +1,520 @@
+/* workers_updates: PostUpdate and PostUpdates.
+ *
+ * An update is processed in three steps: it is decoded (worker_messages.h), received by the engine,
+ * and added to the step's pending updates (loop_pending.h). The response waits for the step's
+ * commit. Several updates of one request are processed in the same way, one after the other, each
+ * with its own result. They share the transaction: if the commit fails, all are undone and the
+ * request as a whole gets the error. The same holds for an error that concerns no single update,
+ * such as an unknown session. */
+#include <stdio.h>
+#include <string.h>
+
+#include "codec/utf8.h"
+#include "services/base/log.h"
+#include "services/coordinator/call_counts.h"
+#include "services/coordinator/jobs_lifecycle.h"
+#include "services/coordinator/jobs_rounds.h"
+#include "services/coordinator/loop_transaction.h"
+#include "services/coordinator/rooms.h"
+#include "services/coordinator/workers.h"
+#include "services/coordinator/workers_assignment.h"
+#include "services/coordinator/workers_long_polls.h"
+#include "services/coordinator/workers_requests.h"
+#include "services/coordinator/workers_service.h"
+#include "services/job/job_reasons.h"
+
+static void note_absence(struct hosted_job *job, const struct session *session, const char *reason)
+{
+    memcpy(job->absence.worker, session->name, sizeof job->absence.worker);
+    snprintf(job->absence.reason, sizeof job->absence.reason, "%s", reason);
+}
+
+static void log_refusal(const struct session *session, const struct hosted_job *job,
+                        const char *reason)
+{
+    tally_log(TALLY_LOG_WARN, tally_log_event("worker refused a job"),
+              tally_log_text("worker", session->name), tally_log_text("job", job->row.id),
+              tally_log_text("reason", reason));
+}
+
+/* As for a job whose plug-in is not loaded, the job never fails for this reason: another worker may
+ * reach the coordinator by another way, and a proxy's limit takes one line to change. */
+enum tally_status take_undeliverable(struct tally_coordinator *coordinator, struct session *session,
+                                     const struct tally_undeliverable *undeliverable,
+                                     struct tally_error *err)
+{
+    struct hosted_job *job = find_job(coordinator, undeliverable->job_id);
+    if (job == NULL) {
+        return TALLY_OK;
+    }
+    coordinator->jobs->match_due = true;
+    if (undeliverable->reason[0] == '\0') {
+        session_accept(session, job);
+        return TALLY_OK;
+    }
+    struct tally_update update = {.client = 0};
+    memcpy(update.refusal, undeliverable->reason, sizeof update.refusal);
+    enum tally_status status =
+        session_refuse(&coordinator->workers->sessions, session, job, &update, err);
+    if (status == TALLY_OK) {
+        note_absence(job, session, update.refusal);
+        log_refusal(session, job, update.refusal);
+    }
+    return status;
+}
+
+/* Takes the poll of an update for job `job_id`. It begins to wait once the update is durable. */
+static enum tally_status take_poll(struct tally_coordinator *coordinator, struct call *call,
+                                   struct session *session, const struct tally_bytes *encoded,
+                                   const char *job_id, struct tally_error *err)
+{
+    struct tally_poll_request message;
+    enum tally_status status =
+        tally_poll_request_decode(encoded->data, encoded->size, &message, err);
+    if (status != TALLY_OK) {
+        tally_error_in_field(err, "poll");
+        return status;
+    }
+    if (coordinator->draining) {
+        return TALLY_OK;
+    }
+    for (size_t i = 0; i < message.n_cursors; i++) {
+        if (message.cursors[i].job_id[0] == '\0') {
+            memcpy(message.cursors[i].job_id, job_id, sizeof message.cursors[i].job_id);
+        }
+    }
+    status = take_undeliverable(coordinator, session, &message.undeliverable, err);
+    if (status == TALLY_OK) {
+        status = keep_poll(coordinator, call, session, &message, err);
+    }
+    if (status == TALLY_OK) {
+        call->polling_session = session->id;
+    }
+    return status;
+}
+
+/* Whether the session may answer for the client. This includes the worker that had the client
+ * before and was silent for too long: its late update counts. */
+static bool takes_part(const struct session *session, const struct hosted_job *job, uint32_t client)
+{
+    const struct client_slot *slot =
+        job->slots != NULL && client < job->row.clients ? &job->slots[client] : NULL;
+    return slot != NULL && (slot->session == session ||
+                            (strcmp(slot->previous, session->name) == 0 &&
+                             same_identity(&slot->previous_identity, &session->token->identity)));
+}
+
+/* Receives an update for a live job. `request`: see take_update(). */
+static enum tally_status receive(struct tally_coordinator *coordinator,
+                                 struct tally_http_request *request, struct hosted_job *job,
+                                 const struct tally_update *update,
+                                 struct tally_job_outcome *ret_outcome, struct tally_error *err)
+{
+    if (job->needs_reload) {
+        return transaction_fail(coordinator->transaction, err);
+    }
+    enum tally_status status = transaction_begin_update(coordinator->transaction, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    const struct tally_job_update event = event_of(update);
+    status = tally_job_receive(job->engine, &event, ret_outcome, err);
+    if (status != TALLY_OK || ret_outcome->duplicate) {
+        return status;
+    }
+    job->absence.worker[0] = '\0';
+    if (has_closed(job, ret_outcome)) {
+        transaction_require(coordinator->transaction);
+        return put_closed(coordinator, job, ret_outcome, err);
+    }
+    mark_touched(job);
+    const struct pending_job pending = {.row = &job->row,
+                                        .has_stored_updates = &job->has_stored_updates};
+    const size_t n_pending = coordinator->transaction->pending.n;
+    status = pending_add(&coordinator->transaction->pending, coordinator->store, pending, update,
+                         request, err);
+    if (coordinator->transaction->pending.n == n_pending) { /* it has been stored already */
+        transaction_require(coordinator->transaction);
+    }
+    return transaction_check(coordinator->transaction, status, err);
+}
+
+/* Notes that the worker, whose message counts, has added the message to its copy of the client's
+ * shift. */
+static void note_shift(const struct hosted_job *job, const struct session *session, uint32_t client)
+{
+    struct client_slot *slot =
+        job->slots != NULL && client < job->row.clients ? &job->slots[client] : NULL;
+    if (slot != NULL && slot->session == session) {
+        slot->has_shift = true;
+    }
+}
+
+static void note_columns(struct hosted_job *job, const struct session *session,
+                         const struct tally_update *update)
+{
+    if (job->columns.digest == 0) {
+        job->columns = (struct known_columns){.digest = update->columns, .client = update->client};
+        memcpy(job->columns.worker, session->name, sizeof job->columns.worker);
+    }
+}
+
+/* Receives an update for a job that has ended. A job that is live at another replica does not
+ * belong to this session. */
+static enum tally_status receive_ended(struct tally_coordinator *coordinator,
+                                       struct session *session, const struct tally_update *update,
+                                       struct tally_job_outcome *ret_outcome,
+                                       struct tally_error *err)
+{
+    struct tally_store_job row;
+    enum tally_status status = read_row(coordinator, update->job_id, &row, err);
+    if (status == TALLY_NOT_FOUND &&
+        may_be_job_id(update->job_id)) { /* the session may continue with other jobs */
+        tally_error_clear(err);
+        return tally_fail(err, TALLY_FAILED_PRECONDITION, "job_id", "job %s is deleted",
+                          update->job_id);
+    }
+    if (status == TALLY_OK && !tally_job_status_is_terminal(row.status)) {
+        end_session(coordinator, session);
+        return tally_fail(err, TALLY_NOT_FOUND, "session",
+                          "job %s is led by another coordinator: join again", update->job_id);
+    }
+    if (status == TALLY_OK) {
+        const struct tally_job_update event = event_of(update);
+        status = ended_receive(&coordinator->jobs->ended, coordinator->store, &row, &event,
+                               ret_outcome, err);
+    }
+    return status;
+}
+
+static enum tally_status end_in_failure(struct tally_coordinator *coordinator,
+                                        struct hosted_job *job, const char *reason,
+                                        struct tally_error *err)
+{
+    enum tally_status status = fail_job(coordinator, job, reason, err);
+    if (status == TALLY_OK) {
+        round_closed(coordinator, job);
+    }
+    return status;
+}
+
+/* No worker could continue with the client, since its computation depends on job and seed alone. */
+static enum tally_status take_failure(struct tally_coordinator *coordinator, struct hosted_job *job,
+                                      const struct tally_update *update, struct tally_error *err)
+{
+    if (job->needs_reload) {
+        return transaction_fail(coordinator->transaction, err);
+    }
+    enum tally_status status = tally_job_check_round(job->engine, update->round, update->mark, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    char reason[TALLY_REASON_CAPACITY];
+    TALLY_REASON_WRITE(reason, CLIENT_FAILED, update->client, update->round, update->failure);
+    return end_in_failure(coordinator, job, reason, err);
+}
+
+/* The worker's coordinates are other features than those of an earlier one. Which of the two is
+ * wrong is not known, and the rounds that have closed may contain either, so the job fails. */
+static enum tally_status take_other_columns(struct tally_coordinator *coordinator,
+                                            const struct session *session, struct hosted_job *job,
+                                            const struct tally_update *update,
+                                            struct tally_error *err)
+{
+    if (job->needs_reload) {
+        return transaction_fail(coordinator->transaction, err);
+    }
+    enum tally_status status = tally_job_check_round(job->engine, update->round, update->mark, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    char known[96] = "the coordinator", reason[TALLY_REASON_CAPACITY];
+    if (job->columns.worker[0] != '\0') {
+        snprintf(known, sizeof known, "worker %s (client %u)", job->columns.worker,
+                 job->columns.client);
+    }
+    TALLY_REASON_WRITE(reason, COLUMNS_DIFFER, session->name, update->client, known);
+    status = end_in_failure(coordinator, job, reason, err);
+    return status == TALLY_OK ? tally_fail(err, TALLY_FAILED_PRECONDITION, "columns",
+                                           "the job has failed: %s", reason)
+                              : status;
+}
+
+static bool has_been_tried(const struct hosted_job *job)
+{
+    const struct refusal *refusal = job->supply.refusals;
+    while (refusal != NULL && !refusal->tried) {
+        refusal = refusal->next_of_job;
+    }
+    return refusal != NULL;
+}
+
+/* Whether a worker that had a client of the job is not connected. */
+static bool may_be_resumed(const struct tally_coordinator *coordinator,
+                           const struct hosted_job *job)
+{
+    for (int64_t m = 0; job->slots != NULL && m < job->row.clients; m++) {
+        const char *previous = job->slots[m].previous;
+        if (previous[0] != '\0' &&
+            session_by_name(&coordinator->workers->sessions, previous) == NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether no present worker can serve the job, and waiting for others is pointless: either no
+ * worker has ever answered for it, or the workers that try it fail. If only a plug-in is not
+ * loaded, the job waits, because loading it takes just one option. */
+static bool is_hopeless(const struct tally_coordinator *coordinator, const struct hosted_job *job)
+{
+    const struct tally_job_round *round = tally_job_open_round(job->engine);
+    const bool is_new = tally_job_progress(job->engine)->round == 0 && round->received == 0 &&
+                        job->absence.worker[0] == '\0';
+    return !can_be_served(coordinator, job) &&
+           (is_new || (has_been_tried(job) && !may_be_resumed(coordinator, job)));
+}
+
+/* The worker cannot serve the job: its clients go to others. */
+static enum tally_status take_refusal(struct tally_coordinator *coordinator,
+                                      struct session *session, struct hosted_job *job,
+                                      const struct tally_update *update, struct tally_error *err)
+{
+    if (job->needs_reload) {
+        return transaction_fail(coordinator->transaction, err);
+    }
+    enum tally_status status =
+        session_refuse(&coordinator->workers->sessions, session, job, update, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    if (update->lacks_plugin) {
+        note_absence(job, session, update->refusal);
+    }
+    coordinator->jobs->match_due = true;
+    log_refusal(session, job, update->refusal);
+    if (!is_hopeless(coordinator, job)) {
+        return TALLY_OK;
+    }
+    char reason[TALLY_REASON_CAPACITY];
+    TALLY_REASON_WRITE(reason, NO_WORKER_CAN_SERVE, session->name, update->refusal);
+    return end_in_failure(coordinator, job, reason, err);
+}
+
+/* The outcome of an update that is not refused. */
+struct taken {
+    enum update_result result;
+    struct tally_bits bits;
+};
+
+/* Takes an update of the session. `request`: the request whose body holds only this update's
+ * payload; NULL = the body holds other payloads, too. */
+static enum tally_status take_update(struct tally_coordinator *coordinator,
+                                     struct tally_http_request *request, struct session *session,
+                                     const struct tally_update *update, struct taken *ret_taken,
+                                     struct tally_error *err)
+{
+    enum tally_status status;
+    enum update_result result = UPDATE_ACCEPTED;
+    struct tally_job_outcome outcome = {0};
+    struct hosted_job *job = find_job(coordinator, update->job_id);
+    if (job == NULL) {
+        status = receive_ended(coordinator, session, update, &outcome, err);
+    } else if (!takes_part(session, job, update->client)) {
+        status = tally_fail(err, TALLY_PERMISSION_DENIED, "client",
+                            "client %u of job %s is not assigned to this session", update->client,
+                            update->job_id);
+    } else if (update->refusal[0] != '\0') {
+        result = UPDATE_REFUSAL;
+        status = take_refusal(coordinator, session, job, update, err);
+    } else if (update->failure[0] != '\0') {
+        result = UPDATE_FAILURE;
+        status = take_failure(coordinator, job, update, err);
+    } else if (update->columns != 0 && job->columns.digest != 0 &&
+               update->columns != job->columns.digest) {
+        status = take_other_columns(coordinator, session, job, update, err);
+    } else {
+        status = receive(coordinator, request, job, update, &outcome, err);
+        if (status == TALLY_OK) {
+            note_shift(job, session, update->client);
+            note_columns(job, session, update);
+        }
+    }
+    *ret_taken = (struct taken){outcome.duplicate ? UPDATE_REPEATED : result, outcome.bits};
+    return status;
+}
+
+/* Notes an update that was taken, so that its bytes are charged to its client. Without memory they
+ * are charged only to the job. */
+static void add_part(struct call *call, const struct tally_update *update,
+                     const struct taken *taken)
+{
+    const struct traffic_part part = {.client = update->client,
+                                      .own_bytes = {[TRAFFIC_IN] = (uint32_t)update->own_bytes},
+                                      .is_accepted = taken->result == UPDATE_ACCEPTED,
+                                      .payload_bits = update->payload_bits};
+    (void)tally_buffer_append(&call->parts, &part, sizeof part);
+}
+
+DEFINE_READ_MESSAGE(update, find_session)
+
+enum tally_status worker_update(struct tally_coordinator *coordinator, struct call *call,
+                                struct tally_error *err)
+{
+    struct tally_update update;
+    struct session *session = NULL;
+    struct taken taken;
+    enum tally_status status = read_update(coordinator, call, &update, &session, err);
+    if (status == TALLY_OK && update.has_poll) {
+        status = take_poll(coordinator, call, session, &update.poll, update.job_id, err);
+    }
+    if (status == TALLY_OK) {
+        status = take_update(coordinator, call->request, session, &update, &taken, err);
+    }
+    if (status != TALLY_OK) {
+        return status;
+    }
+    memcpy(call->job_id, update.job_id, sizeof call->job_id);
+    add_part(call, &update, &taken);
+    call->updates[taken.result]++;
+    call->update_response = (struct tally_update_response){.formula_bits = taken.bits.formula_bits,
+                                                           .payload_bits = taken.bits.payload_bits};
+    /* A worker that polls gets this response together with the next task. */
+    if (call->polling_session == 0) {
+        status = tally_update_response_encode(&call->update_response, NULL, &call->body);
+    }
+    return answer_protobuf(call, status, err);
+}
+
+/* PostUpdates. */
+
+/* Whether an error concerns only one update. Others concern the session, the job or this
+ * coordinator, and so all updates of a request. */
+static bool is_refusal(enum tally_status status)
+{
+    return !tally_status_info(status)->retryable && status != TALLY_NOT_FOUND &&
+           status != TALLY_DATA_LOSS && status != TALLY_INTERNAL;
+}
+
+static void write_refusal(const struct tally_error *why, struct tally_update_result *ret_result)
+{
+    snprintf(ret_result->code, sizeof ret_result->code, "%s",
+             tally_status_info(why->status)->connect_code);
+    snprintf(ret_result->message, sizeof ret_result->message, "%s%s%s", why->field,
+             why->field[0] != '\0' ? ": " : "", why->message);
+    tally_utf8_sanitize_line(ret_result->message);
+}
+
+/* The request so far: the response if no update is refused, and what limits the rest. */
+struct sums {
+    struct tally_bits bits;
+    bool has_refusal;
+    int64_t n_taken; /* updates */
+    int64_t dim;     /* of their job; 0 = unknown */
+    bool has_invalid;
+};
+
+/* Whether the request's next update may be processed. Otherwise the worker posts it again, alone: a
+ * request holds up the loop for only so long, and a worker whose message is invalid gets no more
+ * than one such message decoded for each request. */
+static enum tally_status check_turn(const struct tally_coordinator *coordinator,
+                                    const struct sums *sums, struct tally_error *err)
+{
+    if (sums->has_invalid) {
+        return tally_fail(err, TALLY_UNAVAILABLE, NULL,
+                          "an update before it in the request is invalid: post it again");
+    }
+    if (sums->n_taken > 0 && coordinator->workers->n_decoded >= MOST_DECODED) {
+        return tally_fail(err, TALLY_UNAVAILABLE, NULL,
+                          "updates of %d coordinates were taken at once: post it again",
+                          (int)MOST_DECODED);
+    }
+    return TALLY_OK;
+}
+
+/* Takes the next update and appends its result to the response. Errors: those that end the
+ * request. */
+static enum tally_status take_next(struct tally_coordinator *coordinator, struct call *call,
+                                   struct session *session, struct tally_updates *updates,
+                                   struct sums *sums, struct tally_error *err)
+{
+    struct tally_update update;
+    struct taken taken;
+    struct tally_update_result result = {.formula_bits = 0};
+    struct tally_error why = TALLY_ERROR_INIT;
+    const bool is_put_off = check_turn(coordinator, sums, &why) != TALLY_OK;
+    enum tally_status status = is_put_off ? TALLY_UNAVAILABLE : TALLY_OK;
+    if (status == TALLY_OK) {
+        status = tally_updates_next(updates, &update, &why);
+    }
+    if (status == TALLY_OK) {
+        status = take_update(coordinator, NULL, session, &update, &taken, &why);
+        coordinator->workers->n_decoded += sums->dim;
+        sums->n_taken++;
+    }
+    if (status == TALLY_OK) {
+        memcpy(call->job_id, updates->job_id, sizeof call->job_id);
+        add_part(call, &update, &taken);
+        call->updates[taken.result]++;
+        result.formula_bits = taken.bits.formula_bits;
+        result.payload_bits = taken.bits.payload_bits;
+        tally_bits_add(&sums->bits, &taken.bits);
+    } else if (is_put_off || is_refusal(status)) {
+        call->updates[update_result_of(status)]++;
+        sums->has_invalid |= update_result_of(status) == UPDATE_INVALID;
+        call->polling_session = 0; /* the worker has something to do */
+        write_refusal(&why, &result);
+        sums->has_refusal = true;
+    } else {
+        return tally_fail(err, status, why.field, "%s", why.message);
+    }
+    return tally_update_result_add(&result, &call->body) == TALLY_OK
+               ? TALLY_OK
+               : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the response");
+}
+
+/* Replaces the results by two sums if no update is refused. */
+static enum tally_status answer_updates(struct call *call, const struct sums *sums,
+                                        struct tally_error *err)
+{
+    enum tally_status status = TALLY_OK;
+    if (!sums->has_refusal) {
+        call->body.size = 0;
+        status = tally_updates_sums_encode(sums->bits.formula_bits, sums->bits.payload_bits,
+                                           &call->body);
+    }
+    return answer_protobuf(call, status, err);
+}
+
+enum tally_status worker_updates(struct tally_coordinator *coordinator, struct call *call,
+                                 struct tally_error *err)
+{
+    const uint8_t *body = NULL;
+    size_t n_body = 0;
+    struct tally_updates updates;
+    struct session *session = NULL;
+    struct sums sums = {.has_refusal = false};
+    enum tally_status status = read_connect_body(call, &body, &n_body, err);
+    if (status == TALLY_OK && n_body > coordinator->config.max_batch_bytes) {
+        status = tally_fail(err, TALLY_OUT_OF_RANGE, "updates",
+                            "a request of %zu bytes is longer than max_batch_bytes, %u", n_body,
+                            coordinator->config.max_batch_bytes);
+    }
+    if (status == TALLY_OK) {
+        status = tally_updates_decode(body, n_body, &updates, err);
+    }
+    if (status != TALLY_OK) {
+        return status;
+    }
+    const struct hosted_job *job = find_job(coordinator, updates.job_id);
+    sums.dim = job != NULL ? job->row.dim : 0;
+    call->n_updates = (uint32_t)updates.n_updates;
+    status = find_session(coordinator, call, updates.session, &session, err);
+    if (status == TALLY_OK && updates.has_poll) {
+        status = take_poll(coordinator, call, session, &updates.poll, updates.job_id, err);
+    }
+    for (size_t i = 0; status == TALLY_OK && i < updates.n_updates; i++) {
+        status = take_next(coordinator, call, session, &updates, &sums, err);
+    }
+    return status == TALLY_OK ? answer_updates(call, &sums, err) : status;
+}

@@ -1,0 +1,67 @@
+/* frontier: the least regret as a function of the bits, on the synthetic problem.
+ *
+ * [1] states neither CEAL's constants nor the start point. The frontier therefore covers both
+ * readings of the data, each with start points at |x^(1)| = 1, 2 and 3. On each of these problems
+ * it runs CEAL over a table of constants, and every baseline over its number of local steps K, at
+ * the best step size of a grid for each K. FedAvg and FedPAQ also run with steps that decay and
+ * rounds that grow, again at the best step size. Each baseline that [1] does not have (fedprox,
+ * FedAvg with a server optimizer, scaffold, diana, ef21) is also run over one constant of its own.
+ * CALM runs over its budgets with the constants of the problem, and once without
+ * budget and constants. */
+#ifndef TALLY_SERVICES_EXPERIMENT_FRONTIER_H
+#define TALLY_SERVICES_EXPERIMENT_FRONTIER_H
+
+#include "services/experiment/forecast.h"
+#include "services/experiment/run_summary.h"
+#include "services/experiment/runner.h"
+
+/* One algorithm with one set of parameters, on one problem, over all seeds. */
+struct tally_frontier_point {
+    struct tally_problem problem;
+    const struct tally_algorithm *algorithm;
+    union tally_algorithm_params params; /* with the step size that was run */
+    struct tally_budget budget;          /* of CALM; 0 = none */
+    struct tally_summary regret;
+    struct tally_mean_bits bits;
+    /* No point of the same method, with the same kind of schedule, has less regret and fewer
+     * bits on this problem. */
+    bool on_front;
+};
+
+/* The limits of CALM with a budget on one problem (forecast.h). */
+struct tally_frontier_limit {
+    struct tally_problem problem;
+    struct tally_budget budget;
+    struct tally_forecast_limits limits;
+};
+
+struct tally_frontier {
+    int64_t first_seed;
+    size_t n_seeds;
+    struct tally_frontier_point *points; /* by problem, method, schedule, bits and regret */
+    size_t n_points;
+    struct tally_frontier_limit *limits; /* problem by problem, by budget */
+    size_t n_limits;
+};
+
+bool tally_frontier_has_optimizer(const struct tally_frontier_point *point);
+
+/* The name of the point's algorithm, or of its server optimizer, such as "fedadam"; "ef21_rand_k"
+ * for EF21 with random coordinates. */
+const char *tally_frontier_method(const struct tally_frontier_point *point);
+
+/* Whether the point's steps decay or its rounds grow. */
+bool tally_frontier_is_scheduled(const struct tally_frontier_point *point);
+
+/* The counted bits (run_summary.h): up, per client, plus down. */
+double tally_frontier_bits(const struct tally_frontier_point *point);
+
+/* config->kind is ignored. Errors: NO_MEMORY, CANCELLED. */
+enum tally_status tally_frontier_run(const struct tally_runner_config *config,
+                                     struct tally_frontier *ret_frontier, struct tally_error *err);
+void tally_frontier_fini(struct tally_frontier *frontier);
+
+/* Sorts the points and sets their `on_front`. */
+void tally_frontier_sort(struct tally_frontier *frontier);
+
+#endif

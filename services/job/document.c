@@ -1,0 +1,402 @@
+#include "services/job/document.h"
+
+#include <string.h>
+
+#include "services/algorithms/server_optimizer.h"
+#include "services/job/document_labels.h"
+
+/* Prepends the name of the member that was read to the path of an error. */
+static enum tally_status in_field(enum tally_status status, const char *key,
+                                  struct tally_error *err)
+{
+    if (status != TALLY_OK) {
+        tally_error_in_field(err, key);
+    }
+    return status;
+}
+
+/* Borrows member `key` if it is an object. */
+static enum tally_status get_object(const struct tally_json *parent, const char *key,
+                                    const struct tally_json **ret_object, struct tally_error *err)
+{
+    const struct tally_json *object = tally_json_get(parent, key);
+    if (object == NULL) {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, key, "%s is missing", key);
+    }
+    if (!tally_json_is_object(object)) {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, key, "%s must be an object", key);
+    }
+    *ret_object = object;
+    return TALLY_OK;
+}
+
+/* As get_object(), for an object with a type, which is read as an index into `names`. */
+static enum tally_status get_typed(const struct tally_json *parent, const char *key,
+                                   const char *const *names, const struct tally_json **ret_object,
+                                   int *ret_type, struct tally_error *err)
+{
+    const struct tally_field type = {
+        .name = "type", .kind = TALLY_FIELD_CHOICE, .required = true, .choices = names};
+    enum tally_status status = get_object(parent, key, ret_object, err);
+    return status == TALLY_OK
+               ? in_field(tally_json_read_field(*ret_object, &type, ret_type, err), key, err)
+               : status;
+}
+
+static const char *const BESIDE_TYPE[] = {"type", NULL};
+static const char *const WITH_OPTIMIZER[] = {"type", "server_optimizer", NULL};
+
+/* Without this member, the server moves by the mean difference. */
+static enum tally_status read_server_optimizer(const struct tally_json *algorithm,
+                                               struct tally_server_optimizer *optimizer,
+                                               struct tally_error *err)
+{
+    const struct tally_json *object = NULL;
+    if (tally_json_get(algorithm, "server_optimizer") == NULL) {
+        return TALLY_OK;
+    }
+    *optimizer = tally_server_optimizer_defaults();
+    enum tally_status status =
+        get_typed(algorithm, "server_optimizer", TALLY_SERVER_OPTIMIZER_NAMES, &object,
+                  &optimizer->type, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    const struct tally_server_optimizer_kind *kind = &TALLY_SERVER_OPTIMIZER_KINDS[optimizer->type];
+    status =
+        tally_json_read_fields(object, kind->fields, kind->n_fields, BESIDE_TYPE, optimizer, err);
+    return in_field(status, "server_optimizer", err);
+}
+
+static enum tally_status read_algorithm(const struct tally_json *document,
+                                        struct tally_job_spec *spec, struct tally_error *err)
+{
+    const struct tally_json *object = NULL;
+    enum tally_status status =
+        get_typed(document, "algorithm", TALLY_ALGORITHM_NAMES, &object, &spec->algorithm, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    const struct tally_algorithm *algorithm = tally_job_spec_algorithm(spec);
+    const char *const *const beside =
+        algorithm->takes_server_optimizer ? WITH_OPTIMIZER : BESIDE_TYPE;
+    spec->params = algorithm->defaults();
+    status = tally_json_read_fields(object, algorithm->fields, algorithm->n_fields, beside,
+                                    &spec->params, err);
+    if (status == TALLY_OK && algorithm->takes_server_optimizer) {
+        status = read_server_optimizer(object, &spec->params.baseline.server_optimizer, err);
+    }
+    if (status == TALLY_OK && algorithm->defaults_beside != NULL) {
+        spec->params = algorithm->defaults_beside(&spec->params);
+        status = tally_json_read_fields(object, algorithm->fields, algorithm->n_fields, BESIDE_TYPE,
+                                        &spec->params, err);
+    }
+    return in_field(status, "algorithm", err);
+}
+
+static enum tally_status read_data(const struct tally_json *objective, struct tally_data_spec *data,
+                                   struct tally_error *err)
+{
+    const struct tally_json *object = NULL;
+    enum tally_status status =
+        get_typed(objective, "data", TALLY_DATA_NAMES, &object, &data->type, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    const struct tally_data_kind *kind = &TALLY_DATA_KINDS[data->type];
+    status = tally_json_read_fields(object, kind->fields, kind->n_fields, BESIDE_TYPE, data, err);
+    return in_field(status, "data", err);
+}
+
+static enum tally_status read_objective(const struct tally_json *document,
+                                        struct tally_objective_spec *spec, struct tally_error *err)
+{
+    static const char *const with_data[] = {"type", "data", NULL};
+    const struct tally_json *object = NULL;
+    enum tally_status status =
+        get_typed(document, "objective", TALLY_OBJECTIVE_NAMES, &object, &spec->type, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    const struct tally_objective_kind *kind = TALLY_OBJECTIVE_KINDS[spec->type];
+    const bool has_data = kind->data != 0;
+    tally_objective_spec_choose(spec, spec->type);
+    status = tally_json_read_fields(object, kind->fields, kind->n_fields,
+                                    has_data ? with_data : BESIDE_TYPE, spec, err);
+    if (status == TALLY_OK && has_data) {
+        status = read_data(object, &spec->data, err);
+    }
+    return in_field(status, "objective", err);
+}
+
+/* Without this member, the domain is the whole space. */
+static enum tally_status read_domain(const struct tally_json *document, struct tally_domain *domain,
+                                     struct tally_error *err)
+{
+    const struct tally_json *object = NULL;
+    if (tally_json_get(document, "domain") == NULL) {
+        return TALLY_OK;
+    }
+    enum tally_status status =
+        get_typed(document, "domain", TALLY_DOMAIN_NAMES, &object, &domain->type, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    const struct tally_domain_kind *kind = &TALLY_DOMAIN_KINDS[domain->type];
+    status = tally_json_read_fields(object, kind->fields, kind->n_fields, BESIDE_TYPE, domain, err);
+    return in_field(status, "domain", err);
+}
+
+/* Reads an optional object made of plain fields. */
+static enum tally_status read_optional(const struct tally_json *document, const char *key,
+                                       const struct tally_field *fields, size_t n_fields,
+                                       void *ret_struct, struct tally_error *err)
+{
+    const struct tally_json *object = NULL;
+    if (tally_json_get(document, key) == NULL) {
+        return TALLY_OK;
+    }
+    enum tally_status status = get_object(document, key, &object, err);
+    return status == TALLY_OK
+               ? in_field(tally_json_read_fields(object, fields, n_fields, NULL, ret_struct, err),
+                          key, err)
+               : status;
+}
+
+static enum tally_status check_reference(const struct tally_json *document,
+                                         const struct tally_job_spec *spec, struct tally_error *err)
+{
+    const struct tally_json *reference = tally_json_get(document, "reference");
+    bool has_value = reference != NULL && tally_json_get(reference, "value") != NULL;
+    bool needs_value = spec->reference.type == TALLY_REFERENCE_VALUE;
+    if (has_value == needs_value) {
+        return TALLY_OK;
+    }
+    return tally_fail(err, TALLY_INVALID_ARGUMENT, "reference.value", "reference of type %s %s",
+                      TALLY_REFERENCE_NAMES[spec->reference.type],
+                      needs_value ? "needs a value" : "takes no value");
+}
+
+/* Over-selection, or a quorum below the answers of a round, without a policy means `drop`; `drop`
+ * without a quorum means a quorum of 1. */
+static enum tally_status complete_quorum(const struct tally_json *document,
+                                         struct tally_job_spec *spec, struct tally_error *err)
+{
+    const struct tally_algorithm *algorithm = tally_job_spec_algorithm(spec);
+    const uint32_t answers = tally_job_spec_answers(spec);
+    const bool drops = spec->over_selection > 0 || (spec->quorum != 0 && spec->quorum < answers);
+    if (tally_json_get(document, "policy") == NULL && drops) {
+        spec->policy = TALLY_POLICY_DROP;
+    }
+    if (spec->quorum != 0) {
+        return TALLY_OK;
+    }
+    const bool is_drop = spec->policy == TALLY_POLICY_DROP;
+    const bool cannot_drop = is_drop && algorithm->needs_everyone && answers > 1;
+    spec->quorum = is_drop && !cannot_drop ? 1 : answers;
+    return !cannot_drop || spec->over_selection > 0 /* over-selection has its own error */
+               ? TALLY_OK
+               : tally_fail(err, TALLY_INVALID_ARGUMENT, "policy",
+                            "policy drop closes rounds without all clients; algorithm %s needs the "
+                            "message of every client in every round",
+                            algorithm->name);
+}
+
+static void complete_encoding(const struct tally_json *document, struct tally_job_spec *spec)
+{
+    if (tally_json_get(document, "encoding") == NULL &&
+        tally_job_spec_algorithm(spec) == &TALLY_CALM) {
+        spec->encoding = TALLY_ENCODING_INDEX_DITHERED;
+    }
+}
+
+const char *const TALLY_DOCUMENT_PARTS[] = {"labels", "algorithm", "objective", "initial_point",
+                                            "domain", "reference", "budget",    NULL};
+
+enum tally_status tally_document_read(const struct tally_json *document,
+                                      struct tally_job_spec *spec, struct tally_error *err)
+{
+    enum tally_status status = tally_json_read_fields(
+        document, TALLY_JOB_FIELDS, TALLY_N_JOB_FIELDS, TALLY_DOCUMENT_PARTS, spec, err);
+    if (status == TALLY_OK) {
+        status = tally_document_read_labels(document, spec->labels, err);
+    }
+    if (status == TALLY_OK) {
+        status = read_algorithm(document, spec, err);
+    }
+    if (status == TALLY_OK) {
+        status = read_objective(document, &spec->objective, err);
+    }
+    if (status == TALLY_OK) {
+        status = read_optional(document, "initial_point", TALLY_INITIAL_POINT_FIELDS,
+                               TALLY_N_INITIAL_POINT_FIELDS, &spec->initial_point, err);
+    }
+    if (status == TALLY_OK) {
+        status = read_domain(document, &spec->domain, err);
+    }
+    if (status == TALLY_OK) {
+        status = read_optional(document, "budget", TALLY_BUDGET_FIELDS, TALLY_N_BUDGET_FIELDS,
+                               &spec->budget, err);
+    }
+    if (status == TALLY_OK) {
+        if (spec->objective.type == TALLY_PLUGIN) { /* the coordinator cannot compute it */
+            spec->reference.type = TALLY_REFERENCE_NONE;
+        }
+        status = read_optional(document, "reference", TALLY_REFERENCE_FIELDS,
+                               TALLY_N_REFERENCE_FIELDS, &spec->reference, err);
+    }
+    if (status == TALLY_OK) {
+        status = check_reference(document, spec, err);
+    }
+    if (status == TALLY_OK) {
+        status = complete_quorum(document, spec, err);
+        complete_encoding(document, spec);
+    }
+    return status;
+}
+
+/* A complete document has about 75 members on 3 levels, and 30 KiB if every text has its greatest
+ * length and is escaped. The rest is room for white space and for unknown keys, which the error
+ * then names. */
+const struct tally_json_limits TALLY_DOCUMENT_LIMITS = {
+    .bytes = 1 << 20, .values = 1000, .depth = 16};
+
+enum tally_status tally_document_parse(const char *text, size_t n, struct tally_job_spec *ret_spec,
+                                       struct tally_error *err)
+{
+    struct tally_json *document;
+    enum tally_status status = tally_json_check_limits(text, n, &TALLY_DOCUMENT_LIMITS, err);
+    if (status == TALLY_OK) {
+        status = tally_json_parse(text, n, &document, err);
+    }
+    if (status != TALLY_OK) {
+        return status;
+    }
+    struct tally_job_spec spec = tally_job_spec_default();
+    status = tally_document_read(document, &spec, err);
+    tally_json_free(document);
+    if (status == TALLY_OK) {
+        status = tally_job_spec_validate(&spec, err);
+    }
+    if (status == TALLY_OK) {
+        *ret_spec = spec;
+    }
+    return status;
+}
+
+/* The index of an object's type among `names`; -1 if it is none of them. */
+static int type_of(const struct tally_json *object, const char *const *names)
+{
+    const char *type = tally_json_get_text(object, "type");
+    for (int i = 0; type != NULL && names[i] != NULL; i++) {
+        if (strcmp(names[i], type) == 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+static bool has_text(const struct tally_field *fields, size_t n, const char *name)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (fields[i].kind == TALLY_FIELD_TEXT && strcmp(fields[i].name, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The objects that are not named here have no texts. */
+bool tally_document_is_text(const struct tally_json *document, const char *path)
+{
+    static const char OBJECTIVE[] = "objective.", DATA[] = "objective.data.";
+    const struct tally_json *objective = tally_json_get(document, "objective");
+    if (strncmp(path, DATA, sizeof DATA - 1) == 0) {
+        const int type = type_of(tally_json_get(objective, "data"), TALLY_DATA_NAMES);
+        return type >= 0 && has_text(TALLY_DATA_KINDS[type].fields, TALLY_DATA_KINDS[type].n_fields,
+                                     path + sizeof DATA - 1);
+    }
+    if (strncmp(path, OBJECTIVE, sizeof OBJECTIVE - 1) == 0) {
+        const int type = type_of(objective, TALLY_OBJECTIVE_NAMES);
+        return type >= 0 &&
+               has_text(TALLY_OBJECTIVE_KINDS[type]->fields, TALLY_OBJECTIVE_KINDS[type]->n_fields,
+                        path + sizeof OBJECTIVE - 1);
+    }
+    return has_text(TALLY_JOB_FIELDS, TALLY_N_JOB_FIELDS, path);
+}
+
+/* An object that starts with its type. */
+static struct tally_json *typed(const char *type, const struct tally_field *fields, size_t n_fields,
+                                const void *from)
+{
+    struct tally_json *object = tally_json_object();
+    bool ok = tally_json_set_text(object, "type", type) &&
+              tally_json_write_fields(object, fields, n_fields, from);
+    return tally_json_if_complete(object, ok);
+}
+
+static struct tally_json *algorithm_of(const struct tally_job_spec *spec)
+{
+    const struct tally_algorithm *algorithm = tally_job_spec_algorithm(spec);
+    const struct tally_server_optimizer *optimizer = &spec->params.baseline.server_optimizer;
+    struct tally_json *object =
+        typed(algorithm->name, algorithm->fields, algorithm->n_fields, &spec->params);
+    if (object == NULL || !algorithm->takes_server_optimizer ||
+        !tally_server_optimizer_is_set(optimizer)) {
+        return object;
+    }
+    const struct tally_server_optimizer_kind *kind = &TALLY_SERVER_OPTIMIZER_KINDS[optimizer->type];
+    struct tally_json *part = typed(TALLY_SERVER_OPTIMIZER_NAMES[optimizer->type], kind->fields,
+                                    kind->n_fields, optimizer);
+    return tally_json_if_complete(object, tally_json_set(object, "server_optimizer", part));
+}
+
+static struct tally_json *objective_of(const struct tally_objective_spec *spec)
+{
+    const struct tally_objective_kind *kind = TALLY_OBJECTIVE_KINDS[spec->type];
+    struct tally_json *object = typed(kind->name, kind->fields, kind->n_fields, spec);
+    if (object == NULL || kind->data == 0) {
+        return object;
+    }
+    const struct tally_data_kind *data_kind = &TALLY_DATA_KINDS[spec->data.type];
+    struct tally_json *data =
+        typed(data_kind->name, data_kind->fields, data_kind->n_fields, &spec->data);
+    if (!tally_json_set(object, "data", data)) {
+        tally_json_free(object);
+        return NULL;
+    }
+    return object;
+}
+
+struct tally_json *tally_document_of(const struct tally_job_spec *spec)
+{
+    const bool has_value = spec->reference.type == TALLY_REFERENCE_VALUE;
+    const struct tally_domain_kind *domain = &TALLY_DOMAIN_KINDS[spec->domain.type];
+    struct tally_json *document = tally_json_object();
+    struct tally_json *parts[] = {
+        algorithm_of(spec),
+        objective_of(&spec->objective),
+        typed(TALLY_INITIAL_POINT_NAMES[spec->initial_point.type], TALLY_INITIAL_POINT_FIELDS + 1,
+              TALLY_N_INITIAL_POINT_FIELDS - 1, &spec->initial_point),
+        typed(TALLY_DOMAIN_NAMES[spec->domain.type], domain->fields, domain->n_fields,
+              &spec->domain),
+        typed(TALLY_REFERENCE_NAMES[spec->reference.type], TALLY_REFERENCE_FIELDS + 1,
+              has_value ? TALLY_N_REFERENCE_FIELDS - 1 : 0, &spec->reference),
+    };
+    static const char *const keys[] = {"algorithm", "objective", "initial_point", "domain",
+                                       "reference"};
+    const bool has_budget = spec->budget.uplink_bits > 0 || spec->budget.downlink_bits > 0;
+    bool ok = tally_json_write_fields(document, TALLY_JOB_FIELDS, TALLY_N_JOB_FIELDS, spec) &&
+              tally_document_set_labels(document, spec->labels);
+    if (has_budget) {
+        struct tally_json *budget = tally_json_object();
+        ok = tally_json_set(document, "budget", budget) &&
+             tally_json_write_fields(budget, TALLY_BUDGET_FIELDS, TALLY_N_BUDGET_FIELDS,
+                                     &spec->budget) &&
+             ok;
+    }
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        ok = tally_json_set(document, keys[i], parts[i]) && ok;
+    }
+    return tally_json_if_complete(document, ok);
+}

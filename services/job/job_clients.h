@@ -1,0 +1,80 @@
+/* job_clients: what the engine keeps for every client of a job: the last message that it accepted,
+ * to recognize a duplicate, and whether the open round waits for the client.
+ *
+ * The open round concerns only its cohort (job_cohort.h): a client that is not drawn for it costs
+ * no time, and the round never waits for it. A client has answered round r if its last accepted
+ * message is of round r. It is absent if its host says so, and stays absent until the host says
+ * otherwise. Invariant: n_awaited is the number of drawn clients that are present and have not
+ * answered the open round. */
+#ifndef TALLY_SERVICES_JOB_JOB_CLIENTS_H
+#define TALLY_SERVICES_JOB_JOB_CLIENTS_H
+
+#include "services/job/job.h"
+#include "services/job/job_cohort.h"
+
+struct job_client {
+    struct tally_receipt receipt; /* of the last accepted message */
+    double loss;                  /* reported in the open round; NaN = none */
+    struct tally_report report;   /* of the opening round */
+    uint32_t drawn_for;           /* the last round that drew the client ... */
+    uint32_t place;               /* ... and its place in that cohort */
+    uint32_t weight;              /* of its answer to the open round */
+    bool absent;
+};
+
+struct job_clients {
+    struct job_client *all; /* [n]; NULL until the job starts */
+    uint32_t n;
+    int64_t n_awaited;
+    uint32_t open_round;
+    struct tally_cohort cohort;    /* of the open round */
+    struct tally_cohort *recalled; /* scratch: of an earlier round */
+};
+
+/* Errors: NO_MEMORY. */
+enum tally_status job_clients_init(struct job_clients *clients, const struct tally_setting *setting,
+                                   struct tally_error *err);
+void job_clients_fini(struct job_clients *clients);
+
+/* Opens a round: draws its cohort. No client has answered yet. */
+void job_clients_open_round(struct job_clients *clients, int64_t round);
+/* The cohort of any round; borrowed until the next recall, save or load. */
+const struct tally_cohort *job_clients_recall(const struct job_clients *clients, int64_t round);
+/* Whether the client is in the cohort of the open round. */
+bool job_clients_is_drawn(const struct job_clients *clients, uint32_t client);
+bool job_clients_has_answered(const struct job_clients *clients, uint32_t client, int64_t round);
+/* Keeps a client's answer to the open round: receipt, loss, report and weight. */
+void job_clients_accept(struct job_clients *clients, uint32_t client,
+                        const struct job_client *answer);
+/* `round` is the open one. */
+void job_clients_set_absent(struct job_clients *clients, uint32_t client, bool absent,
+                            int64_t round);
+
+/* Whether the open round lacks the client's answer. With `skip_absent`, absent clients do not count
+ * as long as others are awaited. */
+bool job_clients_lacks(const struct job_clients *clients, uint32_t client, int64_t round,
+                       bool skip_absent);
+/* Lists those clients as in tally_round_record.missing: "3 7-9", ending in " ..." if truncated. */
+void job_clients_list(const struct job_clients *clients, int64_t round, bool skip_absent,
+                      char ret_text[TALLY_MISSING_CAPACITY]);
+
+/* For a job with cohorts below M, the receipts of the last 16 closed rounds are kept. An older
+ * message that is sent again is refused like any message of a closed round. */
+enum { JOB_RECEIPT_ROUNDS = 16 };
+bool job_clients_has_cohorts(const struct job_clients *clients);
+
+/* A saved receipt has round, digest, formula and payload bits, 8 bytes each, little-endian. The
+ * receipts of all clients are saved. With cohorts below M these are instead the receipts of the
+ * cohort of each of the n_rounds rounds that end with `round`, with zeros where a client's last
+ * message is of a different round. */
+enum { JOB_RECEIPT_BYTES = 32 };
+size_t job_clients_saved_bytes(const struct job_clients *clients, int64_t n_rounds);
+void job_clients_save(const struct job_clients *clients, int64_t round, int64_t n_rounds,
+                      struct tally_buffer *out);
+/* Reads job_clients_saved_bytes() bytes. */
+void job_clients_load(struct job_clients *clients, int64_t round, int64_t n_rounds,
+                      const uint8_t *bytes);
+/* Forgets the answers to rounds after `round`. */
+void job_clients_forget_after(struct job_clients *clients, int64_t round);
+
+#endif

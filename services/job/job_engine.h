@@ -1,0 +1,101 @@
+/* job_engine: the state behind job.h, for the files of this folder.
+ *
+ * The engine is a state machine over plain memory. An event is a call of job.h; it changes the
+ * state and returns. The effects are in its outcome and in the state that the host reads:
+ *
+ *     event                              what the host does then
+ *     start(f*)                          hand out tasks of the open round
+ *     receive(update), not the last      store the update, then acknowledge it
+ *     receive(update), the last one      store record and state, send the broadcast, hand out tasks
+ *     overdue, set_absent                the same if they closed the round
+ *     pause, resume, cancel, fail        store the status
+ *
+ * One round with M = 3 clients, and the file that implements each step:
+ *
+ *     open_round()   the algorithm plans: stage 5, 8 samples, quantizer grid       job_round.c
+ *                   the round's cohort is drawn: here, all 3 clients              job_clients.c
+ *     client 2 ->    admit, decode, add its levels to sums[dim]; received = 1      job_messages.c
+ *     client 0 ->    the same; received = 2                                        job_messages.c
+ *     client 0 ->    the same bytes again: a duplicate, nothing changes            job_messages.c
+ *     overdue        policy drop, quorum 2: client 1 is absent, the round closes   job_stragglers.c
+ *     close_round()  average of 2; |g| passes the test: broadcast q                job_round.c
+ *                    x := x - eta q, decoded from the encoded q as clients do it   job_round.c
+ *                    keep q for clients that are behind                            job_broadcasts.c
+ *                    record: samples 8, received 2, missing "1", bits              job_round.c
+ *     open_round()   iterate k + 1, or the job completes at its horizon            job_round.c
+ *     save_change()  appends q and the receipts to the state of an earlier round   job_saving.c
+ *
+ * The order of arrival does not matter: levels are added as int64, and losses and reports are kept
+ * per client (job_clients.h) and combined in client order when the round closes. */
+#ifndef TALLY_SERVICES_JOB_JOB_ENGINE_H
+#define TALLY_SERVICES_JOB_JOB_ENGINE_H
+
+#include "codec/numeric/checksum.h"
+#include "services/algorithms/weights.h"
+#include "services/job/job.h"
+#include "services/job/job_broadcasts.h"
+#include "services/job/job_clients.h"
+#include "services/job/job_metrics.h"
+#include "services/job/job_reasons.h"
+#include "services/job/job_status_moves.h"
+
+struct tally_job {
+    struct tally_job_spec spec;
+    union tally_algorithm_params params; /* of the spec, with the estimates */
+    struct tally_setting setting;
+    const struct tally_algorithm *algorithm;
+    enum tally_job_status status;
+    char reason[TALLY_REASON_CAPACITY];
+    struct tally_progress progress;
+    double *x;                   /* double[dim]; NULL, like all vectors, until it starts */
+    struct tally_checksum saved; /* of the saved state, up to and including x */
+
+    struct tally_job_round open;
+    int64_t *sums;                /* int64[dim] or [dim][2], of the open round (weights.h) */
+    struct tally_weights weights; /* of its answers, including those without a message */
+    void *memory;                 /* the algorithm's; NULL where it has none */
+    struct tally_bits received_bits;
+    uint64_t telemetry_bits;
+    struct job_clients clients;
+    struct job_metrics metrics;
+
+    struct tally_scratch scratch;
+    struct tally_decision decision;
+    struct job_broadcasts broadcasts;
+};
+
+/* job.c */
+
+enum tally_status job_make_queued(const struct tally_job_spec *spec, struct tally_job **ret_job,
+                                  struct tally_error *err);
+size_t job_sums_bytes(const struct tally_job *job);
+/* Allocates what only a started job needs, and sets the point to the initial one. */
+enum tally_status job_make_vectors(struct tally_job *job, struct tally_error *err);
+/* Fills the algorithm's memory, if it has one. For `schedule` see algorithm.h. */
+void job_begin_memory(struct tally_job *job, int64_t opening_samples, const char *schedule);
+/* Length of `memory`. */
+size_t job_memory_bytes(const struct tally_job *job);
+/* Whether the job has its vectors. False if it was cancelled or failed before it could start, until
+ * a restore makes the vectors. */
+bool job_has_started(const struct tally_job *job);
+bool job_is_open(const struct tally_job *job); /* running or paused */
+bool job_has_regret(const struct tally_job *job);
+enum tally_status job_move(struct tally_job *job, enum tally_job_event event,
+                           struct tally_error *err);
+void job_check_invariants(const struct tally_job *job);
+
+/* job_round.c */
+
+/* Opens the next round, or ends the job. */
+void job_open_round(struct tally_job *job, struct tally_job_outcome *outcome);
+/* Closes the round if it has all the answers that it waits for. */
+void job_close_if_complete(struct tally_job *job, struct tally_job_outcome *outcome);
+/* Whether the open round is the opening round, which estimates unknown parameters. */
+bool job_is_opening(const struct tally_job *job);
+
+/* job_saving.c */
+
+/* Computes `saved` and the point's own checksum after the point has changed. Returns the latter. */
+uint64_t job_sum_point(struct tally_job *job);
+
+#endif

@@ -1,0 +1,234 @@
+#include "services/job/job_local.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "services/algorithms/weights.h"
+#include "services/job/job_reasons.h"
+#include "services/job/model_copy.h"
+
+static enum tally_status reference(const struct tally_job_spec *spec,
+                                   const struct tally_objective *objective, const atomic_bool *stop,
+                                   double *ret_f_star, struct tally_error *err)
+{
+    if (spec->reference.type != TALLY_REFERENCE_SOLVE) {
+        *ret_f_star = spec->reference.type == TALLY_REFERENCE_VALUE ? spec->reference.value : NAN;
+        return TALLY_OK;
+    }
+    return tally_objective_minimum(objective, &spec->domain, stop, ret_f_star, NULL, err);
+}
+
+enum tally_status tally_local_reference(const struct tally_job_spec *spec,
+                                        const struct tally_objective *objective, double *ret_f_star,
+                                        struct tally_error *err)
+{
+    return reference(spec, objective, NULL, ret_f_star, err);
+}
+
+void tally_local_schedule(const struct tally_job_spec *spec,
+                          char ret_schedule[TALLY_SCHEDULE_CAPACITY])
+{
+    const struct tally_algorithm *algorithm = tally_job_spec_algorithm(spec);
+    const struct tally_setting setting = tally_job_spec_setting(spec);
+    ret_schedule[0] = '\0';
+    if (algorithm->schedule != NULL) {
+        algorithm->schedule(&setting, ret_schedule);
+    }
+}
+
+enum tally_status tally_local_prepare(const struct tally_job_spec *spec,
+                                      const struct tally_objective *objective,
+                                      const atomic_bool *stop,
+                                      struct tally_local_preparation *ret_preparation,
+                                      struct tally_error *err)
+{
+    struct tally_local_preparation preparation = {.curvature = TALLY_CURVATURE_UNKNOWN};
+    enum tally_status status = reference(spec, objective, stop, &preparation.f_star, err);
+    if (status == TALLY_OK && spec->reference.type == TALLY_REFERENCE_SOLVE) {
+        status = tally_objective_curvature(objective, stop, &preparation.curvature, err);
+    }
+    if (status == TALLY_OK) {
+        tally_local_schedule(spec, preparation.schedule);
+        *ret_preparation = preparation;
+    }
+    return status;
+}
+
+/* Brings the copy to the engine's point. */
+static enum tally_status follow(const struct tally_job *job, struct tally_model_copy *copy,
+                                struct tally_error *err)
+{
+    int64_t iterate = tally_job_progress(job)->iterate;
+    if (tally_model_copy_iterate(copy) == iterate) {
+        return TALLY_OK;
+    }
+    struct tally_message_view view = tally_message_view(tally_job_broadcast(job, iterate));
+    enum tally_status status = tally_model_copy_apply(copy, iterate, &view, err);
+    if (status == TALLY_OK &&
+        tally_model_copy_checksum(copy) != tally_job_progress(job)->x_checksum) {
+        status = tally_fail(err, TALLY_INTERNAL, NULL, "server and client disagree about x");
+    }
+    return status;
+}
+
+static void show_message(const struct tally_local_observer *observer, const struct tally_job *job,
+                         bool is_uplink, const struct tally_message_view *message)
+{
+    if (observer->on_message != NULL) {
+        observer->on_message(observer->context, job, is_uplink, message);
+    }
+}
+
+/* Whether the round is still open after this outcome. */
+static bool is_open(const struct tally_job *job, const struct tally_job_outcome *outcome)
+{
+    return outcome->n_records == 0 && tally_job_status(job) == TALLY_JOB_RUNNING;
+}
+
+/* The clients of the open round in the order of their answers; free() frees it. */
+static enum tally_status make_order(const struct tally_job *job, uint32_t **ret_clients,
+                                    uint32_t *ret_n, struct tally_error *err)
+{
+    const uint32_t *cohort = tally_job_cohort(job, ret_n);
+    uint32_t *clients = malloc(*ret_n * sizeof *clients);
+    if (clients == NULL) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a round of %u clients",
+                          *ret_n);
+    }
+    memcpy(clients, cohort, *ret_n * sizeof *clients);
+    const enum tally_status status = tally_job_order(job, clients, *ret_n, err);
+    if (status != TALLY_OK) {
+        free(clients);
+        return status;
+    }
+    *ret_clients = clients;
+    return TALLY_OK;
+}
+
+/* Runs one round: its cohort's clients compute and send until it closes. *ret_client is the last
+ * client that computed. */
+static enum tally_status run_round(struct tally_job *job, struct tally_model_copy *copy,
+                                   const struct tally_local_observer *observer,
+                                   struct tally_job_outcome *ret_outcome, uint32_t *ret_client,
+                                   struct tally_error *err)
+{
+    const struct tally_job_round round = *tally_job_open_round(job);
+    uint32_t n, *clients = NULL;
+    const struct tally_setting setting = tally_job_spec_setting(tally_job_get_spec(job));
+    enum tally_status status = make_order(job, &clients, &n, err);
+    if (status == TALLY_OK) {
+        status = follow(job, copy, err);
+    }
+    for (uint32_t i = 0; status == TALLY_OK && i < n && is_open(job, ret_outcome); i++) {
+        const uint32_t m = *ret_client = clients[i];
+        struct tally_job_update update;
+        struct tally_bits bits;
+        status = tally_model_copy_compute(copy, &round, m, &update, &bits, err);
+        if (status == TALLY_OK) {
+            status = tally_job_receive(job, &update, ret_outcome, err);
+        }
+        if (status == TALLY_OK && !round.plan.cut) {
+            struct tally_message_view view = {.payload = update.payload,
+                                              .n_payload = update.n_payload,
+                                              .payload_bits = update.payload_bits,
+                                              .grid = round.plan.grid,
+                                              .client = m};
+            tally_weight_take(&setting, &view, NULL); /* the engine has accepted it */
+            show_message(observer, job, true, &view);
+        }
+    }
+    free(clients);
+    return status;
+}
+
+/* Shows the outcome of a round to the observer. Returns false if the observer stops the run. */
+static bool show_outcome(const struct tally_local_observer *observer, const struct tally_job *job,
+                         const struct tally_job_outcome *outcome)
+{
+    for (int i = 0; i < outcome->n_records; i++) {
+        const struct tally_round_record *record = &outcome->records[i];
+        if (record->passed) {
+            struct tally_message_view view =
+                tally_message_view(tally_job_broadcast(job, record->iterate + 1));
+            show_message(observer, job, false, &view);
+        }
+        if (observer->on_round != NULL && !observer->on_round(observer->context, job, record)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Fails the job as the service does when a worker reports that a client cannot compute its
+ * update. */
+static void fail_client(struct tally_job *job, uint32_t client, struct tally_error *err)
+{
+    const struct tally_job_round *round = tally_job_open_round(job);
+    char reason[TALLY_REASON_CAPACITY];
+    TALLY_REASON_WRITE(reason, CLIENT_FAILED, client, (unsigned)round->round,
+                       err != NULL ? err->message : "the local steps diverged");
+    tally_job_fail(job, reason, NULL);
+    tally_error_clear(err);
+}
+
+static enum tally_status run_rounds(struct tally_job *job, struct tally_model_copy *copy,
+                                    const struct tally_local_observer *observer,
+                                    struct tally_error *err)
+{
+    while (tally_job_status(job) == TALLY_JOB_RUNNING) {
+        struct tally_job_outcome outcome = {0};
+        uint32_t client = 0;
+        enum tally_status status = run_round(job, copy, observer, &outcome, &client, err);
+        if (status == TALLY_NOT_FINITE) {
+            fail_client(job, client, err);
+            return TALLY_OK;
+        }
+        if (status != TALLY_OK) {
+            return status;
+        }
+        if (!show_outcome(observer, job, &outcome)) {
+            return tally_fail(err, TALLY_CANCELLED, NULL, "stopped at time step %lld",
+                              (long long)tally_job_progress(job)->time_step);
+        }
+    }
+    return TALLY_OK;
+}
+
+enum tally_status tally_local_run_on(const struct tally_job_spec *spec,
+                                     const struct tally_objective *objective, double f_star,
+                                     const struct tally_local_observer *observer,
+                                     struct tally_job **ret_job, struct tally_error *err)
+{
+    struct tally_local_preparation preparation = {.f_star = f_star,
+                                                  .curvature = TALLY_CURVATURE_UNKNOWN};
+    tally_local_schedule(spec, preparation.schedule);
+    return tally_local_run_prepared(spec, objective, &preparation, observer, ret_job, err);
+}
+
+enum tally_status tally_local_run_prepared(const struct tally_job_spec *spec,
+                                           const struct tally_objective *objective,
+                                           const struct tally_local_preparation *preparation,
+                                           const struct tally_local_observer *observer,
+                                           struct tally_job **ret_job, struct tally_error *err)
+{
+    struct tally_model_copy *copy = NULL;
+    struct tally_job *job = NULL;
+    enum tally_status status = tally_model_copy_new(spec, objective, &copy, err);
+    if (status == TALLY_OK) {
+        status = tally_job_new(spec, &job, err);
+    }
+    if (status == TALLY_OK) {
+        status = tally_job_start(job, preparation->f_star, preparation->schedule, err);
+    }
+    if (status == TALLY_OK) {
+        status = run_rounds(job, copy, observer, err);
+    }
+    if (status == TALLY_OK) {
+        *ret_job = job;
+        job = NULL;
+    }
+    tally_job_free(job);
+    tally_model_copy_free(copy);
+    return status;
+}

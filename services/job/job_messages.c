@@ -1,0 +1,288 @@
+/* job_messages: taking one client's update. Every check comes before the first change, so a refused
+ * update leaves the job as it was. */
+#include <math.h>
+
+#include "services/job/job_engine.h"
+
+/* Telemetry of one update. */
+static const uint64_t LOSS_BITS = 64;    /* a float64 */
+static const uint64_t CLIPPED_BITS = 32; /* a uint32 */
+
+/* Excludes the metrics, which may include times: these differ if a worker computes a lost update
+ * again. */
+static uint64_t digest_of(const struct tally_job_update *update)
+{
+    struct {
+        uint64_t payload_bits, clipped, has_loss;
+        double loss;
+    } rest = {update->payload_bits, update->clipped, update->has_loss,
+              update->has_loss ? update->loss : 0};
+    uint64_t sum = tally_digest64(update->payload, update->n_payload);
+    return tally_checksum64_more(sum, &rest, sizeof rest);
+}
+
+struct tally_receipt tally_job_receipt(const struct tally_job *job, uint32_t client)
+{
+    const struct tally_receipt none = {.round = 0};
+    if (!job_has_started(job)) {
+        return none;
+    }
+    const struct tally_receipt *receipt = &job->clients.all[client].receipt;
+    const bool is_old = job_clients_has_cohorts(&job->clients) &&
+                        receipt->round <= job->progress.round - JOB_RECEIPT_ROUNDS;
+    return is_old ? none : *receipt;
+}
+
+int64_t tally_job_metrics_round(const struct tally_job *job)
+{
+    return job->metrics.closed_round;
+}
+
+const uint32_t *tally_job_metrics_clients(const struct tally_job *job, uint32_t *ret_n)
+{
+    if (job->metrics.closed_round == 0) {
+        *ret_n = 0;
+        return NULL;
+    }
+    const struct tally_cohort *cohort =
+        job_clients_recall(&job->clients, job->metrics.closed_round);
+    *ret_n = cohort->n;
+    return cohort->drawn;
+}
+
+size_t tally_job_client_metrics(const struct tally_job *job, uint32_t client,
+                                struct tally_metric ret_metrics[TALLY_METRICS_MOST])
+{
+    if (job->metrics.closed_round == 0) {
+        return 0;
+    }
+    const struct tally_cohort *cohort =
+        job_clients_recall(&job->clients, job->metrics.closed_round);
+    const uint32_t place = tally_cohort_place(cohort, client);
+    return place < cohort->n ? job_metrics_of_client(&job->metrics, place, ret_metrics) : 0;
+}
+
+enum tally_status tally_job_restore_metrics(struct tally_job *job, int64_t round, uint32_t client,
+                                            const struct tally_metric *metrics, size_t n,
+                                            struct tally_error *err)
+{
+    const int64_t known = job->metrics.closed_round;
+    uint32_t place = job->setting.cohort;
+    if (job_has_started(job) && client < job->spec.clients && round >= 1) {
+        place = tally_cohort_place(job_clients_recall(&job->clients, round), client);
+    }
+    if (place == job->setting.cohort || round > job->progress.round ||
+        (known != 0 && known != round)) {
+        return tally_fail(err, TALLY_MALFORMED, "metrics",
+                          "metrics of client %u in round %lld are not of this job", client,
+                          (long long)round);
+    }
+    return job_metrics_restore(&job->metrics, job->setting.cohort, round, place, metrics, n, err);
+}
+
+static enum tally_status compare(const struct tally_receipt *receipt,
+                                 const struct tally_job_update *update, uint64_t digest,
+                                 struct tally_job_outcome *ret_outcome, struct tally_error *err)
+{
+    if (receipt->digest != digest) {
+        return tally_fail(err, TALLY_ALREADY_EXISTS, "round",
+                          "client %u has sent another message for round %lld", update->client,
+                          (long long)update->round);
+    }
+    *ret_outcome =
+        (struct tally_job_outcome){.duplicate = true,
+                                   .bits = {.formula_bits = receipt->formula_bits,
+                                            .payload_bits = receipt->payload_bits,
+                                            .messages = receipt->payload_bits != 0,
+                                            .clipped = update->clipped}}; /* in the digest */
+    return TALLY_OK;
+}
+
+enum tally_status tally_receipt_compare(const struct tally_receipt *receipt,
+                                        const struct tally_job_update *update,
+                                        struct tally_job_outcome *ret_outcome,
+                                        struct tally_error *err)
+{
+    return compare(receipt, update, digest_of(update), ret_outcome, err);
+}
+
+static enum tally_status fail_closed(const struct tally_job *job, struct tally_error *err)
+{
+    return tally_fail(err, TALLY_FAILED_PRECONDITION, "job_id", "the job is %s",
+                      tally_job_status_name(job->status));
+}
+
+enum tally_status tally_job_check_round(const struct tally_job *job, int64_t round, uint32_t mark,
+                                        struct tally_error *err)
+{
+    if (round != job->open.round) {
+        return tally_fail(err, TALLY_FAILED_PRECONDITION, "round",
+                          "round %lld is not open, round %lld is", (long long)round,
+                          (long long)job->open.round);
+    }
+    if (mark != 0 && mark != job->open.mark) {
+        return tally_fail(err, TALLY_FAILED_PRECONDITION, "mark",
+                          "the store has lost the point at which this update for round %lld was "
+                          "computed",
+                          (long long)round);
+    }
+    return TALLY_OK;
+}
+
+/* Returns OK if the open round still needs the update, or if the update is a duplicate; a duplicate
+ * also sets *outcome. */
+static enum tally_status admit(const struct tally_job *job, const struct tally_job_update *update,
+                               uint64_t digest, struct tally_job_outcome *outcome,
+                               struct tally_error *err)
+{
+    if (update->client >= job->clients.n) {
+        return tally_fail(err, TALLY_OUT_OF_RANGE, "client", "client %u outside [0, %u]",
+                          update->client, job->clients.n - 1);
+    }
+    const bool is_open = job_is_open(job);
+    if (is_open && update->round == job->open.round) { /* a different mark: not even a duplicate */
+        enum tally_status status = tally_job_check_round(job, update->round, update->mark, err);
+        if (status != TALLY_OK) {
+            return status;
+        }
+    }
+    const struct tally_receipt receipt = tally_job_receipt(job, update->client);
+    if (receipt.round != 0 && receipt.round == update->round) {
+        return compare(&receipt, update, digest, outcome, err);
+    }
+    if (!is_open) {
+        return fail_closed(job, err);
+    }
+    enum tally_status status = tally_job_check_round(job, update->round, update->mark, err);
+    if (status == TALLY_OK && !tally_job_is_drawn(job, update->client)) {
+        status = tally_fail(err, TALLY_FAILED_PRECONDITION, "client",
+                            "client %u is not in the cohort of round %lld", update->client,
+                            (long long)update->round);
+    }
+    return status;
+}
+
+static enum tally_status check_telemetry(struct tally_job *job,
+                                         const struct tally_job_update *update,
+                                         struct tally_error *err)
+{
+    const bool may_lack_loss = !job_has_regret(job) && !update->has_loss;
+    if (update->has_loss != job->open.evaluate && !may_lack_loss) {
+        return tally_fail(err, TALLY_MALFORMED, "loss", "round %lld %s", (long long)update->round,
+                          job->open.evaluate ? "needs a loss; clients may omit it only in jobs "
+                                               "whose reference is none"
+                                             : "takes no loss");
+    }
+    if (update->has_loss && !isfinite(update->loss)) {
+        return tally_fail(err, TALLY_MALFORMED, "loss", "the loss is not finite");
+    }
+    if (update->clipped > job->setting.dim) {
+        return tally_fail(err, TALLY_MALFORMED, "clipped", "clipped %u is above dim %zu",
+                          update->clipped, job->setting.dim);
+    }
+    return job_metrics_check(&job->metrics, job->setting.cohort, update->metrics, update->n_metrics,
+                             err);
+}
+
+/* The shift that the algorithm keeps for the client; NULL if none. */
+static struct tally_shift *shift_of(const struct tally_job *job, uint32_t client)
+{
+    return job->memory != NULL && job->algorithm->memory.shift != NULL
+               ? job->algorithm->memory.shift(&job->setting, job->memory, client)
+               : NULL;
+}
+
+const float *tally_job_shift(const struct tally_job *job, uint32_t client, int64_t *ret_round)
+{
+    uint64_t round = 0;
+    const struct tally_shift *shift = shift_of(job, client);
+    const float *vector =
+        shift == NULL ? NULL
+                      : tally_shift_in(shift, (uint64_t)job->open.round, job->setting.dim, &round);
+    *ret_round = (int64_t)round;
+    return vector;
+}
+
+/* Checks a message of a round that the horizon cuts: it must be empty except for its weight, which
+ * has been removed before. */
+static enum tally_status check_cut(const struct tally_message_view *view, uint32_t clipped,
+                                   struct tally_error *err)
+{
+    return view->n_payload == 0 && view->payload_bits == 0 && clipped == 0
+               ? TALLY_OK
+               : tally_fail(err, TALLY_MALFORMED, "payload", "round %u takes no gradient message",
+                            view->number);
+}
+
+/* Decodes the message and adds it to the sums. */
+static enum tally_status add_message(struct tally_job *job, const struct tally_job_update *update,
+                                     struct job_client *answer, struct tally_bits *ret_bits,
+                                     struct tally_error *err)
+{
+    struct tally_message_view view = {.payload = update->payload,
+                                      .n_payload = update->n_payload,
+                                      .payload_bits = update->payload_bits,
+                                      .grid = job->open.plan.grid,
+                                      .client = update->client,
+                                      .number = (uint32_t)job->open.round,
+                                      .shift = shift_of(job, update->client)};
+    *ret_bits = (struct tally_bits){0};
+    enum tally_status status = tally_weight_take(&job->setting, &view, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    if (job->open.plan.cut) {
+        status = check_cut(&view, update->clipped, err);
+    } else if (job_is_opening(job)) {
+        status =
+            job->algorithm->opening->receive(&job->setting, &view, &answer->report, ret_bits, err);
+    } else {
+        status = job->algorithm->receive(&job->setting, &job->open.plan, &view, &job->scratch,
+                                         job->sums, ret_bits, err);
+        answer->report.norm = job->scratch.square;
+    }
+    const uint64_t weight_bits = tally_weight_bits(&job->setting);
+    ret_bits->formula_bits += weight_bits;
+    ret_bits->payload_bits += weight_bits;
+    ret_bits->messages |= weight_bits > 0;
+    ret_bits->clipped = update->clipped;
+    answer->weight = view.weight;
+    return status;
+}
+
+enum tally_status tally_job_receive(struct tally_job *job, const struct tally_job_update *update,
+                                    struct tally_job_outcome *ret_outcome, struct tally_error *err)
+{
+    const uint64_t digest = digest_of(update);
+    struct tally_job_outcome outcome = {0};
+    struct job_client answer = {.loss = update->has_loss ? update->loss : NAN};
+    enum tally_status status = admit(job, update, digest, &outcome, err);
+    if (status == TALLY_OK && outcome.duplicate) {
+        *ret_outcome = outcome;
+        return TALLY_OK;
+    }
+    if (status == TALLY_OK) {
+        status = check_telemetry(job, update, err);
+    }
+    if (status == TALLY_OK) {
+        status = add_message(job, update, &answer, &outcome.bits, err);
+    }
+    if (status != TALLY_OK) {
+        return status;
+    }
+    answer.receipt = (struct tally_receipt){update->round, digest, outcome.bits.formula_bits,
+                                            outcome.bits.payload_bits};
+    job_clients_accept(&job->clients, update->client, &answer);
+    tally_weights_add(&job->weights, answer.weight);
+    tally_bits_add(&job->received_bits, &outcome.bits);
+    job->telemetry_bits += update->has_loss ? LOSS_BITS : 0;
+    job->telemetry_bits += job->open.plan.cut ? 0 : CLIPPED_BITS;
+    job->telemetry_bits += job_metrics_bits(update->metrics, update->n_metrics);
+    job_metrics_take(&job->metrics, job->clients.all[update->client].place, update->metrics,
+                     update->n_metrics);
+    job->open.received++;
+    job_check_invariants(job);
+    job_close_if_complete(job, &outcome);
+    *ret_outcome = outcome;
+    return TALLY_OK;
+}

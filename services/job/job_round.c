@@ -1,0 +1,339 @@
+/* job_round: opening, closing and recording rounds. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "codec/numeric/wide_sum.h"
+#include "services/job/job_engine.h"
+
+/* The algorithm cannot continue, because of the error `why`. */
+static void fail_algorithm(struct tally_job *job, const struct tally_error *why)
+{
+    if (why->status == TALLY_NOT_FINITE) {
+        TALLY_REASON_WRITE(job->reason, DIVERGED, why->message);
+    } else {
+        TALLY_REASON_WRITE(job->reason, ALGORITHM_FAILED, why->message);
+    }
+    job_move(job, TALLY_EVENT_FAIL, NULL);
+}
+
+/* The cumulative regret after `samples` more queries of every client at the last loss. */
+static double regret_after(const struct tally_job *job, int64_t samples)
+{
+    const struct tally_progress *progress = &job->progress;
+    return progress->cumulative_regret +
+           (double)(samples * job->setting.cohort) * (progress->loss - progress->f_star);
+}
+
+static void add_record(struct tally_job *job, struct tally_round_record *record,
+                       struct tally_job_outcome *outcome)
+{
+    struct tally_progress *progress = &job->progress;
+    progress->round++;
+    progress->time_step += record->samples;
+    progress->cumulative_regret = regret_after(job, record->samples);
+    tally_ledger_add(&progress->bits, &record->bits);
+    record->round = progress->round;
+    record->time_step = progress->time_step;
+    record->loss = progress->loss;
+    record->cumulative_regret = progress->cumulative_regret;
+    job_metrics_close(&job->metrics, record->round, record->metrics);
+    if (record->metrics[0] != '\0') {
+        tally_metrics_update(progress->metrics, record->metrics);
+    }
+    if (outcome != NULL) {
+        outcome->records[outcome->n_records++] = *record;
+    }
+    job_check_invariants(job);
+}
+
+/* Checks that the regret stays finite if the open round, of which the loss is known, has `samples`
+ * queries: large losses may add up to infinity. Without a reference the regret is NaN. */
+static enum tally_status check_regret(const struct tally_job *job, int64_t samples,
+                                      struct tally_error *err)
+{
+    const double regret = regret_after(job, samples);
+    return isfinite(regret) || !job_has_regret(job)
+               ? TALLY_OK
+               : tally_fail(err, TALLY_NOT_FINITE, NULL,
+                            "the regret after round %lld is not finite: the loss is %g, f(x*) %g",
+                            (long long)job->open.round, job->progress.loss, job->progress.f_star);
+}
+
+/* Opening. */
+
+/* Round (k, j) would exceed T: the rest of the horizon counts in the regret, and nothing is
+ * sent. */
+static void cut_at_horizon(struct tally_job *job, struct tally_job_outcome *outcome)
+{
+    struct tally_progress *progress = &job->progress;
+    struct tally_round_record record = {.iterate = progress->iterate,
+                                        .stage = progress->stage,
+                                        .samples = job->spec.horizon - progress->time_step,
+                                        .cut = true};
+    record.bits.uplink = job->received_bits; /* of weights only */
+    record.bits.telemetry_bits = job->telemetry_bits;
+    if (job->open.evaluate) {
+        tally_job_list_missing(job, record.missing);
+    }
+    add_record(job, &record, outcome);
+    job->open = (struct tally_job_round){0};
+    job->clients.n_awaited = 0;
+    job_move(job, TALLY_EVENT_COMPLETE, NULL);
+}
+
+/* A digest of all that a client's update depends on besides spec, client and round. Below 2^28, so
+ * that it takes at most four bytes as a varint; never 0. */
+static uint32_t mark_of(const struct tally_job *job)
+{
+    enum { N_MARKS = (1 << 28) - 1 };
+    const struct tally_job_round *open = &job->open;
+    const struct tally_round_plan *plan = &open->plan;
+    const struct tally_walk_facts *facts = &plan->facts;
+    const uint64_t integers[] = {job->progress.x_checksum,
+                                 (uint64_t)open->iterate,
+                                 (uint64_t)plan->stage,
+                                 (uint64_t)plan->samples,
+                                 plan->grid.intervals,
+                                 plan->grid.scale,
+                                 plan->max_bits,
+                                 plan->cut,
+                                 open->evaluate};
+    const double reals[] = {plan->grid.step,  facts->distance,     facts->client_spread,
+                            facts->noise,     facts->noise_growth, facts->travel_step,
+                            facts->shift_gain};
+    const uint64_t sum = tally_checksum64(integers, sizeof integers);
+    return 1 + (uint32_t)(tally_checksum64_more(sum, reals, sizeof reals) % N_MARKS);
+}
+
+void job_open_round(struct tally_job *job, struct tally_job_outcome *outcome)
+{
+    struct tally_progress *progress = &job->progress;
+    memset(job->sums, 0, job_sums_bytes(job));
+    job->weights = (struct tally_weights){0};
+    job->received_bits = (struct tally_bits){0};
+    job->telemetry_bits = 0;
+    job_metrics_clear(&job->metrics);
+    job->open = (struct tally_job_round){.round = progress->round + 1,
+                                         .iterate = progress->iterate,
+                                         .evaluate = !progress->has_loss};
+    job_clients_open_round(&job->clients, job->open.round);
+    int64_t left = job->spec.horizon - progress->time_step;
+    if (left == 0) {
+        job_move(job, TALLY_EVENT_COMPLETE, NULL);
+        return;
+    }
+    struct tally_error why = TALLY_ERROR_INIT;
+    if (job->algorithm->plan(&job->setting, progress->stage, job->memory, &job->open.plan, &why) !=
+        TALLY_OK) {
+        fail_algorithm(job, &why);
+        return;
+    }
+    if (job->open.plan.samples > left) {
+        job->open.plan.samples = left;
+        job->open.plan.cut = true;
+        if (progress->has_loss && check_regret(job, left, &why) != TALLY_OK) {
+            fail_algorithm(job, &why);
+            return;
+        }
+        if (progress->has_loss) {
+            cut_at_horizon(job, outcome);
+            return;
+        }
+    }
+    job->open.mark = mark_of(job);
+    job_check_invariants(job);
+}
+
+/* Closing. */
+
+/* The answer of the i-th client of the cohort, in client order; NULL if it has not answered. */
+static const struct job_client *answer_of(const struct tally_job *job, uint32_t i)
+{
+    const uint32_t client = job->clients.cohort.drawn[i];
+    return tally_job_has_received(job, client) ? &job->clients.all[client] : NULL;
+}
+
+/* Takes the mean of the clients' losses, which is NaN if one of them has reported none. */
+static void take_losses(struct tally_job *job)
+{
+    if (!job->open.evaluate) {
+        return;
+    }
+    const bool is_weighted = tally_job_spec_weighs_losses(&job->spec);
+    struct tally_wide_sum sum = {0};
+    double n = 0;
+    for (uint32_t i = 0; i < job->clients.cohort.n; i++) {
+        const struct job_client *client = answer_of(job, i);
+        if (client != NULL) {
+            const uint32_t weight = is_weighted ? client->weight / job->weights.unit : 1;
+            tally_wide_sum_add(&sum, weight, client->loss);
+            n += weight;
+        }
+    }
+    job->progress.loss = tally_wide_sum_mean(&sum, n);
+    job->progress.has_loss = true;
+}
+
+/* The record of the open round, except what the algorithm decides. */
+static struct tally_round_record record_of(const struct tally_job *job)
+{
+    struct tally_round_record record = {.iterate = job->open.iterate,
+                                        .stage = job->open.plan.stage,
+                                        .samples = job->open.plan.samples,
+                                        .received = job->open.received};
+    tally_job_list_missing(job, record.missing);
+    record.bits.uplink = job->received_bits;
+    record.bits.telemetry_bits = job->telemetry_bits;
+    return record;
+}
+
+bool job_is_opening(const struct tally_job *job)
+{
+    const struct tally_opening *opening = job->algorithm->opening;
+    return opening != NULL && opening->opens(&job->params);
+}
+
+/* Estimates the unknown parameters from the reports of the clients that answered. */
+static enum tally_status estimate(struct tally_job *job, struct tally_round_record *record,
+                                  struct tally_error *err)
+{
+    const struct tally_opening *opening = job->algorithm->opening;
+    struct tally_report *reports = calloc((size_t)job->open.received, sizeof *reports);
+    if (reports == NULL) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the clients' reports");
+    }
+    int64_t n = 0;
+    for (uint32_t i = 0; i < job->clients.cohort.n; i++) {
+        const struct job_client *client = answer_of(job, i);
+        if (client != NULL) {
+            reports[n++] = client->report;
+        }
+    }
+    struct tally_estimates estimates;
+    enum tally_status status = opening->conclude(&job->setting, &job->open.plan, reports, n,
+                                                 &estimates, &record->bits.control_bits, err);
+    free(reports);
+    if (status == TALLY_OK) {
+        job->progress.estimates = estimates;
+        opening->adopt(&job->setting, &estimates, &job->params);
+        job->progress.stage = job->algorithm->first_stage(&job->params);
+        job_begin_memory(job, job->open.plan.samples, "");
+    }
+    return status;
+}
+
+/* The server decodes its own broadcast, as every client does, so that all copies of x are equal. */
+static enum tally_status take_broadcast(struct tally_job *job, struct tally_round_record *record,
+                                        struct tally_error *err)
+{
+    struct tally_progress *progress = &job->progress;
+    struct tally_message_view view = tally_message_view(&job->decision.broadcast);
+    view.number = (uint32_t)progress->iterate + 1;
+    enum tally_status status =
+        job->algorithm->apply(&job->setting, &view, &job->scratch, job->x, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    record->bits.downlink = job->decision.broadcast.bits;
+    record->bits.delivered_payload_bits =
+        job->decision.broadcast.bits.payload_bits * job->setting.cohort;
+    progress->iterate++;
+    progress->has_loss = false;
+    progress->x_checksum = job_sum_point(job);
+    job_broadcasts_add(&job->broadcasts, job->setting.dim, &job->decision.broadcast);
+    return TALLY_OK;
+}
+
+/* Tells an algorithm that keeps accounts how much each client has sent. Returns the control bits of
+ * the clients that declined to send: one bit each. */
+static uint64_t spend(struct tally_job *job)
+{
+    const bool keeps_accounts = job->memory != NULL && job->algorithm->memory.spend != NULL;
+    for (uint32_t i = 0; keeps_accounts && i < job->clients.cohort.n; i++) {
+        const struct job_client *client = answer_of(job, i);
+        if (client != NULL) {
+            job->algorithm->memory.spend(&job->setting, job->memory, job->clients.cohort.drawn[i],
+                                         client->receipt.payload_bits);
+        }
+    }
+    return (uint64_t)job->open.received - (uint64_t)job->received_bits.messages;
+}
+
+static double sum_squares(const struct tally_job *job)
+{
+    double sum = 0;
+    for (uint32_t i = 0; job->memory != NULL && i < job->clients.cohort.n; i++) {
+        const struct job_client *client = answer_of(job, i);
+        sum += client != NULL ? client->report.norm : 0;
+    }
+    return sum;
+}
+
+/* Has the algorithm decide from the sums whether the point moves. */
+static enum tally_status decide(struct tally_job *job, struct tally_round_record *record,
+                                struct tally_error *err)
+{
+    struct tally_decision *decision = &job->decision;
+    decision->passed = false;
+    decision->norm = 0;
+    decision->control_bits = 0;
+    const uint64_t declined = spend(job);
+    const struct tally_server_task task = {.setting = &job->setting,
+                                           .plan = &job->open.plan,
+                                           .sums = job->sums,
+                                           .received = (int64_t)job->received_bits.messages,
+                                           .weights = job->weights,
+                                           .round = (uint32_t)job->open.round,
+                                           .squares = sum_squares(job),
+                                           .iterate = (uint32_t)job->open.iterate,
+                                           .x = job->x,
+                                           .memory = job->memory};
+    enum tally_status status = job->algorithm->decide(&task, &job->scratch, decision, err);
+    record->norm = decision->norm;
+    record->passed = decision->passed;
+    record->bits.control_bits = declined + !decision->passed + decision->control_bits;
+    if (status == TALLY_OK && decision->passed) {
+        status = take_broadcast(job, record, err);
+    }
+    if (status == TALLY_OK) {
+        job->progress.stage = decision->next_stage;
+    }
+    return status;
+}
+
+static void close_round(struct tally_job *job, struct tally_job_outcome *outcome)
+{
+    const double last_loss = job->progress.loss;
+    struct tally_error why = TALLY_ERROR_INIT;
+    struct tally_round_record record = record_of(job);
+    take_losses(job);
+    enum tally_status status = check_regret(job, job->open.plan.samples, &why);
+    if (status == TALLY_OK && job->open.plan.cut) {
+        cut_at_horizon(job, outcome);
+        return;
+    }
+    if (status == TALLY_OK) {
+        status = job_is_opening(job) ? estimate(job, &record, &why) : decide(job, &record, &why);
+    }
+    if (status != TALLY_OK) {
+        job->progress.loss = last_loss; /* the round is not recorded */
+        job->progress.has_loss = !job->open.evaluate;
+        fail_algorithm(job, &why);
+        return;
+    }
+    add_record(job, &record, outcome);
+    job_open_round(job, outcome);
+}
+
+void job_close_if_complete(struct tally_job *job, struct tally_job_outcome *outcome)
+{
+    const uint32_t answers = tally_job_spec_answers(&job->spec);
+    const bool may_drop = job->spec.policy != TALLY_POLICY_WAIT &&
+                          job->open.received >= (job->spec.quorum > 0 ? job->spec.quorum : answers);
+    const bool waits_for_none =
+        job->spec.policy == TALLY_POLICY_DROP && job->clients.n_awaited == 0;
+    if (job->open.received == answers || (may_drop && (job->open.overdue || waits_for_none))) {
+        close_round(job, outcome);
+    }
+}

@@ -1,0 +1,125 @@
+/* job_spec: a job as plain data, parsed from a job document.
+ *
+ * services/document reads it from JSON with the field tables here. */
+#ifndef TALLY_SERVICES_JOB_JOB_SPEC_H
+#define TALLY_SERVICES_JOB_JOB_SPEC_H
+
+#include <stdint.h>
+
+#include "codec/error.h"
+#include "codec/field.h"
+#include "codec/record.h"
+#include "services/algorithms/algorithm.h"
+#include "services/objectives/objective.h"
+#include "services/objectives/solve/domain.h"
+
+enum { TALLY_MAX_CLIENTS = 100000 };
+
+enum tally_initial_point_type { TALLY_INITIAL_ZEROS, TALLY_INITIAL_RANDOM_SPHERE };
+struct tally_initial_point {
+    int type;      /* enum tally_initial_point_type */
+    double radius; /* of the sphere that the point is uniform on */
+};
+
+enum tally_reference_type {
+    TALLY_REFERENCE_SOLVE,
+    TALLY_REFERENCE_VALUE,
+    TALLY_REFERENCE_NONE /* f(x*) is unknown: the job has no regret */
+};
+struct tally_reference {
+    int type;     /* enum tally_reference_type */
+    double value; /* f(x*), for VALUE */
+};
+
+/* What a round does when its deadline has passed and clients have not answered. */
+enum tally_policy {
+    TALLY_POLICY_WAIT, /* it waits for every client, whatever the quorum */
+    TALLY_POLICY_DROP, /* it closes as soon as it has `quorum` answers; it never waits for clients
+                        * that are known to be absent */
+    TALLY_POLICY_FAIL, /* with fewer than `quorum` answers the job fails, else as DROP */
+};
+
+struct tally_job_spec {
+    char name[129];
+    char labels[TALLY_LABELS_CAPACITY]; /* in the form of services/base/labels.h */
+    int algorithm;                      /* index into TALLY_ALGORITHMS */
+    union tally_algorithm_params params;
+    struct tally_objective_spec objective;
+    int64_t clients;        /* M */
+    double cohort;          /* clients per round: a number, or below 1 a share of M; 0 = all */
+    double over_selection;  /* extra clients that a round draws, as a share of the cohort */
+    int64_t horizon;        /* T, gradient queries per client */
+    int64_t minibatch;      /* data points per query; 0 = all of the client's */
+    int64_t evaluate_every; /* local steps between two evaluations of the loss */
+    int64_t seed;
+    int64_t run;  /* replication; 0 in the service */
+    int encoding; /* index into TALLY_JOB_ENCODING_NAMES */
+    struct tally_budget budget;
+    struct tally_initial_point initial_point;
+    struct tally_domain domain;
+    struct tally_reference reference;
+    int policy;                /* enum tally_policy */
+    int64_t quorum;            /* the least number of answers per round; 0 = all */
+    int64_t round_deadline_ms; /* when the policy applies; 0 = never */
+    int64_t job_deadline_ms;   /* from submission; a job that lasts longer fails; 0 = never */
+};
+
+/* Members of the document's top level that are plain values. */
+extern const struct tally_field TALLY_JOB_FIELDS[];
+extern const size_t TALLY_N_JOB_FIELDS;
+
+/* The encodings of TALLY_ENCODINGS, and `dithered`. */
+enum { TALLY_ENCODING_INDEX_DITHERED = TALLY_ENCODING_INDEX_ENTROPY + 1 };
+extern const char *const TALLY_JOB_ENCODING_NAMES[];
+
+extern const char *const TALLY_POLICY_NAMES[];
+
+extern const struct tally_field TALLY_BUDGET_FIELDS[];
+extern const size_t TALLY_N_BUDGET_FIELDS;
+
+extern const char *const TALLY_INITIAL_POINT_NAMES[];
+extern const struct tally_field TALLY_INITIAL_POINT_FIELDS[];
+extern const size_t TALLY_N_INITIAL_POINT_FIELDS;
+
+extern const char *const TALLY_REFERENCE_NAMES[];
+extern const struct tally_field TALLY_REFERENCE_FIELDS[];
+extern const size_t TALLY_N_REFERENCE_FIELDS;
+
+struct tally_job_spec tally_job_spec_default(void);
+
+/* Checks the rules between fields: cohort, quorum and deadline; data and clients; the bounds of
+ * the domain; and that every stage that the horizon allows has a quantizer grid. Errors:
+ * INVALID_ARGUMENT, OUT_OF_RANGE, with the field's path. */
+enum tally_status tally_job_spec_validate(const struct tally_job_spec *spec,
+                                          struct tally_error *err);
+
+/* Checks one of these rules, `rule` in [0, TALLY_N_JOB_RULES). The last rule, about stages,
+ * requires that the others hold. */
+extern const size_t TALLY_N_JOB_RULES;
+enum tally_status tally_job_spec_check(const struct tally_job_spec *spec, size_t rule,
+                                       struct tally_error *err);
+
+const struct tally_algorithm *tally_job_spec_algorithm(const struct tally_job_spec *spec);
+
+/* The number of answers that close a round at once, in [1, clients]. A cohort given as a share is
+ * rounded to the nearest number, at least one. */
+uint32_t tally_job_spec_answers(const struct tally_job_spec *spec);
+/* The number of clients drawn for a round, in [answers, clients]; above `answers` with
+ * over-selection. */
+uint32_t tally_job_spec_cohort(const struct tally_job_spec *spec);
+/* The number of clients that must have a worker before the job can progress: one cohort, because
+ * the clients can be served in turn, or all clients if the data of each is local to its worker. */
+int64_t tally_job_spec_slots(const struct tally_job_spec *spec);
+
+/* Whether the loss of a round is the weighted mean of the losses that its clients reported. With
+ * weighting `points` it is, unless each client reports f itself, over all points, at its own
+ * iterate: regret counts all queries equally. */
+bool tally_job_spec_weighs_losses(const struct tally_job_spec *spec);
+
+/* The part of the spec that algorithms see; borrows from spec. */
+struct tally_setting tally_job_spec_setting(const struct tally_job_spec *spec);
+
+/* Writes x^(1), double[dim], projected onto the domain. */
+void tally_job_spec_initial_point(const struct tally_job_spec *spec, double *ret_x);
+
+#endif

@@ -1,0 +1,26 @@
+/* load_data: reads the files of a job's data, in any of the formats beside this file, into a
+ * dataset. */
+#ifndef TALLY_SERVICES_OBJECTIVES_DATA_LOAD_DATA_H
+#define TALLY_SERVICES_OBJECTIVES_DATA_LOAD_DATA_H
+
+#include "codec/numeric/rng.h"
+#include "services/objectives/data/data_source.h"
+#include "services/objectives/data/dataset.h"
+
+/* Reads the data, whose spec is valid and not a matrix, or draws synthetic_linear; random choices
+ * come from the key's sharding stream. With BINARY, labels 0 and 1 become -1 and 1. Errors:
+ * INVALID_ARGUMENT (a file that is missing, not a regular file below the folder, malformed, not
+ * what the spec says, or too large; the message names the file and, in text, the line), CANCELLED,
+ * NO_MEMORY. */
+enum tally_status tally_dataset_load(const struct tally_data_spec *data, enum tally_labels labels,
+                                     uint32_t clients, struct tally_rng_key key,
+                                     const struct tally_data_source *source,
+                                     struct tally_dataset **ret, struct tally_error *err);
+
+/* Reads a .npy file of `rows` times `columns` numbers (columns 0: a vector of `rows`) into a new
+ * double[rows][columns]. Errors: as above. */
+enum tally_status tally_matrix_load(const struct tally_data_source *source, const char *name,
+                                    size_t rows, size_t columns, double **ret_values,
+                                    struct tally_error *err);
+
+#endif

@@ -1,0 +1,120 @@
+#include <sched.h>
+#include <unistd.h>
+
+#include "services/base/time.h"
+#include "services/coordinator/jobs_lifecycle.h"
+#include "services/coordinator/jobs_live.h"
+#include "services/coordinator/loop.h"
+#include "services/coordinator/workers.h"
+#include "services/coordinator/workers_assignment.h"
+#include "tests/harness.h"
+#include "tests/unit/services/coordinator/job_in_store.h"
+#include "tests/unit/services/coordinator/scene.h"
+
+/* Submits a job of one client whose f(x*) need not be solved. */
+static struct hosted_job *submit(struct scene *scene, int64_t job_deadline_ms)
+{
+    struct tally_error err = TALLY_ERROR_INIT;
+    struct tally_job_spec spec = job_in_store_spec();
+    struct hosted_job *job = NULL;
+    spec.reference.type = TALLY_REFERENCE_NONE;
+    spec.job_deadline_ms = job_deadline_ms;
+    TALLY_ASSERT_STATUS(create_job(scene->coordinator, &spec, NULL, 0, &job, &err), TALLY_OK, &err);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(job);
+    return job;
+}
+
+/* Waits until the solver's thread is done with n jobs, and takes all of them at once. */
+static void take_together(struct scene *scene, uint64_t n)
+{
+    uint64_t n_done = 0, more;
+    while (n_done < n) {
+        if (read(scene->coordinator->turn->wake_fd, &more, sizeof more) == sizeof more) {
+            n_done += more;
+        } else {
+            (void)sched_yield();
+        }
+    }
+    take_prepared(scene->coordinator);
+}
+
+/* Otherwise the work at a submission grows with the queue whenever the next job is prepared before
+ * the loop has taken the last one. */
+static void test_coordinator_queue__jobs_prepared_together_match_alone(void)
+{
+    struct scene scene;
+    scene_init(&scene);
+    struct live_jobs *jobs = scene.coordinator->jobs;
+    const struct hosted_job *first = submit(&scene, 0), *second = submit(&scene, 0);
+    take_together(&scene, 2);
+    CU_ASSERT_TRUE(first->prepared && second->prepared);
+    CU_ASSERT_FALSE(jobs->match_due);
+    jobs->lacks_memory = true; /* until the queue is walked */
+    assign_slots(scene.coordinator);
+    CU_ASSERT_TRUE(jobs->lacks_memory);
+    jobs->lacks_memory = false;
+    scene_fini(&scene);
+}
+
+static void test_coordinator_queue__jobs_prepared_together_start(void)
+{
+    struct scene scene;
+    scene_init(&scene);
+    scene_join(&scene, "w", 2);
+    const struct hosted_job *first = submit(&scene, 0), *second = submit(&scene, 0);
+    take_together(&scene, 2);
+    assign_slots(scene.coordinator);
+    CU_ASSERT_EQUAL(tally_job_status(first->engine), TALLY_JOB_RUNNING);
+    CU_ASSERT_EQUAL(tally_job_status(second->engine), TALLY_JOB_RUNNING);
+    scene_fini(&scene);
+}
+
+/* What is changed behind the coordinator's back shows whether it looks. */
+static void test_coordinator_queue__a_waiting_job_costs_nothing_each_tick(void)
+{
+    struct scene scene;
+    scene_init(&scene);
+    struct hosted_job *job = submit(&scene, 0);
+    take_together(&scene, 1);
+    scene_turn(&scene); /* commits */
+    scene_turn(&scene);
+    prune_active(scene.coordinator->jobs);
+    CU_ASSERT_FALSE(tally_list_has(&job->in_active));
+    job->spec.job_deadline_ms = 1;
+    job->row.created_ms = 1;
+    job->wire_in_bytes = 1;
+    job->prepare_error.status = TALLY_INTERNAL;
+    check_deadlines(scene.coordinator, tally_monotonic_ms());
+    flush_wire(scene.coordinator, true);
+    fail_unprepared(scene.coordinator);
+    CU_ASSERT_EQUAL(tally_job_status(job->engine), TALLY_JOB_QUEUED);
+    CU_ASSERT_EQUAL(job->row.wire_in_bytes, 0);
+    scene_fini(&scene);
+}
+
+static void test_coordinator_queue__the_deadline_of_a_waiting_job_ends_it(void)
+{
+    enum { HOUR_MS = 3600000 };
+    struct scene scene;
+    scene_init(&scene);
+    struct tally_coordinator *coordinator = scene.coordinator;
+    const struct hosted_job *late = submit(&scene, 3 * HOUR_MS), *never = submit(&scene, 0);
+    const struct hosted_job *early = submit(&scene, 1);
+    take_together(&scene, 3);
+    while (tally_job_status(early->engine) == TALLY_JOB_QUEUED) {
+        check_deadlines(coordinator, tally_monotonic_ms());
+    }
+    CU_ASSERT_EQUAL(tally_job_status(early->engine), TALLY_JOB_FAILED);
+    CU_ASSERT_EQUAL(tally_job_status(late->engine), TALLY_JOB_QUEUED);
+    CU_ASSERT_EQUAL(tally_job_status(never->engine), TALLY_JOB_QUEUED);
+    CU_ASSERT_EQUAL(coordinator->jobs->next_deadline_ms, late->row.created_ms + 3 * HOUR_MS);
+    scene_fini(&scene);
+}
+
+static const struct tally_test TESTS[] = {
+    TALLY_TEST(test_coordinator_queue__jobs_prepared_together_match_alone),
+    TALLY_TEST(test_coordinator_queue__jobs_prepared_together_start),
+    TALLY_TEST(test_coordinator_queue__a_waiting_job_costs_nothing_each_tick),
+    TALLY_TEST(test_coordinator_queue__the_deadline_of_a_waiting_job_ends_it),
+};
+TALLY_SUITE(coordinator_queue, TESTS);

@@ -1,0 +1,39 @@
+#include "services/coordinator/jobs_stored_state.h"
+
+#include "tests/harness.h"
+
+enum { WHOLE = 8000, MB = 1000 * 1000 };
+
+/* Returns how many changes of n bytes may follow a full snapshot. */
+static int count_taken(size_t whole_bytes, size_t n)
+{
+    struct stored_state stored = {.whole_bytes = whole_bytes};
+    while (stored.n_changes < 1000 && stored_state_takes(&stored, n)) {
+        stored.change_bytes += n;
+        stored.n_changes++;
+    }
+    return stored.n_changes;
+}
+
+static void test_coordinator_stored_state__the_whole_is_due_sooner_or_later(void)
+{
+    CU_ASSERT_EQUAL(count_taken(0, 1), 0); /* the snapshot's length is unknown */
+    CU_ASSERT_EQUAL(count_taken(WHOLE, WHOLE / 4 + 1), 0);
+    CU_ASSERT_EQUAL(count_taken(WHOLE, WHOLE / 4), 8);
+    CU_ASSERT_EQUAL(count_taken(WHOLE, WHOLE / 10), 20);
+    CU_ASSERT_EQUAL(count_taken(WHOLE, 1), 64);
+}
+
+/* The longest state has 10^8 coordinates. */
+static void test_coordinator_stored_state__all_of_it_is_one_value_of_every_store(void)
+{
+    CU_ASSERT_EQUAL(count_taken((size_t)800 * MB, (size_t)10 * MB), 10);
+    CU_ASSERT_EQUAL(count_taken((size_t)600 * MB, (size_t)100 * MB), 3);
+    CU_ASSERT_EQUAL(count_taken((size_t)910 * MB, 1), 0);
+}
+
+static const struct tally_test TESTS[] = {
+    TALLY_TEST(test_coordinator_stored_state__the_whole_is_due_sooner_or_later),
+    TALLY_TEST(test_coordinator_stored_state__all_of_it_is_one_value_of_every_store),
+};
+TALLY_SUITE(coordinator_stored_state, TESTS);
