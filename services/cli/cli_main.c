@@ -116,16 +116,6 @@ static const struct tally_command COMMANDS[] = {
      "Decodes the payload in FILE to a .npy array of int32 levels, or of float64 values. Rejects "
      "what codec/FORMAT.md requires a decoder to reject.",
      TALLY_CLI_DECODE_OPTIONS, 1, 1, false, tally_cli_decode},
-    {"bench", "codec|coordinator [OPTION]...", "measure the codec or the coordinator",
-     "codec: measures how fast the codec quantizes and encodes, and decodes and accumulates, with "
-     "every instruction set of this machine, and how many bits it needs. The same run measures "
-     "memcpy, a plain loop and zstd. Uses one core and at least 25 bytes of memory per "
-     "coordinate.\n\n"
-     "coordinator: starts a coordinator for each kind of store, with an empty database below "
-     "TMPDIR, and runs whole jobs on it over loopback, with one connection and one session per "
-     "client. Between the runs, the same updates go to libmicrohttpd alone. With two processors, "
-     "one runs the servers and the other the clients.",
-     TALLY_CLI_BENCH_OPTIONS, 1, 1, false, tally_cli_bench},
     {"completion", "bash|zsh [OPTION]...", "print the completion script for a shell",
      "Prints the script that completes the command lines of tally in bash or zsh. It is installed "
      "as "

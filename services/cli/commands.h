@@ -1,4 +1,4 @@
-/* commands: the sub-commands of `tally`. Each is in the file of its name, here or in ../local, with
+/* commands: the sub-commands of `tally`. Each is in the file cmd_NAME.c, with
  * its options; cli_main.c has the table of commands. */
 #ifndef TALLY_SERVICES_CLI_COMMANDS_H
 #define TALLY_SERVICES_CLI_COMMANDS_H
@@ -17,7 +17,6 @@ struct tally_command {
 };
 
 int tally_cli_backup(struct tally_cli *cli);
-int tally_cli_bench(struct tally_cli *cli);
 int tally_cli_cancel(struct tally_cli *cli);
 int tally_cli_decode(struct tally_cli *cli);
 int tally_cli_delete(struct tally_cli *cli); /* cmd_job_action.c */
@@ -40,7 +39,6 @@ int tally_cli_watch(struct tally_cli *cli);
 int tally_cli_workers(struct tally_cli *cli);
 
 extern const struct tally_option TALLY_CLI_ACTION_OPTIONS[]; /* cancel, pause, resume */
-extern const struct tally_option TALLY_CLI_BENCH_OPTIONS[];
 extern const struct tally_option TALLY_CLI_DECODE_OPTIONS[];
 extern const struct tally_option TALLY_CLI_DELETE_OPTIONS[];
 extern const struct tally_option TALLY_CLI_DOCTOR_OPTIONS[];

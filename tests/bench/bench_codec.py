@@ -13,7 +13,7 @@ import pathlib
 import subprocess
 import sys
 
-TALLY = str(pathlib.Path(os.environ.get("TALLY_BIN", "build/release/bin")).resolve() / "tally")
+TALLY_BENCH = str(pathlib.Path(os.environ.get("TALLY_BIN", "build/release/bin")).resolve() / "tally-bench")
 PROMISES = (
     ("quantize_encode_over_memcpy", "unary", 0.7, "quantize + encode unary, of memcpy"),
     ("decode_accumulate_over_add", "unary", 0.6, "decode + accumulate unary, of adding int8"),
@@ -23,7 +23,7 @@ PROMISES = (
 
 
 def main():
-    answer = subprocess.run([TALLY, "bench", "codec", "--json"], check=True, capture_output=True)
+    answer = subprocess.run([TALLY_BENCH, "codec", "--json"], check=True, capture_output=True)
     ratios = json.loads(answer.stdout)
     is_promised = "avx512_vbmi2" in pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8")
     failed = False

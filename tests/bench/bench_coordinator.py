@@ -3,7 +3,7 @@
 
     tests/bench/bench_coordinator.py [--seconds S] [--runs R]       TALLY_BIN: folder of the programs
 
-Nearly all limits are on ratios of medians in one run of `tally bench coordinator`, or on memory. The last one is
+Nearly all limits are on ratios of medians in one run of `tests/bench/run coordinator`, or on memory. The last one is
 that REST responds within 50 ms with 1,000 queued and 50 running jobs, and that no job is forgotten. Results from a
 machine that is busy with other work, or has fewer than two processors, mean nothing. Fails if a limit is missed.
 """
@@ -40,7 +40,7 @@ def verdict(text, value, limit, at_least=False):
 def bench(arguments, *options, turns=1):
     """Returns the rows by (dim, store, idle). With `turns` there are that many times more runs, each shorter by the same
     factor, so that drifts of the machine's speed cancel. Only for figures that do not depend on a run's length."""
-    words = [BIN / "tally", "bench", "coordinator", "--json", "--runs", str(turns * arguments.runs),
+    words = [BIN / "tally-bench", "coordinator", "--json", "--runs", str(turns * arguments.runs),
              "--seconds", str(arguments.seconds / turns), *map(str, options)]
     rows = json.loads(subprocess.run(words, check=True, stdout=subprocess.PIPE).stdout)
     return {(row["dim"], row["store"], row["idle"]): row for row in rows}
@@ -76,7 +76,7 @@ def large(arguments):
         verdict(f"MB of memory, d = {dim}, {store}", row["rss_mb"], (40 * dim + 100e6) / 1e6)
 
 
-# Many jobs at once, with real workers. The coordinator has one processor, its clients another, as in `tally bench`.
+# Many jobs at once, with real workers. The coordinator has one processor, its clients another, as in that run.
 
 JOB = {"name": "many", "clients": 1, "seed": 1, "encoding": "unary", "evaluate_every": 1000000,
        "algorithm": {"type": "minibatch_sgd", "step_size": 0.01, "local_steps": 1},

@@ -5,7 +5,7 @@
 
 TALLY_BIN: folder of the programs.
 
-Measures every combination of clients and dimension with `tally bench coordinator`, one after the other, in about a
+Measures every combination of clients and dimension with `tests/bench/run coordinator`, one after the other, in about a
 quarter of an hour. It writes scaling.json to DIR (default build/scaling) after every point, and finally the tables
 (scaling.md) and the picture (scaling.svg, drawn by gnuplot). --draw skips the measurement and draws what is in DIR.
 --update copies tables and picture to where DESIGN.md shows them. A point that cannot be measured is shown with the
@@ -44,7 +44,7 @@ OVERHEAD_CLIENTS, OVERHEAD_DIMS = 64, (30, 7840)
 
 def bench(clients, dim, *options):
     """Returns the rows of one point. Raises RuntimeError with the reason if there are none."""
-    words = [BIN / "tally", "bench", "coordinator", "--json", "--clients", clients, "--dim", dim,
+    words = [BIN / "tally-bench", "coordinator", "--json", "--clients", clients, "--dim", dim,
              "--store", ",".join(STORES), *options]
     try:
         done = subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=HANG_S)

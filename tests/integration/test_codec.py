@@ -1,11 +1,10 @@
-"""`tally encode`, `tally decode` and `tally bench codec`: the codec from a shell."""
+"""`tally encode` and `tally decode`: the codec from a shell."""
 
 import json
 import math
 import os
 import pathlib
 import random
-import re
 import struct
 import subprocess
 import tempfile
@@ -181,8 +180,6 @@ class Refusals(CodecCase):
                 (["encode", "-", "--intervals", 1 << 22, "--encoding", "dithered"], "at most 2097152 intervals"),
                 (["decode", "-", "--intervals", 4, "--payload-bits", 3], "--dim: is required"),
                 (["decode", "-", "--intervals", 4, "--dim", 3], "--payload-bits: is required"),
-                (["bench", "disk"], 'unknown benchmark "disk"; choose codec or coordinator'),
-                (["bench", "codec", "--dim", 1], "--dim: 1 outside"),
         ]:
             with self.subTest(words=words):
                 self.refuse(message, *words, stdin=file)
@@ -191,68 +188,6 @@ class Refusals(CodecCase):
         done = self.tally("encode", "-", "--intervals", 4, "--out", "missing/file", stdin=npy("|i1", [1]))
         self.assertEqual((done.returncode, done.stdout), (1, b""))
         self.assertIn(b"missing", done.stderr)
-
-
-class Bench(CodecCase):
-    """`tally bench codec`: the contents of its output, not the speed of the machine."""
-
-    def test_json(self):
-        answer = json.loads(self.expect("bench", "codec", "--dim", 20000, "--seconds", 0.05, "--json"))
-        self.assertEqual(set(answer), {"quantize_encode_over_memcpy", "decode_accumulate_over_add",
-                                       "entropy_over_zstd1", "dithered_over_entropy", "bits"})
-        self.assertEqual(set(answer["dithered_over_entropy"]), {"encode", "decode"})
-        self.assertEqual(set(answer["entropy_over_zstd1"]), {"encode", "decode"})
-        for key in ("quantize_encode_over_memcpy", "decode_accumulate_over_add"):
-            self.assertIn("unary", answer[key])
-            for ratio in answer[key].values():
-                self.assertGreater(ratio, 0)
-        encodings = set(answer["quantize_encode_over_memcpy"])
-        self.assertEqual({row["encoding"] for row in answer["bits"]}, encodings)
-        self.assertEqual({row["dim"] for row in answer["bits"]}, {30, 7840})
-        self.assertEqual({row["std"] for row in answer["bits"]}, {0.3, 0.5, 1, 1.6, 3})
-        for row in answer["bits"]:
-            self.assertEqual(set(row), {"encoding", "dim", "std", "bits_per_coordinate",
-                                        "entropy_per_coordinate"})
-        unary = {(row["dim"], row["std"]): row for row in answer["bits"] if row["encoding"] == "unary"}
-        for row in unary.values():  # a prefix code of each level separately
-            self.assertGreaterEqual(row["bits_per_coordinate"], row["entropy_per_coordinate"])
-        # A terminated unary code costs about 54 bits at d = 30 and std 0.5.
-        self.assertAlmostEqual(30 * unary[30, 0.5]["bits_per_coordinate"], 54, delta=1)
-        # For unbiased rounding, in units of the step: E|level| = E|y| and P(0) = E max(0, 1 - |y|).
-        for std in (0.3, 0.5, 1, 1.6, 3):
-            def density(t):
-                return math.exp(-t * t / 2) / math.sqrt(2 * math.pi)
-
-            zero = math.erf(1 / std / math.sqrt(2)) - 2 * std * (density(0) - density(1 / std))
-            exact = 1 + 2 * std * density(0) + 1 - zero
-            self.assertAlmostEqual(unary[7840, std]["bits_per_coordinate"], exact, delta=0.02)
-
-    def test_table(self):
-        text = self.expect("bench", "codec", "--dim", 1000, "--seconds", 0).decode()
-        for word in ("memcpy", "add int8 levels", "quantize + encode", "decode + accumulate", "portable",
-                     "ENTROPY", "FORMULA", "zstd -1", "3 repetitions"):
-            self.assertIn(word, text)
-        # Cells are separated by two spaces: operation, encoding, instructions, GB/s, median, ratio.
-        rows = [re.split(r"\s{2,}", line) for line in text.split("\n\n")[1].splitlines()[1:]]
-        speed = {row[0]: float(row[1]) for row in rows if len(row) == 3}
-        measured = [row for row in rows if len(row) == 6]
-        self.assertGreaterEqual(len(measured), 4)
-        self.assertEqual({row[1] for row in measured}, {"unary", "entropy", "dithered"})
-        for operation, encoding, instructions, best, *_ in measured:
-            speed[operation, encoding, instructions] = float(best)
-        for operation, encoding, instructions, best, median, ratio in measured:
-            self.assertGreaterEqual(float(best), float(median))
-            yardstick = (operation, "entropy", instructions) if encoding == "dithered" else {"quantize + encode": "memcpy", "decode + accumulate": "add int8 levels",
-                         "encode": "zstd -1", "decode": "zstd -d"}[operation]
-            if yardstick not in speed:  # the program was built without zstd
-                self.assertEqual(ratio, "-")
-                continue
-            numbers = [float(best), speed[yardstick]]
-            if min(numbers) < 0.02:  # so slow under a sanitizer that two digits are too few
-                continue
-            expected = numbers[0] / numbers[1]
-            delta = 0.006 + expected * sum(0.006 / number for number in numbers)
-            self.assertAlmostEqual(float(ratio.split()[0]), expected, delta=delta)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-/* bench_server: a server that `tally bench coordinator` measures, as a child process: the
+/* bench_server: a server that `tests/bench/run coordinator` measures, as a child process: the
  * coordinator that is installed beside this program, or the echo server. It has a processor of its
  * own, if there are two, and is killed when this process ends in any way. */
-#ifndef TALLY_SERVICES_BENCH_COORDINATOR_BENCH_SERVER_H
-#define TALLY_SERVICES_BENCH_COORDINATOR_BENCH_SERVER_H
+#ifndef TALLY_TESTS_BENCH_BENCH_SERVER_H
+#define TALLY_TESTS_BENCH_BENCH_SERVER_H
 
 #include <limits.h>
 #include <stddef.h>

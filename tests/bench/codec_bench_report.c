@@ -1,4 +1,4 @@
-#include "services/bench/codec/codec_bench.h"
+#include "tests/bench/codec_bench.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 #include "api/json/json.h"
 #include "services/base/text_table.h"
-#include "services/bench/codec/zstd_yardstick.h"
+#include "tests/bench/zstd_yardstick.h"
 
 static const size_t BITS_DIMS[] = {30, 7840, 1000000};
 static const double BITS_STDS[] = {0.3, 0.5, 1, 1.6, 3};

@@ -1,4 +1,4 @@
-#include "services/bench/codec/zstd_yardstick.h"
+#include "tests/bench/zstd_yardstick.h"
 
 #ifdef TALLY_HAVE_ZSTD
 

@@ -8,8 +8,8 @@
  * Yardsticks: memcpy of the same float32 bytes; a plain loop that adds int8 levels to the same
  * int64 accumulators; zstd level 1 on int8 levels, if the build has zstd. The yardstick of
  * `dithered` is `entropy`. */
-#ifndef TALLY_SERVICES_BENCH_CODEC_CODEC_BENCH_H
-#define TALLY_SERVICES_BENCH_CODEC_CODEC_BENCH_H
+#ifndef TALLY_TESTS_BENCH_CODEC_BENCH_H
+#define TALLY_TESTS_BENCH_CODEC_BENCH_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -77,8 +77,8 @@ struct tally_bench_bits {
  * over enough messages to make chance small. Errors: NO_MEMORY. */
 enum tally_status tally_bench_bits(struct tally_bench_bits *bits, struct tally_error *err);
 
-/* `tally bench codec` (codec_bench_report.c): measures vectors of dim >= 64 coordinates for about
- * `seconds` of CPU time, and appends two tables, or JSON with a newline. Errors: those of
+/* `tests/bench/run codec` (codec_bench_report.c): measures vectors of dim >= 64 coordinates for
+ * about `seconds` of CPU time, and appends two tables, or JSON with a newline. Errors: those of
  * tally_bench_run(). */
 enum tally_status tally_codec_bench_report(size_t dim, double seconds, bool as_json,
                                            struct tally_buffer *out, struct tally_error *err);

@@ -1,7 +1,7 @@
-/* zstd_yardstick: zstd's fastest ordinary level, as a yardstick for `tally bench`. The only user of
+/* zstd_yardstick: zstd's fastest ordinary level, as a yardstick for tests/bench. The only user of
  * zstd.h; a build without the library has no such yardstick. */
-#ifndef TALLY_SERVICES_BENCH_CODEC_ZSTD_YARDSTICK_H
-#define TALLY_SERVICES_BENCH_CODEC_ZSTD_YARDSTICK_H
+#ifndef TALLY_TESTS_BENCH_ZSTD_YARDSTICK_H
+#define TALLY_TESTS_BENCH_ZSTD_YARDSTICK_H
 
 #include <stdbool.h>
 #include <stddef.h>

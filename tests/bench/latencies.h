@@ -1,6 +1,6 @@
 /* latencies: a histogram of durations in constant memory, with a precision of 1 %. */
-#ifndef TALLY_SERVICES_BENCH_COORDINATOR_LATENCIES_H
-#define TALLY_SERVICES_BENCH_COORDINATOR_LATENCIES_H
+#ifndef TALLY_TESTS_BENCH_LATENCIES_H
+#define TALLY_TESTS_BENCH_LATENCIES_H
 
 #include <stdint.h>
 

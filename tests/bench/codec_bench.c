@@ -1,4 +1,4 @@
-#include "services/bench/codec/codec_bench.h"
+#include "tests/bench/codec_bench.h"
 
 #include <assert.h>
 #include <math.h>
@@ -8,7 +8,7 @@
 #include "codec/dithered/dithered.h"
 #include "services/base/signals.h"
 #include "services/base/time.h"
-#include "services/bench/codec/zstd_yardstick.h"
+#include "tests/bench/zstd_yardstick.h"
 
 enum { TOP = 32, MIN_SAMPLES = 3 };
 

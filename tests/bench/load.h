@@ -1,13 +1,13 @@
 /* load: many keep-alive HTTP/1.1 connections from one thread to a server on this machine, each with
- * at most one pending request: the load generator of `tally bench coordinator`.
+ * at most one pending request: the load generator of `tests/bench/run coordinator`.
  *
  * Sockets are non-blocking and in one edge-triggered epoll set, so that an exchange costs one
  * system call to send and one to receive: sendmsg() gathers head, message and tail, and the
  * response is read until its Content-Length is complete. A connection that the server closes
  * (`Connection: close`) is reopened. Requests have the headers of Tally's own worker
  * (api/client/http_client.c), because their bytes are counted. */
-#ifndef TALLY_SERVICES_BENCH_COORDINATOR_LOAD_H
-#define TALLY_SERVICES_BENCH_COORDINATOR_LOAD_H
+#ifndef TALLY_TESTS_BENCH_LOAD_H
+#define TALLY_TESTS_BENCH_LOAD_H
 
 #include <stddef.h>
 #include <stdint.h>

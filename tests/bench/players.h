@@ -19,14 +19,14 @@
  *
  * A player with nothing to do waits in a long poll, as an idle worker does. The bits that the
  * coordinator counts are checked for every update. */
-#ifndef TALLY_SERVICES_BENCH_COORDINATOR_PLAYERS_H
-#define TALLY_SERVICES_BENCH_COORDINATOR_PLAYERS_H
+#ifndef TALLY_TESTS_BENCH_PLAYERS_H
+#define TALLY_TESTS_BENCH_PLAYERS_H
 
 #include <stdint.h>
 
 #include "api/worker/worker_messages.h"
-#include "services/bench/coordinator/latencies.h"
-#include "services/bench/coordinator/load.h"
+#include "tests/bench/latencies.h"
+#include "tests/bench/load.h"
 
 struct tally_players;
 

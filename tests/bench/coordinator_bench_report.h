@@ -1,11 +1,11 @@
-/* coordinator_bench_report: `tally bench coordinator`, a sweep over numbers of clients and
+/* coordinator_bench_report: `tests/bench/run coordinator`, a sweep over numbers of clients and
  * dimensions, with its tables and JSON. */
-#ifndef TALLY_SERVICES_BENCH_COORDINATOR_COORDINATOR_BENCH_REPORT_H
-#define TALLY_SERVICES_BENCH_COORDINATOR_COORDINATOR_BENCH_REPORT_H
+#ifndef TALLY_TESTS_BENCH_COORDINATOR_BENCH_REPORT_H
+#define TALLY_TESTS_BENCH_COORDINATOR_BENCH_REPORT_H
 
 #include "services/base/options.h"
 #include "services/base/progress_bar.h"
-#include "services/bench/coordinator/coordinator_bench.h"
+#include "tests/bench/coordinator_bench.h"
 
 enum { TALLY_SWEEP_MAX_LIST = 16 };
 
@@ -20,7 +20,7 @@ struct tally_coordinator_sweep {
     struct tally_progress_painter painter;
 };
 
-/* Reads the options of `tally bench coordinator` into a zeroed sweep. Errors: INVALID_ARGUMENT,
+/* Reads the options of `tests/bench/run coordinator` into a zeroed sweep. Errors: INVALID_ARGUMENT,
  * OUT_OF_RANGE. */
 enum tally_status tally_coordinator_sweep_read(const struct tally_options *options,
                                                struct tally_coordinator_sweep *sweep,

@@ -1,4 +1,4 @@
-#include "services/bench/coordinator/load.h"
+#include "tests/bench/load.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -4,8 +4,8 @@
  * (bench_server.h), players (players.h) run whole `ceal` jobs on it, and between these runs an echo
  * server gets the same updates over as many connections and responds with as many bytes as the
  * coordinator. Other load slows both, so the ratios are valid on a busy machine too. */
-#ifndef TALLY_SERVICES_BENCH_COORDINATOR_COORDINATOR_BENCH_H
-#define TALLY_SERVICES_BENCH_COORDINATOR_COORDINATOR_BENCH_H
+#ifndef TALLY_TESTS_BENCH_COORDINATOR_BENCH_H
+#define TALLY_TESTS_BENCH_COORDINATOR_BENCH_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-#include "services/bench/coordinator/latencies.h"
+#include "tests/bench/latencies.h"
 
 #include "tests/harness.h"
 

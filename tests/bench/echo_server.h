@@ -1,9 +1,9 @@
-/* echo_server: libmicrohttpd and nothing else, the yardstick of `tally bench coordinator`.
+/* echo_server: libmicrohttpd and nothing else, the yardstick of `tests/bench/run coordinator`.
  *
  * One thread with epoll reads all bodies, keeps none, and responds to every request with the same
  * bytes. Any further cost of a server built on the library is its own. */
-#ifndef TALLY_API_ECHO_ECHO_SERVER_H
-#define TALLY_API_ECHO_ECHO_SERVER_H
+#ifndef TALLY_TESTS_BENCH_ECHO_SERVER_H
+#define TALLY_TESTS_BENCH_ECHO_SERVER_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-#include "services/bench/coordinator/bench_server.h"
+#include "tests/bench/bench_server.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -14,11 +14,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "api/echo/echo_server.h"
 #include "services/base/process_guard.h"
 #include "services/base/signals.h"
 #include "services/base/time.h"
 #include "services/base/whole_file.h"
+#include "tests/bench/echo_server.h"
 
 enum {
     START_MS = 30000, /* far longer than a start takes */

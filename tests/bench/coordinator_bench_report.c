@@ -1,4 +1,4 @@
-#include "services/bench/coordinator/coordinator_bench_report.h"
+#include "tests/bench/coordinator_bench_report.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -12,9 +12,9 @@
 #include "services/base/progress_bar.h"
 #include "services/base/text_table.h"
 #include "services/base/time.h"
-#include "services/bench/coordinator/bench_server.h"
-#include "services/bench/coordinator/coordinator_bench.h"
 #include "services/objectives/objective.h"
+#include "tests/bench/bench_server.h"
+#include "tests/bench/coordinator_bench.h"
 
 enum {
     MAX_CLIENTS = 20000, /* connections of one process, at both ends */

@@ -1,4 +1,4 @@
-#include "services/bench/coordinator/coordinator_bench.h"
+#include "tests/bench/coordinator_bench.h"
 
 #include <math.h>
 #include <stdbool.h>
@@ -11,8 +11,8 @@
 #include "services/base/rest_client.h"
 #include "services/base/signals.h"
 #include "services/base/time.h"
-#include "services/bench/coordinator/bench_server.h"
-#include "services/bench/coordinator/players.h"
+#include "tests/bench/bench_server.h"
+#include "tests/bench/players.h"
 
 enum {
     QUIET_MS = 50,

@@ -1,4 +1,4 @@
-#include "services/bench/coordinator/players.h"
+#include "tests/bench/players.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-#include "api/echo/echo_server.h"
+#include "tests/bench/echo_server.h"
 
 #include <microhttpd.h>
 #include <netinet/in.h>
