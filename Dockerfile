@@ -13,7 +13,7 @@ RUN /src/deploy/install-deps
 FROM packages AS build
 COPY . /src
 WORKDIR /src
-RUN cmake --preset release && cmake --build --preset release
+RUN cmake --preset release -DBUILD_TESTING=OFF && cmake --build --preset release
 RUN for component in coordinator worker tools; do \
         DESTDIR=/install cmake --install build/release --component "$component" --strip || exit; \
     done

@@ -7,7 +7,7 @@
 #include "storage/backend.h"
 
 struct tally_store_bar {
-    struct tally_store_progress base; /* for the functions of storage/backends/ */
+    struct tally_store_progress base; /* for the functions of storage/backends.h */
     struct tally_progress_painter painter;
     const char *what; /* the current stage */
     int64_t began_ms;

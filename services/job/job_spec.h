@@ -1,6 +1,6 @@
 /* job_spec: a job as plain data, parsed from a job document.
  *
- * services/document reads it from JSON with the field tables here. */
+ * document.c reads it from JSON with the field tables here. */
 #ifndef TALLY_SERVICES_JOB_JOB_SPEC_H
 #define TALLY_SERVICES_JOB_JOB_SPEC_H
 

@@ -155,7 +155,7 @@ struct tally_objective {
 void tally_objective_free(struct tally_objective *objective);
 
 /* All of these may fail with NO_MEMORY, which is transient, or with FAILED_PRECONDITION, which
- * means that this process cannot answer but another one may (services/objectives/plugin). A loss
+ * means that this process cannot answer but another one may (plugin.h). A loss
  * or gradient that overflows is not an error: it is infinite or NaN. x is double[dim]. */
 
 /* False if the objective has only gradients. Its loss is then never requested, and its clients
