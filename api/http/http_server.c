@@ -15,7 +15,6 @@
 
 #include "api/http/http_accept.h"
 #include "api/http/http_handshake.h"
-#include "api/http/http_listen.h"
 #include "api/http/http_reading.h"
 #include "api/http/http_wait.h"
 #include "codec/monotonic.h"

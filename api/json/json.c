@@ -365,3 +365,103 @@ enum tally_status tally_json_dump(const struct tally_json *value, int indent,
     struct writer writer = {.out = out, .indent = indent};
     return write_value(&writer, inner(value), 0);
 }
+
+/* ---- The size of a JSON text, measured without parsing it into values. */
+
+/* Returns the end of the text whose opening quote precedes text[at]. */
+static size_t skip_text(const char *text, size_t n, size_t at)
+{
+    while (at < n && text[at] != '"') {
+        at += text[at] == '\\' ? 2 : 1;
+    }
+    return at;
+}
+
+enum tally_status tally_json_check_limits(const char *text, size_t n,
+                                          const struct tally_json_limits *limits,
+                                          struct tally_error *err)
+{
+    size_t n_values = 0, depth = 0;
+    if (n > limits->bytes) {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, NULL,
+                          "the document has %zu bytes, the limit is %zu", n, limits->bytes);
+    }
+    for (size_t at = 0; at < n; at++) {
+        switch (text[at]) {
+        case '"':
+            at = skip_text(text, n, at + 1);
+            break;
+        case '{':
+        case '[': /* the bracket begins the first value; commas begin the others */
+            depth++;
+            n_values++;
+            break;
+        case '}':
+        case ']':
+            depth -= depth > 0;
+            break;
+        case ',':
+            n_values++;
+            break;
+        default:
+            break;
+        }
+        if (n_values > limits->values) {
+            return tally_fail(err, TALLY_INVALID_ARGUMENT, NULL,
+                              "the document has more than %zu members and elements, the limit",
+                              limits->values);
+        }
+        if (depth > limits->depth) {
+            return tally_fail(err, TALLY_INVALID_ARGUMENT, NULL,
+                              "the document nests more than %zu objects and arrays, the limit",
+                              limits->depth);
+        }
+    }
+    return TALLY_OK;
+}
+
+/* ---- A member deep inside an object. */
+
+enum { MAX_KEY = 128 };
+
+/* The object in member `key` of `parent`, created if absent. NULL = the member is something else,
+ * or memory ran out. */
+static json_t *enter(json_t *parent, const char *key)
+{
+    json_t *value = json_object_get(parent, key);
+    if (value == NULL && json_object_set_new(parent, key, json_object()) == 0) {
+        value = json_object_get(parent, key);
+    }
+    return json_is_object(value) ? value : NULL;
+}
+
+enum tally_status tally_json_set_path(struct tally_json *object, const char *path,
+                                      struct tally_json *value, struct tally_error *err)
+{
+    json_t *at = (json_t *)object;
+    const char *rest = path;
+    char key[MAX_KEY];
+    for (;;) {
+        const size_t n = strcspn(rest, ".");
+        if (n == 0 || n >= sizeof key) {
+            tally_json_free(value);
+            return tally_fail(err, TALLY_INVALID_ARGUMENT, NULL,
+                              "\"%.100s\" is not a path of a member", path);
+        }
+        memcpy(key, rest, n);
+        key[n] = '\0';
+        if (rest[n] == '\0') {
+            break;
+        }
+        rest += n + 1;
+        at = enter(at, key);
+        if (at == NULL) {
+            tally_json_free(value);
+            return tally_fail(err, TALLY_INVALID_ARGUMENT, NULL, "%.100s: %s is not an object",
+                              path, key);
+        }
+    }
+    return json_object_set_new(at, key, (json_t *)value) == 0
+               ? TALLY_OK
+               : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for %.100s", path);
+}

@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "storage/backend.h"
+
 struct tally_progress_bar {
     double fraction;    /* clamped to [0, 1]; NaN is 0 */
     int64_t elapsed_ms; /* since fraction was `start` */
@@ -19,7 +21,7 @@ struct tally_progress_bar {
 
 enum { TALLY_PROGRESS_LINE_CAPACITY = 1024 };
 
-/* Writes at most `columns` columns (services/base/text_columns.h), NUL-terminated and without
+/* Writes at most `columns` columns (services/base/text.h), NUL-terminated and without
  * newline. Below 40 columns there is no bar. The line shows the time left after one second and some
  * progress; before that, and at the end, the time elapsed. */
 void tally_progress_bar_format(const struct tally_progress_bar *bar, int columns, bool utf8,
@@ -43,5 +45,20 @@ void tally_progress_show(struct tally_progress_painter *painter, int64_t started
                          double fraction, const char *text);
 /* Clears the line and moves the cursor to its start. Call it before other output and at the end. */
 void tally_progress_clear(struct tally_progress_painter *painter);
+
+/* ---- Shows the progress of work on a store, as a line on stderr if that is a terminal; a
+ * stop signal ends the work early. */
+
+struct tally_store_bar {
+    struct tally_store_progress base; /* for the functions of storage/backends.h */
+    struct tally_progress_painter painter;
+    const char *what; /* the current stage */
+    int64_t began_ms;
+};
+
+/* `progress` must not be moved or copied. */
+void tally_store_bar_init(struct tally_store_bar *progress);
+/* Clears the line. */
+void tally_store_bar_end(struct tally_store_bar *progress);
 
 #endif

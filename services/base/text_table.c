@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "codec/utf8.h"
-#include "services/base/text_columns.h"
+#include "services/base/text.h"
 
 enum { GAP = 2 };
 

@@ -19,6 +19,7 @@
 #include <stdint.h>
 
 #include "codec/error.h"
+#include "services/base/options.h"
 
 enum {
     /* A token with its NUL: servers commonly reject headers above 8 KiB, so a token of 4,096 bytes
@@ -66,5 +67,19 @@ enum tally_status tally_token_file_first(const char *path, int64_t now_ms,
 enum tally_status tally_token_take_environment(const char *name,
                                                char ret_token[TALLY_TOKEN_CAPACITY],
                                                bool *ret_found, struct tally_error *err);
+
+/* ---- The token that a program sends to the coordinator, from --token-file or
+ * TALLY_TOKEN. */
+
+struct tally_client_token {
+    char text[TALLY_TOKEN_CAPACITY]; /* "" = none */
+    bool is_exposed;                 /* its file may be read by its group or others */
+};
+
+/* `options` have "token-file". If a file has several tokens, reads the first that has not expired.
+ * Errors: INVALID_ARGUMENT. */
+enum tally_status tally_client_token_read(const struct tally_options *options,
+                                          struct tally_client_token *ret_token,
+                                          struct tally_error *err);
 
 #endif

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "codec/utf8.h"
-#include "services/base/client_token.h"
 #include "services/base/signals.h"
+#include "services/base/token_file.h"
 #include "services/cli/document_text.h"
 #include "services/job/document.h"
 #include "services/job/document_faults.h"

@@ -4,8 +4,8 @@
 #ifndef TALLY_SERVICES_CLI_CLI_H
 #define TALLY_SERVICES_CLI_CLI_H
 
-#include "services/base/job_name.h"
 #include "services/base/options.h"
+#include "services/base/rest_client.h"
 
 struct tally_job_spec;
 

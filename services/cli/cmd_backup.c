@@ -1,7 +1,7 @@
 /* tally backup FILE, tally restore FILE: copies a coordinator's database to a file and back. */
 #include <stdio.h>
 
-#include "services/base/store_bar.h"
+#include "services/base/progress_bar.h"
 #include "services/cli/commands.h"
 #include "storage/backends.h"
 

@@ -1,5 +1,5 @@
 /* tally cancel ID, tally pause ID, tally resume ID: one POST without a body; tally delete ID. */
-#include "services/base/job_name.h"
+#include "services/base/rest_client.h"
 #include "services/cli/commands.h"
 #include "services/cli/result_table.h"
 

@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "codec/record.h"
-#include "services/base/job_path.h"
 #include "services/base/labels.h"
-#include "services/base/text_columns.h"
+#include "services/base/rest_client.h"
+#include "services/base/text.h"
 #include "services/base/text_table.h"
 #include "services/base/time.h"
 #include "services/cli/commands.h"

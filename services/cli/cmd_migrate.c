@@ -2,7 +2,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "services/base/store_bar.h"
+#include "services/base/progress_bar.h"
 #include "services/base/text_table.h"
 #include "services/cli/commands.h"
 #include "storage/migrate.h"

@@ -1,14 +1,21 @@
 /* tally plan FILE: the regret that a CALM job can expect for its bits, computed without running
  * it. */
+#include "services/cli/cmd_plan.h"
+
+#include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "services/algorithms/calm.h"
+#include "services/algorithms/calm/calm_plan.h"
+#include "services/base/text.h"
+#include "services/base/text_table.h"
 #include "services/cli/commands.h"
 #include "services/cli/document_text.h"
 #include "services/cli/out_folder.h"
-#include "services/cli/plan_report.h"
+#include "services/job/document.h"
 #include "services/job/job_spec.h"
 
 enum { MAX_BUDGETS = 32 };
@@ -148,4 +155,251 @@ int tally_cli_plan(struct tally_cli *cli)
     }
     tally_json_free(report);
     return exit_code;
+}
+
+static double bits_of(int64_t budget)
+{
+    return budget > 0 ? (double)budget : INFINITY;
+}
+
+static struct tally_json *budget_json(const struct tally_budget *budget)
+{
+    struct tally_json *object = tally_json_object();
+    return tally_json_if_complete(
+        object, tally_json_set_real(object, "uplink_bits", bits_of(budget->uplink_bits)) &&
+                    tally_json_set_real(object, "downlink_bits", bits_of(budget->downlink_bits)));
+}
+
+/* NaN, written as null, if a direction has no budget. */
+static double ideal_regret(const struct tally_setting *setting)
+{
+    const struct tally_calm_constants constants = calm_known_constants(setting);
+    const struct tally_calm_budget budget = {.uplink_bits = bits_of(setting->budget.uplink_bits),
+                                             .downlink_bits =
+                                                 bits_of(setting->budget.downlink_bits)};
+    const bool is_limited = isfinite(budget.uplink_bits) && isfinite(budget.downlink_bits);
+    return is_limited ? tally_calm_ideal_regret(&constants, &budget) : NAN;
+}
+
+static struct tally_json *plan_json(const struct tally_setting *setting)
+{
+    struct tally_calm_schedule schedule;
+    struct tally_planned planned;
+    calm_make_schedule(setting, &schedule);
+    tally_planned_make(setting, &schedule, &planned);
+    struct tally_json *object = tally_json_object();
+    return tally_json_if_complete(
+        object, tally_json_set(object, "budget", budget_json(&setting->budget)) &&
+                    tally_json_set_real(object, "ideal_regret", ideal_regret(setting)) &&
+                    tally_planned_add(object, &planned));
+}
+
+static double alone_regret(const struct tally_calm_constants *constants)
+{
+    const struct tally_calm_schedule none = {0};
+    const struct tally_calm_state start = tally_calm_start(constants);
+    struct tally_calm_forecast forecast;
+    tally_calm_forecast(constants, &start, &none, &forecast);
+    return forecast.regret;
+}
+
+struct tally_json *tally_plan_report_make(const struct tally_setting *setting,
+                                          const struct tally_budget *budgets, int n)
+{
+    const struct tally_calm_constants constants = calm_known_constants(setting);
+    struct tally_setting own = *setting;
+    struct tally_json *plans = tally_json_array();
+    bool ok = plans != NULL;
+    for (int i = 0; ok && i < n; i++) {
+        own.budget = budgets[i];
+        ok = tally_json_append(plans, plan_json(&own));
+    }
+    struct tally_json *report = tally_json_object();
+    ok = tally_json_set_integer(report, "clients", constants.clients) && ok;
+    ok = tally_json_set_integer(report, "dim", (int64_t)constants.dim) && ok;
+    ok = tally_json_set_integer(report, "horizon", constants.horizon) && ok;
+    ok = tally_json_set_real(report, "alone_regret", alone_regret(&constants)) && ok;
+    ok = tally_json_set_real(report, "shared_regret", tally_calm_shared_regret(&constants)) && ok;
+    ok = tally_json_set(report, "plans", plans) && ok;
+    return tally_json_if_complete(report, ok);
+}
+
+enum { CELL_CAPACITY = 32 };
+
+/* Formats four digits, or all digits of a larger integer part; "-" for null. */
+static const char *number(const struct tally_json *object, const char *key,
+                          char ret_text[CELL_CAPACITY])
+{
+    const double value = tally_json_get_real(object, key, NAN);
+    const int decimals = value >= 1000 || value == 0 ? 0 : value < 10 ? 2 : 1;
+    if (isnan(value)) {
+        return "-";
+    }
+    snprintf(ret_text, CELL_CAPACITY, value < 1e15 ? "%.*f" : "%.*e", decimals, value);
+    return ret_text;
+}
+
+/* "15 37 111 346 | 1491": the queries of each epoch, and of the last one, which sends nothing. */
+static enum tally_status add_samples(struct tally_text_table *table,
+                                     const struct tally_json *epochs)
+{
+    struct tally_buffer text = {0};
+    enum tally_status status = TALLY_OK;
+    const size_t n = tally_json_size(epochs);
+    for (size_t k = 0; status == TALLY_OK && k < n; k++) {
+        const char *gap = k == 0 ? "" : k + 1 == n ? " | " : " ";
+        status =
+            tally_buffer_printf(&text, "%s%" PRId64, gap,
+                                tally_json_get_integer(tally_json_at(epochs, k), "samples", 0));
+    }
+    if (status == TALLY_OK) {
+        status = tally_buffer_append(&text, "", 1);
+    }
+    if (status == TALLY_OK) {
+        tally_text_table_add(table, (const char *)text.data);
+    }
+    tally_buffer_fini(&text);
+    return status;
+}
+
+static enum tally_status render_plans(const struct tally_json *report, struct tally_buffer *out)
+{
+    struct tally_text_table table;
+    const struct tally_json *plans = tally_json_get(report, "plans");
+    const double shared = tally_json_get_real(report, "shared_regret", NAN);
+    enum tally_status status = TALLY_OK;
+    tally_text_table_init(&table, "rrrrrl",
+                          "bits up,bits down,regret,/ shared,ideal rates,queries between messages");
+    for (size_t i = 0; status == TALLY_OK && i < tally_json_size(plans); i++) {
+        const struct tally_json *plan = tally_json_at(plans, i);
+        char up[CELL_CAPACITY], down[CELL_CAPACITY], regret[CELL_CAPACITY], ideal[CELL_CAPACITY];
+        tally_text_table_printf(&table, "%s\t%s\t%s\t%.2f\t%s", number(plan, "uplink_bits", up),
+                                number(plan, "downlink_bits", down), number(plan, "regret", regret),
+                                tally_json_get_real(plan, "regret", NAN) / shared,
+                                number(plan, "ideal_regret", ideal));
+        status = add_samples(&table, tally_json_get(plan, "epochs"));
+        tally_text_table_end_row(&table);
+    }
+    const enum tally_status ended = tally_text_table_end(&table, out);
+    return status == TALLY_OK ? ended : status;
+}
+
+static enum tally_status render_epochs(const struct tally_json *plan, struct tally_buffer *out)
+{
+    static const char *const COLUMNS[] = {
+        "uplink_bits",         "downlink_bits", "uplink_resolution",
+        "downlink_resolution", "regret",        "variance"};
+    struct tally_text_table table;
+    const struct tally_json *epochs = tally_json_get(plan, "epochs");
+    tally_text_table_init(&table, "rrrrrrrr",
+                          "epoch,queries,bits up,bits down,step up,step down,regret,variance");
+    for (size_t k = 0; k < tally_json_size(epochs); k++) {
+        const struct tally_json *epoch = tally_json_at(epochs, k);
+        tally_text_table_printf(&table, "%zu\t%" PRId64, k + 1,
+                                tally_json_get_integer(epoch, "samples", 0));
+        for (size_t i = 0; i < sizeof COLUMNS / sizeof COLUMNS[0]; i++) {
+            char text[CELL_CAPACITY];
+            if (i + 1 < sizeof COLUMNS / sizeof COLUMNS[0]) {
+                tally_text_table_add(&table, number(epoch, COLUMNS[i], text));
+            } else {
+                tally_text_table_printf(&table, "%.3g",
+                                        tally_json_get_real(epoch, COLUMNS[i], NAN));
+            }
+        }
+        tally_text_table_end_row(&table);
+    }
+    return tally_text_table_end(&table, out);
+}
+
+static enum tally_status render_limits(const struct tally_json *report, struct tally_buffer *out)
+{
+    char alone[CELL_CAPACITY], shared[CELL_CAPACITY];
+    struct tally_text_table table;
+    tally_text_table_init(&table, "lrl", "");
+    tally_text_table_printf(&table, "regret alone\t%s\tno message at all",
+                            number(report, "alone_regret", alone));
+    tally_text_table_end_row(&table);
+    tally_text_table_printf(&table, "regret shared\t%s\tevery query shared at no cost",
+                            number(report, "shared_regret", shared));
+    tally_text_table_end_row(&table);
+    return tally_text_table_end(&table, out);
+}
+
+enum tally_status tally_plan_report_render(const struct tally_json *report,
+                                           struct tally_buffer *out)
+{
+    const struct tally_json *plans = tally_json_get(report, "plans");
+    enum tally_status status = render_limits(report, out);
+    if (status == TALLY_OK) {
+        status = tally_buffer_append_text(out, "\n");
+    }
+    if (status == TALLY_OK) {
+        status = render_plans(report, out);
+    }
+    if (status == TALLY_OK && tally_json_size(plans) == 1) {
+        status = tally_buffer_append_text(out, "\n");
+        if (status == TALLY_OK) {
+            status = render_epochs(tally_json_at(plans, 0), out);
+        }
+    }
+    return status;
+}
+
+static double member(const struct tally_json *object, const char *key)
+{
+    return tally_json_get_real(object, key, NAN);
+}
+
+/* The script contains its data: bits, regret, ideal regret, which gnuplot does not draw if it is
+ * NaN. */
+static enum tally_status render_script(const struct tally_json *report, struct tally_buffer *out)
+{
+    static const char *const terminals[] = {"svg", "pngcairo"}, *const files[] = {"svg", "png"};
+    const struct tally_json *plans = tally_json_get(report, "plans");
+    struct tally_text text = {out, TALLY_OK};
+    tally_text_put(&text, "set encoding utf8\n$plan << EOD\n");
+    for (size_t i = 0; i < tally_json_size(plans); i++) {
+        const struct tally_json *plan = tally_json_at(plans, i);
+        tally_text_printf(&text, "%.9g %.9g %.9g\n",
+                          member(plan, "uplink_bits") + member(plan, "downlink_bits"),
+                          member(plan, "regret"), member(plan, "ideal_regret"));
+    }
+    tally_text_printf(&text,
+                      "EOD\nset border 3 lw 1 lc rgb \"#444444\"\n"
+                      "set tics nomirror out textcolor rgb \"#222222\"\n"
+                      "set grid lc rgb \"#dddddd\" lw 1\nset logscale x\n"
+                      "set xtics format \"%%.0s%%c\"\nset yrange [0:*]\nset offsets graph 0.1, "
+                      "graph 0.1, 0, 0\nset xlabel \"bits up per client, and down\"\n"
+                      "set ylabel \"cumulative regret at the horizon\"\nshared = %.9g\n",
+                      member(report, "shared_regret"));
+    for (size_t t = 0; t < 2; t++) {
+        tally_text_printf(
+            &text,
+            "set terminal %s size 760,460 font \"sans,13\" background \"white\" "
+            "noenhanced\nset output \"plan.%s\"\n"
+            "plot $plan using 1:2 with linespoints lw 3 pt 7 lc rgb \"#117733\" title "
+            "\"planned\", \\\n     $plan using 1:3 with linespoints lw 2 dt 2 pt 6 lc "
+            "rgb \"#0072b2\" title \"ideal rates\", \\\n     shared with lines lw 2 dt 3 "
+            "lc rgb \"#444444\" title \"every query shared\"\n",
+            terminals[t], files[t]);
+    }
+    tally_text_put(&text, "unset output\n");
+    return text.status;
+}
+
+enum tally_status tally_plan_report_write(const struct tally_json *report, const char *folder,
+                                          struct tally_error *err)
+{
+    static const char *const scripts[] = {"plan.gnuplot"};
+    struct tally_buffer json = {0}, script = {0};
+    enum tally_status made = tally_json_dump(report, 2, &json);
+    made = made == TALLY_OK ? tally_buffer_append_text(&json, "\n") : made;
+    enum tally_status status = tally_out_folder_write(folder, "plan.json", made, &json, err);
+    if (status == TALLY_OK) {
+        made = render_script(report, &script);
+        status = tally_out_folder_write(folder, scripts[0], made, &script, err);
+    }
+    tally_buffer_fini(&json);
+    tally_buffer_fini(&script);
+    return status == TALLY_OK ? tally_out_folder_draw(folder, scripts, 1, err) : status;
 }

@@ -1,5 +1,8 @@
 /* tally reproduce: the experiments of [1], and one experiment of the papers about compressed
  * gradients. */
+#include "services/cli/cmd_reproduce.h"
+
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,15 +10,17 @@
 
 #include "services/base/progress_bar.h"
 #include "services/base/signals.h"
+#include "services/base/text.h"
+#include "services/base/text_table.h"
 #include "services/base/time.h"
 #include "services/cli/commands.h"
 #include "services/cli/out_folder.h"
-#include "services/cli/reproduce_files.h"
-#include "services/cli/reproduce_table.h"
-#include "services/experiment/campaign_report.h"
-#include "services/experiment/frontier_report.h"
-#include "services/experiment/logistic_report.h"
-#include "services/experiment/run_seeds.h"
+#include "services/experiment/campaign.h"
+#include "services/experiment/frontier.h"
+#include "services/experiment/logistic.h"
+#include "services/experiment/plot.h"
+#include "services/experiment/run.h"
+#include "services/job/document.h"
 
 enum { MAX_THREADS = 1024 };
 
@@ -282,4 +287,292 @@ int tally_cli_reproduce(struct tally_cli *cli)
     tally_progress_painter_init(&reproduction.painter, STDERR_FILENO);
     return tally_options_bool(cli->options, "frontier") ? run_frontier(&reproduction, cli->options)
                                                         : run_campaign(&reproduction, cli->options);
+}
+
+/* Writes a JSON value and a newline. Takes ownership of `value`, which is NULL if out of memory. */
+static enum tally_status render_json(struct tally_json *value, struct tally_buffer *out)
+{
+    enum tally_status status = TALLY_NO_MEMORY;
+    if (value != NULL) {
+        status = tally_json_dump(value, 2, out);
+        tally_json_free(value);
+    }
+    return status == TALLY_OK ? tally_buffer_append_text(out, "\n") : status;
+}
+
+static enum tally_status render_result(const struct tally_campaign *campaign,
+                                       struct tally_buffer *out)
+{
+    return render_json(tally_report_json(campaign), out);
+}
+
+static const struct {
+    const char *name;
+    enum tally_status (*render)(const struct tally_campaign *campaign, struct tally_buffer *out);
+} FILES[] = {
+    {"rows.csv", tally_report_rows_csv},          {"grids.csv", tally_report_grids_csv},
+    {"curves.csv", tally_plot_curves_csv},        {"result.json", render_result},
+    {"regret.gnuplot", tally_plot_regret_script}, {"bits.gnuplot", tally_plot_bits_script},
+};
+enum { N_FILES = sizeof FILES / sizeof FILES[0] };
+
+static const char *const SCRIPTS[] = {"regret.gnuplot", "bits.gnuplot"};
+enum { N_SCRIPTS = sizeof SCRIPTS / sizeof SCRIPTS[0] };
+
+static enum tally_status write_job(const struct tally_job_spec *spec, const char *folder,
+                                   struct tally_error *err)
+{
+    char name[256];
+    struct tally_buffer text = {0};
+    snprintf(name, sizeof name, "%s.json", spec->name);
+    const enum tally_status made = render_json(tally_document_of(spec), &text);
+    enum tally_status status = tally_out_folder_write(folder, name, made, &text, err);
+    tally_buffer_fini(&text);
+    return status;
+}
+
+/* Creates the subfolder for the job documents. */
+static enum tally_status make_jobs_folder(const char *folder, char ret_path[PATH_MAX],
+                                          struct tally_error *err)
+{
+    snprintf(ret_path, PATH_MAX, "%s/jobs", folder);
+    return tally_out_folder_make(ret_path, err);
+}
+
+static enum tally_status write_jobs(const struct tally_campaign *campaign, const char *folder,
+                                    struct tally_error *err)
+{
+    char jobs[PATH_MAX];
+    enum tally_status status = make_jobs_folder(folder, jobs, err);
+    for (size_t i = 0; status == TALLY_OK && i < campaign->n_rows; i++) {
+        const struct tally_campaign_row *row = &campaign->rows[i];
+        const struct tally_job_spec spec = (row->tuned ? tally_preset_tuned_job : tally_preset_job)(
+            row->preset, &campaign->config.problem, row->step_size,
+            campaign->config.runner.first_seed);
+        status = write_job(&spec, jobs, err);
+    }
+    return status;
+}
+
+enum tally_status tally_reproduce_files_write(const struct tally_campaign *campaign,
+                                              const char *folder, struct tally_error *err)
+{
+    enum tally_status status = TALLY_OK;
+    for (size_t i = 0; status == TALLY_OK && i < N_FILES; i++) {
+        struct tally_buffer text = {0};
+        const enum tally_status made = FILES[i].render(campaign, &text);
+        status = tally_out_folder_write(folder, FILES[i].name, made, &text, err);
+        tally_buffer_fini(&text);
+    }
+    if (status == TALLY_OK) {
+        status = write_jobs(campaign, folder, err);
+    }
+    return status == TALLY_OK ? tally_out_folder_draw(folder, SCRIPTS, N_SCRIPTS, err) : status;
+}
+
+enum tally_status tally_reproduce_files_write_frontier(const struct tally_frontier *frontier,
+                                                       const char *folder, struct tally_error *err)
+{
+    struct tally_buffer csv = {0}, json = {0};
+    enum tally_status made = tally_frontier_csv(frontier, &csv);
+    enum tally_status status = tally_out_folder_write(folder, "frontier.csv", made, &csv, err);
+    if (status == TALLY_OK) {
+        made = render_json(tally_frontier_json(frontier), &json);
+        status = tally_out_folder_write(folder, "frontier.json", made, &json, err);
+    }
+    tally_buffer_fini(&csv);
+    tally_buffer_fini(&json);
+    return status;
+}
+
+static enum tally_status render_logistic(const struct tally_logistic *logistic,
+                                         struct tally_buffer *out)
+{
+    return render_json(tally_logistic_json(logistic), out);
+}
+
+enum tally_status tally_reproduce_files_write_logistic(const struct tally_logistic *logistic,
+                                                       const char *folder, struct tally_error *err)
+{
+    static const struct {
+        const char *name;
+        enum tally_status (*render)(const struct tally_logistic *logistic,
+                                    struct tally_buffer *out);
+    } files[] = {{"logistic.json", render_logistic},
+                 {"logistic-curves.csv", tally_logistic_curves_csv},
+                 {"logistic.gnuplot", tally_logistic_script}};
+    static const char *const scripts[] = {"logistic.gnuplot"};
+    char jobs[PATH_MAX];
+    enum tally_status status = make_jobs_folder(folder, jobs, err);
+    for (size_t i = 0; status == TALLY_OK && i < sizeof files / sizeof files[0]; i++) {
+        struct tally_buffer text = {0};
+        const enum tally_status made = files[i].render(logistic, &text);
+        status = tally_out_folder_write(folder, files[i].name, made, &text, err);
+        tally_buffer_fini(&text);
+    }
+    for (size_t i = 0; status == TALLY_OK && i < logistic->n_rows; i++) {
+        struct tally_job_spec spec;
+        status = tally_logistic_job(logistic, i, logistic->rows[i].best->step_size, &spec, err);
+        status = status == TALLY_OK ? write_job(&spec, jobs, err) : status;
+    }
+    return status == TALLY_OK ? tally_out_folder_draw(folder, scripts, 1, err) : status;
+}
+
+/* Large numbers of bits are rounded to whole bits. */
+static void add_bits(struct tally_text_table *table, double bits)
+{
+    tally_text_table_printf(table, bits < 10000 && bits != floor(bits) ? "%.1f" : "%.0f", bits);
+}
+
+static void add_pair(struct tally_text_table *table, double up, double down)
+{
+    add_bits(table, up);
+    add_bits(table, down);
+}
+
+static void add_name(struct tally_text_table *table, const struct tally_campaign_row *row)
+{
+    tally_text_table_add(table, row->preset->algorithm->name);
+    tally_text_table_add(table, tally_campaign_row_name(row));
+}
+
+static void add_result(struct tally_text_table *table, const struct tally_campaign_row *row,
+                       size_t n_seeds)
+{
+    const struct tally_summary regret = tally_summary_of_regret(row->runs, n_seeds);
+    const struct tally_mean_bits bits = tally_summary_of_bits(row->runs, n_seeds);
+    const struct tally_bit_pair counted = tally_summary_counted_bits(row->preset->algorithm, &bits);
+    const struct tally_paper_bits *paper = &row->preset->paper;
+    add_name(table, row);
+    tally_text_table_printf(table, "%.4g", row->step_size);
+    tally_text_table_printf(table, isfinite(regret.mean) ? "%.1f\t%.1f" : "diverged\t-",
+                            regret.mean, regret.std);
+    tally_text_table_printf(table, isfinite(row->planned_regret) ? "%.1f" : "-",
+                            row->planned_regret);
+    add_pair(table, counted.uplink, counted.downlink);
+    add_pair(table, paper->uplink, paper->downlink);
+    tally_text_table_printf(table, "%.3f\t%.3f", counted.uplink / paper->uplink,
+                            counted.downlink / paper->downlink);
+}
+
+static void add_coded(struct tally_text_table *table, const struct tally_campaign_row *row,
+                      size_t n_seeds)
+{
+    const struct tally_mean_bits bits = tally_summary_of_bits(row->runs, n_seeds);
+    add_name(table, row);
+    add_pair(table, bits.uplink.payload, bits.downlink.payload);
+    add_pair(table, bits.uplink.control, bits.downlink.control);
+    add_pair(table, bits.uplink.entropy_payload, bits.downlink.entropy_payload);
+}
+
+/* Two tables, because one with all columns would be wider than most terminals. */
+static const struct part {
+    const char *alignment; /* one letter per column */
+    const char *headings;  /* two lines of them, cells separated by commas */
+    void (*add_row)(struct tally_text_table *table, const struct tally_campaign_row *row,
+                    size_t n_seeds);
+} PARTS[] = {
+    {"llrrrrrrrrrr",
+     ",,,regret,,,bits,,paper,,ratio,,"
+     "algorithm,preset,step size,mean,+- std,planned,up,down,up,down,up,down",
+     add_result},
+    {"llrrrrrr",
+     ",,payload bits,,control bits,,entropy (est.),,"
+     "algorithm,preset,up,down,up,down,up,down",
+     add_coded},
+};
+enum { N_PARTS = sizeof PARTS / sizeof PARTS[0] };
+
+static enum tally_status render_part(const struct part *part, const struct tally_campaign *campaign,
+                                     struct tally_buffer *out)
+{
+    struct tally_text_table table;
+    tally_text_table_init(&table, part->alignment, part->headings);
+    for (size_t i = 0; i < campaign->n_rows; i++) {
+        part->add_row(&table, &campaign->rows[i], campaign->config.runner.n_seeds);
+    }
+    const enum tally_status status = tally_text_table_end(&table, out);
+    return status == TALLY_OK ? tally_buffer_append_text(out, "\n") : status;
+}
+
+static void put_title(const struct tally_campaign *campaign, struct tally_text *text)
+{
+    const struct tally_problem *problem = &campaign->config.problem;
+    const struct tally_runner_config *runner = &campaign->config.runner;
+    const long long first = runner->first_seed, last = first + (long long)runner->n_seeds - 1;
+    tally_text_put(text, tally_problem_experiment(problem));
+    if (tally_problem_reading(problem) != NULL) {
+        tally_text_printf(text, ", %s reading, start radius %g", tally_problem_reading(problem),
+                          problem->radius);
+    }
+    tally_text_printf(text, ", seeds %lld-%lld\n\n", first, last);
+}
+
+enum tally_status tally_reproduce_table_render(const struct tally_campaign *campaign,
+                                               struct tally_buffer *out)
+{
+    struct tally_text text = {out, TALLY_OK};
+    put_title(campaign, &text);
+    for (size_t i = 0; text.status == TALLY_OK && i < N_PARTS; i++) {
+        text.status = render_part(&PARTS[i], campaign, out);
+    }
+    tally_text_put(&text, "Bits are per client up and per broadcast down, over a whole job; means "
+                          "over the runs.\n"
+                          "bits: formula bits, as the paper counts; of calm those sent, payload "
+                          "and control.\n"
+                          "ratio: bits to the paper's, of ceal where the paper has no such "
+                          "algorithm.\n"
+                          "planned: the regret that calm's recursion expects before the job "
+                          "starts.\n"
+                          "entropy (est.): zero-order entropy of each message's levels, an "
+                          "estimate of the best coder.\n");
+    return text.status;
+}
+
+enum { TRIALS_PER_LINE = 5 }; /* 22 characters each at most */
+
+static const char *edge_note(const struct tally_search *search)
+{
+    if (search->edge != TALLY_EDGE_NONE) {
+        return "    (still at the edge of the grid)\n";
+    }
+    return search->widened_low    ? "    (grid extended downwards: the best was at its edge)\n"
+           : search->widened_high ? "    (grid extended upwards: the best was at its edge)\n"
+                                  : "";
+}
+
+static void put_search(const struct tally_search *search, struct tally_text *text)
+{
+    tally_text_printf(text, "  %s\n   ", search->preset->algorithm->name);
+    for (size_t k = 0; k < search->n_trials; k++) {
+        const struct tally_trial *trial = &search->trials[k];
+        const char *mark = k == search->best ? "*" : "";
+        if (isfinite(trial->regret.mean)) {
+            tally_text_printf(text, " %s%.3g: %.4g%s", mark, trial->step_size, trial->regret.mean,
+                              mark);
+        } else {
+            tally_text_printf(text, " %.3g: diverged", trial->step_size);
+        }
+        if (k + 1 < search->n_trials) {
+            tally_text_put(text, k % TRIALS_PER_LINE == TRIALS_PER_LINE - 1 ? ",\n   " : ",");
+        }
+    }
+    tally_text_printf(text, "\n%s", edge_note(search));
+}
+
+enum tally_status tally_reproduce_grids_render(const struct tally_campaign *campaign,
+                                               struct tally_buffer *out)
+{
+    const long long first = campaign->config.runner.first_seed;
+    struct tally_text text = {out, TALLY_OK};
+    if (campaign->n_searches > 0) {
+        tally_text_printf(&text,
+                          "Grid of step sizes, mean regret over seeds %lld-%lld, best "
+                          "between asterisks:\n",
+                          first, first + (long long)campaign->n_search_seeds - 1);
+    }
+    for (size_t i = 0; i < campaign->n_searches; i++) {
+        put_search(&campaign->searches[i], &text);
+    }
+    return text.status;
 }

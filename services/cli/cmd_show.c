@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "codec/record.h"
-#include "services/base/text_columns.h"
+#include "services/base/text.h"
 #include "services/base/text_table.h"
 #include "services/cli/commands.h"
 #include "services/cli/result_table.h"

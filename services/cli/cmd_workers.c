@@ -4,8 +4,8 @@
 #include <unistd.h>
 
 #include "codec/utf8.h"
-#include "services/base/job_path.h"
-#include "services/base/text_columns.h"
+#include "services/base/rest_client.h"
+#include "services/base/text.h"
 #include "services/base/text_table.h"
 #include "services/cli/commands.h"
 #include "services/cli/result_table.h"

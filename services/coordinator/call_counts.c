@@ -2,7 +2,26 @@
 
 #include <stdlib.h>
 
-#include "services/coordinator/call.h"
+#include "services/coordinator/calls.h"
+
+void histogram_observe(struct histogram *histogram, double value)
+{
+    int i = 0;
+    while (i < histogram->n_bounds && value > histogram->bounds[i]) {
+        i++;
+    }
+    histogram->counts[i]++;
+    histogram->sum += value;
+}
+
+uint64_t histogram_total(const struct histogram *histogram)
+{
+    uint64_t total = 0;
+    for (int i = 0; i <= histogram->n_bounds; i++) {
+        total += histogram->counts[i];
+    }
+    return total;
+}
 
 const double CALL_SECONDS[N_CALL_SECONDS] = {0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01,
                                              0.025,  0.05,    0.1,    0.25,  0.5,    1,     5};

@@ -6,7 +6,19 @@
 
 #include "api/http/http_server.h"
 #include "codec/error.h"
-#include "services/coordinator/histogram.h"
+
+/* ---- Counts of values by bucket, for the metrics. */
+
+/* Invariant: bounds ascend. */
+enum { HISTOGRAM_MAX_BOUNDS = 16 };
+struct histogram {
+    const double *bounds; /* upper ends, inclusive; borrowed forever */
+    int n_bounds;
+    uint64_t counts[HISTOGRAM_MAX_BOUNDS + 1]; /* not cumulative; the last has no bound */
+    double sum;
+};
+void histogram_observe(struct histogram *histogram, double value);
+uint64_t histogram_total(const struct histogram *histogram);
 
 struct call;
 struct route;

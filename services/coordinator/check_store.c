@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "services/base/store_bar.h"
+#include "services/base/progress_bar.h"
 #include "services/coordinator/hosted_job.h"
 #include "storage/backends.h"
 

@@ -12,16 +12,12 @@
 #include "services/coordinator/replicas.h"
 #include "services/coordinator/replicas_forwarding.h"
 #include "services/coordinator/rest_events.h"
-#include "services/coordinator/rest_handlers.h"
 #include "services/coordinator/rest_plans.h"
 #include "services/coordinator/rest_routes.h"
 #include "services/coordinator/rest_series.h"
-#include "services/coordinator/rooms.h"
 #include "services/coordinator/workers.h"
-#include "services/coordinator/workers_assignment.h"
-#include "services/coordinator/workers_long_polls.h"
 
-/* ---- Callbacks from lower rooms to higher ones ---- */
+/* ---- Callbacks from lower modules to higher ones ---- */
 
 static void count_wire(struct tally_coordinator *coordinator, const struct call *call, uint64_t in,
                        uint64_t out)
@@ -169,7 +165,7 @@ static const struct turn_ops TURN_OPS = {.stalled = forgive_stall,
 
 /* ---- Start and end ---- */
 
-/* Makes the rooms, from the lowest to the highest. */
+/* Makes the modules, from the lowest to the highest. */
 static enum tally_status open_rooms(struct tally_coordinator *coordinator, struct tally_error *err)
 {
     enum tally_status status = calls_new(ROUTES, &coordinator->calls, err);

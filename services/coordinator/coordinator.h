@@ -1,10 +1,4 @@
-/* coordinator: the host of the engine behind HTTP. One thread, one loop:
- *
- *     step      serves the sockets. Requests that write (updates, new jobs, cancel, ...) run at
- *               once, in one open transaction of the store; all others are queued.
- *     commit    one commit for everything that the step wrote (group commit)
- *     publish   then acknowledges the writes, answers the queued reads, hands out tasks
- *     tick      time limits of long polls and sessions
+/* coordinator: the host of the engine behind HTTP. One thread, one loop (loop.h).
  *
  * Nothing that a crash could undo is ever visible outside: an acknowledged update is durable, and a
  * task never follows from an update that is not. When a commit fails, the jobs that it touched are
@@ -27,8 +21,8 @@ struct tally_tokens;
 
 struct tally_coordinator_config {
     struct tally_store *store;         /* taken */
-    const struct tally_tokens *tokens; /* token_set.h; NULL = none are needed; borrowed */
-    /* Host names that requests without a token may use (origin_policy.h). */
+    const struct tally_tokens *tokens; /* access.h; NULL = none are needed; borrowed */
+    /* Host names that requests without a token may use (access.h). */
     bool any_host;
     const char *allowed_hosts; /* besides localhost; NULL = none; borrowed */
 
@@ -91,5 +85,47 @@ void tally_coordinator_drain(struct tally_coordinator *coordinator);
 
 /* Number of requests so far. */
 uint64_t tally_coordinator_n_requests(const struct tally_coordinator *coordinator);
+
+/* ---- What all modules see: common data, and a pointer to the struct of each module.
+ *
+ *     metrics -> rest -> replicas -> workers -> sessions -> jobs -> loop -> calls -> access
+ *
+ * coordinator.c makes all of them and sets the callbacks against these arrows. */
+
+/* What other modules know of other replicas. replicas.c updates it. All zero = there are
+ * no other replicas. */
+struct replica_view {
+    bool is_shared;               /* several replicas share the store */
+    int64_t number;               /* of this replica; 0 = has not joined */
+    int64_t serves_until_ms;      /* monotonic; end of the lease, if is_shared */
+    int64_t n_jobs, n_free_slots; /* of the other replicas */
+    int64_t held_back_key; /* key of a job elsewhere, for which queued jobs with a higher key wait;
+                              0 = none */
+    bool has_held_back;    /* set when read: a queued job here waited for that job */
+};
+
+struct tally_coordinator {
+    struct tally_store *store;
+    struct tally_coordinator_config config;
+    bool draining; /* shutting down: hands out no more tasks */
+    struct replica_view view;
+    struct calls *calls;             /* calls.h */
+    struct transaction *transaction; /* loop_transaction.h */
+    struct turn *turn;               /* loop.h */
+    struct live_jobs *jobs;          /* jobs_live.h */
+    struct workers *workers;         /* workers.h */
+    struct replicas *replicas;       /* replicas.h; NULL = not shared */
+    struct forwarding *forwarding;   /* replicas_forwarding.h; NULL = not shared */
+    struct events *events;           /* rest_events.h */
+    struct series_cache *series;     /* rest_series.h */
+    struct plans *plans;             /* rest_plans.h */
+    struct metrics *metrics;         /* metrics.h */
+};
+
+/* Whether this replica may answer for its jobs at monotonic time now_ms. */
+static inline bool may_serve(const struct replica_view *view, int64_t now_ms)
+{
+    return !view->is_shared || now_ms < view->serves_until_ms;
+}
 
 #endif

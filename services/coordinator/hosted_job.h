@@ -4,6 +4,7 @@
 #define TALLY_SERVICES_COORDINATOR_HOSTED_JOB_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "api/json/json.h"
@@ -11,12 +12,42 @@
 #include "codec/buffer.h"
 #include "codec/list.h"
 #include "codec/shared_bytes.h"
-#include "services/coordinator/jobs_stored_state.h"
-#include "services/coordinator/token_set.h"
+#include "services/coordinator/access.h"
 #include "services/coordinator/traffic.h"
 #include "services/job/job.h"
 #include "services/job/job_detail.h"
 #include "storage/store.h"
+
+/* ---- What the store has of an engine's state, and whether a closing round appends
+ * its change to that or stores the whole state again. */
+
+/* The whole state at some round, and what changed since. */
+struct stored_state {
+    int64_t iterate;     /* after the changes */
+    size_t whole_bytes;  /* 0 = unknown: the whole state must be stored */
+    size_t change_bytes; /* of all changes */
+    int n_changes;
+};
+
+enum {
+    STATE_SHORTER = 4,
+    STATE_MOST_CHANGES = 64,
+    STATE_MOST_WHOLES = 2,
+    STATE_MOST_BYTES = 900 * 1000 * 1000
+};
+
+/* Whether a change of n bytes gets a row of its own: it must be much shorter than the whole state.
+ * Once the changes are many, or twice as long as the whole, the whole is stored again, because all
+ * changes are read and applied when the job is loaded. Whole and changes together stay below the
+ * limit of one value in PostgreSQL (1 GiB) and SQLite (10^9 bytes), because they are read and
+ * migrated as one. */
+static inline bool stored_state_takes(const struct stored_state *stored, size_t n)
+{
+    const size_t changes = stored->change_bytes + n;
+    return stored->n_changes < STATE_MOST_CHANGES && n <= stored->whole_bytes / STATE_SHORTER &&
+           changes <= STATE_MOST_WHOLES * stored->whole_bytes &&
+           stored->whole_bytes + changes <= STATE_MOST_BYTES;
+}
 
 struct ordered_node; /* of session_order.h */
 struct refusal;      /* of session.h */
@@ -131,7 +162,7 @@ struct hosted_job {
     int64_t arrived_ms; /* monotonic; when this replica read it from the store, at its start or as
                            its new leader; 0 = it was submitted here */
     struct shared_task shared_task;
-    struct event_feed *feed; /* of its event streams (rest_event_feeds.h); NULL = none */
+    struct event_feed *feed; /* of its event streams (rest_events.h); NULL = none */
     uint64_t recovery_bits, wire_in_bytes, wire_out_bytes; /* live; the row's lag behind */
     struct tally_list_node in_active;                      /* job_marks.active */
     struct tally_list_node in_prepared;                    /* live_jobs.prepared */

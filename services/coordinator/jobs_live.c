@@ -9,12 +9,12 @@
 #include "codec/numeric/checksum.h"
 #include "services/base/log.h"
 #include "services/base/time.h"
+#include "services/coordinator/coordinator.h"
 #include "services/coordinator/jobs_lifecycle.h"
 #include "services/coordinator/jobs_prepare.h"
 #include "services/coordinator/jobs_rounds.h"
 #include "services/coordinator/loop.h"
 #include "services/coordinator/loop_transaction.h"
-#include "services/coordinator/rooms.h"
 #include "services/job/job_reasons.h"
 
 /* From this dimension on, a job's memory, some MB, is returned to the system when the job ends. */

@@ -17,7 +17,7 @@ enum { JOB_BUCKETS = 1024 }; /* of ids; a power of two */
 struct preparer;
 struct tally_coordinator;
 
-/* What the rooms above do when a job changes. All are required. */
+/* What the modules above do when a job changes. All are required. */
 struct jobs_ops {
     void (*added)(struct tally_coordinator *coordinator, struct hosted_job *job);
     /* It leaves the list and will be freed: nothing may point to it any more. */

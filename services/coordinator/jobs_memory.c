@@ -2,9 +2,9 @@
 
 #include "services/base/log.h"
 #include "services/base/time.h"
+#include "services/coordinator/coordinator.h"
 #include "services/coordinator/jobs_live.h"
 #include "services/coordinator/jobs_prepare.h"
-#include "services/coordinator/rooms.h"
 #include "services/job/job_footprint.h"
 
 static bool is_queued(const struct hosted_job *job)

@@ -4,9 +4,9 @@
 
 #include "services/base/log.h"
 #include "services/base/time.h"
+#include "services/coordinator/coordinator.h"
 #include "services/coordinator/jobs_live.h"
 #include "services/coordinator/loop_transaction.h"
-#include "services/coordinator/rooms.h"
 
 /* Workers that were refused, or lost their coordinator, try again within a second. */
 enum { RETURN_MS = 1500 };

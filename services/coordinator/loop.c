@@ -6,8 +6,8 @@
 #include "services/base/log.h"
 #include "services/base/time.h"
 #include "services/coordinator/calls.h"
+#include "services/coordinator/coordinator.h"
 #include "services/coordinator/loop_transaction.h"
-#include "services/coordinator/rooms.h"
 
 enum { TICKS_PER_SECOND = 1000 / TICK_MS };
 

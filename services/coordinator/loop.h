@@ -8,7 +8,7 @@
  *     serve     hand out tasks, answer the reads, fill the event streams
  *
  * So nothing that a crash could undo is ever visible outside: an acknowledged update is durable,
- * and no task follows from an update that is not. Higher rooms do the work, through turn_ops. */
+ * and no task follows from an update that is not. Higher modules do the work, through turn_ops. */
 #ifndef TALLY_SERVICES_COORDINATOR_LOOP_H
 #define TALLY_SERVICES_COORDINATOR_LOOP_H
 

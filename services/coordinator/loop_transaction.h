@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 #include "codec/error.h"
-#include "services/coordinator/histogram.h"
+#include "services/coordinator/call_counts.h"
 #include "services/coordinator/loop_pending.h"
 #include "storage/store.h"
 

@@ -1,7 +1,7 @@
 /* metrics: the response to GET /metrics, for Prometheus.
  *
- * This room only reads: one thread, plain numbers, no locks. The numbers of the process (requests,
- * updates, commits, workers) are counted where they happen, in struct call_counts,
+ * This module only reads: one thread, plain numbers, no locks. The numbers of the process
+ * (requests, updates, commits, workers) are counted where they happen, in struct call_counts,
  * transaction_counts, worker_counts and replica_counts, and begin at zero with the process. The
  * numbers of a job (regret, bits, rounds) come from its row as stored. They are never ahead of a
  * commit, so they never decrease and are the same after a restart. /metrics is a read, so it runs
@@ -19,7 +19,7 @@
 
 #include <stdint.h>
 
-#include "services/coordinator/call.h"
+#include "services/coordinator/calls.h"
 #include "services/coordinator/metrics_exposition.h"
 #include "storage/store.h"
 
@@ -58,7 +58,7 @@ void metrics_forget_job(struct metrics *metrics, int64_t key);
 
 handler_fn get_metrics;
 
-/* Parts of the response (metrics_jobs.c, metrics_process.c, metrics_replicas.c). */
+/* Parts of the response (metrics.c, metrics.c, metrics.c). */
 void metrics_write_jobs(struct tally_coordinator *coordinator, struct exposition *exposition);
 void metrics_write_replicas(struct tally_coordinator *coordinator, struct exposition *exposition);
 void metrics_write_process(const struct metrics *metrics, struct exposition *exposition);

@@ -14,7 +14,7 @@
 
 #include "codec/buffer.h"
 #include "codec/error.h"
-#include "services/coordinator/histogram.h"
+#include "services/coordinator/call_counts.h"
 
 struct exposition {
     struct tally_buffer *out;

@@ -12,8 +12,8 @@
  *     step down   no heartbeat has succeeded for a lease: others may lead our jobs. We hand out no
  *                 work and take no requests about jobs until one succeeds
  *
- * The lower rooms see struct replica_view of rooms.h, which is updated here. A store that only one
- * process uses has no leases: then coordinator->replicas is NULL. */
+ * The lower modules see struct replica_view of coordinator.h, which is updated here. A store that
+ * only one process uses has no leases: then coordinator->replicas is NULL. */
 #ifndef TALLY_SERVICES_COORDINATOR_REPLICAS_H
 #define TALLY_SERVICES_COORDINATOR_REPLICAS_H
 

@@ -10,8 +10,8 @@
 #include "codec/list.h"
 #include "services/base/log.h"
 #include "services/coordinator/calls.h"
+#include "services/coordinator/coordinator.h"
 #include "services/coordinator/loop.h"
-#include "services/coordinator/rooms.h"
 
 /* How long to wait for a response. For a poll, it is the time-out that its caller states, else the
  * longest wait plus time for a large response. The death of a replica is noticed earlier. */
@@ -27,7 +27,7 @@ static const char *const PASSED_ON[] = {
 
 enum {
     N_PASSED_ON = sizeof PASSED_ON / sizeof PASSED_ON[0],
-    OWN_HEADERS = 3 /* that call_responses.c adds to those of a forwarded response */
+    OWN_HEADERS = 3 /* that calls.c adds to those of a forwarded response */
 };
 _Static_assert(N_PASSED_ON + 2 < TALLY_HTTP_FORWARD_MAX_HEADERS, "headers of a forwarded request");
 

@@ -3,12 +3,12 @@
 #include <string.h>
 
 #include "services/base/time.h"
-#include "services/coordinator/call.h"
+#include "services/coordinator/calls.h"
+#include "services/coordinator/coordinator.h"
 #include "services/coordinator/jobs_live.h"
 #include "services/coordinator/loop_transaction.h"
 #include "services/coordinator/replicas.h"
 #include "services/coordinator/replicas_forwarding.h"
-#include "services/coordinator/rooms.h"
 
 enum {
     SESSION_NUMBER_SHIFT = 48, /* the bits above contain the number of the session's home */

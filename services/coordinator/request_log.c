@@ -7,7 +7,7 @@
 #include "services/base/log.h"
 #include "services/base/time.h"
 #include "services/coordinator/calls.h"
-#include "services/coordinator/rooms.h"
+#include "services/coordinator/coordinator.h"
 
 void draw_request_id(struct tally_coordinator *coordinator, char ret_id[REQUEST_ID_CAPACITY])
 {

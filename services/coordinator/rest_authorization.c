@@ -3,10 +3,10 @@
 #include <string.h>
 
 #include "services/base/time.h"
+#include "services/coordinator/access.h"
 #include "services/coordinator/calls.h"
-#include "services/coordinator/origin_policy.h"
-#include "services/coordinator/rest_handlers.h"
-#include "services/coordinator/rooms.h"
+#include "services/coordinator/coordinator.h"
+#include "services/coordinator/rest_routes.h"
 
 /* Matches one path against a pattern and copies what "{id}" stands for. */
 static bool match_path(const char *pattern, const char *path, struct call *call)
@@ -145,7 +145,7 @@ static enum tally_status check_host(const struct tally_coordinator *coordinator,
                       host);
 }
 
-/* Refuses requests that a browser sends for a web page of another origin (origin_policy.h). */
+/* Refuses requests that a browser sends for a web page of another origin (access.h). */
 static enum tally_status check_origin(const struct tally_coordinator *coordinator,
                                       const struct call *call, struct tally_error *err)
 {

@@ -6,13 +6,12 @@
 
 #include "services/base/time.h"
 #include "services/coordinator/calls.h"
+#include "services/coordinator/coordinator.h"
 #include "services/coordinator/loop_transaction.h"
 #include "services/coordinator/replicas_forwarding.h"
 #include "services/coordinator/replicas_routing.h"
-#include "services/coordinator/rest_handlers.h"
-#include "services/coordinator/rooms.h"
-#include "services/coordinator/workers_long_polls.h"
-#include "services/coordinator/workers_service.h"
+#include "services/coordinator/rest_routes.h"
+#include "services/coordinator/workers.h"
 
 enum {
     /* Time for reads in each turn. A round of a small job takes two or three turns and 2 ms, so it

@@ -6,17 +6,15 @@
 
 #include "codec/numeric/checksum.h"
 #include "services/base/time.h"
+#include "services/coordinator/coordinator.h"
 #include "services/coordinator/jobs_lifecycle.h"
 #include "services/coordinator/loop_transaction.h"
-#include "services/coordinator/rest_handlers.h"
+#include "services/coordinator/rest_lists.h"
 #include "services/coordinator/rest_plans.h"
-#include "services/coordinator/rest_sorted_page.h"
-#include "services/coordinator/rooms.h"
-#include "services/coordinator/workers_waiting.h"
+#include "services/coordinator/rest_routes.h"
+#include "services/coordinator/workers.h"
 #include "services/job/document.h"
 #include "services/job/document_faults.h"
-#include "services/job/document_labels.h"
-#include "services/job/document_preview.h"
 
 enum { DEFAULT_PAGE = 50, MAX_PAGE = 1000, MAX_IDEMPOTENCY_KEY = 128 };
 

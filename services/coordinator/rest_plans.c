@@ -8,10 +8,9 @@
 #include <unistd.h>
 
 #include "services/coordinator/calls.h"
+#include "services/coordinator/coordinator.h"
 #include "services/coordinator/loop.h"
-#include "services/coordinator/rooms.h"
-#include "services/job/document_planned.h"
-#include "services/job/document_preview.h"
+#include "services/job/document.h"
 #include "services/job/job_local.h"
 
 struct plan {

@@ -17,7 +17,7 @@ enum { MAX_PLANS = 16 }; /* in progress or waiting */
 
 /* Errors: NO_MEMORY. */
 enum tally_status plans_new(struct plans **ret_plans, struct tally_error *err);
-/* Frees the calls that wait. To be called before the rooms whose objects they hold are freed. A
+/* Frees the calls that wait. To be called before the modules whose objects they hold are freed. A
  * plan in progress is left until the process ends, with its wake_fd, which must stay open. */
 void plans_free(struct tally_coordinator *coordinator);
 

@@ -8,10 +8,10 @@
 
 #include "api/worker/worker_messages.h"
 #include "codec/numeric/checksum.h"
+#include "services/coordinator/coordinator.h"
 #include "services/coordinator/jobs_live.h"
 #include "services/coordinator/loop_transaction.h"
-#include "services/coordinator/rest_handlers.h"
-#include "services/coordinator/rooms.h"
+#include "services/coordinator/rest_routes.h"
 #include "services/job/job_detail.h"
 
 enum { DEFAULT_PAGE = 1000, MAX_PAGE = 10000 };

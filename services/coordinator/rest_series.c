@@ -8,11 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "services/coordinator/coordinator.h"
 #include "services/coordinator/jobs_live.h"
-#include "services/coordinator/rest_handlers.h"
+#include "services/coordinator/rest_routes.h"
 #include "services/coordinator/rest_series.h"
 #include "services/coordinator/rest_thinning.h"
-#include "services/coordinator/rooms.h"
 
 enum { DEFAULT_POINTS = 1000, CACHED_SERIES = 16 /* at most 31 MB */ };
 /* In one piece: rounds that are read, rows and numbers that are written. About 0.3 ms. */

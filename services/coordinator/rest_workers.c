@@ -11,10 +11,10 @@
 #include <string.h>
 
 #include "services/base/time.h"
+#include "services/coordinator/coordinator.h"
 #include "services/coordinator/replicas.h"
 #include "services/coordinator/replicas_forwarding.h"
-#include "services/coordinator/rest_handlers.h"
-#include "services/coordinator/rooms.h"
+#include "services/coordinator/rest_routes.h"
 #include "services/coordinator/workers.h"
 
 enum { MAX_PAGE = 1000, CURSOR_CAPACITY = 48 };

@@ -9,7 +9,7 @@
 #include "api/http/http_server.h"
 #include "api/worker/worker_messages.h"
 #include "codec/list.h"
-#include "services/coordinator/call.h"
+#include "services/coordinator/calls.h"
 #include "services/coordinator/hosted_job.h"
 #include "services/coordinator/session_order.h"
 #include "services/coordinator/session_supply.h"

@@ -2,9 +2,8 @@
 
 #include <stdlib.h>
 
+#include "services/coordinator/coordinator.h"
 #include "services/coordinator/jobs_live.h"
-#include "services/coordinator/rooms.h"
-#include "services/coordinator/workers_long_polls.h"
 
 /* Up to MAX_WAIT_MS of workers_long_polls.c. */
 static const double POLL_SECONDS[] = {0.001, 0.01, 0.1, 0.5, 1, 2.5, 5, 10, 20, 30};

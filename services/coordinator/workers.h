@@ -1,7 +1,7 @@
 /* workers: what the coordinator does with the workers that have joined.
  *
  *     assignment   assigns the clients of jobs to sessions and starts jobs, as matching/ decides
- *     long_polls   waiting polls and their responses: a task (workers_tasks.h), idle or released
+ *     long_polls   waiting polls and their responses: a task (workers.h), idle or released
  *     deadlines    silent sessions, rounds and jobs past their deadline
  *     waiting      what a job waits for, in words
  *     worker_calls the methods of tally.v1.WorkerService; those for updates are in
@@ -9,10 +9,15 @@
 #ifndef TALLY_SERVICES_COORDINATOR_WORKERS_H
 #define TALLY_SERVICES_COORDINATOR_WORKERS_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
-#include "services/coordinator/histogram.h"
+#include "api/worker/worker_messages.h"
+#include "services/coordinator/call_counts.h"
+#include "services/coordinator/calls.h"
 #include "services/coordinator/session.h"
+#include "services/job/job_detail.h"
 
 enum { N_POLL_KINDS = TALLY_POLL_RELEASED + 1 };
 
@@ -64,5 +69,143 @@ void forgive_stall(struct tally_coordinator *coordinator, int64_t now_ms, int64_
 void check_sessions(struct tally_coordinator *coordinator, int64_t now_ms);
 /* Ends rounds and jobs past their deadline, as their policy requires. Writes. */
 void check_deadlines(struct tally_coordinator *coordinator, int64_t now_ms);
+
+/* ---- Gives clients of jobs to sessions, and starts jobs, as workers_matching.h
+ * decides. */
+
+struct hosted_job;
+struct tally_coordinator;
+
+/* Fills vacant clients and starts queued jobs that can be filled. Writes. */
+void assign_slots(struct tally_coordinator *coordinator);
+
+/* Counts the slots that are free for the job now. */
+int64_t count_free_slots(const struct tally_coordinator *coordinator, const struct hosted_job *job);
+/* Whether any worker of this replica may serve the job. */
+bool can_be_served(const struct tally_coordinator *coordinator, const struct hosted_job *job);
+/* Slots of unbound workers here that serve only progressing jobs, and so can move elsewhere once
+ * these have ended. */
+int64_t count_moving_slots(const struct tally_coordinator *coordinator);
+/* Key of the oldest queued job that the slots here will be enough for; 0 = none. */
+int64_t find_next_to_start(const struct tally_coordinator *coordinator);
+/* The oldest job that lacks slots that other replicas could send, and how many; key 0 = none.
+ * n_elsewhere: slots of all other replicas; n_free_elsewhere: of them, those that are free. */
+void find_lacking_job(const struct tally_coordinator *coordinator, int64_t n_elsewhere,
+                      int64_t n_free_elsewhere, int64_t *ret_key, int64_t *ret_slots);
+
+/* ---- The next task of a session.
+ *
+ * A task names the open round and the session's clients for which the round still waits. It carries
+ * what updates the worker's copy of the iterate x to the current one:
+ *
+ *     have 0        the job document; every worker can make the initial point, number 1, from it
+ *     have k < now  broadcasts k+1 .. now, if all are kept and shorter than x itself; else x
+ *
+ * The part that is the same for all clients that hold the same point is encoded once (struct
+ * shared_task). */
+
+struct hosted_job;
+struct session;
+
+/* Whether an open round waits for a client of the session. */
+bool has_work(const struct session *session);
+/* The session's next job that has work for it, and the clients that it waits for:
+ * clients[TALLY_MAX_SLOTS]. NULL = none. */
+struct hosted_job *find_work(struct session *session, uint32_t *clients, size_t *ret_n_clients);
+/* Makes the response to the session's poll. It borrows `clients` and parts of the job until the
+ * next event of its engine. Counts recovery bits, and tasks that are sent again. */
+void make_task(struct session *session, struct hosted_job *job, uint32_t *clients, size_t n_clients,
+               int64_t now_ms, struct tally_poll_response *ret_response);
+
+/* ---- Polls that wait for a task, and their responses.
+ *
+ * A poll is a request of its own, or comes with an update; then it begins to wait only once the
+ * update is durable. While it waits, the session holds the request, which costs no thread. After
+ * each commit the sessions that were marked ready are examined. */
+
+/* The longest time that this coordinator lets a poll wait, in ms. */
+int64_t longest_wait(const struct tally_coordinator *coordinator);
+/* Keeps a worker's poll message; ends its earlier poll, which it has abandoned. Errors:
+ * NO_MEMORY. */
+enum tally_status keep_poll(struct tally_coordinator *coordinator, struct call *call,
+                            struct session *session, const struct tally_poll_request *message,
+                            struct tally_error *err);
+/* Makes the call's request wait as the session's poll. */
+void hold_poll(struct tally_coordinator *coordinator, struct session *session,
+               const struct call *call);
+/* The same for a call whose update is durable. True: the session's poll has taken the call. False:
+ * the call cannot wait and must be answered. */
+bool hold_update_poll(struct tally_coordinator *coordinator, struct call *call);
+/* Forgets the session's poll, because the worker has disconnected. */
+void abandon_poll(struct tally_coordinator *coordinator, struct session *session);
+
+/* Answers the polls of ready sessions that have work or have timed out. */
+void serve_polls(struct tally_coordinator *coordinator, int64_t now_ms);
+/* Answers a waiting poll with `idle`. */
+void answer_idle(struct tally_coordinator *coordinator, struct session *session);
+void answer_all_idle(struct tally_coordinator *coordinator);
+/* Answers the polls that came with updates of a job that has ended, while its bytes still count. */
+void answer_last_updates(struct tally_coordinator *coordinator, struct hosted_job *job);
+/* Marks the polls with `until_idle` ready when a job is removed: it may have been their last. */
+void mark_until_idle(struct tally_coordinator *coordinator);
+/* Whether an open round is waiting for a client of the session of this poll. */
+bool has_task(const struct tally_coordinator *coordinator, const struct call *call);
+
+/* ---- What a live job waits for, in words that say what to do about it. */
+
+struct hosted_job;
+struct tally_coordinator;
+
+/* A round that has been open for less than this, and whose deadline has not passed, is work in
+ * progress, not waiting. */
+enum { WAITING_AFTER_MS = 1000 };
+
+/* What the job waits for at monotonic time now_ms; false if it progresses or has ended. */
+bool job_waiting(const struct tally_coordinator *coordinator, const struct hosted_job *job,
+                 int64_t now_ms, struct tally_waiting *ret_waiting);
+
+/* ---- The methods of tally.v1.WorkerService, worker.proto. Those for updates are in
+ * workers_updates.c. */
+
+/* Part of a worker's request has arrived, and the rest takes long: notes whose it is. Returns false
+ * if more of it is needed for that. */
+bool worker_part(struct tally_coordinator *coordinator, const struct call *call);
+
+handler_fn worker_join, worker_poll, worker_update, worker_updates, worker_progress, worker_leave;
+
+/* ---- What the methods of tally.v1.WorkerService have in common. */
+
+/* The protobuf body of a Connect request. Errors: INVALID_ARGUMENT (the version),
+ * UNSUPPORTED_MEDIA_TYPE. */
+enum tally_status read_connect_body(struct call *call, const uint8_t **ret_body, size_t *ret_size,
+                                    struct tally_error *err);
+/* The response is call->body if `encoded` is OK. Errors: `encoded`. */
+enum tally_status answer_protobuf(struct call *call, enum tally_status encoded,
+                                  struct tally_error *err);
+/* The caller's session; notes that its worker has called. Errors: NOT_FOUND, PERMISSION_DENIED (a
+ * different token). */
+enum tally_status find_session(struct tally_coordinator *coordinator, const struct call *call,
+                               uint64_t id, struct session **ret_session, struct tally_error *err);
+/* Defines read_NAME(), which decodes a call's message, a struct tally_NAME, and finds its session
+ * with `find`, which is find_session() or has its type. */
+#define DEFINE_READ_MESSAGE(name, find)                                                            \
+    static enum tally_status read_##name(struct tally_coordinator *coordinator, struct call *call, \
+                                         struct tally_##name *ret_message,                         \
+                                         struct session **ret_session, struct tally_error *err)    \
+    {                                                                                              \
+        const uint8_t *body = NULL;                                                                \
+        size_t n_body = 0;                                                                         \
+        enum tally_status status = read_connect_body(call, &body, &n_body, err);                   \
+        if (status == TALLY_OK) {                                                                  \
+            status = tally_##name##_decode(body, n_body, ret_message, err);                        \
+        }                                                                                          \
+        return status == TALLY_OK                                                                  \
+                   ? find(coordinator, call, ret_message->session, ret_session, err)               \
+                   : status;                                                                       \
+    }
+/* Takes what a poll says of a job whose updates the worker cannot post. Errors: NO_MEMORY. */
+enum tally_status take_undeliverable(struct tally_coordinator *coordinator, struct session *session,
+                                     const struct tally_undeliverable *undeliverable,
+                                     struct tally_error *err);
 
 #endif

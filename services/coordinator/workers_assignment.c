@@ -1,12 +1,11 @@
-#include "services/coordinator/workers_assignment.h"
+#include "services/coordinator/workers.h"
 
 #include "services/base/log.h"
 #include "services/base/time.h"
+#include "services/coordinator/coordinator.h"
 #include "services/coordinator/jobs_live.h"
 #include "services/coordinator/jobs_rounds.h"
 #include "services/coordinator/loop_transaction.h"
-#include "services/coordinator/rooms.h"
-#include "services/coordinator/workers.h"
 #include "services/coordinator/workers_matching.h"
 
 int64_t count_free_slots(const struct tally_coordinator *coordinator, const struct hosted_job *job)

@@ -3,14 +3,13 @@
 
 #include "services/base/log.h"
 #include "services/base/time.h"
+#include "services/coordinator/coordinator.h"
 #include "services/coordinator/jobs_lifecycle.h"
 #include "services/coordinator/jobs_live.h"
 #include "services/coordinator/jobs_rounds.h"
 #include "services/coordinator/loop.h"
 #include "services/coordinator/loop_transaction.h"
-#include "services/coordinator/rooms.h"
 #include "services/coordinator/workers.h"
-#include "services/coordinator/workers_waiting.h"
 #include "services/job/job_reasons.h"
 
 void check_sessions(struct tally_coordinator *coordinator, int64_t now_ms)

@@ -1,4 +1,4 @@
-#include "services/coordinator/workers_long_polls.h"
+#include "services/coordinator/workers.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,10 +8,8 @@
 #include "services/base/log.h"
 #include "services/base/time.h"
 #include "services/coordinator/calls.h"
+#include "services/coordinator/coordinator.h"
 #include "services/coordinator/jobs_live.h"
-#include "services/coordinator/rooms.h"
-#include "services/coordinator/workers.h"
-#include "services/coordinator/workers_tasks.h"
 
 enum {
     MAX_WAIT_MS = 30000,

@@ -1,4 +1,4 @@
-#include "services/coordinator/workers_service.h"
+#include "services/coordinator/workers.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -7,13 +7,9 @@
 #include "codec/utf8.h"
 #include "services/base/log.h"
 #include "services/base/time.h"
+#include "services/coordinator/coordinator.h"
 #include "services/coordinator/jobs_lifecycle.h"
 #include "services/coordinator/jobs_live.h"
-#include "services/coordinator/rooms.h"
-#include "services/coordinator/workers.h"
-#include "services/coordinator/workers_assignment.h"
-#include "services/coordinator/workers_long_polls.h"
-#include "services/coordinator/workers_requests.h"
 
 enum { RIVAL_FOR_MS = 300000 }; /* several times the longest pause of a replaced worker */
 

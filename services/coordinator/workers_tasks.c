@@ -1,4 +1,4 @@
-#include "services/coordinator/workers_tasks.h"
+#include "services/coordinator/workers.h"
 
 #include <stdio.h>
 #include <string.h>

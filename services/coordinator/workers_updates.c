@@ -12,15 +12,11 @@
 #include "codec/utf8.h"
 #include "services/base/log.h"
 #include "services/coordinator/call_counts.h"
+#include "services/coordinator/coordinator.h"
 #include "services/coordinator/jobs_lifecycle.h"
 #include "services/coordinator/jobs_rounds.h"
 #include "services/coordinator/loop_transaction.h"
-#include "services/coordinator/rooms.h"
 #include "services/coordinator/workers.h"
-#include "services/coordinator/workers_assignment.h"
-#include "services/coordinator/workers_long_polls.h"
-#include "services/coordinator/workers_requests.h"
-#include "services/coordinator/workers_service.h"
 #include "services/job/job_reasons.h"
 
 static void note_absence(struct hosted_job *job, const struct session *session, const char *reason)

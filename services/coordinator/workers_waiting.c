@@ -1,15 +1,13 @@
-#include "services/coordinator/workers_waiting.h"
+#include "services/coordinator/workers.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "codec/utf8.h"
+#include "services/coordinator/coordinator.h"
 #include "services/coordinator/jobs_live.h"
 #include "services/coordinator/loop_transaction.h"
-#include "services/coordinator/rooms.h"
-#include "services/coordinator/workers.h"
-#include "services/coordinator/workers_assignment.h"
 
 enum { NAMES_IN_TEXT = 3 };
 

@@ -11,8 +11,10 @@
 #ifndef TALLY_SERVICES_EXPERIMENT_FRONTIER_H
 #define TALLY_SERVICES_EXPERIMENT_FRONTIER_H
 
-#include "services/experiment/forecast.h"
-#include "services/experiment/run_summary.h"
+#include "api/json/json.h"
+#include "codec/buffer.h"
+#include "services/experiment/campaign.h"
+#include "services/experiment/run.h"
 #include "services/experiment/runner.h"
 
 /* One algorithm with one set of parameters, on one problem, over all seeds. */
@@ -28,7 +30,7 @@ struct tally_frontier_point {
     bool on_front;
 };
 
-/* The limits of CALM with a budget on one problem (forecast.h). */
+/* The limits of CALM with a budget on one problem (campaign.h). */
 struct tally_frontier_limit {
     struct tally_problem problem;
     struct tally_budget budget;
@@ -53,7 +55,7 @@ const char *tally_frontier_method(const struct tally_frontier_point *point);
 /* Whether the point's steps decay or its rounds grow. */
 bool tally_frontier_is_scheduled(const struct tally_frontier_point *point);
 
-/* The counted bits (run_summary.h): up, per client, plus down. */
+/* The counted bits (run.h): up, per client, plus down. */
 double tally_frontier_bits(const struct tally_frontier_point *point);
 
 /* config->kind is ignored. Errors: NO_MEMORY, CANCELLED. */
@@ -63,5 +65,19 @@ void tally_frontier_fini(struct tally_frontier *frontier);
 
 /* Sorts the points and sets their `on_front`. */
 void tally_frontier_sort(struct tally_frontier *frontier);
+
+/* ---- The points of the frontier as CSV and as JSON. tests/bench/frontier.py makes the
+ * table and the plot from them. */
+
+/* One line per point, with a header line. Errors: NO_MEMORY. */
+enum tally_status tally_frontier_csv(const struct tally_frontier *frontier,
+                                     struct tally_buffer *out);
+
+/* {"experiment": "synthetic", "seeds": [...], "points": [{"reading", "radius", "algorithm",
+ *  "parameters", "regret", "uplink", "downlink", "on_front"}],
+ *  "limits": [{"reading", "radius", "uplink_bits", "downlink_bits", "ideal_regret",
+ *  "shared_regret"}]}. Only points on a front are included. A point of CALM also has "budget" if
+ * it ran with one. NULL when memory ran out. */
+struct tally_json *tally_frontier_json(const struct tally_frontier *frontier);
 
 #endif

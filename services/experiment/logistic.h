@@ -16,6 +16,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "api/json/json.h"
+#include "codec/buffer.h"
 #include "codec/error.h"
 #include "services/job/job_spec.h"
 
@@ -94,5 +96,30 @@ enum tally_status tally_logistic_job(const struct tally_logistic *logistic, size
 /* Whether the best step size is the smallest or the largest that was run, so that one beyond may be
  * better. */
 bool tally_logistic_is_at_edge(const struct tally_logistic_row *row);
+
+/* ---- The results of tally_logistic_run() as a table, JSON, CSV and a gnuplot script.
+ * Errors of all functions: NO_MEMORY. */
+
+/* One table per set: the bits up that each gap took. */
+enum tally_status tally_logistic_table(const struct tally_logistic *logistic,
+                                       struct tally_buffer *out);
+
+/* {"experiment", "seed", "clients", "sets": [{"name", "dim", "smoothness", "strong_convexity",
+ *  "start_gap"}], "rows": [{"set", "gradients", "algorithm", "step_size", "at_edge", "final_gap",
+ *  "prices": [{"gap", "step_size", "uplink_bits", "downlink_bits"}]}]}: the row's step_size,
+ * at_edge and final_gap are those of the best curve; prices of gaps that were not reached are
+ * missing. NULL when memory ran out. */
+struct tally_json *tally_logistic_json(const struct tally_logistic *logistic);
+
+/* The best curve of every row: set, gradients, algorithm, step_size, round, uplink_bits,
+ * downlink_bits, gap; two blank lines between two curves, which separate them for gnuplot's
+ * `index`. */
+enum tally_status tally_logistic_curves_csv(const struct tally_logistic *logistic,
+                                            struct tally_buffer *out);
+
+/* Draws logistic-curves.csv: logistic.svg and logistic.png, a panel for each set and kind of
+ * gradient. */
+enum tally_status tally_logistic_script(const struct tally_logistic *logistic,
+                                        struct tally_buffer *out);
 
 #endif

@@ -7,7 +7,7 @@
  * The plots show each baseline at its best known step size and the presets of CEAL and CALM. The
  * data files hold every row. A script refers to rows by their number in the data files and draws
  * twice (svg and png). It lists lower layers first: bands before lines, the hollow marks of
- * entropy-coded bits before the filled ones of the bits that count (run_summary.h).
+ * entropy-coded bits before the filled ones of the bits that count (run.h).
  *
  * Colours are those of Okabe and Ito and, for CALM, of Paul Tol, which colour-blind readers can
  * tell apart. Dashes and the shapes of marks repeat the distinction. */

@@ -26,7 +26,7 @@
 #define TALLY_SERVICES_EXPERIMENT_PRESETS_H
 
 #include "services/algorithms/algorithm.h"
-#include "services/experiment/run_problem.h"
+#include "services/experiment/run.h"
 
 /* Step sizes tried: that of [1] times factor^first .. factor^last. factor 0: the step size is
  * fixed. */

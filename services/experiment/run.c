@@ -1,9 +1,11 @@
 #include "services/experiment/run.h"
 
 #include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 
-#include "services/experiment/host_entropy.h"
+#include "codec/quantize/qsgd.h"
 #include "services/job/job_local.h"
 
 struct recorder {
@@ -152,4 +154,250 @@ double tally_run_cost(const struct tally_job_spec *spec)
      * dozens. */
     const double evaluations = moves ? steps / (double)spec->evaluate_every : 50;
     return 1e-9 * (4 * dim * (double)spec->minibatch * steps + evaluations * evaluation_cost(spec));
+}
+
+static const int64_t MAX_SEED = 9007199254740991; /* as in a job document */
+
+/* Reads the digits at *at and advances past them. Returns false if there are none. A value above
+ * MAX_SEED stays above it. */
+static bool read_number(const char **at, int64_t *ret_value)
+{
+    const char *start = *at;
+    int64_t value = 0;
+    while (**at >= '0' && **at <= '9') {
+        value = value > MAX_SEED ? value : 10 * value + (**at - '0');
+        (*at)++;
+    }
+    *ret_value = value;
+    return *at > start;
+}
+
+enum tally_status tally_seeds_parse(const char *text, int64_t *ret_first, size_t *ret_n,
+                                    struct tally_error *err)
+{
+    const char *at = text;
+    int64_t first = 0, last = 0;
+    bool ok = read_number(&at, &first);
+    last = first;
+    if (ok && *at == '-') {
+        at++;
+        ok = read_number(&at, &last);
+    }
+    if (!ok || *at != '\0') {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, "seeds",
+                          "\"%.60s\" is not a range like 1-10", text);
+    }
+    if (first > MAX_SEED || last > MAX_SEED) {
+        return tally_fail(err, TALLY_OUT_OF_RANGE, "seeds", "a seed of %.60s is outside [0, %lld]",
+                          text, (long long)MAX_SEED);
+    }
+    const int64_t n = last - first + 1;
+    if (n < 1 || n > TALLY_MAX_SEEDS) {
+        return tally_fail(err, TALLY_OUT_OF_RANGE, "seeds", "%.60s has %lld seeds, outside [1, %d]",
+                          text, (long long)n, TALLY_MAX_SEEDS);
+    }
+    *ret_first = first;
+    *ret_n = (size_t)n;
+    return TALLY_OK;
+}
+
+/* 1/sqrt(N), N = 2000: equivalent to unit noise with rows of norm 100 and sample gradients that
+ * keep the 1/N of f. */
+static const double QUIET_NOISE_STD = 0.022360679774997897; /* 1 / sqrt(2000) */
+
+const char *tally_problem_experiment(const struct tally_problem *problem)
+{
+    return problem->kind == TALLY_PROBLEM_MNIST ? "mnist" : "synthetic";
+}
+
+const char *tally_problem_reading(const struct tally_problem *problem)
+{
+    static const char *const names[] = {[TALLY_PROBLEM_LOUD] = "loud",
+                                        [TALLY_PROBLEM_QUIET] = "quiet",
+                                        [TALLY_PROBLEM_MNIST] = NULL};
+    return names[problem->kind];
+}
+
+double tally_problem_usual_radius(enum tally_problem_kind kind)
+{
+    static const double radii[] = {
+        [TALLY_PROBLEM_LOUD] = 2, [TALLY_PROBLEM_QUIET] = 1, [TALLY_PROBLEM_MNIST] = 0};
+    return radii[kind];
+}
+
+static void make_synthetic(const struct tally_problem *problem, struct tally_job_spec *spec)
+{
+    spec->horizon = 2000;
+    spec->minibatch = 1;
+    spec->objective.type = TALLY_LEAST_SQUARES;
+    spec->objective.data.type = TALLY_DATA_SYNTHETIC_LINEAR;
+    spec->objective.data.synthetic_linear = (struct tally_synthetic_linear){
+        .dim = 30,
+        .points = 2000,
+        .frobenius_norm = 100,
+        .noise_std = problem->kind == TALLY_PROBLEM_LOUD ? 1 : QUIET_NOISE_STD};
+    spec->initial_point = (struct tally_initial_point){.type = TALLY_INITIAL_RANDOM_SPHERE,
+                                                       .radius = problem->radius};
+}
+
+static void make_mnist(struct tally_job_spec *spec)
+{
+    struct tally_idx_data *data = &spec->objective.data.idx;
+    spec->horizon = 1000;
+    spec->minibatch = 25;
+    spec->evaluate_every = 10; /* f sums over 50,000 images; test_baseline bounds the error */
+    spec->objective.type = TALLY_SOFTMAX_REGRESSION;
+    spec->objective.l2 = 0.5;
+    spec->objective.data.type = TALLY_DATA_IDX;
+    snprintf(data->images, sizeof data->images, "train-images-idx3-ubyte");
+    snprintf(data->labels, sizeof data->labels, "train-labels-idx1-ubyte");
+    data->features = 784;
+    data->classes = 10;
+    data->points_per_class = 5000;
+    spec->initial_point.type = TALLY_INITIAL_ZEROS;
+}
+
+struct tally_job_spec tally_problem_job(const struct tally_problem *problem)
+{
+    struct tally_job_spec spec = tally_job_spec_default();
+    spec.encoding = TALLY_ENCODING_INDEX_UNARY; /* as in [1]; formula bits are the same for any */
+    spec.clients = 10;
+    spec.quorum = 10;
+    if (problem->kind == TALLY_PROBLEM_MNIST) {
+        make_mnist(&spec);
+    } else {
+        make_synthetic(problem, &spec);
+    }
+    return spec;
+}
+
+/* Value i of n runs, for the two passes below. */
+typedef double value_fn(const void *from, size_t i, double argument);
+
+static struct tally_summary summarise(value_fn *value, const void *from, size_t n, double argument)
+{
+    double sum = 0, squares = 0;
+    for (size_t i = 0; i < n; i++) {
+        sum += value(from, i, argument);
+    }
+    const double mean = sum / (double)n;
+    for (size_t i = 0; i < n; i++) {
+        const double distance = value(from, i, argument) - mean;
+        squares += distance * distance;
+    }
+    return (struct tally_summary){mean, n > 1 ? sqrt(squares / (double)(n - 1)) : 0};
+}
+
+static double plain(const void *from, size_t i, double argument)
+{
+    (void)argument;
+    return ((const double *)from)[i];
+}
+
+static double regret(const void *from, size_t i, double argument)
+{
+    (void)argument;
+    return ((const struct tally_run *)from)[i].regret;
+}
+
+static double regret_at(const void *from, size_t i, double time_step)
+{
+    return tally_run_regret_at((const struct tally_run *)from + i, time_step);
+}
+
+struct tally_summary tally_summary_of(const double *values, size_t n)
+{
+    return summarise(plain, values, n, 0);
+}
+
+struct tally_summary tally_summary_of_regret(const struct tally_run *runs, size_t n)
+{
+    return summarise(regret, runs, n, 0);
+}
+
+struct tally_summary tally_summary_of_regret_at(const struct tally_run *runs, size_t n,
+                                                double time_step)
+{
+    return summarise(regret_at, runs, n, time_step);
+}
+
+static void add(struct tally_run_bits *sum, const struct tally_run_bits *more, double n)
+{
+    sum->formula += more->formula / n;
+    sum->payload += more->payload / n;
+    sum->entropy_payload += more->entropy_payload / n;
+    sum->control += more->control / n;
+}
+
+struct tally_mean_bits tally_summary_of_bits(const struct tally_run *runs, size_t n)
+{
+    /* Summed first and divided once: the mean of ten equal integers is that integer exactly. */
+    struct tally_mean_bits sum = {0}, mean = {0};
+    for (size_t i = 0; i < n; i++) {
+        add(&sum.uplink, &runs[i].uplink, 1);
+        add(&sum.downlink, &runs[i].downlink, 1);
+    }
+    add(&mean.uplink, &sum.uplink, (double)n);
+    add(&mean.downlink, &sum.downlink, (double)n);
+    return mean;
+}
+
+struct tally_bit_pair tally_summary_counted_bits(const struct tally_algorithm *algorithm,
+                                                 const struct tally_mean_bits *bits)
+{
+    if (algorithm == &TALLY_CALM) {
+        return (struct tally_bit_pair){bits->uplink.payload + bits->uplink.control,
+                                       bits->downlink.payload + bits->downlink.control};
+    }
+    return (struct tally_bit_pair){bits->uplink.formula, bits->downlink.formula};
+}
+
+static const double NORM_BITS = 32; /* of a QSGD message */
+
+static int compare_levels(const void *a, const void *b)
+{
+    const int32_t left = *(const int32_t *)a, right = *(const int32_t *)b;
+    return (left > right) - (left < right);
+}
+
+double tally_levels_entropy(int32_t *levels, size_t n)
+{
+    double bits = 0;
+    qsort(levels, n, sizeof *levels, compare_levels);
+    for (size_t start = 0; start < n;) {
+        size_t end = start;
+        while (end < n && levels[end] == levels[start]) {
+            end++;
+        }
+        const double count = (double)(end - start);
+        bits += count * log2((double)n / count);
+        start = end;
+    }
+    return bits;
+}
+
+enum tally_status tally_message_entropy(const struct tally_job_spec *spec, bool is_uplink,
+                                        const struct tally_message_view *message, int32_t *levels,
+                                        double *ret_bits, struct tally_error *err)
+{
+    const struct tally_algorithm *algorithm = tally_job_spec_algorithm(spec);
+    const struct tally_setting setting = tally_job_spec_setting(spec);
+    enum tally_status status = TALLY_OK;
+    if (algorithm == &TALLY_CEAL) {
+        struct tally_level_stats stats;
+        status =
+            setting.encoding->decode(message->payload, message->n_payload, message->payload_bits,
+                                     setting.dim, &message->grid, levels, &stats, err);
+        *ret_bits = status == TALLY_OK ? tally_levels_entropy(levels, setting.dim) : 0;
+    } else if (is_uplink && (algorithm == &TALLY_FEDPAQ || algorithm == &TALLY_FEDCOM ||
+                             algorithm == &TALLY_DIANA)) {
+        struct tally_qsgd qsgd;
+        status = tally_qsgd_decode(message->payload, message->n_payload, message->payload_bits,
+                                   (uint32_t)spec->params.baseline.levels, setting.dim, &qsgd,
+                                   levels, err);
+        *ret_bits = status == TALLY_OK ? NORM_BITS + tally_levels_entropy(levels, setting.dim) : 0;
+    } else {
+        *ret_bits = (double)message->payload_bits;
+    }
+    return status;
 }

@@ -4,15 +4,18 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
+#include "codec/error.h"
+#include "services/algorithms/algorithm.h"
 #include "services/job/job_spec.h"
 
 /* Bits of a whole job: per client up, each broadcast once down. */
 struct tally_run_bits {
     double formula, payload;
-    double
-        entropy_payload; /* an estimate (host_entropy.h); for messages without one, the payload */
-    double control;      /* besides messages: up, of clients that decline; down, all others */
+    double entropy_payload; /* an estimate (run.h); for messages without one, the payload */
+    double control;         /* besides messages: up, of clients that decline; down, all others */
 };
 
 /* The end of a round. */
@@ -43,5 +46,86 @@ double tally_run_regret_at(const struct tally_run *run, double time_step);
 
 /* The approximate cost of a run, to compare runs: its arithmetic operations / 10^9. */
 double tally_run_cost(const struct tally_job_spec *spec);
+
+/* ---- Parses a range of seeds: "101-110", or "7" for one seed. */
+
+enum { TALLY_MAX_SEEDS = 10000 };
+
+/* Errors: INVALID_ARGUMENT (not a range), OUT_OF_RANGE (a seed above 2^53 - 1, the end before the
+ * start, more than TALLY_MAX_SEEDS). */
+enum tally_status tally_seeds_parse(const char *text, int64_t *ret_first, size_t *ret_n,
+                                    struct tally_error *err);
+
+/* ---- The two experiments of [1] section V, what they minimise and where they start.
+ *
+ *   synthetic   linear regression, N = 2000, d = 30, M = 10, T = 2000, one point per query
+ *   mnist       softmax regression on 50,000 balanced images, d = 7840, M = 10, T = 1000, 25 images
+ *               per query, from zero
+ *
+ * [1] does not say how the covariates of the synthetic one were "normalized". Two readings remain
+ * (services/algorithms/README.md): `loud`, with the noise of the text, and `quiet`, the same
+ * problem rescaled so that [1]'s step sizes are the best ones. */
+
+enum tally_problem_kind { TALLY_PROBLEM_LOUD, TALLY_PROBLEM_QUIET, TALLY_PROBLEM_MNIST };
+
+struct tally_problem {
+    enum tally_problem_kind kind;
+    double radius; /* |x^(1)| of a synthetic problem, which starts at a random point of that norm */
+};
+
+/* "synthetic", "mnist" */
+const char *tally_problem_experiment(const struct tally_problem *problem);
+/* "loud", "quiet"; NULL if there is only one reading */
+const char *tally_problem_reading(const struct tally_problem *problem);
+/* The start radius of [1]'s experiment as we read it: 2 loud, 1 quiet, 0 mnist. */
+double tally_problem_usual_radius(enum tally_problem_kind kind);
+
+/* The job, except its name, algorithm and seed. */
+struct tally_job_spec tally_problem_job(const struct tally_problem *problem);
+
+/* ---- Mean and standard deviation over runs. */
+
+struct tally_summary {
+    double mean;
+    double std; /* of the sample, with divisor n - 1; 0 for one value, NaN if one is infinite */
+};
+
+struct tally_summary tally_summary_of(const double *values, size_t n);
+
+/* The summary of R(T) over runs; infinite if one diverged. */
+struct tally_summary tally_summary_of_regret(const struct tally_run *runs, size_t n);
+/* The same for R(time_step). */
+struct tally_summary tally_summary_of_regret_at(const struct tally_run *runs, size_t n,
+                                                double time_step);
+
+/* Mean bits over runs, both directions. */
+struct tally_mean_bits {
+    struct tally_run_bits uplink, downlink;
+};
+struct tally_mean_bits tally_summary_of_bits(const struct tally_run *runs, size_t n);
+
+/* The bits that an algorithm is judged by: formula bits, as [1] counts. For CALM, which [1] does
+ * not have, the bits actually sent: payload and control. */
+struct tally_bit_pair {
+    double uplink, downlink;
+};
+struct tally_bit_pair tally_summary_counted_bits(const struct tally_algorithm *algorithm,
+                                                 const struct tally_mean_bits *bits);
+
+/* ---- What a message would cost with a lossless coder that knows its histogram of levels.
+ *
+ *     H = sum over the levels v that occur of n_v log2(d / n_v)      zeroth order, per message
+ *
+ * An estimate, for tables that compare algorithms as if each had the best coder: it ignores the
+ * cost of sending the histogram, and what an adaptive coder gains on correlated levels. QSGD adds
+ * the 32 bits of its norm. A float32 message has no levels and is counted as it is. */
+
+/* H of levels[n], in bits; sorts them. */
+double tally_levels_entropy(int32_t *levels, size_t n);
+
+/* The estimate for one message of a job; levels is int32[dim] of scratch. Errors: MALFORMED. */
+enum tally_status tally_message_entropy(const struct tally_job_spec *spec, bool is_uplink,
+                                        const struct tally_message_view *message, int32_t *levels,
+                                        double *ret_bits, struct tally_error *err);
 
 #endif

@@ -18,7 +18,7 @@
 #ifndef TALLY_SERVICES_EXPERIMENT_SEARCH_H
 #define TALLY_SERVICES_EXPERIMENT_SEARCH_H
 
-#include "services/experiment/run_summary.h"
+#include "services/experiment/run.h"
 #include "services/experiment/runner.h"
 
 struct tally_trial {

@@ -7,7 +7,6 @@
 #include "services/algorithms/server_optimizer.h"
 #include "services/base/nearest_name.h"
 #include "services/job/document.h"
-#include "services/job/document_labels.h"
 
 /* The list under construction; `ok` turns false when memory runs out. */
 struct faults {

@@ -8,7 +8,7 @@
 #include "api/json/json.h"
 #include "api/worker/worker_messages.h"
 #include "codec/record.h"
-#include "services/job/document_planned.h"
+#include "services/job/document.h"
 #include "services/job/job_advice.h"
 
 enum { TALLY_WAITING_WORKERS = 16, TALLY_WAITING_TEXT_CAPACITY = 768 };

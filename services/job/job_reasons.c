@@ -18,7 +18,7 @@ const struct tally_reason_info TALLY_REASON_INFO[TALLY_N_REASONS] = {
          "`tally cancel` or `POST /v1/jobs/{id}/cancel` ended the job.", "submit it again"},
     [TALLY_REASON_PREPARATION_FAILED] =
         {ROW(PREPARATION_FAILED, "preparation_failed", FAILED),
-         "services/coordinator/jobs_preparation.c",
+         "services/coordinator/jobs_lifecycle.c",
          "The coordinator could not read the data files, or could not compute f(x*).",
          "correct the file that the text names, or the members of `data`; if f(x) has no minimum, "
          "give an `l2`, a bounded `domain` or a `reference` of type `none`"},

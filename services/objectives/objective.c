@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "services/objectives/data/data_columns.h"
+#include "services/objectives/data/dataset.h"
 #include "services/objectives/losses/loss_report.h"
 #include "services/objectives/plugin_instance.h"
 

@@ -6,12 +6,12 @@
 #include <unistd.h>
 
 #include "api/worker/worker_messages.h"
-#include "services/base/client_token.h"
 #include "services/base/log.h"
 #include "services/base/options.h"
 #include "services/base/process_guard.h"
-#include "services/base/rest_health.h"
+#include "services/base/rest_client.h"
 #include "services/base/signals.h"
+#include "services/base/token_file.h"
 #include "services/plugins/plugin_host.h"
 #include "services/worker/worker.h"
 #include "services/worker/worker_name.h"

@@ -7,7 +7,6 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "services/base/job_path.h"
 #include "services/base/rest_client.h"
 #include "services/base/signals.h"
 #include "services/base/time.h"

@@ -6,7 +6,7 @@
 #ifndef TALLY_TESTS_FUZZ_FUZZ_DATA_H
 #define TALLY_TESTS_FUZZ_FUZZ_DATA_H
 
-#include "services/objectives/data/dataset_builder.h"
+#include "services/objectives/data/dataset.h"
 #include "tests/fuzz/fuzz.h"
 
 enum { FUZZ_DATA_HEAD = 2 };

@@ -1,5 +1,5 @@
 """A foreign web page cannot make a browser read or change anything at the coordinator
-(services/coordinator/origin_policy.h).
+(services/coordinator/access.h).
 """
 
 import json

@@ -1,7 +1,7 @@
 /* csv: points from comma-separated values (RFC 4180) with a header line.
  *
  * One column, named by the document, is the label; the others are the features, matched by name
- * with those of the job's earlier files (data_columns.h). A column without a name is refused.
+ * with those of the job's earlier files (dataset.h). A column without a name is refused.
  * Fields may be quoted; lines end with LF or CRLF, the last one also without; a UTF-8 byte order
  * mark is skipped, and so are empty lines. There are no comments and no missing values. */
 #include "services/objectives/data/formats.h"

@@ -12,6 +12,7 @@
 
 #include "codec/error.h"
 #include "services/objectives/data/data.h"
+#include "services/objectives/data/data_file.h"
 #include "services/objectives/data/sharding.h"
 
 struct tally_dataset {
@@ -70,5 +71,78 @@ void tally_dataset_add(const struct tally_dataset *dataset, uint32_t point, doub
                        double *x);
 /* Writes X_i with its zeros, double[features]. */
 void tally_dataset_row(const struct tally_dataset *dataset, uint32_t point, double *ret_row);
+
+/* ---- A dataset while its files are read, for the loaders only.
+ *
+ * Memory grows with the numbers that the files actually contain, and never beyond the limits of
+ * data.h. */
+
+struct tally_dataset_builder {
+    struct tally_dataset *dataset;
+    enum tally_labels rule;
+    int64_t classes; /* labels are 0 .. classes - 1; 0 = they are not classes */
+    bool is_sparse;
+    bool is_trial;          /* checks and counts everything, but keeps nothing */
+    size_t expected_values; /* that a trial has counted; 0 = not known */
+    size_t n_values, value_capacity, column_capacity;
+    size_t label_capacity, row_capacity;
+    bool has_zero, has_minus; /* labels 0 and -1 seen, for BINARY */
+};
+
+/* All of these fail with the file's name and line through tally_data_file_refuse(), or with
+ * NO_MEMORY. */
+
+/* Appends a number; `column` counts from 0 and, within a row, up; it matters if sparse. */
+enum tally_status tally_builder_value(struct tally_dataset_builder *builder,
+                                      struct tally_data_file *file, uint32_t column, double value);
+/* Ends the row of a point. If dense, it may also be called for all points after all values. */
+enum tally_status tally_builder_point(struct tally_dataset_builder *builder,
+                                      struct tally_data_file *file, double label);
+/* What helps against a label that is no class, to be appended to the error; "" = not known. */
+const char *tally_builder_label_remedy(double label, int64_t classes);
+/* Describes what is wrong with a label, or returns NULL; for formats without lines. */
+const char *tally_builder_check_label(struct tally_dataset_builder *builder, double label);
+
+/* ---- The names of the feature columns of a job's CSV files.
+ *
+ * A gradient has a coordinate for each feature, so all files of a job must agree on which feature
+ * is which. The first file that a process reads sets the order of the features. The columns of
+ * further files are matched by name. */
+
+/* The names that are kept of a file; further columns only count and enter the digest. */
+enum { TALLY_COLUMNS_MAX_BYTES = 1 << 20 };
+
+struct tally_columns {
+    char *text; /* the kept names, one after the other, each with its NUL */
+    size_t size, capacity;
+    size_t n, n_kept;
+    uint64_t sum;   /* of all names, in their order */
+    char file[300]; /* that they come from, for messages */
+};
+
+/* Appends a name. False if memory ran out. */
+bool tally_columns_add(struct tally_columns *columns, const char *name);
+void tally_columns_fini(struct tally_columns *columns);
+
+/* Borrows the name of column i; NULL if it is not kept. */
+const char *tally_columns_name(const struct tally_columns *columns, size_t i);
+
+/* Tells whether two processes have the same names in the same order: in [1, 2^28), so that it takes
+ * at most four bytes as a varint. 0 = there are no columns. */
+uint32_t tally_columns_digest(const struct tally_columns *columns);
+
+enum tally_columns_match {
+    TALLY_COLUMNS_EQUAL,     /* the same names in the same order */
+    TALLY_COLUMNS_REORDERED, /* the same names in another order */
+    TALLY_COLUMNS_DIFFERENT, /* `why` says how, as a clause after "the columns" */
+    TALLY_COLUMNS_NO_MEMORY
+};
+
+/* Compares the columns of a file with those of an earlier one that has as many. If they are
+ * REORDERED, ret_places[i], of `columns->n` numbers, is the place among the earlier ones of column
+ * i; free() frees it. */
+enum tally_columns_match tally_columns_match(const struct tally_columns *earlier,
+                                             const struct tally_columns *columns,
+                                             uint32_t **ret_places, char ret_why[200]);
 
 #endif

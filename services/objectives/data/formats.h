@@ -2,8 +2,7 @@
 #ifndef TALLY_SERVICES_OBJECTIVES_DATA_FORMATS_H
 #define TALLY_SERVICES_OBJECTIVES_DATA_FORMATS_H
 
-#include "services/objectives/data/data_columns.h"
-#include "services/objectives/data/dataset_builder.h"
+#include "services/objectives/data/dataset.h"
 
 /* Append the points of a file. Errors: as tally_dataset_load(). */
 /* `columns`: the features of the job's files so far, set by the first one; NULL = not matched. */

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "services/objectives/data/data_file.h"
-#include "services/objectives/data/dataset_builder.h"
+#include "services/objectives/data/dataset.h"
 #include "services/objectives/data/sharding.h"
 
 enum { N_CLASSES = 256 };

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "services/objectives/data/dataset_builder.h"
+#include "services/objectives/data/dataset.h"
 #include "services/objectives/data/formats.h"
 #include "services/objectives/data/idx.h"
 #include "services/objectives/data/synthetic_linear.h"

@@ -1,4 +1,4 @@
-#include "services/base/job_path.h"
+#include "services/base/rest_client.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "services/base/machine_memory.h"
+#include "services/base/process_guard.h"
 
 #include <stdio.h>
 #include <stdlib.h>

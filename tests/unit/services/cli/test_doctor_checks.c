@@ -1,6 +1,6 @@
 #include <string.h>
 
-#include "services/cli/doctor_checks.h"
+#include "services/cli/cmd_doctor.h"
 #include "tests/harness.h"
 
 /* The facts of an installation without faults. */

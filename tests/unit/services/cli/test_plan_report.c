@@ -1,4 +1,4 @@
-#include "services/cli/plan_report.h"
+#include "services/cli/cmd_plan.h"
 
 #include <math.h>
 #include <string.h>

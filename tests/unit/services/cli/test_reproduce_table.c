@@ -1,4 +1,4 @@
-#include "services/cli/reproduce_table.h"
+#include "services/cli/cmd_reproduce.h"
 
 #include <math.h>
 #include <string.h>

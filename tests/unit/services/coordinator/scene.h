@@ -2,8 +2,8 @@
 #ifndef TALLY_TESTS_UNIT_SERVICES_COORDINATOR_SCENE_H
 #define TALLY_TESTS_UNIT_SERVICES_COORDINATOR_SCENE_H
 
+#include "services/coordinator/coordinator.h"
 #include "services/coordinator/hosted_job.h"
-#include "services/coordinator/rooms.h"
 #include "services/job/model_copy.h"
 #include "tests/unit/services/coordinator/fake_http.h"
 

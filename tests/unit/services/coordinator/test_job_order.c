@@ -1,5 +1,5 @@
 /* Orders of the list of jobs, their cursors, and pages in these orders. */
-#include "services/coordinator/rest_sorted_page.h"
+#include "services/coordinator/rest_lists.h"
 
 #include <math.h>
 #include <stdio.h>

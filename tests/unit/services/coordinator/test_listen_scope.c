@@ -1,4 +1,4 @@
-#include "services/coordinator/listen_scope.h"
+#include "services/coordinator/access.h"
 
 #include <string.h>
 

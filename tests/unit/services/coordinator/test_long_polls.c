@@ -1,4 +1,4 @@
-#include "services/coordinator/workers_long_polls.h"
+#include "services/coordinator/workers.h"
 
 #include <string.h>
 

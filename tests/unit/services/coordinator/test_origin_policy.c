@@ -1,4 +1,4 @@
-#include "services/coordinator/origin_policy.h"
+#include "services/coordinator/access.h"
 
 #include "tests/harness.h"
 

@@ -6,7 +6,6 @@
 #include "services/coordinator/jobs_live.h"
 #include "services/coordinator/loop.h"
 #include "services/coordinator/workers.h"
-#include "services/coordinator/workers_assignment.h"
 #include "tests/harness.h"
 #include "tests/unit/services/coordinator/job_in_store.h"
 #include "tests/unit/services/coordinator/scene.h"

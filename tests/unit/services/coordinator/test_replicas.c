@@ -3,7 +3,7 @@
 #include <unistd.h>
 
 #include "services/base/time.h"
-#include "services/coordinator/rooms.h"
+#include "services/coordinator/coordinator.h"
 #include "storage/memory/memory.h"
 #include "tests/harness.h"
 #include "tests/unit/services/coordinator/job_in_store.h"

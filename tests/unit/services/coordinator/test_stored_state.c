@@ -1,4 +1,4 @@
-#include "services/coordinator/jobs_stored_state.h"
+#include "services/coordinator/hosted_job.h"
 
 #include "tests/harness.h"
 

@@ -1,4 +1,4 @@
-#include "services/coordinator/token_set.h"
+#include "services/coordinator/access.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,11 +1,10 @@
-#include "services/coordinator/workers_waiting.h"
+#include "services/coordinator/workers.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "services/base/time.h"
 #include "services/coordinator/loop_transaction.h"
-#include "services/coordinator/workers.h"
 #include "tests/harness.h"
 #include "tests/unit/services/coordinator/scene.h"
 

@@ -1,4 +1,4 @@
-#include "services/experiment/host_entropy.h"
+#include "services/experiment/run.h"
 
 #include <math.h>
 #include <string.h>

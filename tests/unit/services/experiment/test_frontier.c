@@ -1,4 +1,4 @@
-#include "services/experiment/frontier_report.h"
+#include "services/experiment/frontier.h"
 
 #include <math.h>
 #include <string.h>

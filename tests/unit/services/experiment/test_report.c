@@ -1,4 +1,4 @@
-#include "services/experiment/campaign_report.h"
+#include "services/experiment/campaign.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "services/experiment/run_seeds.h"
+#include "services/experiment/run.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "services/experiment/run_summary.h"
+#include "services/experiment/run.h"
 
 #include <math.h>
 

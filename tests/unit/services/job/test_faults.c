@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "services/job/document.h"
-#include "services/job/document_preview.h"
 #include "services/job/job_footprint.h"
 #include "tests/harness.h"
 #include "tests/unit/services/job/documents.h"

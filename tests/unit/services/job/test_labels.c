@@ -1,10 +1,9 @@
 /* Labels: their text, filters, and the member `labels` of a document. */
-#include "services/job/document_labels.h"
+#include "services/job/document.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "services/job/document.h"
 #include "services/job/document_faults.h"
 #include "tests/harness.h"
 #include "tests/unit/services/job/documents.h"

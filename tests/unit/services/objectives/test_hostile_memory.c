@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "services/objectives/data/dataset_builder.h"
+#include "services/objectives/data/dataset.h"
 #include "services/objectives/data/load_data.h"
 #include "tests/harness.h"
 #include "tests/unit/services/objectives/data_files.h"

@@ -1,13 +1,15 @@
-/* doctor_checks: facts about an installation, and the findings derived from them. The checks are
- * pure functions; `tally doctor` gathers the facts (cmd_doctor.c). */
-#ifndef TALLY_SERVICES_CLI_DOCTOR_CHECKS_H
-#define TALLY_SERVICES_CLI_DOCTOR_CHECKS_H
+/* cmd_doctor: */
+#ifndef TALLY_SERVICES_CLI_CMD_DOCTOR_H
+#define TALLY_SERVICES_CLI_CMD_DOCTOR_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "codec/error.h"
 #include "storage/backend.h"
+
+/* ---- Facts about an installation, and the findings derived from them. The checks are
+ * pure functions; `tally doctor` gathers the facts (cmd_doctor.c). */
 
 enum { DOCTOR_TEXT_CAPACITY = 512 };
 

@@ -1,4 +1,13 @@
-/* reproduce_files: the files that `tally reproduce --out DIR` writes.
+/* cmd_reproduce: */
+#ifndef TALLY_SERVICES_CLI_CMD_REPRODUCE_H
+#define TALLY_SERVICES_CLI_CMD_REPRODUCE_H
+
+#include "codec/buffer.h"
+#include "services/experiment/campaign.h"
+#include "services/experiment/frontier.h"
+#include "services/experiment/logistic.h"
+
+/* ---- The files that `tally reproduce --out DIR` writes.
  *
  *   rows.csv curves.csv grids.csv result.json   the numbers
  *   regret.gnuplot bits.gnuplot                 draw regret and bits as .svg and .png
@@ -9,12 +18,6 @@
  *
  * For logistic: logistic.json, logistic-curves.csv, logistic.gnuplot, which draws logistic.svg and
  * logistic.png, and jobs/NAME.json, every row at its best step size. */
-#ifndef TALLY_SERVICES_CLI_REPRODUCE_FILES_H
-#define TALLY_SERVICES_CLI_REPRODUCE_FILES_H
-
-#include "services/experiment/campaign.h"
-#include "services/experiment/frontier.h"
-#include "services/experiment/logistic.h"
 
 /* Writes into a folder that exists. Draws if gnuplot is installed; otherwise prints a note on
  * stderr. Errors: INVALID_ARGUMENT (the folder, a script that gnuplot rejects), UNAVAILABLE,
@@ -25,5 +28,16 @@ enum tally_status tally_reproduce_files_write_frontier(const struct tally_fronti
                                                        const char *folder, struct tally_error *err);
 enum tally_status tally_reproduce_files_write_logistic(const struct tally_logistic *logistic,
                                                        const char *folder, struct tally_error *err);
+
+/* ---- The results of `tally reproduce` as tables. */
+
+/* Appends what was run, then one line per row: regret, bits of each kind, the paper's bits, ratio.
+ * Errors: NO_MEMORY. */
+enum tally_status tally_reproduce_table_render(const struct tally_campaign *campaign,
+                                               struct tally_buffer *out);
+/* Appends the grids that were searched, one line of step sizes and regrets per algorithm, and a
+ * note if the best step size was at an edge. Errors: NO_MEMORY. */
+enum tally_status tally_reproduce_grids_render(const struct tally_campaign *campaign,
+                                               struct tally_buffer *out);
 
 #endif

@@ -1,4 +1,11 @@
-/* plan_report: the results of `tally plan`, as JSON and as a table.
+/* cmd_plan: */
+#ifndef TALLY_SERVICES_CLI_CMD_PLAN_H
+#define TALLY_SERVICES_CLI_CMD_PLAN_H
+
+#include "api/json/json.h"
+#include "services/algorithms/algorithm.h"
+
+/* ---- The results of `tally plan`, as JSON and as a table.
  *
  *     regret alone    3676  no message at all
  *     regret shared  219.8  every query shared at no cost
@@ -9,17 +16,12 @@
  *
  * `ideal rates`: the regret of the same budget if messages were coded at the rates of information
  * theory (services/algorithms/calm/calm_plan.h). The epochs of a single plan follow below it. */
-#ifndef TALLY_SERVICES_CLI_PLAN_REPORT_H
-#define TALLY_SERVICES_CLI_PLAN_REPORT_H
-
-#include "api/json/json.h"
-#include "services/algorithms/algorithm.h"
 
 /* Plans a job for n budgets, each as the job itself would, with the same reserves:
  *
  *     {"clients", "dim", "horizon", "alone_regret", "shared_regret",
  *      "plans": [{"budget": {"uplink_bits", "downlink_bits"}, "ideal_regret", and the members of
- *                 services/job/document_planned.h}]}
+ *                 services/job/document.h}]}
  *
  * A direction without a budget is null, and then so is `ideal_regret`. Without any budget the plan
  * is for the price of bits, and not what such a job does. `setting` is that of a CALM job with

@@ -1,11 +1,13 @@
-/* worker_hint: tells a user who has submitted a job that workers are missing, and how to start
- * one. */
-#ifndef TALLY_SERVICES_CLI_WORKER_HINT_H
-#define TALLY_SERVICES_CLI_WORKER_HINT_H
+/* cmd_submit: */
+#ifndef TALLY_SERVICES_CLI_CMD_SUBMIT_H
+#define TALLY_SERVICES_CLI_CMD_SUBMIT_H
 
 #include <stdint.h>
 
 #include "services/cli/cli.h"
+
+/* ---- Tells a user who has submitted a job that workers are missing, and how to start
+ * one. */
 
 /* How many slots workers must have before the job of this detail can start:
  * tally_job_spec_slots(). */
