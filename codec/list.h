@@ -1,6 +1,6 @@
 /* list: an intrusive list. The members carry the links, so joining or leaving a list allocates
- * nothing, cannot fail and takes constant time. This is the only list in the source tree: use it
- * instead of hand-written `previous` and `next` pointers.
+ * nothing, cannot fail and takes constant time. For lists whose members leave from the middle; a
+ * list that only grows, and is freed as a whole, needs no more than a `next` in its members.
  *
  *     struct tally_list in the owner, struct tally_list_node in each member:
  *

@@ -122,11 +122,9 @@ static void refresh_view(struct tally_coordinator *coordinator)
 {
     const struct replicas *replicas = coordinator->replicas;
     struct replica_view *view = &coordinator->view;
-    const struct tally_replica *neediest = placement_neediest(&replicas->directory, 0);
-    const bool is_elsewhere = neediest != NULL && neediest->number != replicas->self.number;
     view->n_jobs = sum_others(coordinator, offsetof(struct tally_replica, jobs));
     view->n_free_slots = sum_others(coordinator, offsetof(struct tally_replica, free_slots));
-    view->held_back_key = is_elsewhere ? neediest->wants_key : 0;
+    view->held_back_key = placement_held_back_key(&replicas->directory);
 }
 
 const struct replica_counts *replicas_counts(const struct tally_coordinator *coordinator)

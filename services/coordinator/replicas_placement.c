@@ -39,10 +39,10 @@ struct tally_replica *placement_home(const struct placement *placement, int64_t 
     return neediest != NULL && neediest->number != placement->self ? neediest : NULL;
 }
 
-bool placement_holds_back(const struct placement *placement, int64_t job_key)
+int64_t placement_held_back_key(const struct placement *placement)
 {
     const struct tally_replica *neediest = placement_neediest(placement, 0);
-    return neediest != NULL && neediest->number != placement->self && neediest->wants_key < job_key;
+    return neediest != NULL && neediest->number != placement->self ? neediest->wants_key : 0;
 }
 
 struct tally_replica *placement_taker(const struct placement *placement, int64_t job_key,

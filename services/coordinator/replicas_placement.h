@@ -36,8 +36,9 @@ struct tally_replica *placement_neediest(const struct placement *placement, int6
  * or NULL for this one. */
 struct tally_replica *placement_home(const struct placement *placement, int64_t slots);
 
-/* Whether the queued job here must not take slots because an older one elsewhere waits for them. */
-bool placement_holds_back(const struct placement *placement, int64_t job_key);
+/* Key of the job elsewhere that waits for slots: queued jobs here with a higher key must not take
+ * slots. 0 = there is none. */
+int64_t placement_held_back_key(const struct placement *placement);
 
 /* A replica that can start the queued job here at once; NULL = there is none. */
 struct tally_replica *placement_taker(const struct placement *placement, int64_t job_key,

@@ -75,12 +75,11 @@ static void test_coordinator_placement__younger_jobs_wait_for_an_older_one_elsew
 {
     reset();
     set_want(4, 50, 3);
-    CU_ASSERT_FALSE(placement_holds_back(&placement, 60)); /* no replica can fill it */
+    CU_ASSERT_EQUAL(placement_held_back_key(&placement), 0); /* no replica can fill it */
     set_slots(1, 3, 0);
-    CU_ASSERT_TRUE(placement_holds_back(&placement, 60));
-    CU_ASSERT_FALSE(placement_holds_back(&placement, 40));
+    CU_ASSERT_EQUAL(placement_held_back_key(&placement), 50);
     placement.self = 4;
-    CU_ASSERT_FALSE(placement_holds_back(&placement, 60)); /* the local list has the order */
+    CU_ASSERT_EQUAL(placement_held_back_key(&placement), 0); /* the local list has the order */
 }
 
 static void test_coordinator_placement__a_queued_job_goes_where_most_slots_are_free(void)
