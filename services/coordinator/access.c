@@ -234,7 +234,7 @@ static bool is_listed(const struct authority *authority, const char *list)
     return false;
 }
 
-bool host_is_allowed(const char *host, const char *allowed)
+bool access_host_is_allowed(const char *host, const char *allowed)
 {
     struct authority authority;
     if (!read_authority(host, &authority)) {
@@ -270,7 +270,7 @@ static bool is_own_origin(const char *origin, const char *host)
            (own.port != 0 ? own.port : missing) == (its.port != 0 ? its.port : missing);
 }
 
-bool write_is_foreign(const char *host, const char *origin, const char *fetch_site)
+bool access_write_is_foreign(const char *host, const char *origin, const char *fetch_site)
 {
     if (fetch_site != NULL && strcasecmp(fetch_site, "same-origin") != 0 &&
         strcasecmp(fetch_site, "none") != 0) {
@@ -279,7 +279,7 @@ bool write_is_foreign(const char *host, const char *origin, const char *fetch_si
     return origin != NULL && !is_own_origin(origin, host);
 }
 
-bool is_host_name(const char *text)
+bool access_is_host_name(const char *text)
 {
     static const char ALLOWED[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
                                   "0123456789.-_";
@@ -302,7 +302,7 @@ bool same_token(const struct known_token *a, const struct known_token *b)
     return same_digest(a->digest, b->digest);
 }
 
-bool same_identity(const struct token_identity *a, const struct token_identity *b)
+bool access_same_identity(const struct token_identity *a, const struct token_identity *b)
 {
     return same_digest(a->bytes, b->bytes);
 }

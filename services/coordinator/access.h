@@ -47,7 +47,7 @@ bool listen_own_url(const char *listen, bool is_tls, char ret_url[LISTEN_URL_CAP
 
 /* Whether a Host header, "NAME", "NAME:PORT" or "[IPV6]:PORT", is an IP literal, "localhost" or in
  * `allowed`: names separated by ':', NULL = none. False if it is malformed. */
-bool host_is_allowed(const char *host, const char *allowed);
+bool access_host_is_allowed(const char *host, const char *allowed);
 
 /* Whether a write comes from a page of another origin than `host`, the request's Host header.
  * `origin` and `fetch_site` are the headers Origin and Sec-Fetch-Site. Each may be NULL = absent,
@@ -57,11 +57,11 @@ bool host_is_allowed(const char *host, const char *allowed);
  * the origin's scheme, so that a proxy in front may terminate TLS. Of Sec-Fetch-Site only
  * "same-origin" and "none" (the user did it) are ours: "same-site" is another port of this host, or
  * another host of its domain, and may have another owner. */
-bool write_is_foreign(const char *host, const char *origin, const char *fetch_site);
+bool access_write_is_foreign(const char *host, const char *origin, const char *fetch_site);
 
 /* Whether the text may be in a list of allowed names: only letters, digits, '.', '-' and '_', and
  * not digits alone, which would be a port. */
-bool is_host_name(const char *text);
+bool access_is_host_name(const char *text);
 
 /* ---- The digests of the coordinator's tokens, and the roles that each one grants.
  *
@@ -118,7 +118,7 @@ enum token_verdict token_look_up(const struct tally_tokens *tokens, unsigned wan
 
 /* Whether the tokens are equal, whatever their names and expiry times are. */
 bool same_token(const struct known_token *a, const struct known_token *b);
-bool same_identity(const struct token_identity *a, const struct token_identity *b);
+bool access_same_identity(const struct token_identity *a, const struct token_identity *b);
 
 /* ---- Where the coordinator's tokens come from: files, and the environment. */
 

@@ -53,7 +53,7 @@ void call_counts_fini(struct call_counts *counts)
     free(counts->routes);
 }
 
-enum update_result update_result_of(enum tally_status refusal)
+enum update_result call_counts_result_of(enum tally_status refusal)
 {
     /* NOLINTNEXTLINE(clang-diagnostic-switch-enum): after any other status the worker tries again
      */
@@ -91,7 +91,7 @@ static void count_status(struct route_counts *route, int status)
 static void count_updates(struct call_counts *counts, const struct call *call)
 {
     if (call->error.status != TALLY_OK) {
-        counts->updates[update_result_of(call->error.status)] +=
+        counts->updates[call_counts_result_of(call->error.status)] +=
             call->n_updates > 0 ? call->n_updates : 1;
         return;
     }

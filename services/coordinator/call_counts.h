@@ -67,7 +67,7 @@ enum { N_CALL_SECONDS = 14 };
 extern const double CALL_SECONDS[N_CALL_SECONDS];
 
 /* The result of an update that is refused with the status. */
-enum update_result update_result_of(enum tally_status refusal);
+enum update_result call_counts_result_of(enum tally_status refusal);
 
 /* Errors: NO_MEMORY. */
 enum tally_status call_counts_init(struct call_counts *counts, const struct route *routes);

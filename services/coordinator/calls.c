@@ -100,8 +100,9 @@ void calls_free(struct calls *calls)
 
 /* ---- What a handler reads of its request. */
 
-enum tally_status read_body(struct call *call, const char *content_type, const uint8_t **ret_body,
-                            size_t *ret_size, struct tally_error *err)
+enum tally_status call_read_body(struct call *call, const char *content_type,
+                                 const uint8_t **ret_body, size_t *ret_size,
+                                 struct tally_error *err)
 {
     const char *type = tally_http_header(call->request, "Content-Type");
     size_t n = type != NULL ? strcspn(type, "; \t") : 0;
@@ -118,8 +119,9 @@ enum tally_status read_body(struct call *call, const char *content_type, const u
     return TALLY_OK;
 }
 
-enum tally_status read_query_integer(struct call *call, const char *name, int64_t min, int64_t max,
-                                     int64_t otherwise, int64_t *ret_value, struct tally_error *err)
+enum tally_status call_read_query_integer(struct call *call, const char *name, int64_t min,
+                                          int64_t max, int64_t otherwise, int64_t *ret_value,
+                                          struct tally_error *err)
 {
     const char *text = tally_http_query(call->request, name);
     if (text == NULL) {
@@ -139,7 +141,7 @@ enum tally_status read_query_integer(struct call *call, const char *name, int64_
     return TALLY_OK;
 }
 
-bool accepts(const char *list, const char *name)
+bool call_accepts(const char *list, const char *name)
 {
     const size_t n_wanted = strlen(name);
     const char *at = list;
@@ -161,8 +163,8 @@ bool accepts(const char *list, const char *name)
 
 enum { MAX_UNUSED_CALLS = 256 };
 
-enum tally_status answer_bytes(struct call *call, enum tally_status made, const char *content_type,
-                               struct tally_error *err)
+enum tally_status call_answer_bytes(struct call *call, enum tally_status made,
+                                    const char *content_type, struct tally_error *err)
 {
     if (made != TALLY_OK) {
         return tally_fail(err, made, NULL, "no memory for the response");
@@ -173,20 +175,20 @@ enum tally_status answer_bytes(struct call *call, enum tally_status made, const 
     return TALLY_OK;
 }
 
-enum tally_status answer_json(struct call *call, int status, struct tally_json *value,
-                              struct tally_error *err)
+enum tally_status call_answer_json(struct call *call, int status, struct tally_json *value,
+                                   struct tally_error *err)
 {
     enum tally_status made =
         value != NULL ? tally_json_dump(value, 2, &call->body) : TALLY_NO_MEMORY;
     tally_json_free(value);
     made = made == TALLY_OK ? tally_buffer_append_text(&call->body, "\n") : made;
-    made = answer_bytes(call, made, "application/json", err);
+    made = call_answer_bytes(call, made, "application/json", err);
     call->status = made == TALLY_OK ? status : call->status;
     return made;
 }
 
-enum tally_status append_element(struct tally_buffer *body, bool is_first,
-                                 const struct tally_json *element)
+enum tally_status call_append_element(struct tally_buffer *body, bool is_first,
+                                      const struct tally_json *element)
 {
     const enum tally_status status =
         element != NULL ? tally_buffer_append_text(body, is_first ? "\n    " : ",\n    ")
@@ -194,12 +196,12 @@ enum tally_status append_element(struct tally_buffer *body, bool is_first,
     return status == TALLY_OK ? tally_json_dump(element, 0, body) : status;
 }
 
-enum tally_status end_list(struct tally_buffer *body, bool is_empty)
+enum tally_status call_end_list(struct tally_buffer *body, bool is_empty)
 {
     return tally_buffer_append_text(body, is_empty ? "],\n" : "\n  ],\n");
 }
 
-void answer_error(struct call *call, const struct tally_error *err)
+void call_answer_error(struct call *call, const struct tally_error *err)
 {
     const struct tally_status_info *info = tally_status_info(err->status);
     const bool is_worker = call->route != NULL && call->route->kind == ROUTE_WORKER;
@@ -234,7 +236,7 @@ bool call_has_forwarded_answer(const struct call *call)
     return call->forwarded != NULL && call->forwarded->has_answer;
 }
 
-void clear_answer(struct call *call)
+void call_clear_answer(struct call *call)
 {
     drop_forwarded(call);
     call->collector = NULL;
@@ -306,7 +308,7 @@ static void add_if_absent(struct tally_http_response *response, const char *name
     add_header(response, name, value);
 }
 
-bool shows_request_id(const struct call *call)
+bool call_shows_request_id(const struct call *call)
 {
     const bool is_worker = call->route != NULL && call->route->kind == ROUTE_WORKER;
     return !is_worker || call->status >= 400 || call->request_id_told; /* otherwise wasteful */
@@ -350,18 +352,18 @@ static void add_headers(const struct call *call, struct tally_http_response *res
         add_if_absent(response, "X-Content-Type-Options", "nosniff");
         add_if_absent(response, "Cache-Control", "no-store");
     }
-    if (shows_request_id(call)) {
+    if (call_shows_request_id(call)) {
         add_header(response, "X-Request-Id", call->request_id);
     }
 }
 
-enum tally_status begin_stream(struct tally_coordinator *coordinator, struct call *call,
-                               const struct tally_http_stream_config *config,
-                               struct tally_http_stream **ret_stream, struct tally_error *err)
+enum tally_status call_begin_stream(struct tally_coordinator *coordinator, struct call *call,
+                                    const struct tally_http_stream_config *config,
+                                    struct tally_http_stream **ret_stream, struct tally_error *err)
 {
     struct tally_http_response response = {.status = 200, .content_type = call->content_type};
     call->status = response.status;
-    begin_access(coordinator, call);
+    request_log_begin(coordinator, call);
     add_headers(call, &response);
     enum tally_status status =
         tally_http_respond_stream(call->request, &response, config, ret_stream);
@@ -387,41 +389,41 @@ static uint64_t respond(struct call *call)
     return tally_http_respond(call->request, &response);
 }
 
-void hand_over_call(struct tally_coordinator *coordinator, struct call *call)
+void call_hand_over(struct tally_coordinator *coordinator, struct call *call)
 {
-    begin_access(coordinator, call);
+    request_log_begin(coordinator, call);
     charge_job(coordinator, call, tally_http_wire_in_bytes(call->request), 0);
-    end_access(coordinator, call);
+    request_log_end(coordinator, call);
     call_free(coordinator, call);
 }
 
-void send_answer(struct tally_coordinator *coordinator, struct call *call)
+void call_send(struct tally_coordinator *coordinator, struct call *call)
 {
     if (call->request == NULL) {
         call->access.status = 499; /* the client has disconnected */
         if (call->request_id[0] == '\0') {
-            draw_request_id(coordinator, call->request_id);
+            request_id_draw(coordinator, call->request_id);
         }
         charge_job(coordinator, call, 0, 0); /* its updates are durable */
     } else if (!call->streaming) {
-        begin_access(coordinator, call);
+        request_log_begin(coordinator, call);
         const uint64_t in = tally_http_wire_in_bytes(call->request);
         call->access.bytes = respond(call);
         charge_job(coordinator, call, in, call->access.bytes);
     }
-    end_access(coordinator, call);
+    request_log_end(coordinator, call);
     call_free(coordinator, call);
 }
 
-uint64_t send_protobuf(struct tally_http_request *request, struct tally_buffer *body,
-                       struct tally_shared_bytes *tail)
+uint64_t call_send_protobuf(struct tally_http_request *request, struct tally_buffer *body,
+                            struct tally_shared_bytes *tail)
 {
     const struct tally_http_response response = {
         .status = 200,
         .content_type = "application/proto",
         .is_brief = true,
-        .headers = {{told_request_id(request) != NULL ? "X-Request-Id" : NULL,
-                     told_request_id(request)}},
+        .headers = {{request_id_given(request) != NULL ? "X-Request-Id" : NULL,
+                     request_id_given(request)}},
         .body = body,
         .tail = tail};
     return tally_http_respond(request, &response);

@@ -96,7 +96,8 @@ struct forwarded {
  * pieces, so a structure must not point to what they may change. First member of the structure that
  * has the rest. */
 struct response_pieces {
-    /* Appends the next piece to call->body; the last one makes the response (answer_bytes()). */
+    /* Appends the next piece to call->body; the last one makes the response (call_answer_bytes()).
+     */
     enum tally_status (*write)(struct call *call, struct tally_error *err);
     void (*free)(struct response_pieces *pieces);
     size_t n_bytes; /* of memory that it holds besides call->body, if they are many */
@@ -161,64 +162,65 @@ struct call_queue {
 
 /* The response is call->body, with status 200, if `made`, the status of writing the body, is OK.
  * Errors: `made`. */
-enum tally_status answer_bytes(struct call *call, enum tally_status made, const char *content_type,
-                               struct tally_error *err);
+enum tally_status call_answer_bytes(struct call *call, enum tally_status made,
+                                    const char *content_type, struct tally_error *err);
 /* A JSON body. Takes `value`; NULL = out of memory. */
-enum tally_status answer_json(struct call *call, int status, struct tally_json *value,
-                              struct tally_error *err);
+enum tally_status call_answer_json(struct call *call, int status, struct tally_json *value,
+                                   struct tally_error *err);
 /* For lists that are written element by element: appends an element, on a line of its own, after
  * "[" (is_first) or another element; ends the list and its line. Errors: NO_MEMORY, also if
  * `element` is NULL. */
-enum tally_status append_element(struct tally_buffer *body, bool is_first,
-                                 const struct tally_json *element);
-enum tally_status end_list(struct tally_buffer *body, bool is_empty);
-void answer_error(struct call *call, const struct tally_error *err);
+enum tally_status call_append_element(struct tally_buffer *body, bool is_first,
+                                      const struct tally_json *element);
+enum tally_status call_end_list(struct tally_buffer *body, bool is_empty);
+void call_answer_error(struct call *call, const struct tally_error *err);
 /* Begins a stream with the call's headers and content type. Errors: NO_MEMORY. */
-enum tally_status begin_stream(struct tally_coordinator *coordinator, struct call *call,
-                               const struct tally_http_stream_config *config,
-                               struct tally_http_stream **ret_stream, struct tally_error *err);
+enum tally_status call_begin_stream(struct tally_coordinator *coordinator, struct call *call,
+                                    const struct tally_http_stream_config *config,
+                                    struct tally_http_stream **ret_stream, struct tally_error *err);
 /* Removes another replica's response, or the error in its place, from the call. */
-void clear_answer(struct call *call);
+void call_clear_answer(struct call *call);
 bool call_has_forwarded_answer(const struct call *call);
 /* An empty call; NULL: out of memory. */
 struct call *call_new(struct tally_coordinator *coordinator);
 void call_free(struct tally_coordinator *coordinator, struct call *call);
 /* Counts, logs and frees a call whose request has a new holder, which answers it later. */
-void hand_over_call(struct tally_coordinator *coordinator, struct call *call);
+void call_hand_over(struct tally_coordinator *coordinator, struct call *call);
 /* Sends the call's response and frees the call. */
-void send_answer(struct tally_coordinator *coordinator, struct call *call);
+void call_send(struct tally_coordinator *coordinator, struct call *call);
 /* Sends a protobuf response to a request that no longer has a call (a long poll), followed by the
  * tail unless it is NULL. Repeats the request's id if it has one. Returns the wire bytes. */
-uint64_t send_protobuf(struct tally_http_request *request, struct tally_buffer *body,
-                       struct tally_shared_bytes *tail);
+uint64_t call_send_protobuf(struct tally_http_request *request, struct tally_buffer *body,
+                            struct tally_shared_bytes *tail);
 
 /* ---- What a handler reads (calls.c) ---- */
 
 /* The request's body, if it has the content type and is not compressed. Errors:
  * UNSUPPORTED_MEDIA_TYPE. */
-enum tally_status read_body(struct call *call, const char *content_type, const uint8_t **ret_body,
-                            size_t *ret_size, struct tally_error *err);
+enum tally_status call_read_body(struct call *call, const char *content_type,
+                                 const uint8_t **ret_body, size_t *ret_size,
+                                 struct tally_error *err);
 /* A query parameter as an integer within limits, or `otherwise` if it is absent. Errors:
  * INVALID_ARGUMENT. */
-enum tally_status read_query_integer(struct call *call, const char *name, int64_t min, int64_t max,
-                                     int64_t otherwise, int64_t *ret_value,
-                                     struct tally_error *err);
+enum tally_status call_read_query_integer(struct call *call, const char *name, int64_t min,
+                                          int64_t max, int64_t otherwise, int64_t *ret_value,
+                                          struct tally_error *err);
 /* Whether a list as in Accept or Accept-Encoding (RFC 9110, section 12.5) contains the name with a
  * weight other than 0. */
-bool accepts(const char *list, const char *name);
+bool call_accepts(const char *list, const char *name);
 
 /* ---- Ids and the log (request_log.c) ---- */
 
 /* The X-Request-Id of the request if it may be repeated in the response, else NULL. */
-const char *told_request_id(const struct tally_http_request *request);
+const char *request_id_given(const struct tally_http_request *request);
 /* Whether the response repeats the id. */
-bool shows_request_id(const struct call *call);
-void draw_request_id(struct tally_coordinator *coordinator, char ret_id[REQUEST_ID_CAPACITY]);
+bool call_shows_request_id(const struct call *call);
+void request_id_draw(struct tally_coordinator *coordinator, char ret_id[REQUEST_ID_CAPACITY]);
 /* To be called before the response is sent: draws the request's id and fills call->access, if they
  * are needed. */
-void begin_access(struct tally_coordinator *coordinator, struct call *call);
+void request_log_begin(struct tally_coordinator *coordinator, struct call *call);
 /* To be called after the response was sent: counts the request and logs it at a suitable level. */
-void end_access(struct tally_coordinator *coordinator, const struct call *call);
+void request_log_end(struct tally_coordinator *coordinator, const struct call *call);
 
 struct calls {
     const struct route *routes; /* ended by a NULL method; borrowed */

@@ -22,7 +22,7 @@
 static void count_wire(struct tally_coordinator *coordinator, const struct call *call, uint64_t in,
                        uint64_t out)
 {
-    struct hosted_job *job = find_job(coordinator, call->job_id);
+    struct hosted_job *job = jobs_find(coordinator, call->job_id);
     const struct traffic_part *parts = (const struct traffic_part *)call->parts.data;
     const size_t n = call->parts.size / sizeof *parts;
     if (job != NULL) {
@@ -37,7 +37,7 @@ static void on_recovered(void *context)
 {
     struct tally_coordinator *coordinator = context;
     if (coordinator->jobs != NULL) {
-        restart_clocks_after_outage(coordinator);
+        rounds_restart_clocks_after_outage(coordinator);
     }
 }
 
@@ -45,7 +45,7 @@ static void on_removing(struct tally_coordinator *coordinator, struct hosted_job
 {
     session_release_job(&coordinator->workers->sessions, job);
     events_forget_job(job);
-    mark_until_idle(coordinator);
+    poll_mark_until_idle(coordinator);
 }
 
 static void on_ended(struct tally_coordinator *coordinator, const struct tally_store_job *row)
@@ -61,8 +61,8 @@ static void on_deleted(struct tally_coordinator *coordinator, const struct tally
 
 static const struct jobs_ops JOBS_OPS = {.added = events_adopt_job,
                                          .removing = on_removing,
-                                         .ready = mark_job_ready,
-                                         .ending = answer_last_updates,
+                                         .ready = workers_mark_job_ready,
+                                         .ending = poll_finish_last_updates,
                                          .ended = on_ended,
                                          .deleted = on_deleted,
                                          .leads = replicas_still_leads};
@@ -84,10 +84,10 @@ static void work_each_second(struct tally_coordinator *coordinator)
 {
     struct live_jobs *jobs = coordinator->jobs;
     check_store(coordinator);
-    flush_wire(coordinator, coordinator->draining);
+    jobs_flush_wire(coordinator, coordinator->draining);
     jobs->reload_due = true;
-    fail_unprepared(coordinator);
-    delete_expired(coordinator);
+    jobs_fail_unprepared(coordinator);
+    jobs_delete_expired(coordinator);
     jobs->match_due |= jobs->match_failed;
     jobs->match_failed = false;
 }
@@ -95,21 +95,22 @@ static void work_each_second(struct tally_coordinator *coordinator)
 static void work(struct tally_coordinator *coordinator, int64_t now_ms, bool ticks, bool seconds)
 {
     coordinator->workers->n_decoded = 0;
-    take_prepared(coordinator);
-    forward_take_results(coordinator);
+    jobs_take_prepared(coordinator);
+    forwarding_take_results(coordinator);
     if (ticks) {
-        check_sessions(coordinator, now_ms);
+        workers_check_sessions(coordinator, now_ms);
     }
     if (seconds) {
         work_each_second(coordinator);
     }
     if (coordinator->jobs->match_due || !tally_list_is_empty(&coordinator->jobs->prepared)) {
-        memory_solve_next(coordinator);
-        assign_slots(coordinator);
+        jobs_memory_solve_next(coordinator);
+        workers_assign_slots(coordinator);
     }
-    settle_absence(coordinator); /* a client that has just been reassigned was never absent */
+    rounds_settle_absence(
+        coordinator); /* a client that has just been reassigned was never absent */
     if (ticks) {
-        check_deadlines(coordinator, now_ms);
+        workers_check_deadlines(coordinator, now_ms);
     }
 }
 
@@ -124,42 +125,42 @@ static int64_t defer_until(const struct tally_coordinator *coordinator, int64_t 
 
 static void on_lost(struct tally_coordinator *coordinator, uint64_t number)
 {
-    mark_lost(coordinator, number);
+    jobs_mark_lost(coordinator, number);
     if (coordinator->transaction->was_fenced) {
         replicas_recount(coordinator);
     }
-    reload_jobs(coordinator);
+    jobs_reload(coordinator);
 }
 
 static void outside(struct tally_coordinator *coordinator, int64_t now_ms)
 {
     if (coordinator->jobs->reload_due) {
         coordinator->jobs->reload_due = false;
-        reload_jobs(coordinator); /* uses a separate transaction to end each damaged job */
+        jobs_reload(coordinator); /* uses a separate transaction to end each damaged job */
     }
     replicas_turn(coordinator, now_ms);
 }
 
 static bool serve(struct tally_coordinator *coordinator, int64_t now_ms, bool defers)
 {
-    serve_polls(coordinator, now_ms);
-    run_reads(coordinator);
+    poll_serve(coordinator, now_ms);
+    rest_run_reads(coordinator);
     plans_serve(coordinator);
     if (coordinator->draining) {
         replicas_leave(coordinator); /* all is stored: others may take our jobs */
     }
-    const bool more_events = !defers && serve_events(coordinator, tally_monotonic_ms());
+    const bool more_events = !defers && events_serve(coordinator, tally_monotonic_ms());
     return more_events || calls_have_reads(coordinator->calls) ||
            coordinator->jobs->match_due; /* jobs ended: others may start at once */
 }
 
-static const struct turn_ops TURN_OPS = {.stalled = forgive_stall,
+static const struct loop_ops LOOP_OPS = {.stalled = workers_forgive_stall,
                                          .work = work,
                                          .defer_until = defer_until,
-                                         .has_task = has_task,
-                                         .hold_poll = hold_update_poll,
+                                         .has_task = poll_has_task,
+                                         .hold_poll = poll_hold_update,
                                          .lost = on_lost,
-                                         .retire = retire_jobs,
+                                         .retire = jobs_retire,
                                          .outside = outside,
                                          .serve = serve};
 
@@ -176,7 +177,7 @@ static enum tally_status open_rooms(struct tally_coordinator *coordinator, struc
     if (status == TALLY_OK) {
         coordinator->transaction->on_recovered = on_recovered;
         coordinator->transaction->context = coordinator;
-        status = turn_new(&TURN_OPS, &coordinator->turn, err);
+        status = loop_new(&LOOP_OPS, &coordinator->loop, err);
     }
     if (status == TALLY_OK) {
         status = live_jobs_new(coordinator, &JOBS_OPS, err);
@@ -209,7 +210,7 @@ enum tally_status tally_coordinator_new(const struct tally_coordinator_config *c
     enum tally_status status = open_rooms(coordinator, err);
     if (status == TALLY_OK) {
         status = coordinator->store->leases != NULL ? replicas_new(coordinator, err)
-                                                    : load_all_jobs(coordinator, err);
+                                                    : jobs_load_all(coordinator, err);
     }
     if (status == TALLY_OK) {
         status = metrics_new(coordinator, err); /* after damaged jobs have ended */
@@ -237,7 +238,7 @@ void tally_coordinator_free(struct tally_coordinator *coordinator)
     series_cache_free(coordinator->series);
     live_jobs_free(coordinator->jobs);
     transaction_free(coordinator->transaction);
-    turn_free(coordinator->turn);
+    loop_free(coordinator->loop);
     calls_free(coordinator->calls);
     free(coordinator->events);
     if (coordinator->store != NULL) {
@@ -250,7 +251,7 @@ void tally_coordinator_free(struct tally_coordinator *coordinator)
 
 int tally_coordinator_wake_fd(const struct tally_coordinator *coordinator)
 {
-    return coordinator->turn->wake_fd;
+    return coordinator->loop->wake_fd;
 }
 
 int tally_coordinator_forward_fd(const struct tally_coordinator *coordinator)
@@ -260,7 +261,7 @@ int tally_coordinator_forward_fd(const struct tally_coordinator *coordinator)
 
 int tally_coordinator_turn(struct tally_coordinator *coordinator)
 {
-    return turn_run(coordinator);
+    return loop_run(coordinator);
 }
 
 uint64_t tally_coordinator_n_requests(const struct tally_coordinator *coordinator)
@@ -270,16 +271,16 @@ uint64_t tally_coordinator_n_requests(const struct tally_coordinator *coordinato
 
 void tally_coordinator_tokens_changed(struct tally_coordinator *coordinator)
 {
-    answer_all_idle(coordinator);
-    forward_end_polls(coordinator);
-    end_streams(coordinator);
+    poll_finish_all_idle(coordinator);
+    forwarding_end_polls(coordinator);
+    events_end_streams(coordinator);
 }
 
 void tally_coordinator_drain(struct tally_coordinator *coordinator)
 {
     coordinator->draining = true;
-    mark_all_ready(coordinator);
-    forward_end_polls(coordinator);
-    turn_hurry(coordinator->turn);    /* the next turn stores the wire counters ... */
+    workers_mark_all_ready(coordinator);
+    forwarding_end_polls(coordinator);
+    loop_hurry(coordinator->loop);    /* the next turn stores the wire counters ... */
     coordinator->events->next_ms = 0; /* ... and ends the streams */
 }

@@ -111,7 +111,7 @@ struct tally_coordinator {
     struct replica_view view;
     struct calls *calls;             /* calls.h */
     struct transaction *transaction; /* loop_transaction.h */
-    struct turn *turn;               /* loop.h */
+    struct loop *loop;               /* loop.h */
     struct live_jobs *jobs;          /* jobs_live.h */
     struct workers *workers;         /* workers.h */
     struct replicas *replicas;       /* replicas.h; NULL = not shared */

@@ -327,7 +327,7 @@ static enum tally_status read_hosts(const struct tally_options *options,
     while (at != NULL) {
         const size_t n = strcspn(at, ":");
         snprintf(name, sizeof name, "%.*s", (int)n, at);
-        if (n >= sizeof name || !is_host_name(name)) {
+        if (n >= sizeof name || !access_is_host_name(name)) {
             return tally_options_refuse(options, "allowed-host", err,
                                         "\"%s\" is not a host name; give it without a port", name);
         }
@@ -542,7 +542,7 @@ static int check_certificate(const struct tally_http_server_config *server)
 /* Keeps the memory of request bodies and broadcasts, many MB in each round, for the next round. By
  * default the C library returns it to the system and faults it in again page by page. Longer
  * blocks, above all whole states, are rare and would leave holes, so they are mapped on their own.
- * Code that frees much for good calls malloc_trim() (remove_job(), http_server.c). */
+ * Code that frees much for good calls malloc_trim() (jobs_remove(), http_server.c). */
 static void keep_freed_memory(void)
 {
     enum { LARGEST_KEPT_BYTES = 5 << 20, KEPT_BYTES = 64 << 20 };

@@ -86,7 +86,7 @@ enum tally_status hosted_job_put_traffic(struct tally_store *store, struct hoste
 
 /* ---- From and to the store ---- */
 
-struct tally_job_update event_of(const struct tally_update *update)
+struct tally_job_update hosted_job_event(const struct tally_update *update)
 {
     return (struct tally_job_update){.round = update->round,
                                      .client = update->client,
@@ -108,7 +108,7 @@ static enum tally_status receive_again(void *context, const struct tally_store_u
     struct tally_update update;
     enum tally_status status = tally_update_decode(stored->body, stored->n_body, &update, err);
     if (status == TALLY_OK) {
-        const struct tally_job_update event = event_of(&update);
+        const struct tally_job_update event = hosted_job_event(&update);
         struct tally_job_outcome outcome;
         status = tally_job_receive(context, &event, &outcome, err);
         if (status == TALLY_OK && outcome.n_records > 0) {
@@ -313,7 +313,7 @@ bool hosted_job_is_stuck(const struct hosted_job *job)
     return started && n_lacking > 0 && !drops;
 }
 
-void mark_active(struct hosted_job *job)
+void hosted_job_mark_active(struct hosted_job *job)
 {
     if (job->marks == NULL || tally_list_has(&job->in_active)) {
         return;
@@ -326,15 +326,15 @@ void mark_active(struct hosted_job *job)
     tally_list_insert(place, &job->in_active);
 }
 
-void mark_touched(struct hosted_job *job)
+void hosted_job_mark_touched(struct hosted_job *job)
 {
     if (job->marks != NULL) {
-        mark_active(job);
+        hosted_job_mark_active(job);
         job->touched_in = *job->marks->transaction;
     }
 }
 
-void mark_absence(struct hosted_job *job)
+void hosted_job_mark_absence(struct hosted_job *job)
 {
     job->absence_changed = true;
     if (job->marks != NULL) {
@@ -375,7 +375,7 @@ enum tally_status hosted_job_reload(struct tally_store *store, struct hosted_job
         job->shared_task.round = 0; /* it may be a different round with the same number */
         job->stored_state = (struct stored_state){0};
         job->has_stored_updates = true;
-        mark_active(job); /* it may have been started by then */
+        hosted_job_mark_active(job); /* it may have been started by then */
         job->needs_reload = job->lacks_memory = job->is_deleted = false;
         /* Another replica may have led the job meanwhile, and its counts may be higher. */
         raise_to(&job->recovery_bits, row.recovery_bits);
@@ -389,7 +389,7 @@ enum tally_status hosted_job_reload(struct tally_store *store, struct hosted_job
 enum tally_status hosted_job_put_row(struct tally_store *store, struct hosted_job *job,
                                      int64_t now_ms, struct tally_error *err)
 {
-    mark_touched(job);
+    hosted_job_mark_touched(job);
     struct tally_store_job row = job->row;
     row.status = tally_job_status(job->engine);
     row.progress = *tally_job_progress(job->engine);
@@ -537,9 +537,9 @@ enum tally_status hosted_job_put_rounds(struct tally_store *store, struct hosted
     return status == TALLY_OK ? put_state(store, job, outcome->n_records > 0, err) : status;
 }
 
-struct tally_json *job_detail(const struct tally_store_job *row,
-                              const struct tally_buffer *document,
-                              const struct tally_waiting *waiting)
+struct tally_json *hosted_job_detail(const struct tally_store_job *row,
+                                     const struct tally_buffer *document,
+                                     const struct tally_waiting *waiting)
 {
     struct tally_json *detail;
     if (tally_json_parse((const char *)document->data, document->size, &detail, NULL) != TALLY_OK) {

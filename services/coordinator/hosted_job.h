@@ -154,7 +154,7 @@ struct hosted_job {
     bool is_deleted;     /* by the open transaction; leaves the live jobs after the commit */
     bool lacks_memory;   /* to be reloaded from the store; a queued engine stands in for its own */
     bool deadline_noted; /* the open round's deadline has passed without ending it */
-    bool absence_changed;     /* the engine has not been told yet: mark_absence() */
+    bool absence_changed;     /* the engine has not been told yet: hosted_job_mark_absence() */
     int64_t round_opened_ms;  /* monotonic; or when the job was resumed or loaded */
     int64_t deadline_from_ms; /* monotonic; the same; also restarted after a store failure */
     int64_t waits_since_ms;   /* Unix time of round_opened_ms, or of the last change of status */
@@ -188,7 +188,7 @@ enum tally_status hosted_job_reload(struct tally_store *store, struct hosted_job
                                     struct tally_error *err);
 void hosted_job_free(struct hosted_job *job);
 /* An update, as the engine receives it; borrows the payload. */
-struct tally_job_update event_of(const struct tally_update *update);
+struct tally_job_update hosted_job_event(const struct tally_update *update);
 
 /* How many more slots the job needs (tally_job_spec_slots) so that each client of a round can have
  * one, whichever clients are drawn. */
@@ -203,11 +203,11 @@ bool hosted_job_is_stuck(const struct hosted_job *job);
 bool hosted_job_may_start(const struct hosted_job *job);
 
 /* Adds the job to the active ones, before it stops to be merely queued. */
-void mark_active(struct hosted_job *job);
+void hosted_job_mark_active(struct hosted_job *job);
 /* Notes that the open transaction writes to the job, which is active from then on. */
-void mark_touched(struct hosted_job *job);
+void hosted_job_mark_touched(struct hosted_job *job);
 /* Notes that a client has become absent or has returned. */
-void mark_absence(struct hosted_job *job);
+void hosted_job_mark_absence(struct hosted_job *job);
 
 /* Writes the row from the engine and the live counters; in an open transaction. */
 enum tally_status hosted_job_put_row(struct tally_store *store, struct hosted_job *job,
@@ -228,8 +228,8 @@ enum tally_status hosted_job_put_traffic(struct tally_store *store, struct hoste
 
 /* The job detail of a row and its document. waiting: what the job waits for, or NULL. Returns NULL
  * if memory runs out or the document is not JSON. */
-struct tally_json *job_detail(const struct tally_store_job *row,
-                              const struct tally_buffer *document,
-                              const struct tally_waiting *waiting);
+struct tally_json *hosted_job_detail(const struct tally_store_job *row,
+                                     const struct tally_buffer *document,
+                                     const struct tally_waiting *waiting);
 
 #endif

@@ -97,13 +97,17 @@ static enum tally_status check_text(const struct tally_coordinator *coordinator,
 
 static enum tally_status (*const LIMITS[])(const struct tally_coordinator *coordinator,
                                            const struct tally_job_spec *spec,
-                                           struct tally_error *err) = {
-    check_text,   check_clients,        check_dim,           check_state,
-    check_update, memory_check_started, memory_check_solving};
+                                           struct tally_error *err) = {check_text,
+                                                                       check_clients,
+                                                                       check_dim,
+                                                                       check_state,
+                                                                       check_update,
+                                                                       jobs_memory_check_started,
+                                                                       jobs_memory_check_solving};
 enum { N_LIMITS = sizeof LIMITS / sizeof LIMITS[0] };
 
-enum tally_status check_new_job(const struct tally_coordinator *coordinator,
-                                const struct tally_job_spec *spec, struct tally_error *err)
+enum tally_status jobs_check_new(const struct tally_coordinator *coordinator,
+                                 const struct tally_job_spec *spec, struct tally_error *err)
 {
     const int64_t n = coordinator->jobs->n, limit = coordinator->config.max_jobs;
     enum tally_status status = TALLY_OK;
@@ -118,8 +122,8 @@ enum tally_status check_new_job(const struct tally_coordinator *coordinator,
     return status;
 }
 
-struct tally_json *new_job_faults(const struct tally_coordinator *coordinator,
-                                  const struct tally_job_spec *spec)
+struct tally_json *jobs_new_faults(const struct tally_coordinator *coordinator,
+                                   const struct tally_job_spec *spec)
 {
     struct tally_json *faults = tally_json_array();
     bool ok = faults != NULL;
@@ -145,14 +149,14 @@ static enum tally_status draw_job_id(char ret_id[TALLY_JOB_ID_CAPACITY], struct 
     return TALLY_OK;
 }
 
-bool may_be_job_id(const char *id)
+bool jobs_may_be_id(const char *id)
 {
     return strlen(id) == N_ID_DIGITS && strspn(id, "0123456789abcdef") == N_ID_DIGITS;
 }
 
-enum tally_status create_job(struct tally_coordinator *coordinator,
-                             const struct tally_job_spec *spec, const char *key, uint64_t digest,
-                             struct hosted_job **ret_job, struct tally_error *err)
+enum tally_status jobs_create(struct tally_coordinator *coordinator,
+                              const struct tally_job_spec *spec, const char *key, uint64_t digest,
+                              struct hosted_job **ret_job, struct tally_error *err)
 {
     struct tally_store *store = coordinator->store;
     struct tally_store_job row = {.status = TALLY_JOB_QUEUED,
@@ -195,16 +199,16 @@ enum tally_status create_job(struct tally_coordinator *coordinator,
     if (status != TALLY_OK) {
         return tally_fail(err, status, NULL, "no memory for the job");
     }
-    add_job(coordinator, job);
-    mark_touched(job); /* it has been inserted */
+    jobs_add(coordinator, job);
+    hosted_job_mark_touched(job); /* it has been inserted */
     *ret_job = job;
-    return prepare_job(coordinator, job, err);
+    return jobs_prepare(coordinator, job, err);
 }
 
 /* ---- Changes ---- */
 
-enum tally_status change_job(struct tally_coordinator *coordinator, struct hosted_job *job,
-                             change_fn *change, struct tally_error *err)
+enum tally_status jobs_change(struct tally_coordinator *coordinator, struct hosted_job *job,
+                              change_fn *change, struct tally_error *err)
 {
     if (job->needs_reload) {
         return transaction_fail(coordinator->transaction, err);
@@ -221,7 +225,7 @@ enum tally_status change_job(struct tally_coordinator *coordinator, struct hoste
         return status;
     }
     coordinator->jobs->match_due = true;
-    restart_clock(job);
+    rounds_restart_clock(job);
     coordinator->jobs->ops->ready(coordinator, job);
     tally_log(TALLY_LOG_INFO, tally_log_event("job changed"), tally_log_text("job", job->row.id),
               tally_log_text("status", tally_job_status_name(job->row.status)));
@@ -235,20 +239,20 @@ static void log_deleted(const struct tally_store_job *row)
     tally_log(TALLY_LOG_INFO, tally_log_event("job deleted"), tally_log_text("job", row->id));
 }
 
-enum tally_status delete_live_job(struct tally_coordinator *coordinator, struct hosted_job *job,
-                                  struct tally_error *err)
+enum tally_status jobs_delete_live(struct tally_coordinator *coordinator, struct hosted_job *job,
+                                   struct tally_error *err)
 {
     struct transaction *transaction = coordinator->transaction;
     enum tally_status status = job->needs_reload ? transaction_fail(transaction, err)
                                                  : transaction_begin_write(transaction, err);
     if (status == TALLY_OK && !tally_job_status_is_terminal(job->row.status)) {
-        status = change_job(coordinator, job, tally_job_cancel, err);
+        status = jobs_change(coordinator, job, tally_job_cancel, err);
     }
     if (status != TALLY_OK) {
         return status;
     }
     pending_forget(&transaction->pending, &job->row); /* or the commit would store them */
-    mark_touched(job);
+    hosted_job_mark_touched(job);
     status = coordinator->store->ops->job_delete(coordinator->store, job->row.key, err);
     if (transaction_check(transaction, status, err) == TALLY_OK) {
         job->is_deleted = true;
@@ -258,8 +262,8 @@ enum tally_status delete_live_job(struct tally_coordinator *coordinator, struct 
     return status;
 }
 
-enum tally_status delete_ended_job(struct tally_coordinator *coordinator,
-                                   const struct tally_store_job *row, struct tally_error *err)
+enum tally_status jobs_delete_ended(struct tally_coordinator *coordinator,
+                                    const struct tally_store_job *row, struct tally_error *err)
 {
     struct tally_store *store = coordinator->store;
     enum tally_status status = transaction_begin_write(coordinator->transaction, err);
@@ -328,12 +332,12 @@ static bool delete_of_page(struct tally_coordinator *coordinator, const struct j
     for (size_t i = 0; i < page->n; i++) {
         const struct tally_store_job *row = &page->rows[i];
         const bool is_live =
-            !tally_job_status_is_terminal(row->status) || find_job(coordinator, row->id) != NULL;
+            !tally_job_status_is_terminal(row->status) || jobs_find(coordinator, row->id) != NULL;
         const bool expires = !is_live && has_expired(coordinator, row);
         retention->n_kept += !is_live && !expires;
         if (expires) {
             const enum tally_status status =
-                n_left-- > 0 ? delete_ended_job(coordinator, row, NULL) : TALLY_RESOURCE_EXHAUSTED;
+                n_left-- > 0 ? jobs_delete_ended(coordinator, row, NULL) : TALLY_RESOURCE_EXHAUSTED;
             if (status != TALLY_OK && status != TALLY_NOT_FOUND) {
                 return false;
             }
@@ -343,7 +347,7 @@ static bool delete_of_page(struct tally_coordinator *coordinator, const struct j
     return true;
 }
 
-void delete_expired(struct tally_coordinator *coordinator)
+void jobs_delete_expired(struct tally_coordinator *coordinator)
 {
     struct tally_store *store = coordinator->store;
     struct retention *retention = &coordinator->jobs->retention;
@@ -358,16 +362,16 @@ void delete_expired(struct tally_coordinator *coordinator)
         retention->n_kept = 0;
     }
     struct job_rows page = {0};
-    const enum tally_status status = store->ops->job_list(store, -1, retention->before_key,
-                                                          RETENTION_PAGE, collect_row, &page, NULL);
+    const enum tally_status status = store->ops->job_list(
+        store, -1, retention->before_key, RETENTION_PAGE, jobs_collect_row, &page, NULL);
     if (status == TALLY_OK && delete_of_page(coordinator, &page) && page.n < RETENTION_PAGE) {
         retention->before_key = 0;
     }
     free(page.rows);
 }
 
-enum tally_status fail_job(struct tally_coordinator *coordinator, struct hosted_job *job,
-                           const char *reason, struct tally_error *err)
+enum tally_status jobs_fail(struct tally_coordinator *coordinator, struct hosted_job *job,
+                            const char *reason, struct tally_error *err)
 {
     enum tally_status status = transaction_begin_write(coordinator->transaction, err);
     if (status == TALLY_OK) {
@@ -415,7 +419,7 @@ static void put_wire(struct tally_coordinator *coordinator, struct hosted_job *j
     }
 }
 
-void flush_wire(struct tally_coordinator *coordinator, bool is_last)
+void jobs_flush_wire(struct tally_coordinator *coordinator, bool is_last)
 {
     TALLY_LIST_EACH(node, &coordinator->jobs->marks.active)
     {
@@ -428,7 +432,7 @@ void flush_wire(struct tally_coordinator *coordinator, bool is_last)
 
 /* ---- Jobs that have ended, or lost a transaction ---- */
 
-void retire_jobs(struct tally_coordinator *coordinator)
+void jobs_retire(struct tally_coordinator *coordinator)
 {
     struct hosted_job **at = &coordinator->jobs->first;
     if (!coordinator->jobs->marks.ended) {
@@ -450,16 +454,16 @@ void retire_jobs(struct tally_coordinator *coordinator)
         } else {
             ended_remember(&coordinator->jobs->ended, job);
         }
-        remove_job(coordinator, at);
+        jobs_remove(coordinator, at);
     }
 }
 
-void mark_lost(struct tally_coordinator *coordinator, uint64_t number)
+void jobs_mark_lost(struct tally_coordinator *coordinator, uint64_t number)
 {
     for (struct hosted_job *job = coordinator->jobs->first; job != NULL; job = job->next) {
         if (job->touched_in == number && !job->needs_reload) {
             job->needs_reload = true;
-            mark_active(job);
+            hosted_job_mark_active(job);
             job->waits_since_ms = tally_realtime_ms();
         }
     }
@@ -474,7 +478,7 @@ static bool end_damaged_job(struct tally_coordinator *coordinator, const struct 
     struct tally_store_job row;
     if (store->ops->job_get(store, job->row.id, &row, NULL) != TALLY_OK ||
         (!tally_job_status_is_terminal(row.status) &&
-         end_damaged_row(store, &row, why, NULL) != TALLY_OK)) {
+         jobs_end_damaged_row(store, &row, why, NULL) != TALLY_OK)) {
         return false;
     }
     coordinator->jobs->ops->ended(coordinator, &row);
@@ -502,7 +506,7 @@ static void ready_active(struct tally_coordinator *coordinator)
     }
 }
 
-void reload_jobs(struct tally_coordinator *coordinator)
+void jobs_reload(struct tally_coordinator *coordinator)
 {
     struct hosted_job **at = &coordinator->jobs->first;
     if (!some_need_reload(coordinator)) {
@@ -524,12 +528,12 @@ void reload_jobs(struct tally_coordinator *coordinator)
         }
         if (status == TALLY_NOT_FOUND || /* its insertion was rolled back */
             (status == TALLY_DATA_LOSS && end_damaged_job(coordinator, job, &err))) {
-            remove_job(coordinator, at);
+            jobs_remove(coordinator, at);
             continue;
         }
         if (reloads && status == TALLY_OK) {
-            mark_absence(job); /* the new engine has not been told */
-            restart_clock_after_outage(job);
+            hosted_job_mark_absence(job); /* the new engine has not been told */
+            rounds_restart_clock_after_outage(job);
             coordinator->jobs->match_failed = true; /* it may be queued again and have slots */
             coordinator->jobs->unsolved = coordinator->jobs->first; /* ... and wait for f(x*) */
         }
@@ -543,14 +547,14 @@ void reload_jobs(struct tally_coordinator *coordinator)
 /* ---- F(x*), the curvature of f and the schedule, which a queued job needs to start
  * (jobs_prepare.h). */
 
-enum tally_status prepare_job(struct tally_coordinator *coordinator, struct hosted_job *job,
-                              struct tally_error *err)
+enum tally_status jobs_prepare(struct tally_coordinator *coordinator, struct hosted_job *job,
+                               struct tally_error *err)
 {
     if (job->prepared || job->row.status != TALLY_JOB_QUEUED) {
         return TALLY_OK;
     }
     if (job->solving_bytes > 0) {
-        memory_solve_next(coordinator);
+        jobs_memory_solve_next(coordinator);
         return TALLY_OK;
     }
     job->prepare_began_ms = tally_monotonic_ms();
@@ -568,11 +572,11 @@ static void fail_if_unprepared(struct tally_coordinator *coordinator, struct hos
         struct tally_error err = TALLY_ERROR_INIT;
         char reason[TALLY_REASON_CAPACITY];
         TALLY_REASON_WRITE(reason, PREPARATION_FAILED, job->prepare_error.message);
-        fail_job(coordinator, job, reason, &err);
+        jobs_fail(coordinator, job, reason, &err);
     }
 }
 
-void fail_unprepared(struct tally_coordinator *coordinator)
+void jobs_fail_unprepared(struct tally_coordinator *coordinator)
 {
     if (!coordinator->jobs->has_unprepared) {
         return;
@@ -593,7 +597,7 @@ static void take_preparation(struct tally_coordinator *coordinator, struct hoste
     job->f_star = preparation->f_star;
     job->curvature = preparation->curvature;
     memcpy(job->schedule, preparation->schedule, sizeof job->schedule);
-    restart_clock(job);
+    rounds_restart_clock(job);
     if (!(job->curvature.smoothness > 0) && job->schedule[0] == '\0') {
         return;
     }
@@ -610,15 +614,15 @@ static void take_preparation(struct tally_coordinator *coordinator, struct hoste
     }
 }
 
-void take_prepared(struct tally_coordinator *coordinator)
+void jobs_take_prepared(struct tally_coordinator *coordinator)
 {
     uint64_t count;
-    ssize_t n = read(coordinator->turn->wake_fd, &count, sizeof count);
+    ssize_t n = read(coordinator->loop->wake_fd, &count, sizeof count);
     (void)n; /* EAGAIN: nothing woke us */
     struct prepared result;
     while (preparer_take(coordinator->jobs->preparer, &result)) {
         struct live_jobs *jobs = coordinator->jobs;
-        struct hosted_job *job = find_job(coordinator, result.job_id);
+        struct hosted_job *job = jobs_find(coordinator, result.job_id);
         /* Jobs that wait for memory may get some now. */
         jobs->match_due |= jobs->lacks_memory || job == NULL;
         if (job != NULL && !tally_list_has(&job->in_prepared)) {

@@ -36,7 +36,7 @@ enum tally_status live_jobs_new(struct tally_coordinator *coordinator, const str
     jobs->marks.transaction = &coordinator->transaction->number;
     jobs->memory.limit = coordinator->config.max_job_bytes;
     coordinator->jobs = jobs;
-    return preparer_new(coordinator->turn->wake_fd, coordinator->config.data_dir, &jobs->preparer,
+    return preparer_new(coordinator->loop->wake_fd, coordinator->config.data_dir, &jobs->preparer,
                         err);
 }
 
@@ -59,7 +59,7 @@ static size_t bucket_of(const char *id)
     return tally_checksum64(id, strlen(id)) & (JOB_BUCKETS - 1);
 }
 
-struct hosted_job *find_job(const struct tally_coordinator *coordinator, const char *id)
+struct hosted_job *jobs_find(const struct tally_coordinator *coordinator, const char *id)
 {
     struct hosted_job *job = coordinator->jobs->by_id[bucket_of(id)];
     while (job != NULL && strcmp(job->row.id, id) != 0) {
@@ -77,7 +77,7 @@ static void forget_id(struct live_jobs *jobs, const struct hosted_job *job)
     *at = job->next_of_id;
 }
 
-void prune_active(struct live_jobs *jobs)
+void jobs_prune_active(struct live_jobs *jobs)
 {
     struct tally_list_node *node = jobs->marks.active.head.next;
     while (node != &jobs->marks.active.head) {
@@ -109,7 +109,7 @@ static struct hosted_job **place_of(const struct hosted_job *job, struct live_jo
     return at;
 }
 
-void note_deadline(struct live_jobs *jobs, const struct hosted_job *job)
+void jobs_note_deadline(struct live_jobs *jobs, const struct hosted_job *job)
 {
     const int64_t deadline_ms = job->row.created_ms + job->spec.job_deadline_ms;
     if (job->spec.job_deadline_ms > 0 && deadline_ms < jobs->next_deadline_ms) {
@@ -117,12 +117,12 @@ void note_deadline(struct live_jobs *jobs, const struct hosted_job *job)
     }
 }
 
-void add_job(struct tally_coordinator *coordinator, struct hosted_job *job)
+void jobs_add(struct tally_coordinator *coordinator, struct hosted_job *job)
 {
     struct live_jobs *jobs = coordinator->jobs;
     struct hosted_job **at = place_of(job, jobs);
-    restart_clock(job);
-    note_deadline(jobs, job);
+    rounds_restart_clock(job);
+    jobs_note_deadline(jobs, job);
     job->marks = &jobs->marks;
     if (jobs->unsolved == NULL || job->row.key < jobs->unsolved->row.key) {
         jobs->unsolved = job;
@@ -130,7 +130,7 @@ void add_job(struct tally_coordinator *coordinator, struct hosted_job *job)
     /* A job that is not prepared can neither start nor be filled. */
     jobs->match_due |= job->prepared || job->row.status != TALLY_JOB_QUEUED || job->needs_reload;
     if (job->row.status != TALLY_JOB_QUEUED || job->needs_reload) {
-        mark_active(job);
+        hosted_job_mark_active(job);
     }
     job->next = *at;
     *at = job;
@@ -144,7 +144,7 @@ void add_job(struct tally_coordinator *coordinator, struct hosted_job *job)
     coordinator->jobs->ops->added(coordinator, job);
 }
 
-void remove_job(struct tally_coordinator *coordinator, struct hosted_job **at)
+void jobs_remove(struct tally_coordinator *coordinator, struct hosted_job **at)
 {
     struct hosted_job *job = *at;
     coordinator->jobs->ops->removing(coordinator, job);
@@ -171,8 +171,8 @@ void remove_job(struct tally_coordinator *coordinator, struct hosted_job **at)
 
 /* Loading. */
 
-enum tally_status collect_row(void *rows, const struct tally_store_job *row,
-                              struct tally_error *err)
+enum tally_status jobs_collect_row(void *rows, const struct tally_store_job *row,
+                                   struct tally_error *err)
 {
     struct job_rows *list = rows;
     if (list->n == list->capacity) {
@@ -188,8 +188,8 @@ enum tally_status collect_row(void *rows, const struct tally_store_job *row,
     return TALLY_OK;
 }
 
-enum tally_status end_damaged_row(struct tally_store *store, struct tally_store_job *row,
-                                  const struct tally_error *why, struct tally_error *err)
+enum tally_status jobs_end_damaged_row(struct tally_store *store, struct tally_store_job *row,
+                                       const struct tally_error *why, struct tally_error *err)
 {
     row->status = TALLY_JOB_FAILED;
     row->finished_ms = tally_realtime_ms();
@@ -208,14 +208,14 @@ enum tally_status end_damaged_row(struct tally_store *store, struct tally_store_
     return status;
 }
 
-enum tally_status load_job(struct tally_coordinator *coordinator, struct tally_store_job *row,
-                           const char *event, struct tally_error *err)
+enum tally_status jobs_load(struct tally_coordinator *coordinator, struct tally_store_job *row,
+                            const char *event, struct tally_error *err)
 {
     struct hosted_job *job;
     struct tally_error why = TALLY_ERROR_INIT;
     enum tally_status status = hosted_job_load(coordinator->store, row, &job, &why);
     if (status == TALLY_DATA_LOSS) {
-        return end_damaged_row(coordinator->store, row, &why, err);
+        return jobs_end_damaged_row(coordinator->store, row, &why, err);
     }
     if (status == TALLY_NO_MEMORY) {
         tally_log(TALLY_LOG_ERROR, tally_log_event("job waits for memory to be loaded"),
@@ -225,15 +225,15 @@ enum tally_status load_job(struct tally_coordinator *coordinator, struct tally_s
     if (status != TALLY_OK) {
         return tally_fail(err, status, why.field, "%s", why.message);
     }
-    add_job(coordinator, job);
+    jobs_add(coordinator, job);
     job->arrived_ms = tally_monotonic_ms();
-    restart_clock_after_outage(job);
-    memory_note_loaded(coordinator, job);
+    rounds_restart_clock_after_outage(job);
+    jobs_memory_note_loaded(coordinator, job);
     tally_log(TALLY_LOG_INFO, tally_log_event(event), tally_log_text("job", row->id),
               tally_log_text("status", tally_job_status_name(row->status)),
               tally_log_integer("round", row->progress.round),
               tally_log_integer("received", tally_job_open_round(job->engine)->received));
-    return prepare_job(coordinator, job, err);
+    return jobs_prepare(coordinator, job, err);
 }
 
 /* The store's error names the job by its key. */
@@ -247,19 +247,19 @@ static enum tally_status name_missing_job(enum tally_status status, const char *
     return status;
 }
 
-enum tally_status read_row(struct tally_coordinator *coordinator, const char *id,
-                           struct tally_store_job *ret_row, struct tally_error *err)
+enum tally_status jobs_read_row(struct tally_coordinator *coordinator, const char *id,
+                                struct tally_store_job *ret_row, struct tally_error *err)
 {
     struct tally_store *store = coordinator->store;
     return name_missing_job(store->ops->job_get(store, id, ret_row, err), id, err);
 }
 
-enum tally_status read_job(struct tally_coordinator *coordinator, const char *id,
-                           struct tally_store_job *ret_row, struct tally_buffer *document,
-                           struct tally_error *err)
+enum tally_status jobs_read(struct tally_coordinator *coordinator, const char *id,
+                            struct tally_store_job *ret_row, struct tally_buffer *document,
+                            struct tally_error *err)
 {
     struct tally_store *store = coordinator->store;
-    enum tally_status status = read_row(coordinator, id, ret_row, err);
+    enum tally_status status = jobs_read_row(coordinator, id, ret_row, err);
     if (status == TALLY_OK) { /* another replica may delete the job in between */
         status = store->ops->document_get(store, ret_row->key, document, err);
         status = name_missing_job(status, id, err);
@@ -267,27 +267,27 @@ enum tally_status read_job(struct tally_coordinator *coordinator, const char *id
     return status;
 }
 
-enum tally_status load_all_jobs(struct tally_coordinator *coordinator, struct tally_error *err)
+enum tally_status jobs_load_all(struct tally_coordinator *coordinator, struct tally_error *err)
 {
     struct tally_store *store = coordinator->store;
     struct job_rows live = {0};
-    enum tally_status status = store->ops->job_list_live(store, collect_row, &live, err);
+    enum tally_status status = store->ops->job_list_live(store, jobs_collect_row, &live, err);
     for (size_t i = 0; status == TALLY_OK && i < live.n; i++) {
-        status = load_job(coordinator, &live.rows[i], "job restored", err);
+        status = jobs_load(coordinator, &live.rows[i], "job restored", err);
     }
     free(live.rows);
     return status;
 }
 
-enum tally_status is_live_elsewhere(struct tally_coordinator *coordinator, const char *job_id,
-                                    bool *ret_is_elsewhere, struct tally_error *err)
+enum tally_status jobs_is_live_elsewhere(struct tally_coordinator *coordinator, const char *job_id,
+                                         bool *ret_is_elsewhere, struct tally_error *err)
 {
     struct tally_store_job row;
     *ret_is_elsewhere = false;
     if (!coordinator->view.is_shared) {
         return TALLY_OK;
     }
-    enum tally_status status = read_row(coordinator, job_id, &row, err);
+    enum tally_status status = jobs_read_row(coordinator, job_id, &row, err);
     if (status == TALLY_OK) {
         *ret_is_elsewhere = !tally_job_status_is_terminal(row.status);
     }

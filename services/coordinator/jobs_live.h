@@ -35,7 +35,7 @@ struct jobs_ops {
     bool (*leads)(struct tally_coordinator *coordinator, const struct hosted_job *job);
 };
 
-/* Progress of delete_expired() (jobs_lifecycle.h). */
+/* Progress of jobs_delete_expired() (jobs_lifecycle.h). */
 struct retention {
     int64_t before_key; /* 0 = starts again with the newest job */
     int64_t n_kept;     /* ended jobs that it has passed */
@@ -54,15 +54,15 @@ struct live_jobs {
     struct ended_jobs ended; /* receipts */
     struct retention retention;
     struct preparer *preparer;
-    struct memory_use memory;    /* as of the last start of jobs */
-    struct hosted_job *unsolved; /* no older job waits for f(x*) to be solved; NULL = none does */
-    struct tally_list prepared;  /* jobs prepared in this turn; they may start */
-    bool has_unprepared;         /* jobs that cannot be prepared have not failed yet */
-    int64_t next_deadline_ms;    /* Unix time; no job's own deadline is earlier */
-    bool lacks_memory;           /* some queued job waited for memory when last looked at */
-    bool match_due;              /* sessions or jobs came or went: look for jobs to start */
-    bool match_failed;           /* a start was not stored: look again in a second */
-    bool reload_due;             /* some jobs must be reloaded, while no transaction is open */
+    struct jobs_memory_use memory; /* as of the last start of jobs */
+    struct hosted_job *unsolved;   /* no older job waits for f(x*) to be solved; NULL = none does */
+    struct tally_list prepared;    /* jobs prepared in this turn; they may start */
+    bool has_unprepared;           /* jobs that cannot be prepared have not failed yet */
+    int64_t next_deadline_ms;      /* Unix time; no job's own deadline is earlier */
+    bool lacks_memory;             /* some queued job waited for memory when last looked at */
+    bool match_due;                /* sessions or jobs came or went: look for jobs to start */
+    bool match_failed;             /* a start was not stored: look again in a second */
+    bool reload_due;               /* some jobs must be reloaded, while no transaction is open */
 };
 
 /* Sets coordinator->jobs. Errors: NO_MEMORY (also: no thread can be started). */
@@ -71,15 +71,15 @@ enum tally_status live_jobs_new(struct tally_coordinator *coordinator, const str
 /* NULL is allowed. */
 void live_jobs_free(struct live_jobs *jobs);
 
-struct hosted_job *find_job(const struct tally_coordinator *coordinator, const char *id);
+struct hosted_job *jobs_find(const struct tally_coordinator *coordinator, const char *id);
 /* Notes the job's own deadline, if it has one. */
-void note_deadline(struct live_jobs *jobs, const struct hosted_job *job);
+void jobs_note_deadline(struct live_jobs *jobs, const struct hosted_job *job);
 /* Adds a loaded job to the live ones. */
-void add_job(struct tally_coordinator *coordinator, struct hosted_job *job);
+void jobs_add(struct tally_coordinator *coordinator, struct hosted_job *job);
 /* Takes the jobs that merely wait in the queue out of the active ones. */
-void prune_active(struct live_jobs *jobs);
+void jobs_prune_active(struct live_jobs *jobs);
 /* Takes a job out of the list and frees it; the store keeps it. */
-void remove_job(struct tally_coordinator *coordinator, struct hosted_job **at);
+void jobs_remove(struct tally_coordinator *coordinator, struct hosted_job **at);
 
 /* ---- Reading the store ---- */
 
@@ -88,26 +88,26 @@ struct job_rows {
     struct tally_store_job *rows;
     size_t n, capacity;
 };
-enum tally_status collect_row(void *rows, const struct tally_store_job *row,
-                              struct tally_error *err);
+enum tally_status jobs_collect_row(void *rows, const struct tally_store_job *row,
+                                   struct tally_error *err);
 /* Loads all live jobs of a store that only this process uses. Errors: STORE, NO_MEMORY. */
-enum tally_status load_all_jobs(struct tally_coordinator *coordinator, struct tally_error *err);
+enum tally_status jobs_load_all(struct tally_coordinator *coordinator, struct tally_error *err);
 /* Loads a live job and adds it, or ends it if it is damaged. `event` is for the log. No transaction
  * may be open. Errors: STORE, NO_MEMORY. */
-enum tally_status load_job(struct tally_coordinator *coordinator, struct tally_store_job *row,
-                           const char *event, struct tally_error *err);
+enum tally_status jobs_load(struct tally_coordinator *coordinator, struct tally_store_job *row,
+                            const char *event, struct tally_error *err);
 /* Reads the row of a job, live or not. Errors: NOT_FOUND, STORE. */
-enum tally_status read_row(struct tally_coordinator *coordinator, const char *id,
-                           struct tally_store_job *ret_row, struct tally_error *err);
-/* As read_row(), and appends the job's document. Errors: NOT_FOUND, STORE. */
-enum tally_status read_job(struct tally_coordinator *coordinator, const char *id,
-                           struct tally_store_job *ret_row, struct tally_buffer *document,
-                           struct tally_error *err);
+enum tally_status jobs_read_row(struct tally_coordinator *coordinator, const char *id,
+                                struct tally_store_job *ret_row, struct tally_error *err);
+/* As jobs_read_row(), and appends the job's document. Errors: NOT_FOUND, STORE. */
+enum tally_status jobs_read(struct tally_coordinator *coordinator, const char *id,
+                            struct tally_store_job *ret_row, struct tally_buffer *document,
+                            struct tally_error *err);
 /* Whether the job is live and led by another replica. Errors: NOT_FOUND, STORE. */
-enum tally_status is_live_elsewhere(struct tally_coordinator *coordinator, const char *job_id,
-                                    bool *ret_is_elsewhere, struct tally_error *err);
+enum tally_status jobs_is_live_elsewhere(struct tally_coordinator *coordinator, const char *job_id,
+                                         bool *ret_is_elsewhere, struct tally_error *err);
 /* Ends a job that cannot be loaded; `row` is as stored. No transaction may be open. */
-enum tally_status end_damaged_row(struct tally_store *store, struct tally_store_job *row,
-                                  const struct tally_error *why, struct tally_error *err);
+enum tally_status jobs_end_damaged_row(struct tally_store *store, struct tally_store_job *row,
+                                       const struct tally_error *why, struct tally_error *err);
 
 #endif

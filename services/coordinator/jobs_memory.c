@@ -12,10 +12,10 @@ static bool is_queued(const struct hosted_job *job)
     return tally_job_status(job->engine) == TALLY_JOB_QUEUED && !job->needs_reload;
 }
 
-struct memory_use memory_use(const struct tally_coordinator *coordinator)
+struct jobs_memory_use jobs_memory_use(const struct tally_coordinator *coordinator)
 {
-    struct memory_use use = {.held = preparer_bytes(coordinator->jobs->preparer),
-                             .limit = coordinator->config.max_job_bytes};
+    struct jobs_memory_use use = {.held = preparer_bytes(coordinator->jobs->preparer),
+                                  .limit = coordinator->config.max_job_bytes};
     TALLY_LIST_EACH(node, &coordinator->jobs->marks.active)
     {
         const struct hosted_job *job = TALLY_LIST_MEMBER(struct hosted_job, in_active, node);
@@ -27,19 +27,19 @@ struct memory_use memory_use(const struct tally_coordinator *coordinator)
     return use;
 }
 
-int64_t memory_needed(const struct hosted_job *job)
+int64_t jobs_memory_needed(const struct hosted_job *job)
 {
     return job->prepared ? job->started_bytes : job->solving_bytes;
 }
 
-bool memory_is_free(const struct memory_use *use, const struct hosted_job *job)
+bool jobs_memory_is_free(const struct jobs_memory_use *use, const struct hosted_job *job)
 {
-    return memory_needed(job) <= use->limit - use->held;
+    return jobs_memory_needed(job) <= use->limit - use->held;
 }
 
-bool memory_will_be_free(const struct memory_use *use, const struct hosted_job *job)
+bool jobs_memory_will_be_free(const struct jobs_memory_use *use, const struct hosted_job *job)
 {
-    return memory_needed(job) <= use->limit - use->kept;
+    return jobs_memory_needed(job) <= use->limit - use->kept;
 }
 
 static enum tally_status check_bytes(int64_t bytes, int64_t limit, const char *field,
@@ -52,28 +52,30 @@ static enum tally_status check_bytes(int64_t bytes, int64_t limit, const char *f
                                        what, (long long)bytes, (long long)limit);
 }
 
-enum tally_status memory_check_started(const struct tally_coordinator *coordinator,
-                                       const struct tally_job_spec *spec, struct tally_error *err)
+enum tally_status jobs_memory_check_started(const struct tally_coordinator *coordinator,
+                                            const struct tally_job_spec *spec,
+                                            struct tally_error *err)
 {
     return check_bytes(tally_footprint_started(spec), coordinator->config.max_job_bytes,
                        tally_footprint_started_field(spec), "the job", err);
 }
 
-enum tally_status memory_check_solving(const struct tally_coordinator *coordinator,
-                                       const struct tally_job_spec *spec, struct tally_error *err)
+enum tally_status jobs_memory_check_solving(const struct tally_coordinator *coordinator,
+                                            const struct tally_job_spec *spec,
+                                            struct tally_error *err)
 {
     return check_bytes(tally_footprint_solving(spec), coordinator->config.max_job_bytes,
                        tally_footprint_solving_field(spec), "solving f(x*) of the job", err);
 }
 
-enum tally_status memory_check(const struct tally_coordinator *coordinator,
-                               const struct tally_job_spec *spec, struct tally_error *err)
+enum tally_status jobs_memory_check(const struct tally_coordinator *coordinator,
+                                    const struct tally_job_spec *spec, struct tally_error *err)
 {
-    enum tally_status status = memory_check_started(coordinator, spec, err);
-    return status == TALLY_OK ? memory_check_solving(coordinator, spec, err) : status;
+    enum tally_status status = jobs_memory_check_started(coordinator, spec, err);
+    return status == TALLY_OK ? jobs_memory_check_solving(coordinator, spec, err) : status;
 }
 
-bool memory_is_unsolved(const struct hosted_job *job)
+bool jobs_memory_is_unsolved(const struct hosted_job *job)
 {
     return is_queued(job) && !job->prepared && job->prepare_began_ms == 0;
 }
@@ -88,7 +90,7 @@ static void solve(struct tally_coordinator *coordinator, struct hosted_job *job)
     }
 }
 
-void memory_solve_next(struct tally_coordinator *coordinator)
+void jobs_memory_solve_next(struct tally_coordinator *coordinator)
 {
     struct live_jobs *jobs = coordinator->jobs;
     if (preparer_bytes(jobs->preparer) > 0) {
@@ -102,29 +104,30 @@ void memory_solve_next(struct tally_coordinator *coordinator)
     if (jobs->unsolved == NULL) {
         return;
     }
-    prune_active(jobs);
-    const struct memory_use use = memory_use(coordinator);
+    jobs_prune_active(jobs);
+    const struct jobs_memory_use use = jobs_memory_use(coordinator);
     for (struct hosted_job *job = jobs->unsolved; job != NULL; job = job->next) {
-        if (!memory_is_unsolved(job)) {
+        if (!jobs_memory_is_unsolved(job)) {
             continue;
         }
-        if (memory_is_free(&use, job)) {
+        if (jobs_memory_is_free(&use, job)) {
             solve(coordinator, job);
             return;
         }
         jobs->lacks_memory = true;
-        if (memory_will_be_free(&use, job)) {
+        if (jobs_memory_will_be_free(&use, job)) {
             return;
         }
     }
 }
 
-void memory_note_loaded(const struct tally_coordinator *coordinator, const struct hosted_job *job)
+void jobs_memory_note_loaded(const struct tally_coordinator *coordinator,
+                             const struct hosted_job *job)
 {
-    const struct memory_use use = memory_use(coordinator);
+    const struct jobs_memory_use use = jobs_memory_use(coordinator);
     struct tally_error err = TALLY_ERROR_INIT;
     if (job->row.status == TALLY_JOB_QUEUED) {
-        if (memory_check(coordinator, &job->spec, &err) != TALLY_OK) {
+        if (jobs_memory_check(coordinator, &job->spec, &err) != TALLY_OK) {
             tally_log(TALLY_LOG_WARN, tally_log_event("queued job cannot start: memory limit"),
                       tally_log_text("job", job->row.id), tally_log_problem(&err));
         }

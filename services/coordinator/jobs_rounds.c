@@ -13,21 +13,21 @@ enum { RETURN_MS = 1500 };
 
 /* What follows from closed rounds. */
 
-void restart_clock(struct hosted_job *job)
+void rounds_restart_clock(struct hosted_job *job)
 {
     job->round_opened_ms = job->deadline_from_ms = tally_monotonic_ms();
     job->waits_since_ms = tally_realtime_ms();
     job->deadline_noted = false;
 }
 
-void restart_clock_after_outage(struct hosted_job *job)
+void rounds_restart_clock_after_outage(struct hosted_job *job)
 {
-    restart_clock(job);
+    rounds_restart_clock(job);
     job->round_opened_ms += RETURN_MS;
     job->deadline_from_ms += RETURN_MS;
 }
 
-void restart_clocks_after_outage(struct tally_coordinator *coordinator)
+void rounds_restart_clocks_after_outage(struct tally_coordinator *coordinator)
 {
     for (struct hosted_job *job = coordinator->jobs->first; job != NULL; job = job->next) {
         job->deadline_from_ms = tally_monotonic_ms() + RETURN_MS;
@@ -80,15 +80,15 @@ static void note_vacant(struct hosted_job *job)
         struct client_slot *slot = &job->slots[cohort[i]];
         if (slot->session == NULL && !slot->absent) {
             slot->absent = true;
-            mark_absence(job);
+            hosted_job_mark_absence(job);
         }
     }
 }
 
-void round_closed(struct tally_coordinator *coordinator, struct hosted_job *job)
+void rounds_note_closed(struct tally_coordinator *coordinator, struct hosted_job *job)
 {
     if (job->row.status != TALLY_JOB_PAUSED) { /* it has been waiting since it was paused */
-        restart_clock(job);
+        rounds_restart_clock(job);
     }
     coordinator->jobs->ops->ready(coordinator, job);
     note_vacant(job);
@@ -98,13 +98,14 @@ void round_closed(struct tally_coordinator *coordinator, struct hosted_job *job)
     }
 }
 
-bool has_closed(const struct hosted_job *job, const struct tally_job_outcome *outcome)
+bool rounds_has_closed(const struct hosted_job *job, const struct tally_job_outcome *outcome)
 {
     return outcome->n_records > 0 || tally_job_status_is_terminal(tally_job_status(job->engine));
 }
 
-enum tally_status put_closed(struct tally_coordinator *coordinator, struct hosted_job *job,
-                             const struct tally_job_outcome *outcome, struct tally_error *err)
+enum tally_status rounds_put_closed(struct tally_coordinator *coordinator, struct hosted_job *job,
+                                    const struct tally_job_outcome *outcome,
+                                    struct tally_error *err)
 {
     enum tally_status status =
         hosted_job_put_rounds(coordinator->store, job, outcome, tally_realtime_ms(), err);
@@ -121,11 +122,11 @@ enum tally_status put_closed(struct tally_coordinator *coordinator, struct hoste
         }
         note_missing(job, record);
     }
-    round_closed(coordinator, job);
+    rounds_note_closed(coordinator, job);
     return TALLY_OK;
 }
 
-bool is_store_well(const struct tally_coordinator *coordinator)
+bool rounds_store_is_well(const struct tally_coordinator *coordinator)
 {
     return coordinator->transaction->error.status == TALLY_OK;
 }
@@ -148,8 +149,8 @@ static void settle_job(struct tally_coordinator *coordinator, struct hosted_job 
         }
         struct tally_job_outcome outcome;
         tally_job_set_absent(job->engine, m, absent, &outcome);
-        if (has_closed(job, &outcome) &&
-            (put_closed(coordinator, job, &outcome, &err) != TALLY_OK ||
+        if (rounds_has_closed(job, &outcome) &&
+            (rounds_put_closed(coordinator, job, &outcome, &err) != TALLY_OK ||
              tally_job_status_is_terminal(job->row.status))) {
             return; /* not stored, so the engine is reloaded and told again */
         }
@@ -157,7 +158,7 @@ static void settle_job(struct tally_coordinator *coordinator, struct hosted_job 
     job->absence_changed = false;
 }
 
-void settle_absence(struct tally_coordinator *coordinator)
+void rounds_settle_absence(struct tally_coordinator *coordinator)
 {
     if (coordinator->draining || !coordinator->jobs->marks.absence_changed) {
         return; /* workers that leave because the service shuts down are not absent */
@@ -169,12 +170,12 @@ void settle_absence(struct tally_coordinator *coordinator)
         }
         const bool may_close = job->spec.policy == TALLY_POLICY_DROP;
         if (!job->needs_reload && !tally_job_status_is_terminal(tally_job_status(job->engine)) &&
-            (!may_close || (is_store_well(coordinator) &&
+            (!may_close || (rounds_store_is_well(coordinator) &&
                             transaction_begin_write(coordinator->transaction, NULL) == TALLY_OK))) {
             settle_job(coordinator, job);
         }
         if (job->absence_changed) { /* the engine could not be told: tries again later */
-            mark_absence(job);
+            hosted_job_mark_absence(job);
         }
     }
 }

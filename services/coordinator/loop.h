@@ -8,7 +8,7 @@
  *     serve     hand out tasks, answer the reads, fill the event streams
  *
  * So nothing that a crash could undo is ever visible outside: an acknowledged update is durable,
- * and no task follows from an update that is not. Higher modules do the work, through turn_ops. */
+ * and no task follows from an update that is not. Higher modules do the work, through loop_ops. */
 #ifndef TALLY_SERVICES_COORDINATOR_LOOP_H
 #define TALLY_SERVICES_COORDINATOR_LOOP_H
 
@@ -28,7 +28,7 @@ enum {
 };
 
 /* All are required. */
-struct turn_ops {
+struct loop_ops {
     /* The loop has served no socket for stalled_ms. It will now serve what has arrived meanwhile,
      * so most of this time does not count as silence of others. */
     void (*stalled)(struct tally_coordinator *coordinator, int64_t now_ms, int64_t stalled_ms);
@@ -49,8 +49,8 @@ struct turn_ops {
     bool (*serve)(struct tally_coordinator *coordinator, int64_t now_ms, bool defers);
 };
 
-struct turn {
-    const struct turn_ops *ops;
+struct loop {
+    const struct loop_ops *ops;
     int wake_fd;      /* an eventfd: readable when another thread has something for the loop */
     int64_t began_ms; /* monotonic; of the last turn; 0 = none yet */
     int64_t next_tick_ms;
@@ -61,13 +61,13 @@ struct turn {
 };
 
 /* Errors: NO_MEMORY, UNAVAILABLE (file descriptors). */
-enum tally_status turn_new(const struct turn_ops *ops, struct turn **ret_turn,
+enum tally_status loop_new(const struct loop_ops *ops, struct loop **ret_loop,
                            struct tally_error *err);
 /* wake_fd stays open: a thread may still write to it. NULL is allowed. */
-void turn_free(struct turn *turn);
+void loop_free(struct loop *loop);
 /* Returns how long the next step may wait, in ms. */
-int turn_run(struct tally_coordinator *coordinator);
+int loop_run(struct tally_coordinator *coordinator);
 /* Makes the next turn tick, as if a second had passed. */
-void turn_hurry(struct turn *turn);
+void loop_hurry(struct loop *loop);
 
 #endif

@@ -226,15 +226,15 @@ static void write_workers(const struct tally_coordinator *coordinator,
 
 static void write_memory(const struct tally_coordinator *coordinator, struct exposition *exposition)
 {
-    const struct memory_use use = memory_use(coordinator);
+    const struct jobs_memory_use use = jobs_memory_use(coordinator);
     exposition_one(exposition, "tally_job_memory_bytes", EXPOSITION_GAUGE,
                    "Estimated memory of started jobs and of solving f(x*).", (uint64_t)use.held);
     exposition_one(exposition, "tally_job_memory_limit_bytes", EXPOSITION_GAUGE,
                    "Limit of tally_job_memory_bytes, from --max-job-bytes.", (uint64_t)use.limit);
 }
 
-enum tally_status get_metrics(struct tally_coordinator *coordinator, struct call *call,
-                              struct tally_error *err)
+enum tally_status rest_get_metrics(struct tally_coordinator *coordinator, struct call *call,
+                                   struct tally_error *err)
 {
     const struct calls *calls = coordinator->calls;
     const struct tally_tokens *tokens = coordinator->config.tokens;
@@ -260,7 +260,8 @@ enum tally_status get_metrics(struct tally_coordinator *coordinator, struct call
     write_store(coordinator, &exposition);
     metrics_write_replicas(coordinator, &exposition);
     metrics_write_process(coordinator->metrics, &exposition);
-    return answer_bytes(call, exposition.status, "text/plain; version=0.0.4; charset=utf-8", err);
+    return call_answer_bytes(call, exposition.status, "text/plain; version=0.0.4; charset=utf-8",
+                             err);
 }
 
 /* ---- The part of /metrics that is about jobs. */
@@ -546,7 +547,8 @@ static void write_waiting(const struct tally_coordinator *coordinator, const str
     int64_t waiting_ms[METRICS_MAX_JOBS] = {0}, n_missing[METRICS_MAX_JOBS] = {0};
     for (int i = 0; i < shown->n; i++) {
         struct tally_waiting waiting;
-        if (shown->live[i] != NULL && job_waiting(coordinator, shown->live[i], now_ms, &waiting)) {
+        if (shown->live[i] != NULL &&
+            workers_job_waiting(coordinator, shown->live[i], now_ms, &waiting)) {
             waiting_ms[i] = unix_ms > waiting.since_ms ? unix_ms - waiting.since_ms : 0;
             n_missing[i] = waiting.n_clients;
         }

@@ -56,7 +56,7 @@ void metrics_end_job(struct metrics *metrics, const struct tally_store_job *row)
 /* Drops the series of a deleted job. */
 void metrics_forget_job(struct metrics *metrics, int64_t key);
 
-handler_fn get_metrics;
+handler_fn rest_get_metrics;
 
 /* Parts of the response (metrics.c, metrics.c, metrics.c). */
 void metrics_write_jobs(struct tally_coordinator *coordinator, struct exposition *exposition);

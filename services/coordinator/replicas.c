@@ -179,7 +179,7 @@ static void turn_directory(struct tally_coordinator *coordinator)
                       tally_log_text("replica", replica->id),
                       tally_log_text("address", replica->address),
                       tally_log_integer("jobs", replica->jobs));
-            forward_abort_all(coordinator, replica->number);
+            forwarding_abort_all(coordinator, replica->number);
         }
     }
     for (size_t i = 0; i < replicas->directory.n; i++) {
@@ -210,7 +210,7 @@ static void step_down(struct tally_coordinator *coordinator)
     tally_log(TALLY_LOG_WARN, tally_log_event("stepping down: other replicas may lead our jobs"),
               tally_log_integer("jobs", coordinator->jobs->n),
               tally_log_text("store", coordinator->transaction->error.message));
-    mark_all_ready(coordinator); /* their polls are refused */
+    workers_mark_all_ready(coordinator); /* their polls are refused */
 }
 
 /* Steps down if no heartbeat has succeeded for a lease. */
@@ -243,7 +243,7 @@ static void send_away_workers(struct tally_coordinator *coordinator, const struc
             serves = serves || session->assignments[i].job == job;
         }
         if (serves) {
-            end_session(coordinator, session);
+            workers_end_session(coordinator, session);
         }
         session = next;
     }
@@ -265,7 +265,7 @@ static void drop_lost_jobs(struct tally_coordinator *coordinator)
                   tally_log_integer("round", job->row.progress.round));
         replicas->counts.jobs_lost++;
         send_away_workers(coordinator, job);
-        remove_job(coordinator, at);
+        jobs_remove(coordinator, at);
     }
 }
 
@@ -274,9 +274,10 @@ static void describe_self(const struct tally_coordinator *coordinator, struct ta
 {
     self->jobs = coordinator->jobs->n;
     self->free_slots = coordinator->workers->sessions.n_free;
-    self->slots = count_moving_slots(coordinator);
-    find_lacking_job(coordinator, sum_others(coordinator, offsetof(struct tally_replica, slots)),
-                     coordinator->view.n_free_slots, &self->wants_key, &self->wants_slots);
+    self->slots = workers_count_moving_slots(coordinator);
+    workers_find_lacking_job(coordinator,
+                             sum_others(coordinator, offsetof(struct tally_replica, slots)),
+                             coordinator->view.n_free_slots, &self->wants_key, &self->wants_slots);
 }
 
 static bool join(struct tally_coordinator *coordinator)
@@ -361,13 +362,13 @@ static bool load_taken(struct tally_coordinator *coordinator, struct tally_store
 {
     struct replicas *replicas = coordinator->replicas;
     struct tally_error err = TALLY_ERROR_INIT;
-    struct hosted_job *hosted = find_job(coordinator, row->id);
+    struct hosted_job *hosted = jobs_find(coordinator, row->id);
     if (!replicas->leases->holds(coordinator->store, row->key)) {
         return true; /* another replica leads it already */
     }
     if (hosted != NULL) { /* another replica led it for a while */
         hosted->needs_reload = coordinator->jobs->reload_due = true;
-        mark_active(hosted);
+        hosted_job_mark_active(hosted);
         return true;
     }
     enum tally_status status =
@@ -376,14 +377,14 @@ static bool load_taken(struct tally_coordinator *coordinator, struct tally_store
         return true; /* another replica has led it to its end */
     }
     if (status == TALLY_OK) {
-        status = load_job(coordinator, row, "job taken over", &err);
+        status = jobs_load(coordinator, row, "job taken over", &err);
     }
     if (status != TALLY_OK) {
         tally_log(TALLY_LOG_ERROR, tally_log_event("job cannot be taken over yet"),
                   tally_log_text("job", row->id), tally_log_problem(&err));
         return false;
     }
-    hosted = find_job(coordinator, row->id);
+    hosted = jobs_find(coordinator, row->id);
     if (hosted != NULL) {
         replicas->counts.jobs_taken++;
     }
@@ -395,7 +396,7 @@ static void take_over(struct tally_coordinator *coordinator)
     struct replicas *replicas = coordinator->replicas;
     struct tally_error err = TALLY_ERROR_INIT;
     const enum tally_status status =
-        replicas->leases->take(coordinator->store, collect_row, &replicas->taken, &err);
+        replicas->leases->take(coordinator->store, jobs_collect_row, &replicas->taken, &err);
     if (status != TALLY_OK) {
         transaction_note_store(coordinator->transaction, &err);
         tally_log(TALLY_LOG_WARN, tally_log_event("cannot look for jobs to take over"),
@@ -461,7 +462,7 @@ void replicas_leave(struct tally_coordinator *coordinator)
     tally_log(TALLY_LOG_INFO, tally_log_event("left the replicas"),
               tally_log_integer("jobs", coordinator->jobs->n));
     while (coordinator->jobs->first != NULL) {
-        remove_job(coordinator, &coordinator->jobs->first);
+        jobs_remove(coordinator, &coordinator->jobs->first);
     }
 }
 
@@ -494,7 +495,7 @@ static bool give_job(struct tally_coordinator *coordinator, struct hosted_job **
     replicas->counts.jobs_given++;
     taker->jobs++;
     send_away_workers(coordinator, job);
-    remove_job(coordinator, at);
+    jobs_remove(coordinator, at);
     return true;
 }
 
@@ -520,7 +521,8 @@ static void give_jobs(struct tally_coordinator *coordinator, int64_t now_ms)
         struct hosted_job *job = *at;
         const int64_t clients = job->row.clients;
         const bool is_queued = tally_job_status(job->engine) == TALLY_JOB_QUEUED;
-        if (is_queued && n_free >= clients && count_free_slots(coordinator, job) >= clients) {
+        if (is_queued && n_free >= clients &&
+            workers_count_free_slots(coordinator, job) >= clients) {
             n_free -= clients; /* it starts here as soon as f(x*) is known */
         } else if (is_queued && may_be_given(job, now_ms)) {
             struct tally_replica *taker =
@@ -592,7 +594,7 @@ static void give_workers(struct tally_coordinator *coordinator)
     struct replicas *replicas = coordinator->replicas;
     const bool alone = count_patience(replicas) >= PATIENCE_BEATS;
     const int64_t share =
-        placement_share(&replicas->directory, find_next_to_start(coordinator), alone);
+        placement_share(&replicas->directory, workers_find_next_to_start(coordinator), alone);
     struct session *idle[MAX_GIVEN_WORKERS];
     int64_t slots[MAX_GIVEN_WORKERS];
     bool picked[MAX_GIVEN_WORKERS];
@@ -611,7 +613,7 @@ static void give_workers(struct tally_coordinator *coordinator)
                       tally_log_text("worker", idle[i]->name),
                       tally_log_integer("slots", idle[i]->n_slots));
             replicas->counts.workers_given++;
-            end_session(coordinator, idle[i]);
+            workers_end_session(coordinator, idle[i]);
         }
     }
 }

@@ -86,7 +86,7 @@ const uint64_t *forwarding_counts(const struct forwarding *forwarding)
     return forwarding->counts;
 }
 
-bool is_forwarded(const struct call *call)
+bool forwarding_is_forwarded(const struct call *call)
 {
     return tally_http_header(call->request, FORWARDED_HEADER) != NULL;
 }
@@ -181,16 +181,16 @@ static enum tally_status send_call(struct tally_coordinator *coordinator, struct
     return status;
 }
 
-enum tally_status forward_call(struct tally_coordinator *coordinator, struct call *call,
-                               const struct tally_replica *to, struct tally_error *err)
+enum tally_status forwarding_forward(struct tally_coordinator *coordinator, struct call *call,
+                                     const struct tally_replica *to, struct tally_error *err)
 {
     struct tally_buffer target = {0};
-    if (is_forwarded(call) || to->address[0] == '\0') {
+    if (forwarding_is_forwarded(call) || to->address[0] == '\0') {
         return tally_fail(err, TALLY_UNAVAILABLE, NULL,
                           "the coordinator for this request is not known yet");
     }
     if (call->request_id[0] == '\0') { /* the logs of both replicas show it */
-        draw_request_id(coordinator, call->request_id);
+        request_id_draw(coordinator, call->request_id);
     }
     struct sent_call *sent = sent_new(coordinator->forwarding, call, to);
     enum tally_status status = sent != NULL ? TALLY_OK : TALLY_NO_MEMORY;
@@ -221,7 +221,7 @@ static void pass_on(struct tally_coordinator *coordinator, struct call *call)
     if (call->collector != NULL) {
         call->collector(coordinator, call);
     } else {
-        send_answer(coordinator, call);
+        call_send(coordinator, call);
     }
 }
 
@@ -234,7 +234,7 @@ static void answer_unavailable(struct tally_coordinator *coordinator, struct sen
     tally_fail(&err, TALLY_UNAVAILABLE, NULL,
                "coordinator %s, which handles this request, does not respond", sent->id);
     coordinator->forwarding->counts[result]++;
-    answer_error(call, &err);
+    call_answer_error(call, &err);
     pass_on(coordinator, call);
 }
 
@@ -260,7 +260,7 @@ static void give_answer(struct tally_coordinator *coordinator, struct sent_call 
     pass_on(coordinator, call);
 }
 
-void forward_take_results(struct tally_coordinator *coordinator)
+void forwarding_take_results(struct tally_coordinator *coordinator)
 {
     struct tally_http_forward_result result;
     while (coordinator->forwarding != NULL &&
@@ -279,7 +279,7 @@ void forward_take_results(struct tally_coordinator *coordinator)
     }
 }
 
-void forward_abort_all(struct tally_coordinator *coordinator, int64_t number)
+void forwarding_abort_all(struct tally_coordinator *coordinator, int64_t number)
 {
     if (coordinator->forwarding == NULL) {
         return;
@@ -293,7 +293,7 @@ void forward_abort_all(struct tally_coordinator *coordinator, int64_t number)
     }
 }
 
-void forward_end_polls(struct tally_coordinator *coordinator)
+void forwarding_end_polls(struct tally_coordinator *coordinator)
 {
     if (coordinator->forwarding == NULL) {
         return;
@@ -307,9 +307,9 @@ void forward_end_polls(struct tally_coordinator *coordinator)
     }
 }
 
-void forward_abandon(struct tally_coordinator *coordinator, struct call *call)
+void forwarding_abandon(struct tally_coordinator *coordinator, struct call *call)
 {
     coordinator->forwarding->counts[FORWARD_ABANDONED]++;
     call->request = NULL;
-    send_answer(coordinator, call);
+    call_send(coordinator, call);
 }

@@ -43,29 +43,29 @@ enum forward_result {
 enum tally_status forwarding_new(struct tally_coordinator *coordinator, struct tally_error *err);
 /* Precondition: no call waits for a response any more. NULL is allowed. */
 void forwarding_free(struct forwarding *forwarding);
-/* Readable when forward_take_results() has work; -1 for NULL. */
+/* Readable when forwarding_take_results() has work; -1 for NULL. */
 int forwarding_fd(const struct forwarding *forwarding);
 
 /* Whether another replica has forwarded the call to this one. */
-bool is_forwarded(const struct call *call);
+bool forwarding_is_forwarded(const struct call *call);
 
 /* Forwards the call to replica `to`, of which only id, number and address are used. The response is
  * sent when it arrives. Takes the request's body: nothing decoded from it may be used any more.
  * Errors: UNAVAILABLE (no address, or it was forwarded before), RESOURCE_EXHAUSTED, NO_MEMORY; the
  * call must then still be answered. Precondition: coordinator->forwarding. */
-enum tally_status forward_call(struct tally_coordinator *coordinator, struct call *call,
-                               const struct tally_replica *to, struct tally_error *err);
+enum tally_status forwarding_forward(struct tally_coordinator *coordinator, struct call *call,
+                                     const struct tally_replica *to, struct tally_error *err);
 
 /* Responds to the calls whose responses or errors have arrived. Once per turn. */
-void forward_take_results(struct tally_coordinator *coordinator);
+void forwarding_take_results(struct tally_coordinator *coordinator);
 
 /* Stops waiting for replica `number`: calls forwarded to it get "unavailable". */
-void forward_abort_all(struct tally_coordinator *coordinator, int64_t number);
+void forwarding_abort_all(struct tally_coordinator *coordinator, int64_t number);
 /* The same for long polls at any replica, including those that came with an update. The worker
  * polls again, with the same update. */
-void forward_end_polls(struct tally_coordinator *coordinator);
+void forwarding_end_polls(struct tally_coordinator *coordinator);
 /* Frees a call whose caller has disconnected. */
-void forward_abandon(struct tally_coordinator *coordinator, struct call *call);
+void forwarding_abandon(struct tally_coordinator *coordinator, struct call *call);
 
 /* Calls by result: [N_FORWARD_RESULTS]. */
 const uint64_t *forwarding_counts(const struct forwarding *forwarding);

@@ -29,7 +29,7 @@ static enum tally_status locate(struct tally_coordinator *coordinator, const cha
     struct tally_store *store = coordinator->store;
     struct tally_job_leader leader;
     *ret_where = JOB_HERE;
-    if (find_job(coordinator, job_id) != NULL) {
+    if (jobs_find(coordinator, job_id) != NULL) {
         return TALLY_OK;
     }
     struct tally_error why = TALLY_ERROR_INIT;
@@ -60,13 +60,13 @@ static void fall_back_to_store(struct tally_coordinator *coordinator, struct cal
 {
     if (!call_has_forwarded_answer(call)) {
         struct tally_error err = TALLY_ERROR_INIT;
-        clear_answer(call);
+        call_clear_answer(call);
         if (call->route->handler(coordinator, call, &err) != TALLY_OK) {
             transaction_note_damage(coordinator->transaction, &err);
-            answer_error(call, &err);
+            call_answer_error(call, &err);
         }
     }
-    send_answer(coordinator, call);
+    call_send(coordinator, call);
 }
 
 /* A request about a job. */
@@ -76,7 +76,7 @@ static enum tally_status route_job(struct tally_coordinator *coordinator, struct
     enum whereabouts where;
     struct tally_replica leader;
     const bool store_knows = call->route->place == AT_LEADER_OR_STORE;
-    if (store_knows && is_forwarded(call)) {
+    if (store_knows && forwarding_is_forwarded(call)) {
         return TALLY_OK; /* the sender is mistaken, and the store knows almost everything */
     }
     enum tally_status status = locate(coordinator, call->params[0], &where, &leader, err);
@@ -87,7 +87,7 @@ static enum tally_status route_job(struct tally_coordinator *coordinator, struct
         return fail_unplaced(call->params[0], err);
     }
     call->collector = store_knows ? fall_back_to_store : NULL;
-    status = forward_call(coordinator, call, &leader, err);
+    status = forwarding_forward(coordinator, call, &leader, err);
     *ret_sent = status == TALLY_OK;
     return status;
 }
@@ -126,14 +126,14 @@ static enum tally_status route_session(struct tally_coordinator *coordinator, st
                                        bool *ret_sent, struct tally_error *err)
 {
     const struct tally_replica *home =
-        is_forwarded(call)
+        forwarding_is_forwarded(call)
             ? NULL
             : replicas_find(coordinator, (int64_t)(session_of(call) >> SESSION_NUMBER_SHIFT));
     if (home == NULL) {
         return TALLY_OK; /* it is ours, or unknown */
     }
     call->polls = is_poll(call);
-    enum tally_status status = forward_call(coordinator, call, home, err);
+    enum tally_status status = forwarding_forward(coordinator, call, home, err);
     *ret_sent = status == TALLY_OK;
     return status;
 }
@@ -181,7 +181,7 @@ static enum tally_status locate_held(struct tally_coordinator *coordinator,
         if (status != TALLY_OK) {
             return status;
         }
-        const bool is_live = where != JOB_HERE || find_job(coordinator, held[i].id) != NULL;
+        const bool is_live = where != JOB_HERE || jobs_find(coordinator, held[i].id) != NULL;
         if (is_live && held[i].n_clients > most) {
             most = held[i].n_clients;
             *ret_found = true;
@@ -229,13 +229,14 @@ static enum tally_status route_join(struct tally_coordinator *coordinator, struc
     bool is_here = true;
     size_t n = 0;
     const uint8_t *body = tally_http_body(call->request, &n);
-    if (is_forwarded(call) || tally_join_request_decode(body, n, &join, NULL) != TALLY_OK) {
+    if (forwarding_is_forwarded(call) ||
+        tally_join_request_decode(body, n, &join, NULL) != TALLY_OK) {
         return TALLY_OK; /* the handler reports the error */
     }
     enum tally_status status = find_home(coordinator, &join, &home, &is_here, err);
     tally_join_request_fini(&join);
     if (status == TALLY_OK && !is_here) {
-        status = forward_call(coordinator, call, &home, err);
+        status = forwarding_forward(coordinator, call, &home, err);
         *ret_sent = status == TALLY_OK;
     }
     return status;
@@ -253,8 +254,8 @@ static enum tally_status fail_aside(const struct tally_coordinator *coordinator,
                       "this coordinator has lost contact with the others: %s", why);
 }
 
-enum tally_status route_call(struct tally_coordinator *coordinator, struct call *call,
-                             bool *ret_sent, struct tally_error *err)
+enum tally_status replicas_route_call(struct tally_coordinator *coordinator, struct call *call,
+                                      bool *ret_sent, struct tally_error *err)
 {
     const struct route *route = call->route;
     *ret_sent = false;

@@ -23,7 +23,7 @@ struct tally_coordinator;
 
 /* To be called before the call's handler. *ret_sent: the call has been forwarded and must not be
  * answered here. Errors are for the caller. */
-enum tally_status route_call(struct tally_coordinator *coordinator, struct call *call,
-                             bool *ret_sent, struct tally_error *err);
+enum tally_status replicas_route_call(struct tally_coordinator *coordinator, struct call *call,
+                                      bool *ret_sent, struct tally_error *err);
 
 #endif

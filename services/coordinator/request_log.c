@@ -9,7 +9,7 @@
 #include "services/coordinator/calls.h"
 #include "services/coordinator/coordinator.h"
 
-void draw_request_id(struct tally_coordinator *coordinator, char ret_id[REQUEST_ID_CAPACITY])
+void request_id_draw(struct tally_coordinator *coordinator, char ret_id[REQUEST_ID_CAPACITY])
 {
     struct calls *calls = coordinator->calls;
     if (calls->n_request_ids++ == 0 &&
@@ -20,7 +20,7 @@ void draw_request_id(struct tally_coordinator *coordinator, char ret_id[REQUEST_
              calls->n_request_ids);
 }
 
-const char *told_request_id(const struct tally_http_request *request)
+const char *request_id_given(const struct tally_http_request *request)
 {
     static const char ALLOWED[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
                                   "0123456789._-";
@@ -51,11 +51,11 @@ void tally_coordinator_on_refused(void *context, const struct tally_http_refusal
 #undef REFUSAL_LABEL
     };
     struct tally_coordinator *coordinator = context;
-    const char *told = refusal->request != NULL ? told_request_id(refusal->request) : NULL;
+    const char *told = refusal->request != NULL ? request_id_given(refusal->request) : NULL;
     if (told != NULL) {
         memcpy(ret_request_id, told, strlen(told) + 1);
     } else {
-        draw_request_id(coordinator, ret_request_id);
+        request_id_draw(coordinator, ret_request_id);
     }
     call_counts_add_refusal(&coordinator->calls->counts, refusal->reason, refusal->status);
     tally_log(TALLY_LOG_DEBUG, tally_log_event("refused"),
@@ -64,13 +64,13 @@ void tally_coordinator_on_refused(void *context, const struct tally_http_refusal
               tally_log_integer("status", refusal->status));
 }
 
-void begin_access(struct tally_coordinator *coordinator, struct call *call)
+void request_log_begin(struct tally_coordinator *coordinator, struct call *call)
 {
     struct access *access = &call->access;
     const bool is_logged = tally_log_is_on(level_of(call, call->status));
     access->status = call->status;
-    if (call->request_id[0] == '\0' && (is_logged || shows_request_id(call))) {
-        draw_request_id(coordinator, call->request_id);
+    if (call->request_id[0] == '\0' && (is_logged || call_shows_request_id(call))) {
+        request_id_draw(coordinator, call->request_id);
     }
     if (is_logged) {
         snprintf(access->method, sizeof access->method, "%s", tally_http_method(call->request));
@@ -78,7 +78,7 @@ void begin_access(struct tally_coordinator *coordinator, struct call *call)
     }
 }
 
-void end_access(struct tally_coordinator *coordinator, const struct call *call)
+void request_log_end(struct tally_coordinator *coordinator, const struct call *call)
 {
     const struct access *access = &call->access;
     const double seconds = (double)(tally_monotonic_ns() - call->arrived_ns) / 1e9;

@@ -135,7 +135,7 @@ static enum tally_status check_host(const struct tally_coordinator *coordinator,
                                     struct tally_error *err)
 {
     const struct tally_coordinator_config *config = &coordinator->config;
-    if (config->any_host || host == NULL || host_is_allowed(host, config->allowed_hosts) ||
+    if (config->any_host || host == NULL || access_host_is_allowed(host, config->allowed_hosts) ||
         is_guarded(coordinator, call)) {
         return TALLY_OK;
     }
@@ -158,10 +158,10 @@ static enum tally_status check_origin(const struct tally_coordinator *coordinato
     }
     const char *origin = tally_http_header(call->request, "Origin");
     const char *fetch_site = tally_http_header(call->request, "Sec-Fetch-Site");
-    if (!write_is_foreign(host, origin, fetch_site)) {
+    if (!access_write_is_foreign(host, origin, fetch_site)) {
         return TALLY_OK;
     }
-    const bool origin_says_so = write_is_foreign(host, origin, NULL);
+    const bool origin_says_so = access_write_is_foreign(host, origin, NULL);
     return tally_fail(err, TALLY_PERMISSION_DENIED, origin_says_so ? "Origin" : "Sec-Fetch-Site",
                       "a web page of another origin may not write here: \"%.128s\"",
                       origin_says_so ? origin : fetch_site);
@@ -169,8 +169,8 @@ static enum tally_status check_origin(const struct tally_coordinator *coordinato
 
 /* Finds the route and checks whether the caller may use it. The origin is checked first: a page of
  * another origin does not learn which routes exist. */
-enum tally_status admit(const struct tally_coordinator *coordinator, struct call *call,
-                        struct tally_error *err)
+enum tally_status rest_admit(const struct tally_coordinator *coordinator, struct call *call,
+                             struct tally_error *err)
 {
     struct tally_error unknown = TALLY_ERROR_INIT;
     const enum tally_status found = find_route(coordinator, call, tally_http_method(call->request),

@@ -26,7 +26,7 @@ static void answer_failure(struct tally_coordinator *coordinator, struct call *c
                            const struct tally_error *err)
 {
     transaction_note_damage(coordinator->transaction, err);
-    answer_error(call, err);
+    call_answer_error(call, err);
 }
 
 /* Runs the handler, or forwards the call to the replica that must answer it. A long poll has no
@@ -35,7 +35,7 @@ static void run(struct tally_coordinator *coordinator, struct call *call)
 {
     struct tally_error err = TALLY_ERROR_INIT;
     bool is_sent;
-    enum tally_status status = route_call(coordinator, call, &is_sent, &err);
+    enum tally_status status = replicas_route_call(coordinator, call, &is_sent, &err);
     if (is_sent) {
         return;
     }
@@ -51,7 +51,7 @@ static void run(struct tally_coordinator *coordinator, struct call *call)
  * later. */
 static void name_request(struct call *call)
 {
-    const char *told = told_request_id(call->request);
+    const char *told = request_id_given(call->request);
     call->request_id_told = told != NULL;
     if (told != NULL) {
         memcpy(call->request_id, told, strlen(told) + 1);
@@ -63,7 +63,7 @@ bool tally_coordinator_wants_body(void *context, struct tally_http_request *requ
 {
     struct tally_error err = TALLY_ERROR_INIT;
     struct call call = {.request = request};
-    return admit(context, &call, &err) == TALLY_OK;
+    return rest_admit(context, &call, &err) == TALLY_OK;
 }
 
 /* A worker's request takes long to arrive. */
@@ -72,8 +72,8 @@ bool tally_coordinator_on_part(void *context, struct tally_http_request *request
     struct tally_coordinator *coordinator = context;
     struct tally_error err = TALLY_ERROR_INIT;
     struct call call = {.request = request};
-    return admit(coordinator, &call, &err) != TALLY_OK || call.route->kind != ROUTE_WORKER ||
-           worker_part(coordinator, &call);
+    return rest_admit(coordinator, &call, &err) != TALLY_OK || call.route->kind != ROUTE_WORKER ||
+           workers_on_part(coordinator, &call);
 }
 
 /* Where a request waits that is answered after the commit. */
@@ -92,7 +92,7 @@ void tally_coordinator_on_request(void *context, struct tally_http_request *requ
     coordinator->calls->counts.n_requests++;
     if (call == NULL) {
         char id[REQUEST_ID_CAPACITY];
-        draw_request_id(coordinator, id);
+        request_id_draw(coordinator, id);
         const struct tally_http_response response = {.status = 503,
                                                      .headers = {{"X-Request-Id", id}}};
         tally_http_respond(request, &response);
@@ -104,9 +104,9 @@ void tally_coordinator_on_request(void *context, struct tally_http_request *requ
     call->holder = (struct request_holder){.call = call};
     tally_http_set_user(request, &call->holder);
     struct tally_error err = TALLY_ERROR_INIT;
-    const enum tally_status status = admit(coordinator, call, &err);
+    const enum tally_status status = rest_admit(coordinator, call, &err);
     if (status != TALLY_OK) {
-        answer_error(call, &err);
+        call_answer_error(call, &err);
         call_queue_push(&coordinator->calls->written, call);
     } else if ((call->route->flags & ROUTE_WRITES) == 0) {
         call_queue_push(queue_of(coordinator->calls, call->route), call);
@@ -135,9 +135,9 @@ void tally_coordinator_on_abandoned(void *context, struct tally_http_request *re
     struct session *session = holder->session;
     struct call *call = holder->call;
     if (session != NULL) {
-        abandon_poll(coordinator, session);
+        poll_drop(coordinator, session);
     } else if (call->forwarded != NULL) {
-        forward_abandon(coordinator, call);
+        forwarding_abandon(coordinator, call);
     } else {
         call->request = NULL;
     }
@@ -158,7 +158,7 @@ static void go_on(struct tally_coordinator *coordinator, struct call *call)
 static void finish(struct tally_coordinator *coordinator, struct call *call)
 {
     if (call->forwarded == NULL) {
-        send_answer(coordinator, call);
+        call_send(coordinator, call);
     }
 }
 
@@ -220,7 +220,7 @@ static bool run_in_pieces(struct tally_coordinator *coordinator)
     return may_begin;
 }
 
-void run_reads(struct tally_coordinator *coordinator)
+void rest_run_reads(struct tally_coordinator *coordinator)
 {
     struct calls *calls = coordinator->calls;
     while (run_next(coordinator, &calls->brief)) {

@@ -157,7 +157,7 @@ static void serve_stream(struct event_stream *stream, int64_t now_ms, int *n_lef
     beat(stream, now_ms);
 }
 
-void end_streams(struct tally_coordinator *coordinator)
+void events_end_streams(struct tally_coordinator *coordinator)
 {
     TALLY_LIST_EACH(node, &coordinator->events->streams)
     {
@@ -180,13 +180,13 @@ enum tally_status events_new(struct tally_coordinator *coordinator, struct tally
     return TALLY_OK;
 }
 
-bool serve_events(struct tally_coordinator *coordinator, int64_t now_ms)
+bool events_serve(struct tally_coordinator *coordinator, int64_t now_ms)
 {
     bool must_serve = coordinator->events->is_hungry || now_ms >= coordinator->events->next_ms;
     TALLY_LIST_EACH(node, &coordinator->events->feeds)
     {
         struct event_feed *feed = TALLY_LIST_MEMBER(struct event_feed, node, node);
-        must_serve = look_at_job(coordinator, feed, now_ms) || must_serve;
+        must_serve = events_check_job(coordinator, feed, now_ms) || must_serve;
     }
     if (!must_serve || tally_list_is_empty(&coordinator->events->streams)) {
         return false;
@@ -291,7 +291,7 @@ static enum tally_status open_stream(struct tally_coordinator *coordinator, stru
     call->headers[1].name = "X-Accel-Buffering"; /* so that nginx does not buffer the events */
     call->headers[1].value = "no";
     call->content_type = "text/event-stream";
-    enum tally_status status = begin_stream(coordinator, call, &config, &stream->stream, err);
+    enum tally_status status = call_begin_stream(coordinator, call, &config, &stream->stream, err);
     if (status != TALLY_OK) {
         release_feed(feed);
         free(stream);
@@ -336,15 +336,15 @@ static enum tally_status open_when_read(struct call *call, struct tally_error *e
     return status == TALLY_OK ? open_stream(coordinator, call, &opening->row, begin, err) : status;
 }
 
-enum tally_status get_events(struct tally_coordinator *coordinator, struct call *call,
-                             struct tally_error *err)
+enum tally_status rest_get_events(struct tally_coordinator *coordinator, struct call *call,
+                                  struct tally_error *err)
 {
     struct tally_store_job row;
     const char *resumed = tally_http_header(call->request, "Last-Event-ID");
     const char *after = tally_http_query(call->request, "after");
     struct event_stream begin = {.coordinator = coordinator,
                                  .token_until_ms = call->token_until_ms};
-    enum tally_status status = read_row(coordinator, call->params[0], &row, err);
+    enum tally_status status = jobs_read_row(coordinator, call->params[0], &row, err);
     if (status != TALLY_OK) {
         return status;
     }
@@ -456,7 +456,8 @@ enum tally_status find_chunk(struct event_stream *stream, int *n_left,
     struct tally_store_job row;
     const bool is_empty = status == TALLY_OK && chunk->through == chunk->after;
     if (is_empty) {
-        status = read_row(stream->coordinator, feed->row.id, &row, err); /* may be deleted by now */
+        status =
+            jobs_read_row(stream->coordinator, feed->row.id, &row, err); /* may be deleted by now */
     }
     if (is_empty && status == TALLY_OK) {
         status = tally_fail(err, TALLY_DATA_LOSS, NULL, "no round after %lld of %lld",
@@ -492,7 +493,7 @@ enum tally_status make_detail(struct tally_coordinator *coordinator, struct even
     enum tally_status status = store->ops->document_get(store, feed->row.key, &document, err);
     if (status == TALLY_OK) {
         struct tally_json *detail =
-            job_detail(&feed->row, &document, feed->waits ? &feed->waiting : NULL);
+            hosted_job_detail(&feed->row, &document, feed->waits ? &feed->waiting : NULL);
         status = append_event(&feed->detail, "event: job\ndata: ", detail, err);
     }
     tally_buffer_fini(&document);
@@ -561,7 +562,7 @@ void events_adopt_job(struct tally_coordinator *coordinator, struct hosted_job *
 static bool read_stored_row(struct tally_coordinator *coordinator, struct event_feed *feed)
 {
     struct tally_error err = TALLY_ERROR_INIT;
-    enum tally_status status = read_row(coordinator, feed->row.id, &feed->row, &err);
+    enum tally_status status = jobs_read_row(coordinator, feed->row.id, &feed->row, &err);
     feed->must_read = status != TALLY_OK || !tally_job_status_is_terminal(feed->row.status);
     if (status == TALLY_NOT_FOUND) { /* it is deleted, or its insertion was rolled back */
         TALLY_LIST_EACH(node, &coordinator->events->streams)
@@ -580,7 +581,8 @@ static void look_at_waiting(struct tally_coordinator *coordinator, struct event_
                             int64_t now_ms)
 {
     struct tally_waiting waiting;
-    const bool waits = feed->job != NULL && job_waiting(coordinator, feed->job, now_ms, &waiting);
+    const bool waits =
+        feed->job != NULL && workers_job_waiting(coordinator, feed->job, now_ms, &waiting);
     if (waits == feed->waits && (!waits || tally_waiting_equals(&waiting, &feed->waiting))) {
         return;
     }
@@ -592,7 +594,8 @@ static void look_at_waiting(struct tally_coordinator *coordinator, struct event_
     feed->has_new_waiting = true;
 }
 
-bool look_at_job(struct tally_coordinator *coordinator, struct event_feed *feed, int64_t now_ms)
+bool events_check_job(struct tally_coordinator *coordinator, struct event_feed *feed,
+                      int64_t now_ms)
 {
     bool is_new = false;
     if (feed->job == NULL) {
@@ -644,7 +647,7 @@ struct event_feed *take_feed(struct tally_coordinator *coordinator,
         }
         feed->row = feed->announced = *row;
         feed->next_job_event_ms = tally_monotonic_ms() + JOB_EVENT_MS;
-        feed->job = find_job(coordinator, row->id);
+        feed->job = jobs_find(coordinator, row->id);
         if (feed->job != NULL) {
             feed->job->feed = feed;
         }
@@ -653,7 +656,7 @@ struct event_feed *take_feed(struct tally_coordinator *coordinator,
         feed->has_new_waiting = false; /* the stream begins with it */
         tally_list_prepend(&coordinator->events->feeds, &feed->node);
     } else if (feed->row.status == row->status) {
-        feed->row = *row; /* look_at_job() must find changes of status */
+        feed->row = *row; /* events_check_job() must find changes of status */
     }
     feed->n_streams++;
     return feed;

@@ -47,7 +47,7 @@ struct events {
 /* Sets coordinator->events. Errors: NO_MEMORY. */
 enum tally_status events_new(struct tally_coordinator *coordinator, struct tally_error *err);
 /* Fills the streams from the store, after the commit; true if the next turn must continue. */
-bool serve_events(struct tally_coordinator *coordinator, int64_t now_ms);
+bool events_serve(struct tally_coordinator *coordinator, int64_t now_ms);
 /* To be called when the job is live here: its streams learn of changes at once. */
 void events_adopt_job(struct tally_coordinator *coordinator, struct hosted_job *job);
 /* To be called when the job is no longer live here. */
@@ -55,7 +55,7 @@ void events_forget_job(struct hosted_job *job);
 /* Ends the streams of an ended job that is deleted. */
 void events_forget_key(struct tally_coordinator *coordinator, int64_t job_key);
 /* Ends all streams; a client that reconnects continues where it was. */
-void end_streams(struct tally_coordinator *coordinator);
+void events_end_streams(struct tally_coordinator *coordinator);
 
 /* ---- The state that the event streams of one job share: what the store holds of the
  * job, and the texts made from it. */
@@ -116,7 +116,8 @@ struct event_feed *take_feed(struct tally_coordinator *coordinator,
 /* Counts one stream less; the last one frees the feed. */
 void release_feed(struct event_feed *feed);
 /* Updates the feed from the job. True if there is something new for the streams. */
-bool look_at_job(struct tally_coordinator *coordinator, struct event_feed *feed, int64_t now_ms);
+bool events_check_job(struct tally_coordinator *coordinator, struct event_feed *feed,
+                      int64_t now_ms);
 /* The events after a stream's cursor. Makes at most *n_left chunks from the store, counting *n_left
  * down. NULL with TALLY_OK: not in this turn. Errors: STORE, DATA_LOSS, NO_MEMORY. */
 enum tally_status find_chunk(struct event_stream *stream, int *n_left,

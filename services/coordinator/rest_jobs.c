@@ -24,9 +24,10 @@ static struct tally_json *detail_of(const struct tally_coordinator *coordinator,
                                     const struct tally_buffer *document)
 {
     struct tally_waiting waiting;
-    const struct hosted_job *job = find_job(coordinator, row->id);
-    const bool waits = job != NULL && job_waiting(coordinator, job, tally_monotonic_ms(), &waiting);
-    return job_detail(row, document, waits ? &waiting : NULL);
+    const struct hosted_job *job = jobs_find(coordinator, row->id);
+    const bool waits =
+        job != NULL && workers_job_waiting(coordinator, job, tally_monotonic_ms(), &waiting);
+    return hosted_job_detail(row, document, waits ? &waiting : NULL);
 }
 
 static enum tally_status answer_detail(const struct tally_coordinator *coordinator,
@@ -34,7 +35,7 @@ static enum tally_status answer_detail(const struct tally_coordinator *coordinat
                                        const struct tally_store_job *row,
                                        const struct tally_buffer *document, struct tally_error *err)
 {
-    return answer_json(call, status, detail_of(coordinator, row, document), err);
+    return call_answer_json(call, status, detail_of(coordinator, row, document), err);
 }
 
 static enum tally_status answer_created(const struct tally_coordinator *coordinator,
@@ -63,7 +64,7 @@ static enum tally_status answer_repeated(struct tally_coordinator *coordinator, 
                           "the key was used for another document, job %s", row.id);
     }
     struct tally_buffer document = {0};
-    status = read_job(coordinator, row.id, &row, &document, err);
+    status = jobs_read(coordinator, row.id, &row, &document, err);
     if (status == TALLY_OK) {
         status = answer_created(coordinator, call, &row, &document, err);
     }
@@ -84,7 +85,7 @@ static enum tally_status read_idempotency_key(struct call *call, const char **re
 }
 
 /* Reads the document, and checks that this coordinator accepts the job. If not, call->errors has
- * all faults. Errors: those of tally_document_parse() and check_new_job(). */
+ * all faults. Errors: those of tally_document_parse() and jobs_check_new(). */
 static enum tally_status read_new_job(const struct tally_coordinator *coordinator,
                                       struct call *call, const char *body, size_t n_body,
                                       struct tally_job_spec *ret_spec, struct tally_error *err)
@@ -94,9 +95,9 @@ static enum tally_status read_new_job(const struct tally_coordinator *coordinato
         call->errors = tally_document_faults(body, n_body);
     }
     if (status == TALLY_OK) {
-        status = check_new_job(coordinator, ret_spec, err);
+        status = jobs_check_new(coordinator, ret_spec, err);
         if (status == TALLY_INVALID_ARGUMENT || status == TALLY_OUT_OF_RANGE) {
-            call->errors = new_job_faults(coordinator, ret_spec);
+            call->errors = jobs_new_faults(coordinator, ret_spec);
         }
     }
     return status;
@@ -110,7 +111,7 @@ static enum tally_status answer_preview(struct tally_coordinator *coordinator, s
     if (status != TALLY_OK || plans_take(coordinator, call, &spec)) {
         return status;
     }
-    return answer_json(call, 200, tally_document_preview(&spec, NULL), err);
+    return call_answer_json(call, 200, tally_document_preview(&spec, NULL), err);
 }
 
 /* Responds if another replica was faster with the same idempotency key, or if the same random id
@@ -148,7 +149,7 @@ static enum tally_status submit(struct tally_coordinator *coordinator, struct ca
         status = read_new_job(coordinator, call, body, n_body, &spec, err);
     }
     if (status == TALLY_OK) {
-        status = create_job(coordinator, &spec, key, digest, &job, err);
+        status = jobs_create(coordinator, &spec, key, digest, &job, err);
     }
     if (status == TALLY_ALREADY_EXISTS) {
         return answer_other(coordinator, call, key, digest, err);
@@ -157,15 +158,15 @@ static enum tally_status submit(struct tally_coordinator *coordinator, struct ca
                               : status;
 }
 
-enum tally_status post_job(struct tally_coordinator *coordinator, struct call *call,
-                           struct tally_error *err)
+enum tally_status rest_post_job(struct tally_coordinator *coordinator, struct call *call,
+                                struct tally_error *err)
 {
     const uint8_t *body = NULL;
     size_t n_body = 0;
     int64_t is_dry = 0;
-    enum tally_status status = read_body(call, "application/json", &body, &n_body, err);
+    enum tally_status status = call_read_body(call, "application/json", &body, &n_body, err);
     if (status == TALLY_OK) {
-        status = read_query_integer(call, "dry_run", 0, 1, 0, &is_dry, err);
+        status = call_read_query_integer(call, "dry_run", 0, 1, 0, &is_dry, err);
     }
     if (status != TALLY_OK) {
         return status;
@@ -174,12 +175,12 @@ enum tally_status post_job(struct tally_coordinator *coordinator, struct call *c
                                                    err);
 }
 
-enum tally_status get_job(struct tally_coordinator *coordinator, struct call *call,
-                          struct tally_error *err)
+enum tally_status rest_get_job(struct tally_coordinator *coordinator, struct call *call,
+                               struct tally_error *err)
 {
     struct tally_store_job row;
     struct tally_buffer document = {0};
-    enum tally_status status = read_job(coordinator, call->params[0], &row, &document, err);
+    enum tally_status status = jobs_read(coordinator, call->params[0], &row, &document, err);
     if (status == TALLY_OK) {
         status = answer_detail(coordinator, call, 200, &row, &document, err);
     }
@@ -255,7 +256,7 @@ static enum tally_status append_detail(struct page *page, const struct tally_sto
         status = TALLY_OK;
     } else if (status == TALLY_OK) {
         struct tally_json *detail = detail_of(page->coordinator, row, &document);
-        status = append_element(page->body, page->n++ == 0, detail);
+        status = call_append_element(page->body, page->n++ == 0, detail);
         tally_json_free(detail);
         page->n_details++;
         if (status != TALLY_OK) {
@@ -389,14 +390,14 @@ static enum tally_status end_page(const struct page *page, struct call *call,
                                   struct tally_error *err)
 {
     char cursor[JOB_CURSOR_CAPACITY];
-    enum tally_status status = end_list(&call->body, page->n == 0);
+    enum tally_status status = call_end_list(&call->body, page->n == 0);
     if (status == TALLY_OK && page->more) { /* cursors need no escapes */
         write_cursor(page, cursor);
         status = tally_buffer_printf(&call->body, "  \"next_cursor\": \"%s\"\n}\n", cursor);
     } else if (status == TALLY_OK) {
         status = tally_buffer_append_text(&call->body, "  \"next_cursor\": null\n}\n");
     }
-    return answer_bytes(call, status, "application/json", err);
+    return call_answer_bytes(call, status, "application/json", err);
 }
 
 static enum tally_status write_page(struct call *call, struct tally_error *err)
@@ -420,13 +421,13 @@ static enum tally_status read_cursor(struct call *call, struct page *page, struc
     }
     const enum tally_status status =
         cursor != NULL ? job_order_check_default_cursor(cursor, err) : TALLY_OK;
-    return status == TALLY_OK
-               ? read_query_integer(call, "cursor", 1, INT64_MAX, INT64_MAX, &page->last_key, err)
-               : status;
+    return status == TALLY_OK ? call_read_query_integer(call, "cursor", 1, INT64_MAX, INT64_MAX,
+                                                        &page->last_key, err)
+                              : status;
 }
 
-enum tally_status list_jobs(struct tally_coordinator *coordinator, struct call *call,
-                            struct tally_error *err)
+enum tally_status rest_list_jobs(struct tally_coordinator *coordinator, struct call *call,
+                                 struct tally_error *err)
 {
     struct page *page = calloc(1, sizeof *page);
     if (page == NULL) {
@@ -441,7 +442,8 @@ enum tally_status list_jobs(struct tally_coordinator *coordinator, struct call *
         status = read_order(call, &page->order, err);
     }
     if (status == TALLY_OK) {
-        status = read_query_integer(call, "limit", 1, MAX_PAGE, DEFAULT_PAGE, &page->limit, err);
+        status =
+            call_read_query_integer(call, "limit", 1, MAX_PAGE, DEFAULT_PAGE, &page->limit, err);
     }
     if (status == TALLY_OK) {
         status = read_cursor(call, page, err);
@@ -467,10 +469,10 @@ static enum tally_status fail_taken_over(const char *id, struct tally_error *err
 static enum tally_status change(struct tally_coordinator *coordinator, struct call *call,
                                 change_fn *event, const char *verb, struct tally_error *err)
 {
-    struct hosted_job *job = find_job(coordinator, call->params[0]);
+    struct hosted_job *job = jobs_find(coordinator, call->params[0]);
     if (job == NULL) {
         struct tally_store_job row;
-        enum tally_status found = read_row(coordinator, call->params[0], &row, err);
+        enum tally_status found = jobs_read_row(coordinator, call->params[0], &row, err);
         if (found == TALLY_OK && !tally_job_status_is_terminal(row.status)) {
             return fail_taken_over(row.id, err);
         }
@@ -479,26 +481,26 @@ static enum tally_status change(struct tally_coordinator *coordinator, struct ca
                    : tally_fail(err, TALLY_FAILED_PRECONDITION, NULL, "cannot %s a job that is %s",
                                 verb, tally_job_status_name(row.status));
     }
-    enum tally_status status = change_job(coordinator, job, event, err);
+    enum tally_status status = jobs_change(coordinator, job, event, err);
     return status == TALLY_OK
                ? answer_detail(coordinator, call, 200, &job->row, &job->document, err)
                : status;
 }
 
-enum tally_status cancel_job(struct tally_coordinator *coordinator, struct call *call,
-                             struct tally_error *err)
+enum tally_status rest_cancel_job(struct tally_coordinator *coordinator, struct call *call,
+                                  struct tally_error *err)
 {
     return change(coordinator, call, tally_job_cancel, "cancel", err);
 }
 
-enum tally_status pause_job(struct tally_coordinator *coordinator, struct call *call,
-                            struct tally_error *err)
+enum tally_status rest_pause_job(struct tally_coordinator *coordinator, struct call *call,
+                                 struct tally_error *err)
 {
     return change(coordinator, call, tally_job_pause, "pause", err);
 }
 
-enum tally_status resume_job(struct tally_coordinator *coordinator, struct call *call,
-                             struct tally_error *err)
+enum tally_status rest_resume_job(struct tally_coordinator *coordinator, struct call *call,
+                                  struct tally_error *err)
 {
     return change(coordinator, call, tally_job_resume, "resume", err);
 }
@@ -515,19 +517,19 @@ static enum tally_status delete_stored(struct tally_coordinator *coordinator, co
                                        struct tally_error *err)
 {
     struct tally_store_job row;
-    enum tally_status status = read_row(coordinator, id, &row, err);
+    enum tally_status status = jobs_read_row(coordinator, id, &row, err);
     if (status == TALLY_OK && !tally_job_status_is_terminal(row.status)) {
         return fail_taken_over(row.id, err);
     }
-    return status == TALLY_OK ? delete_ended_job(coordinator, &row, err) : status;
+    return status == TALLY_OK ? jobs_delete_ended(coordinator, &row, err) : status;
 }
 
-enum tally_status delete_job(struct tally_coordinator *coordinator, struct call *call,
-                             struct tally_error *err)
+enum tally_status rest_delete_job(struct tally_coordinator *coordinator, struct call *call,
+                                  struct tally_error *err)
 {
     int64_t is_forced = 0;
-    struct hosted_job *job = find_job(coordinator, call->params[0]);
-    enum tally_status status = read_query_integer(call, "force", 0, 1, 0, &is_forced, err);
+    struct hosted_job *job = jobs_find(coordinator, call->params[0]);
+    enum tally_status status = call_read_query_integer(call, "force", 0, 1, 0, &is_forced, err);
     if (status != TALLY_OK) {
         return status;
     }
@@ -539,7 +541,7 @@ enum tally_status delete_job(struct tally_coordinator *coordinator, struct call 
     } else if (is_forced == 0 && !tally_job_status_is_terminal(job->row.status)) {
         status = fail_not_ended(job, err);
     } else {
-        status = delete_live_job(coordinator, job, err);
+        status = jobs_delete_live(coordinator, job, err);
     }
     if (status == TALLY_OK) {
         call->answered = true;

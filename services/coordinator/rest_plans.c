@@ -95,7 +95,7 @@ bool plans_take(struct tally_coordinator *coordinator, struct call *call,
         return false;
     }
     plan->spec = *spec;
-    plan->wake_fd = coordinator->turn->wake_fd;
+    plan->wake_fd = coordinator->loop->wake_fd;
     plan->call = call;
     if (plans->first == NULL) {
         start(plan);
@@ -118,10 +118,10 @@ static void respond(struct tally_coordinator *coordinator, const struct plan *pl
     struct tally_error err = TALLY_ERROR_INIT;
     const bool is_planned = tally_planned_read(&plan->spec, plan->schedule, &planned);
     struct tally_json *preview = tally_document_preview(&plan->spec, is_planned ? &planned : NULL);
-    if (answer_json(call, 200, preview, &err) != TALLY_OK) {
-        answer_error(call, &err);
+    if (call_answer_json(call, 200, preview, &err) != TALLY_OK) {
+        call_answer_error(call, &err);
     }
-    send_answer(coordinator, call);
+    call_send(coordinator, call);
 }
 
 /* Whether the first plan has ended, or cannot be made for want of a thread. A plan whose client has

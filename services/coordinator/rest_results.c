@@ -44,7 +44,7 @@ static enum tally_status add_round(void *context, const struct tally_round_recor
         status = tally_detail_round_csv(record, rounds->row.progress.metrics, &call->body);
     } else {
         struct tally_json *object = tally_detail_round(record);
-        status = append_element(&call->body, rounds->n == 0, object);
+        status = call_append_element(&call->body, rounds->n == 0, object);
         tally_json_free(object);
     }
     rounds->n++;
@@ -56,7 +56,7 @@ static enum tally_status add_round(void *context, const struct tally_round_recor
 static enum tally_status fail_missing(const struct rounds_pieces *rounds, struct tally_error *err)
 {
     struct tally_store_job row;
-    const enum tally_status status = read_row(rounds->coordinator, rounds->row.id, &row, err);
+    const enum tally_status status = jobs_read_row(rounds->coordinator, rounds->row.id, &row, err);
     return status == TALLY_OK
                ? tally_fail(err, TALLY_DATA_LOSS, NULL, "no round after %lld of %lld",
                             (long long)rounds->last_round, (long long)rounds->row.progress.round)
@@ -67,16 +67,16 @@ static enum tally_status end_rounds(struct call *call, const struct rounds_piece
                                     bool is_last, struct tally_error *err)
 {
     if (rounds->is_csv) {
-        return answer_bytes(call, TALLY_OK, "text/csv; charset=utf-8", err);
+        return call_answer_bytes(call, TALLY_OK, "text/csv; charset=utf-8", err);
     }
-    enum tally_status status = end_list(&call->body, rounds->n == 0);
+    enum tally_status status = call_end_list(&call->body, rounds->n == 0);
     if (status == TALLY_OK && is_last) {
         status = tally_buffer_append_text(&call->body, "  \"next_after\": null\n}\n");
     } else if (status == TALLY_OK) {
         status = tally_buffer_printf(&call->body, "  \"next_after\": %" PRId64 "\n}\n",
                                      rounds->last_round);
     }
-    return answer_bytes(call, status, "application/json", err);
+    return call_answer_bytes(call, status, "application/json", err);
 }
 
 static enum tally_status write_rounds(struct call *call, struct tally_error *err)
@@ -116,12 +116,13 @@ static enum tally_status begin_rounds(struct tally_coordinator *coordinator, str
     rounds->is_csv = is_csv;
     rounds->limit = INT64_MAX;
     call->pieces = &rounds->pieces;
-    enum tally_status status = read_row(coordinator, call->params[0], &rounds->row, err);
+    enum tally_status status = jobs_read_row(coordinator, call->params[0], &rounds->row, err);
     if (status == TALLY_OK) {
-        status = read_query_integer(call, "after", 0, INT64_MAX, 0, &rounds->last_round, err);
+        status = call_read_query_integer(call, "after", 0, INT64_MAX, 0, &rounds->last_round, err);
     }
     if (status == TALLY_OK && !is_csv) {
-        status = read_query_integer(call, "limit", 1, MAX_PAGE, DEFAULT_PAGE, &rounds->limit, err);
+        status =
+            call_read_query_integer(call, "limit", 1, MAX_PAGE, DEFAULT_PAGE, &rounds->limit, err);
     }
     if (status != TALLY_OK) {
         return status;
@@ -132,14 +133,14 @@ static enum tally_status begin_rounds(struct tally_coordinator *coordinator, str
                               : tally_fail(err, status, NULL, "no memory for rounds");
 }
 
-enum tally_status get_rounds(struct tally_coordinator *coordinator, struct call *call,
-                             struct tally_error *err)
+enum tally_status rest_get_rounds(struct tally_coordinator *coordinator, struct call *call,
+                                  struct tally_error *err)
 {
     return begin_rounds(coordinator, call, false, err);
 }
 
-enum tally_status get_rounds_csv(struct tally_coordinator *coordinator, struct call *call,
-                                 struct tally_error *err)
+enum tally_status rest_get_rounds_csv(struct tally_coordinator *coordinator, struct call *call,
+                                      struct tally_error *err)
 {
     return begin_rounds(coordinator, call, true, err);
 }
@@ -159,19 +160,19 @@ static enum tally_status read_page(struct call *call, struct clients_page *page,
                                    struct tally_error *err)
 {
     enum tally_status status =
-        read_query_integer(call, "first", 0, INT64_MAX, 0, &page->first, err);
+        call_read_query_integer(call, "first", 0, INT64_MAX, 0, &page->first, err);
     page->n = 0;
     page->next_client = -1;
-    return status == TALLY_OK
-               ? read_query_integer(call, "limit", 1, MAX_PAGE, DEFAULT_PAGE, &page->limit, err)
-               : status;
+    return status == TALLY_OK ? call_read_query_integer(call, "limit", 1, MAX_PAGE, DEFAULT_PAGE,
+                                                        &page->limit, err)
+                              : status;
 }
 
 /* Takes `object`. */
 static enum tally_status add_client(struct call *call, struct clients_page *page,
                                     struct tally_json *object)
 {
-    const enum tally_status status = append_element(&call->body, page->n++ == 0, object);
+    const enum tally_status status = call_append_element(&call->body, page->n++ == 0, object);
     tally_json_free(object);
     return status;
 }
@@ -180,7 +181,7 @@ static enum tally_status add_client(struct call *call, struct clients_page *page
 static enum tally_status end_clients(struct call *call, const struct clients_page *page,
                                      const char *end, struct tally_error *err)
 {
-    enum tally_status status = end_list(&call->body, page->n == 0);
+    enum tally_status status = call_end_list(&call->body, page->n == 0);
     if (status == TALLY_OK && page->next_client < 0) {
         status = tally_buffer_append_text(&call->body, "  \"next_client\": null");
     } else if (status == TALLY_OK) {
@@ -189,7 +190,7 @@ static enum tally_status end_clients(struct call *call, const struct clients_pag
     if (status == TALLY_OK) {
         status = tally_buffer_append_text(&call->body, end);
     }
-    return answer_bytes(call, status, "application/json", err);
+    return call_answer_bytes(call, status, "application/json", err);
 }
 
 /* Metrics of single clients: those of the last closed round that has any. */
@@ -321,8 +322,8 @@ static enum tally_status write_metrics(struct call *call, struct tally_error *er
     return end_clients(call, &made->page, "\n}\n", err);
 }
 
-enum tally_status get_client_metrics(struct tally_coordinator *coordinator, struct call *call,
-                                     struct tally_error *err)
+enum tally_status rest_get_client_metrics(struct tally_coordinator *coordinator, struct call *call,
+                                          struct tally_error *err)
 {
     struct tally_store *store = coordinator->store;
     struct tally_store_job row;
@@ -332,7 +333,7 @@ enum tally_status get_client_metrics(struct tally_coordinator *coordinator, stru
     }
     made->pieces = (struct response_pieces){write_metrics, free_metrics, 0};
     call->pieces = &made->pieces;
-    enum tally_status status = read_row(coordinator, call->params[0], &row, err);
+    enum tally_status status = jobs_read_row(coordinator, call->params[0], &row, err);
     if (status == TALLY_OK) {
         status = read_page(call, &made->page, err);
     }
@@ -469,7 +470,7 @@ static enum tally_status begin_stored_traffic(struct tally_coordinator *coordina
 {
     struct tally_store_job row;
     struct client_traffic *stored = NULL;
-    enum tally_status status = read_row(coordinator, call->params[0], &row, err);
+    enum tally_status status = jobs_read_row(coordinator, call->params[0], &row, err);
     if (status == TALLY_OK) {
         stored = calloc((size_t)row.clients, sizeof *stored);
         status = stored != NULL
@@ -477,7 +478,7 @@ static enum tally_status begin_stored_traffic(struct tally_coordinator *coordina
                      : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the clients' traffic");
     }
     if (status == TALLY_OK) { /* read again: the job's leader may have written both meanwhile */
-        status = read_row(coordinator, call->params[0], &row, err);
+        status = jobs_read_row(coordinator, call->params[0], &row, err);
     }
     if (status == TALLY_OK) {
         status =
@@ -487,8 +488,8 @@ static enum tally_status begin_stored_traffic(struct tally_coordinator *coordina
     return status;
 }
 
-enum tally_status get_client_traffic(struct tally_coordinator *coordinator, struct call *call,
-                                     struct tally_error *err)
+enum tally_status rest_get_client_traffic(struct tally_coordinator *coordinator, struct call *call,
+                                          struct tally_error *err)
 {
     struct traffic_pieces *made = calloc(1, sizeof *made);
     if (made == NULL) {
@@ -500,7 +501,7 @@ enum tally_status get_client_traffic(struct tally_coordinator *coordinator, stru
     if (status != TALLY_OK) {
         return status;
     }
-    const struct hosted_job *job = find_job(coordinator, call->params[0]);
+    const struct hosted_job *job = jobs_find(coordinator, call->params[0]);
     return job != NULL && job->traffic != NULL
                ? begin_traffic(call, job->traffic, job->row.clients, job->wire_in_bytes,
                                job->wire_out_bytes, err)
@@ -514,12 +515,12 @@ static enum tally_status with_engine(struct tally_coordinator *coordinator, cons
                                      struct tally_error *err)
 {
     *ret_owned = false;
-    *ret_job = find_job(coordinator, id);
+    *ret_job = jobs_find(coordinator, id);
     if (*ret_job != NULL) {
         return TALLY_OK;
     }
     struct tally_store_job row;
-    enum tally_status status = read_row(coordinator, id, &row, err);
+    enum tally_status status = jobs_read_row(coordinator, id, &row, err);
     if (status == TALLY_OK && !tally_job_status_is_terminal(row.status)) {
         return tally_fail(err, TALLY_UNAVAILABLE, NULL,
                           "job %s is being taken over by a coordinator", id);
@@ -566,7 +567,7 @@ static enum tally_status write_model(struct call *call, struct tally_error *err)
     if (status == TALLY_OK) {
         status = tally_buffer_append_text(&call->body, "\n  ]\n}\n");
     }
-    return answer_bytes(call, status, "application/json", err);
+    return call_answer_bytes(call, status, "application/json", err);
 }
 
 /* The text up to and including the "[" before the point. */
@@ -628,9 +629,9 @@ static enum tally_status answer_model(const struct hosted_job *job, bool npy, st
         }
         x = initial;
     }
-    enum tally_status status =
-        npy ? answer_bytes(call, tally_detail_npy(x, dim, &call->body), "application/x-npy", err)
-            : model_json(job, x, dim, call, err);
+    enum tally_status status = npy ? call_answer_bytes(call, tally_detail_npy(x, dim, &call->body),
+                                                       "application/x-npy", err)
+                                   : model_json(job, x, dim, call, err);
     free(initial);
     return status;
 }
@@ -694,17 +695,18 @@ static enum tally_status begin_npy(struct tally_coordinator *coordinator, struct
     return TALLY_OK;
 }
 
-enum tally_status get_model(struct tally_coordinator *coordinator, struct call *call,
-                            struct tally_error *err)
+enum tally_status rest_get_model(struct tally_coordinator *coordinator, struct call *call,
+                                 struct tally_error *err)
 {
     const char *accept = tally_http_header(call->request, "Accept");
-    const bool any = accept == NULL || accepts(accept, "*/*") || accepts(accept, "application/*");
-    const bool npy = accept != NULL && accepts(accept, "application/x-npy");
-    if (!any && !npy && !accepts(accept, "application/json")) {
+    const bool any =
+        accept == NULL || call_accepts(accept, "*/*") || call_accepts(accept, "application/*");
+    const bool npy = accept != NULL && call_accepts(accept, "application/x-npy");
+    if (!any && !npy && !call_accepts(accept, "application/json")) {
         return tally_fail(err, TALLY_NOT_ACCEPTABLE, "Accept",
                           "a model is application/json or application/x-npy");
     }
-    const struct hosted_job *job = find_job(coordinator, call->params[0]);
+    const struct hosted_job *job = jobs_find(coordinator, call->params[0]);
     return npy && job != NULL && job->row.dim >= MANY_DIM
                ? begin_npy(coordinator, call, job->row.dim, err)
                : answer_point(coordinator, call, npy, err);

@@ -13,39 +13,39 @@
 const struct route ROUTES[] = {
     /* The most frequent routes come first, to be matched first. */
     {"POST", "/tally.v1.WorkerService/PostUpdate", ROUTE_WORKER, ROUTE_WRITES | ROUTE_IS_UPDATE,
-     worker_update, AT_SESSION},
+     workers_update, AT_SESSION},
     {"POST", "/tally.v1.WorkerService/PostUpdates", ROUTE_WORKER,
-     ROUTE_WRITES | ROUTE_IS_UPDATE | ROUTE_IS_BATCH, worker_updates, AT_SESSION},
+     ROUTE_WRITES | ROUTE_IS_UPDATE | ROUTE_IS_BATCH, workers_updates, AT_SESSION},
     {"POST", "/tally.v1.WorkerService/PollTask", ROUTE_WORKER,
-     ROUTE_WRITES | ROUTE_IS_POLL | ROUTE_ASKS_WORK, worker_poll, AT_SESSION},
+     ROUTE_WRITES | ROUTE_IS_POLL | ROUTE_ASKS_WORK, workers_poll, AT_SESSION},
     {"POST", "/tally.v1.WorkerService/Join", ROUTE_WORKER,
-     ROUTE_WRITES | ROUTE_IN_MEMORY | ROUTE_ASKS_WORK, worker_join, AT_WORKERS_JOB},
+     ROUTE_WRITES | ROUTE_IN_MEMORY | ROUTE_ASKS_WORK, workers_join, AT_WORKERS_JOB},
     {"POST", "/tally.v1.WorkerService/Progress", ROUTE_WORKER, ROUTE_WRITES | ROUTE_IN_MEMORY,
-     worker_progress, AT_SESSION},
+     workers_progress, AT_SESSION},
     {"POST", "/tally.v1.WorkerService/Leave", ROUTE_WORKER, ROUTE_WRITES | ROUTE_IN_MEMORY,
-     worker_leave, AT_SESSION},
-    {"POST", "/v1/jobs", ROUTE_ADMIN, ROUTE_WRITES, post_job, AT_ANY},
-    {"GET", "/v1/jobs", ROUTE_ADMIN, ROUTE_IN_PIECES, list_jobs, AT_ANY},
-    {"GET", "/v1/jobs/{id}", ROUTE_ADMIN, 0, get_job, AT_LEADER_OR_STORE},
-    {"DELETE", "/v1/jobs/{id}", ROUTE_ADMIN, ROUTE_WRITES, delete_job, AT_LEADER},
-    {"POST", "/v1/jobs/{id}/cancel", ROUTE_ADMIN, ROUTE_WRITES, cancel_job, AT_LEADER},
-    {"POST", "/v1/jobs/{id}/pause", ROUTE_ADMIN, ROUTE_WRITES, pause_job, AT_LEADER},
-    {"POST", "/v1/jobs/{id}/resume", ROUTE_ADMIN, ROUTE_WRITES, resume_job, AT_LEADER},
-    {"GET", "/v1/jobs/{id}/rounds", ROUTE_ADMIN, ROUTE_IN_PIECES, get_rounds, AT_ANY},
-    {"GET", "/v1/jobs/{id}/rounds.csv", ROUTE_ADMIN, ROUTE_IN_PIECES, get_rounds_csv, AT_ANY},
-    {"GET", "/v1/jobs/{id}/metrics", ROUTE_ADMIN, ROUTE_IN_PIECES, get_client_metrics, AT_ANY},
-    {"GET", "/v1/jobs/{id}/traffic", ROUTE_ADMIN, ROUTE_IN_PIECES, get_client_traffic,
+     workers_leave, AT_SESSION},
+    {"POST", "/v1/jobs", ROUTE_ADMIN, ROUTE_WRITES, rest_post_job, AT_ANY},
+    {"GET", "/v1/jobs", ROUTE_ADMIN, ROUTE_IN_PIECES, rest_list_jobs, AT_ANY},
+    {"GET", "/v1/jobs/{id}", ROUTE_ADMIN, 0, rest_get_job, AT_LEADER_OR_STORE},
+    {"DELETE", "/v1/jobs/{id}", ROUTE_ADMIN, ROUTE_WRITES, rest_delete_job, AT_LEADER},
+    {"POST", "/v1/jobs/{id}/cancel", ROUTE_ADMIN, ROUTE_WRITES, rest_cancel_job, AT_LEADER},
+    {"POST", "/v1/jobs/{id}/pause", ROUTE_ADMIN, ROUTE_WRITES, rest_pause_job, AT_LEADER},
+    {"POST", "/v1/jobs/{id}/resume", ROUTE_ADMIN, ROUTE_WRITES, rest_resume_job, AT_LEADER},
+    {"GET", "/v1/jobs/{id}/rounds", ROUTE_ADMIN, ROUTE_IN_PIECES, rest_get_rounds, AT_ANY},
+    {"GET", "/v1/jobs/{id}/rounds.csv", ROUTE_ADMIN, ROUTE_IN_PIECES, rest_get_rounds_csv, AT_ANY},
+    {"GET", "/v1/jobs/{id}/metrics", ROUTE_ADMIN, ROUTE_IN_PIECES, rest_get_client_metrics, AT_ANY},
+    {"GET", "/v1/jobs/{id}/traffic", ROUTE_ADMIN, ROUTE_IN_PIECES, rest_get_client_traffic,
      AT_LEADER_OR_STORE},
-    {"GET", "/v1/jobs/{id}/model", ROUTE_ADMIN, ROUTE_IN_PIECES, get_model, AT_LEADER},
-    {"GET", "/v1/jobs/{id}/series", ROUTE_ADMIN, ROUTE_IN_PIECES, get_series, AT_ANY},
-    {"GET", "/v1/jobs/{id}/events", ROUTE_ADMIN, ROUTE_IN_PIECES, get_events, AT_ANY},
-    {"GET", "/v1/workers", ROUTE_ADMIN, 0, get_workers, AT_ANY},
-    {"GET", "/healthz", ROUTE_PUBLIC, ROUTE_IS_BRIEF, get_healthz, AT_ANY},
-    {"GET", "/readyz", ROUTE_PUBLIC, 0, get_readyz, AT_ANY},
-    {"GET", "/metrics", ROUTE_METRICS, 0, get_metrics, AT_ANY},
-    {"GET", "/", ROUTE_PUBLIC, ROUTE_IS_BRIEF, get_asset, AT_ANY},
-    {"GET", "/assets/{id}", ROUTE_PUBLIC, ROUTE_IS_BRIEF, get_asset, AT_ANY},
-    {"GET", "/openapi.yaml", ROUTE_PUBLIC, ROUTE_IS_BRIEF, get_asset, AT_ANY},
+    {"GET", "/v1/jobs/{id}/model", ROUTE_ADMIN, ROUTE_IN_PIECES, rest_get_model, AT_LEADER},
+    {"GET", "/v1/jobs/{id}/series", ROUTE_ADMIN, ROUTE_IN_PIECES, rest_get_series, AT_ANY},
+    {"GET", "/v1/jobs/{id}/events", ROUTE_ADMIN, ROUTE_IN_PIECES, rest_get_events, AT_ANY},
+    {"GET", "/v1/workers", ROUTE_ADMIN, 0, rest_get_workers, AT_ANY},
+    {"GET", "/healthz", ROUTE_PUBLIC, ROUTE_IS_BRIEF, rest_get_healthz, AT_ANY},
+    {"GET", "/readyz", ROUTE_PUBLIC, 0, rest_get_readyz, AT_ANY},
+    {"GET", "/metrics", ROUTE_METRICS, 0, rest_get_metrics, AT_ANY},
+    {"GET", "/", ROUTE_PUBLIC, ROUTE_IS_BRIEF, rest_get_asset, AT_ANY},
+    {"GET", "/assets/{id}", ROUTE_PUBLIC, ROUTE_IS_BRIEF, rest_get_asset, AT_ANY},
+    {"GET", "/openapi.yaml", ROUTE_PUBLIC, ROUTE_IS_BRIEF, rest_get_asset, AT_ANY},
     {NULL, NULL, ROUTE_PUBLIC, 0, NULL, AT_ANY},
 };
 
@@ -58,18 +58,18 @@ static enum tally_status answer_state(struct call *call, const char *state, stru
         tally_json_free(answer);
         answer = NULL;
     }
-    return answer_json(call, 200, answer, err);
+    return call_answer_json(call, 200, answer, err);
 }
 
-enum tally_status get_healthz(struct tally_coordinator *coordinator, struct call *call,
-                              struct tally_error *err)
+enum tally_status rest_get_healthz(struct tally_coordinator *coordinator, struct call *call,
+                                   struct tally_error *err)
 {
     (void)coordinator; /* the response shows that the loop runs */
     return answer_state(call, "ok", err);
 }
 
-enum tally_status get_readyz(struct tally_coordinator *coordinator, struct call *call,
-                             struct tally_error *err)
+enum tally_status rest_get_readyz(struct tally_coordinator *coordinator, struct call *call,
+                                  struct tally_error *err)
 {
     if (coordinator->draining) {
         return tally_fail(err, TALLY_UNAVAILABLE, NULL, "the coordinator is shutting down");
@@ -107,8 +107,8 @@ enum tally_status get_readyz(struct tally_coordinator *coordinator, struct call 
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "        \
     "connect-src 'self'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
 
-enum tally_status get_asset(struct tally_coordinator *coordinator, struct call *call,
-                            struct tally_error *err)
+enum tally_status rest_get_asset(struct tally_coordinator *coordinator, struct call *call,
+                                 struct tally_error *err)
 {
     (void)coordinator;
     const char *path = tally_http_path(call->request);
@@ -121,7 +121,7 @@ enum tally_status get_asset(struct tally_coordinator *coordinator, struct call *
         call->headers[n].name = "Vary";
         call->headers[n++].value = "Accept-Encoding";
         const char *accepted = tally_http_header(call->request, "Accept-Encoding");
-        if (accepted != NULL && accepts(accepted, "gzip")) {
+        if (accepted != NULL && call_accepts(accepted, "gzip")) {
             asset = asset->gzip;
             call->headers[n].name = "Content-Encoding";
             call->headers[n++].value = "gzip";

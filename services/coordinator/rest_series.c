@@ -113,7 +113,7 @@ enum tally_status series_read(struct tally_coordinator *coordinator,
     *ret_is_done = series_last_round(series) >= row->progress.round;
     if (status == TALLY_OK && !*ret_is_done && series_last_round(series) == last) {
         struct tally_store_job now; /* the job may have been deleted meanwhile */
-        status = read_row(coordinator, row->id, &now, err);
+        status = jobs_read_row(coordinator, row->id, &now, err);
         if (status == TALLY_OK) {
             status = tally_fail(err, TALLY_DATA_LOSS, NULL, "no round after %lld of %lld",
                                 (long long)last, (long long)row->progress.round);
@@ -306,11 +306,11 @@ static enum tally_status write_series(struct call *call, struct tally_error *err
     if (status == TALLY_OK) {
         status = tally_buffer_append_text(&call->body, n_numbers > 0 ? "}}\n" : "]}\n");
     }
-    return answer_bytes(call, status, "application/json", err);
+    return call_answer_bytes(call, status, "application/json", err);
 }
 
-enum tally_status get_series(struct tally_coordinator *coordinator, struct call *call,
-                             struct tally_error *err)
+enum tally_status rest_get_series(struct tally_coordinator *coordinator, struct call *call,
+                                  struct tally_error *err)
 {
     struct series_pieces *made = calloc(1, sizeof *made);
     if (made == NULL) {
@@ -319,10 +319,10 @@ enum tally_status get_series(struct tally_coordinator *coordinator, struct call 
     made->pieces = (struct response_pieces){write_series, free_series, 0};
     made->coordinator = coordinator;
     call->pieces = &made->pieces;
-    enum tally_status status = read_query_integer(
+    enum tally_status status = call_read_query_integer(
         call, "points", SERIES_MIN_POINTS, SERIES_MAX_POINTS, DEFAULT_POINTS, &made->points, err);
     if (status == TALLY_OK) {
-        status = read_row(coordinator, call->params[0], &made->row, err);
+        status = jobs_read_row(coordinator, call->params[0], &made->row, err);
     }
     return status == TALLY_OK ? write_series(call, err) : status;
 }

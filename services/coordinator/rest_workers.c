@@ -73,7 +73,7 @@ static bool is_silent(const struct tally_coordinator *coordinator, const struct 
 static bool set_rival(struct tally_json *object, const struct session *session, int64_t now_ms)
 {
     const struct rival *rival = &session->rival;
-    if (!session_has_rival(session) || rival->n < 2) {
+    if (!workers_session_has_rival(session) || rival->n < 2) {
         return tally_json_set_null(object, "rival");
     }
     struct tally_json *one = tally_json_object();
@@ -132,7 +132,7 @@ static enum tally_status read_page(struct call *call, struct page *page, struct 
     const char *text = tally_http_query(call->request, "cursor"), *at = text;
     *page = (struct page){.before = INT64_MAX};
     enum tally_status status =
-        read_query_integer(call, "limit", 1, MAX_PAGE, MAX_PAGE, &page->limit, err);
+        call_read_query_integer(call, "limit", 1, MAX_PAGE, MAX_PAGE, &page->limit, err);
     if (status == TALLY_OK && text != NULL &&
         !(read_number(&at, '-', &page->replica) && read_number(&at, '\0', &page->before))) {
         status = tally_fail(err, TALLY_INVALID_ARGUMENT, "cursor",
@@ -316,7 +316,7 @@ static enum tally_status ask_next(struct tally_coordinator *coordinator, struct 
         const bool is_self = replica->number == coordinator->view.number;
         if (!is_self && replica->is_alive) {
             call->collector = collect_workers;
-            if (forward_call(coordinator, call, replica, NULL) == TALLY_OK) {
+            if (forwarding_forward(coordinator, call, replica, NULL) == TALLY_OK) {
                 return TALLY_OK;
             }
         }
@@ -325,7 +325,7 @@ static enum tally_status ask_next(struct tally_coordinator *coordinator, struct 
     }
     struct tally_json *answer = call->collected;
     call->collected = NULL;
-    return answer_json(call, 200, tally_json_if_complete(answer, ok), err);
+    return call_answer_json(call, 200, tally_json_if_complete(answer, ok), err);
 }
 
 /* Takes the response of another replica, or its failure, and asks the next. */
@@ -336,7 +336,8 @@ static void collect_workers(struct tally_coordinator *coordinator, struct call *
     struct page page;
     size_t n;
     const struct tally_replica *replicas = replicas_list(coordinator, &n);
-    bool ok = read_page(call, &page, NULL) == TALLY_OK; /* get_workers() has already checked it */
+    bool ok =
+        read_page(call, &page, NULL) == TALLY_OK; /* rest_get_workers() has already checked it */
     if (call->status == 200) {
         (void)tally_json_parse((const char *)call->body.data, call->body.size, &said, NULL);
     }
@@ -347,15 +348,15 @@ static void collect_workers(struct tally_coordinator *coordinator, struct call *
     }
     ok = ok && (said == NULL || add_workers(call->collected, said, call->asked, page.limit));
     tally_json_free(said);
-    clear_answer(call);
+    call_clear_answer(call);
     enum tally_status status =
         ok ? ask_next(coordinator, call, &page, &err)
            : tally_fail(&err, TALLY_NO_MEMORY, NULL, "no memory for the workers");
     if (status != TALLY_OK) {
-        answer_error(call, &err);
+        call_answer_error(call, &err);
     }
     if (call->forwarded == NULL) {
-        send_answer(coordinator, call);
+        call_send(coordinator, call);
     }
 }
 
@@ -370,8 +371,8 @@ static bool is_listed(const struct tally_coordinator *coordinator)
     return i < n;
 }
 
-enum tally_status get_workers(struct tally_coordinator *coordinator, struct call *call,
-                              struct tally_error *err)
+enum tally_status rest_get_workers(struct tally_coordinator *coordinator, struct call *call,
+                                   struct tally_error *err)
 {
     struct page page;
     enum tally_status status = read_page(call, &page, err);
@@ -379,12 +380,12 @@ enum tally_status get_workers(struct tally_coordinator *coordinator, struct call
         return status;
     }
     if (!coordinator->view.is_shared || !is_listed(coordinator)) {
-        return answer_json(call, 200, workers_here(coordinator, &page, NULL), err);
+        return call_answer_json(call, 200, workers_here(coordinator, &page, NULL), err);
     }
-    if (is_forwarded(call)) {
+    if (forwarding_is_forwarded(call)) {
         struct tally_json *cursors = tally_json_array();
-        return answer_json(call, 200,
-                           cursors != NULL ? workers_here(coordinator, &page, cursors) : NULL, err);
+        return call_answer_json(
+            call, 200, cursors != NULL ? workers_here(coordinator, &page, cursors) : NULL, err);
     }
     call->collected = tally_json_object();
     return ask_next(coordinator, call, &page, err);

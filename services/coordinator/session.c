@@ -155,7 +155,7 @@ static struct session_token *find_token(const struct session_table *table,
                                         const struct token_identity *identity)
 {
     struct session_token *token = table->tokens;
-    while (token != NULL && !same_identity(&token->identity, identity)) {
+    while (token != NULL && !access_same_identity(&token->identity, identity)) {
         token = token->next;
     }
     return token;
@@ -371,7 +371,7 @@ static void put_client(struct session *session, uint32_t place, struct hosted_jo
     tally_list_append(&job->assigned, &slot->in_assigned);
     if (slot->absent) {
         slot->absent = false;
-        mark_absence(job);
+        hosted_job_mark_absence(job);
     }
 }
 
@@ -392,7 +392,7 @@ static void vacate(const struct session *session, const struct assignment *assig
     slot->absent = true;
     assigned->job->n_vacant++;
     assigned->job->supply.n_assigned -= !is_bound(session);
-    mark_absence(assigned->job);
+    hosted_job_mark_absence(assigned->job);
 }
 
 /* Vacates the session's clients of the job. */

@@ -35,7 +35,7 @@ void workers_free(struct workers *workers)
     }
 }
 
-void mark_ready(struct tally_coordinator *coordinator, struct session *session)
+void workers_mark_ready(struct tally_coordinator *coordinator, struct session *session)
 {
     if (!tally_list_has(&session->in_ready)) {
         tally_list_prepend(&coordinator->workers->ready, &session->in_ready);
@@ -59,7 +59,7 @@ static bool next_idle(const struct hosted_job *job, const struct tally_list_node
     return false;
 }
 
-void fill_cohort(struct tally_coordinator *coordinator, struct hosted_job *job)
+void workers_fill_cohort(struct tally_coordinator *coordinator, struct hosted_job *job)
 {
     uint32_t n, idle;
     const uint32_t *cohort = tally_job_cohort(job->engine, &n);
@@ -69,7 +69,7 @@ void fill_cohort(struct tally_coordinator *coordinator, struct hosted_job *job)
     for (uint32_t i = 0; may_fill && i < n; i++) {
         if (job->slots[cohort[i]].session == NULL && next_idle(job, &at, &idle)) {
             session_replace_client(job, idle, cohort[i]);
-            mark_ready(coordinator, job->slots[cohort[i]].session);
+            workers_mark_ready(coordinator, job->slots[cohort[i]].session);
         }
     }
 }
@@ -81,50 +81,50 @@ static void mark_cohort_ready(struct tally_coordinator *coordinator, struct host
     const uint32_t *cohort = tally_job_cohort(job->engine, &n);
     for (uint32_t i = 0; i < n; i++) {
         if (job->slots[cohort[i]].session != NULL) {
-            mark_ready(coordinator, job->slots[cohort[i]].session);
+            workers_mark_ready(coordinator, job->slots[cohort[i]].session);
         }
     }
 }
 
-void mark_job_ready(struct tally_coordinator *coordinator, struct hosted_job *job)
+void workers_mark_job_ready(struct tally_coordinator *coordinator, struct hosted_job *job)
 {
     if (tally_job_status(job->engine) == TALLY_JOB_RUNNING && job->slots != NULL) {
-        fill_cohort(coordinator, job);
+        workers_fill_cohort(coordinator, job);
         mark_cohort_ready(coordinator, job);
         return;
     }
     for (int64_t m = 0; job->slots != NULL && m < job->row.clients; m++) {
         if (job->slots[m].session != NULL) {
-            mark_ready(coordinator, job->slots[m].session);
+            workers_mark_ready(coordinator, job->slots[m].session);
         }
     }
 }
 
-void end_session(struct tally_coordinator *coordinator, struct session *session)
+void workers_end_session(struct tally_coordinator *coordinator, struct session *session)
 {
     if (session->poll.request != NULL) {
-        answer_idle(coordinator, session);
+        poll_finish_idle(coordinator, session);
     }
     tally_list_remove(&session->in_ready);
     session_free(&coordinator->workers->sessions, session);
     coordinator->jobs->match_due = true;
 }
 
-void mark_all_ready(struct tally_coordinator *coordinator)
+void workers_mark_all_ready(struct tally_coordinator *coordinator)
 {
     for (struct session *s = coordinator->workers->sessions.first; s != NULL; s = s->next) {
-        mark_ready(coordinator, s);
+        workers_mark_ready(coordinator, s);
     }
 }
 
-void session_heard(struct session *session)
+void workers_session_heard(struct session *session)
 {
     for (uint32_t i = 0; session->may_be_absent && i < session->n_assignments; i++) {
         const struct assignment *assigned = &session->assignments[i];
         struct client_slot *slot = &assigned->job->slots[assigned->client];
         if (slot->absent) {
             slot->absent = false;
-            mark_absence(assigned->job);
+            hosted_job_mark_absence(assigned->job);
         }
     }
     session->may_be_absent = false;

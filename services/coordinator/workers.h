@@ -45,30 +45,32 @@ enum tally_status workers_new(struct tally_coordinator *coordinator, struct tall
 void workers_free(struct workers *workers);
 
 /* Adds the session to those whose poll is examined after the commit. */
-void mark_ready(struct tally_coordinator *coordinator, struct session *session);
+void workers_mark_ready(struct tally_coordinator *coordinator, struct session *session);
 /* Gives the slots of clients that do not take part to those clients of the job's open round that
  * have no worker. Does nothing while their former workers may still return, or if each worker has
  * its own data. */
-void fill_cohort(struct tally_coordinator *coordinator, struct hosted_job *job);
-/* fill_cohort(), then mark_ready() for all sessions that the job's state concerns. */
-void mark_job_ready(struct tally_coordinator *coordinator, struct hosted_job *job);
-void mark_all_ready(struct tally_coordinator *coordinator);
+void workers_fill_cohort(struct tally_coordinator *coordinator, struct hosted_job *job);
+/* workers_fill_cohort(), then workers_mark_ready() for all sessions that the job's state concerns.
+ */
+void workers_mark_job_ready(struct tally_coordinator *coordinator, struct hosted_job *job);
+void workers_mark_all_ready(struct tally_coordinator *coordinator);
 /* Notes that the worker has called: rounds wait for its clients (again). */
-void session_heard(struct session *session);
+void workers_session_heard(struct session *session);
 /* Whether another worker that is alive has joined under the same name within the last minutes. */
-bool session_has_rival(const struct session *session);
+bool workers_session_has_rival(const struct session *session);
 /* Answers the session's poll, ends the session and frees its slots. */
-void end_session(struct tally_coordinator *coordinator, struct session *session);
+void workers_end_session(struct tally_coordinator *coordinator, struct session *session);
 
 /* ---- workers_deadlines.c ---- */
 
 /* The loop has stalled (loop.h) for at least STALL_MS: no more than that counts as silence of
  * workers and for the deadlines of rounds, nor more than a quarter of the limit. */
-void forgive_stall(struct tally_coordinator *coordinator, int64_t now_ms, int64_t stalled_ms);
+void workers_forgive_stall(struct tally_coordinator *coordinator, int64_t now_ms,
+                           int64_t stalled_ms);
 /* Marks polls that have timed out, and ends sessions that are silent. */
-void check_sessions(struct tally_coordinator *coordinator, int64_t now_ms);
+void workers_check_sessions(struct tally_coordinator *coordinator, int64_t now_ms);
 /* Ends rounds and jobs past their deadline, as their policy requires. Writes. */
-void check_deadlines(struct tally_coordinator *coordinator, int64_t now_ms);
+void workers_check_deadlines(struct tally_coordinator *coordinator, int64_t now_ms);
 
 /* ---- Gives clients of jobs to sessions, and starts jobs, as workers_matching.h
  * decides. */
@@ -77,21 +79,23 @@ struct hosted_job;
 struct tally_coordinator;
 
 /* Fills vacant clients and starts queued jobs that can be filled. Writes. */
-void assign_slots(struct tally_coordinator *coordinator);
+void workers_assign_slots(struct tally_coordinator *coordinator);
 
 /* Counts the slots that are free for the job now. */
-int64_t count_free_slots(const struct tally_coordinator *coordinator, const struct hosted_job *job);
+int64_t workers_count_free_slots(const struct tally_coordinator *coordinator,
+                                 const struct hosted_job *job);
 /* Whether any worker of this replica may serve the job. */
-bool can_be_served(const struct tally_coordinator *coordinator, const struct hosted_job *job);
+bool workers_can_be_served(const struct tally_coordinator *coordinator,
+                           const struct hosted_job *job);
 /* Slots of unbound workers here that serve only progressing jobs, and so can move elsewhere once
  * these have ended. */
-int64_t count_moving_slots(const struct tally_coordinator *coordinator);
+int64_t workers_count_moving_slots(const struct tally_coordinator *coordinator);
 /* Key of the oldest queued job that the slots here will be enough for; 0 = none. */
-int64_t find_next_to_start(const struct tally_coordinator *coordinator);
+int64_t workers_find_next_to_start(const struct tally_coordinator *coordinator);
 /* The oldest job that lacks slots that other replicas could send, and how many; key 0 = none.
  * n_elsewhere: slots of all other replicas; n_free_elsewhere: of them, those that are free. */
-void find_lacking_job(const struct tally_coordinator *coordinator, int64_t n_elsewhere,
-                      int64_t n_free_elsewhere, int64_t *ret_key, int64_t *ret_slots);
+void workers_find_lacking_job(const struct tally_coordinator *coordinator, int64_t n_elsewhere,
+                              int64_t n_free_elsewhere, int64_t *ret_key, int64_t *ret_slots);
 
 /* ---- The next task of a session.
  *
@@ -108,14 +112,15 @@ struct hosted_job;
 struct session;
 
 /* Whether an open round waits for a client of the session. */
-bool has_work(const struct session *session);
+bool workers_has_work(const struct session *session);
 /* The session's next job that has work for it, and the clients that it waits for:
  * clients[TALLY_MAX_SLOTS]. NULL = none. */
-struct hosted_job *find_work(struct session *session, uint32_t *clients, size_t *ret_n_clients);
+struct hosted_job *workers_find_work(struct session *session, uint32_t *clients,
+                                     size_t *ret_n_clients);
 /* Makes the response to the session's poll. It borrows `clients` and parts of the job until the
  * next event of its engine. Counts recovery bits, and tasks that are sent again. */
-void make_task(struct session *session, struct hosted_job *job, uint32_t *clients, size_t n_clients,
-               int64_t now_ms, struct tally_poll_response *ret_response);
+void workers_make_task(struct session *session, struct hosted_job *job, uint32_t *clients,
+                       size_t n_clients, int64_t now_ms, struct tally_poll_response *ret_response);
 
 /* ---- Polls that wait for a task, and their responses.
  *
@@ -124,32 +129,32 @@ void make_task(struct session *session, struct hosted_job *job, uint32_t *client
  * each commit the sessions that were marked ready are examined. */
 
 /* The longest time that this coordinator lets a poll wait, in ms. */
-int64_t longest_wait(const struct tally_coordinator *coordinator);
+int64_t poll_longest_wait(const struct tally_coordinator *coordinator);
 /* Keeps a worker's poll message; ends its earlier poll, which it has abandoned. Errors:
  * NO_MEMORY. */
-enum tally_status keep_poll(struct tally_coordinator *coordinator, struct call *call,
+enum tally_status poll_keep(struct tally_coordinator *coordinator, struct call *call,
                             struct session *session, const struct tally_poll_request *message,
                             struct tally_error *err);
 /* Makes the call's request wait as the session's poll. */
-void hold_poll(struct tally_coordinator *coordinator, struct session *session,
+void poll_hold(struct tally_coordinator *coordinator, struct session *session,
                const struct call *call);
 /* The same for a call whose update is durable. True: the session's poll has taken the call. False:
  * the call cannot wait and must be answered. */
-bool hold_update_poll(struct tally_coordinator *coordinator, struct call *call);
+bool poll_hold_update(struct tally_coordinator *coordinator, struct call *call);
 /* Forgets the session's poll, because the worker has disconnected. */
-void abandon_poll(struct tally_coordinator *coordinator, struct session *session);
+void poll_drop(struct tally_coordinator *coordinator, struct session *session);
 
 /* Answers the polls of ready sessions that have work or have timed out. */
-void serve_polls(struct tally_coordinator *coordinator, int64_t now_ms);
+void poll_serve(struct tally_coordinator *coordinator, int64_t now_ms);
 /* Answers a waiting poll with `idle`. */
-void answer_idle(struct tally_coordinator *coordinator, struct session *session);
-void answer_all_idle(struct tally_coordinator *coordinator);
+void poll_finish_idle(struct tally_coordinator *coordinator, struct session *session);
+void poll_finish_all_idle(struct tally_coordinator *coordinator);
 /* Answers the polls that came with updates of a job that has ended, while its bytes still count. */
-void answer_last_updates(struct tally_coordinator *coordinator, struct hosted_job *job);
+void poll_finish_last_updates(struct tally_coordinator *coordinator, struct hosted_job *job);
 /* Marks the polls with `until_idle` ready when a job is removed: it may have been their last. */
-void mark_until_idle(struct tally_coordinator *coordinator);
+void poll_mark_until_idle(struct tally_coordinator *coordinator);
 /* Whether an open round is waiting for a client of the session of this poll. */
-bool has_task(const struct tally_coordinator *coordinator, const struct call *call);
+bool poll_has_task(const struct tally_coordinator *coordinator, const struct call *call);
 
 /* ---- What a live job waits for, in words that say what to do about it. */
 
@@ -161,33 +166,35 @@ struct tally_coordinator;
 enum { WAITING_AFTER_MS = 1000 };
 
 /* What the job waits for at monotonic time now_ms; false if it progresses or has ended. */
-bool job_waiting(const struct tally_coordinator *coordinator, const struct hosted_job *job,
-                 int64_t now_ms, struct tally_waiting *ret_waiting);
+bool workers_job_waiting(const struct tally_coordinator *coordinator, const struct hosted_job *job,
+                         int64_t now_ms, struct tally_waiting *ret_waiting);
 
 /* ---- The methods of tally.v1.WorkerService, worker.proto. Those for updates are in
  * workers_updates.c. */
 
 /* Part of a worker's request has arrived, and the rest takes long: notes whose it is. Returns false
  * if more of it is needed for that. */
-bool worker_part(struct tally_coordinator *coordinator, const struct call *call);
+bool workers_on_part(struct tally_coordinator *coordinator, const struct call *call);
 
-handler_fn worker_join, worker_poll, worker_update, worker_updates, worker_progress, worker_leave;
+handler_fn workers_join, workers_poll, workers_update, workers_updates, workers_progress,
+    workers_leave;
 
 /* ---- What the methods of tally.v1.WorkerService have in common. */
 
 /* The protobuf body of a Connect request. Errors: INVALID_ARGUMENT (the version),
  * UNSUPPORTED_MEDIA_TYPE. */
-enum tally_status read_connect_body(struct call *call, const uint8_t **ret_body, size_t *ret_size,
+enum tally_status workers_read_body(struct call *call, const uint8_t **ret_body, size_t *ret_size,
                                     struct tally_error *err);
 /* The response is call->body if `encoded` is OK. Errors: `encoded`. */
-enum tally_status answer_protobuf(struct call *call, enum tally_status encoded,
-                                  struct tally_error *err);
+enum tally_status workers_answer_protobuf(struct call *call, enum tally_status encoded,
+                                          struct tally_error *err);
 /* The caller's session; notes that its worker has called. Errors: NOT_FOUND, PERMISSION_DENIED (a
  * different token). */
-enum tally_status find_session(struct tally_coordinator *coordinator, const struct call *call,
-                               uint64_t id, struct session **ret_session, struct tally_error *err);
+enum tally_status workers_find_session(struct tally_coordinator *coordinator,
+                                       const struct call *call, uint64_t id,
+                                       struct session **ret_session, struct tally_error *err);
 /* Defines read_NAME(), which decodes a call's message, a struct tally_NAME, and finds its session
- * with `find`, which is find_session() or has its type. */
+ * with `find`, which is workers_find_session() or has its type. */
 #define DEFINE_READ_MESSAGE(name, find)                                                            \
     static enum tally_status read_##name(struct tally_coordinator *coordinator, struct call *call, \
                                          struct tally_##name *ret_message,                         \
@@ -195,7 +202,7 @@ enum tally_status find_session(struct tally_coordinator *coordinator, const stru
     {                                                                                              \
         const uint8_t *body = NULL;                                                                \
         size_t n_body = 0;                                                                         \
-        enum tally_status status = read_connect_body(call, &body, &n_body, err);                   \
+        enum tally_status status = workers_read_body(call, &body, &n_body, err);                   \
         if (status == TALLY_OK) {                                                                  \
             status = tally_##name##_decode(body, n_body, ret_message, err);                        \
         }                                                                                          \
@@ -204,8 +211,9 @@ enum tally_status find_session(struct tally_coordinator *coordinator, const stru
                    : status;                                                                       \
     }
 /* Takes what a poll says of a job whose updates the worker cannot post. Errors: NO_MEMORY. */
-enum tally_status take_undeliverable(struct tally_coordinator *coordinator, struct session *session,
-                                     const struct tally_undeliverable *undeliverable,
-                                     struct tally_error *err);
+enum tally_status workers_take_undeliverable(struct tally_coordinator *coordinator,
+                                             struct session *session,
+                                             const struct tally_undeliverable *undeliverable,
+                                             struct tally_error *err);
 
 #endif

@@ -8,12 +8,14 @@
 #include "services/coordinator/loop_transaction.h"
 #include "services/coordinator/workers_matching.h"
 
-int64_t count_free_slots(const struct tally_coordinator *coordinator, const struct hosted_job *job)
+int64_t workers_count_free_slots(const struct tally_coordinator *coordinator,
+                                 const struct hosted_job *job)
 {
     return supply_n_free(&coordinator->workers->sessions, job);
 }
 
-bool can_be_served(const struct tally_coordinator *coordinator, const struct hosted_job *job)
+bool workers_can_be_served(const struct tally_coordinator *coordinator,
+                           const struct hosted_job *job)
 {
     return supply_n_serving(&coordinator->workers->sessions, job) > 0;
 }
@@ -37,27 +39,27 @@ static int64_t count_assigned(const struct tally_coordinator *coordinator,
 static int64_t count_coming_slots(const struct tally_coordinator *coordinator,
                                   const struct hosted_job *job, int64_t n_assigned)
 {
-    return count_free_slots(coordinator, job) + n_assigned -
+    return workers_count_free_slots(coordinator, job) + n_assigned -
            supply_n_refused_assigned(job, hosted_job_is_progressing);
 }
 
 /* Describes a job to matching. n_assigned: clients of jobs that progress. */
 static struct match_job describe_job(const struct tally_coordinator *coordinator,
                                      const struct hosted_job *job, int64_t n_assigned,
-                                     const struct memory_use *use)
+                                     const struct jobs_memory_use *use)
 {
     return (struct match_job){.is_prepared = hosted_job_may_start(job),
-                              .is_unsolved = memory_is_unsolved(job),
-                              .has_memory = memory_is_free(use, job),
-                              .will_have_memory = memory_will_be_free(use, job),
+                              .is_unsolved = jobs_memory_is_unsolved(job),
+                              .has_memory = jobs_memory_is_free(use, job),
+                              .will_have_memory = jobs_memory_will_be_free(use, job),
                               .needed = hosted_job_n_lacking(job),
-                              .n_free = count_free_slots(coordinator, job),
+                              .n_free = workers_count_free_slots(coordinator, job),
                               .n_coming = count_coming_slots(coordinator, job, n_assigned)};
 }
 
 /* ---- What other replicas need to know ---- */
 
-int64_t count_moving_slots(const struct tally_coordinator *coordinator)
+int64_t workers_count_moving_slots(const struct tally_coordinator *coordinator)
 {
     int64_t n = 0;
     for (const struct session *s = coordinator->workers->sessions.first; s != NULL; s = s->next) {
@@ -70,12 +72,12 @@ int64_t count_moving_slots(const struct tally_coordinator *coordinator)
     return n;
 }
 
-int64_t find_next_to_start(const struct tally_coordinator *coordinator)
+int64_t workers_find_next_to_start(const struct tally_coordinator *coordinator)
 {
     const int64_t n_assigned = count_assigned(coordinator, hosted_job_is_progressing);
-    const struct memory_use use = memory_use(coordinator);
+    const struct jobs_memory_use use = jobs_memory_use(coordinator);
     for (const struct hosted_job *job = coordinator->jobs->first; job != NULL; job = job->next) {
-        if (hosted_job_may_start(job) && memory_will_be_free(&use, job) &&
+        if (hosted_job_may_start(job) && jobs_memory_will_be_free(&use, job) &&
             count_coming_slots(coordinator, job, n_assigned) >= hosted_job_n_lacking(job)) {
             return job->row.key;
         }
@@ -88,15 +90,15 @@ static int64_t count_unfilled(const struct tally_coordinator *coordinator,
                               const struct hosted_job *job)
 {
     return tally_job_status(job->engine) == TALLY_JOB_RUNNING && hosted_job_is_settled(job)
-               ? hosted_job_n_lacking(job) - count_free_slots(coordinator, job)
+               ? hosted_job_n_lacking(job) - workers_count_free_slots(coordinator, job)
                : 0;
 }
 
-void find_lacking_job(const struct tally_coordinator *coordinator, int64_t n_elsewhere,
-                      int64_t n_free_elsewhere, int64_t *ret_key, int64_t *ret_slots)
+void workers_find_lacking_job(const struct tally_coordinator *coordinator, int64_t n_elsewhere,
+                              int64_t n_free_elsewhere, int64_t *ret_key, int64_t *ret_slots)
 {
     const int64_t n_assigned = count_assigned(coordinator, hosted_job_is_progressing);
-    const struct memory_use use = memory_use(coordinator);
+    const struct jobs_memory_use use = jobs_memory_use(coordinator);
     *ret_key = *ret_slots = 0;
     for (const struct hosted_job *job = coordinator->jobs->first; job != NULL; job = job->next) {
         const struct match_job match = describe_job(coordinator, job, n_assigned, &use);
@@ -120,7 +122,7 @@ static void fill_job(struct tally_coordinator *coordinator, struct hosted_job *j
     const struct session_table *sessions = &coordinator->workers->sessions;
     uint32_t client = 0;
     struct session *session = NULL;
-    while (job->n_vacant > 0 && count_free_slots(coordinator, job) > 0) {
+    while (job->n_vacant > 0 && workers_count_free_slots(coordinator, job) > 0) {
         if (session == NULL || session_n_free(session) == 0) {
             const uint64_t before = session != NULL ? session->place.number : UINT64_MAX;
             session = supply_next_free(sessions, job, before);
@@ -129,10 +131,10 @@ static void fill_job(struct tally_coordinator *coordinator, struct hosted_job *j
             client++;
         }
         session_assign(&coordinator->workers->sessions, session, job, client);
-        mark_ready(coordinator, session);
+        workers_mark_ready(coordinator, session);
     }
     if (tally_job_status(job->engine) == TALLY_JOB_RUNNING) {
-        fill_cohort(coordinator, job);
+        workers_fill_cohort(coordinator, job);
     }
 }
 
@@ -181,7 +183,7 @@ static void borrow_slots(struct tally_coordinator *coordinator, struct hosted_jo
 static void start_job(struct tally_coordinator *coordinator, struct hosted_job *job)
 {
     struct tally_error err = TALLY_ERROR_INIT;
-    mark_active(job);
+    hosted_job_mark_active(job);
     enum tally_status status = hosted_job_make_slots(job, &err);
     if (status == TALLY_OK) {
         fill_job(coordinator, job);
@@ -202,8 +204,8 @@ static void start_job(struct tally_coordinator *coordinator, struct hosted_job *
         coordinator->jobs->match_failed = true;
         return;
     }
-    restart_clock(job);
-    mark_job_ready(coordinator, job);
+    rounds_restart_clock(job);
+    workers_mark_job_ready(coordinator, job);
     tally_log(TALLY_LOG_INFO, tally_log_event("job started"), tally_log_text("job", job->row.id),
               tally_log_text("algorithm", job->row.algorithm),
               tally_log_integer("clients", job->row.clients), tally_log_real("f_star", job->f_star),
@@ -234,7 +236,7 @@ static bool is_held_back(struct replica_view *view, const struct hosted_job *job
 static void start_jobs(struct tally_coordinator *coordinator)
 {
     int64_t n_assigned = count_assigned(coordinator, hosted_job_is_progressing);
-    struct memory_use use = memory_use(coordinator);
+    struct jobs_memory_use use = jobs_memory_use(coordinator);
     coordinator->jobs->lacks_memory = false;
     for (struct hosted_job *job = coordinator->jobs->first; job != NULL; job = job->next) {
         if (tally_job_status(job->engine) != TALLY_JOB_QUEUED) {
@@ -255,7 +257,7 @@ static void start_jobs(struct tally_coordinator *coordinator)
         if (decision == MATCH_START) {
             start_job(coordinator, job);
             n_assigned = count_assigned(coordinator, hosted_job_is_progressing);
-            use = memory_use(coordinator);
+            use = jobs_memory_use(coordinator);
         }
     }
     coordinator->jobs->memory = use;
@@ -266,16 +268,16 @@ static void start_jobs(struct tally_coordinator *coordinator)
 static bool is_to_match(struct tally_coordinator *coordinator, const struct hosted_job *job)
 {
     const int64_t n_assigned = count_assigned(coordinator, hosted_job_is_progressing);
-    const struct memory_use use = memory_use(coordinator);
+    const struct jobs_memory_use use = jobs_memory_use(coordinator);
     const struct match_job match = describe_job(coordinator, job, n_assigned, &use);
     coordinator->jobs->memory = use;
     return match_is_candidate(&match) && (!match.has_memory || match_queued(&match) != MATCH_PASS);
 }
 
-void assign_slots(struct tally_coordinator *coordinator)
+void workers_assign_slots(struct tally_coordinator *coordinator)
 {
     struct live_jobs *jobs = coordinator->jobs;
-    prune_active(jobs);
+    jobs_prune_active(jobs);
     bool is_due = jobs->match_due;
     struct hosted_job *prepared;
     while ((prepared = TALLY_LIST_FIRST(struct hosted_job, in_prepared, &jobs->prepared)) != NULL) {

@@ -12,7 +12,7 @@
 #include "services/coordinator/workers.h"
 #include "services/job/job_reasons.h"
 
-void check_sessions(struct tally_coordinator *coordinator, int64_t now_ms)
+void workers_check_sessions(struct tally_coordinator *coordinator, int64_t now_ms)
 {
     struct session_table *sessions = &coordinator->workers->sessions;
     const int64_t timeout_ms = coordinator->config.session_timeout_ms;
@@ -26,13 +26,13 @@ void check_sessions(struct tally_coordinator *coordinator, int64_t now_ms)
         }
         session_set_timer(sessions, session, timeout_ms);
         if (is_polling) {
-            mark_ready(coordinator, session);
+            workers_mark_ready(coordinator, session);
         } else if (session_due_ms(session, timeout_ms) <= now_ms) {
             tally_log(TALLY_LOG_WARN, tally_log_event("session timed out"),
                       tally_log_text("worker", session->name),
                       tally_log_integer("clients", session->n_assignments));
             coordinator->workers->counts.lost++;
-            end_session(coordinator, session);
+            workers_end_session(coordinator, session);
         }
         session = next;
     }
@@ -51,7 +51,8 @@ static int64_t later(int64_t since_ms, int64_t now_ms, int64_t stalled_ms, int64
     return since_ms >= now_ms ? since_ms : moved_ms < now_ms ? moved_ms : now_ms;
 }
 
-void forgive_stall(struct tally_coordinator *coordinator, int64_t now_ms, int64_t stalled_ms)
+void workers_forgive_stall(struct tally_coordinator *coordinator, int64_t now_ms,
+                           int64_t stalled_ms)
 {
     tally_log(TALLY_LOG_WARN, tally_log_event("the loop has stalled"),
               tally_log_integer("ms", stalled_ms));
@@ -69,7 +70,7 @@ static void note_waiting(const struct tally_coordinator *coordinator, const stru
                          int64_t now_ms)
 {
     struct tally_waiting waiting;
-    if (job_waiting(coordinator, job, now_ms, &waiting)) {
+    if (workers_job_waiting(coordinator, job, now_ms, &waiting)) {
         tally_log(TALLY_LOG_WARN, tally_log_event("round waits past its deadline"),
                   tally_log_text("job", job->row.id),
                   tally_log_integer("round", tally_job_open_round(job->engine)->round),
@@ -95,8 +96,8 @@ static void end_round(struct tally_coordinator *coordinator, struct hosted_job *
             slot->session->may_be_absent = true;
         }
     }
-    if (has_closed(job, &outcome)) {
-        put_closed(coordinator, job, &outcome, &err);
+    if (rounds_has_closed(job, &outcome)) {
+        rounds_put_closed(coordinator, job, &outcome, &err);
         return;
     }
     job->deadline_noted = true;
@@ -107,7 +108,7 @@ static void end_round(struct tally_coordinator *coordinator, struct hosted_job *
 static void end_job(struct tally_coordinator *coordinator, struct hosted_job *job, int64_t now_ms)
 {
     struct tally_waiting waiting;
-    if (!job_waiting(coordinator, job, now_ms, &waiting)) {
+    if (!workers_job_waiting(coordinator, job, now_ms, &waiting)) {
         snprintf(waiting.text, sizeof waiting.text, "in round %lld, at time step %lld of %lld",
                  (long long)tally_job_open_round(job->engine)->round,
                  (long long)job->row.progress.time_step, (long long)job->row.horizon);
@@ -116,8 +117,8 @@ static void end_job(struct tally_coordinator *coordinator, struct hosted_job *jo
     TALLY_REASON_WRITE(reason, JOB_DEADLINE_PASSED, (long long)job->spec.job_deadline_ms,
                        tally_job_status_name(job->row.status), waiting.text);
     struct tally_error err = TALLY_ERROR_INIT;
-    if (fail_job(coordinator, job, reason, &err) == TALLY_OK) {
-        round_closed(coordinator, job);
+    if (jobs_fail(coordinator, job, reason, &err) == TALLY_OK) {
+        rounds_note_closed(coordinator, job);
     }
 }
 
@@ -126,7 +127,8 @@ static void check_job(struct tally_coordinator *coordinator, struct hosted_job *
 {
     const enum tally_job_status status = tally_job_status(job->engine);
     const struct tally_job_spec *spec = &job->spec;
-    if (job->needs_reload || tally_job_status_is_terminal(status) || !is_store_well(coordinator)) {
+    if (job->needs_reload || tally_job_status_is_terminal(status) ||
+        !rounds_store_is_well(coordinator)) {
         return;
     }
     if (spec->job_deadline_ms > 0 && unix_ms >= job->row.created_ms + spec->job_deadline_ms) {
@@ -137,7 +139,7 @@ static void check_job(struct tally_coordinator *coordinator, struct hosted_job *
     }
 }
 
-void check_deadlines(struct tally_coordinator *coordinator, int64_t now_ms)
+void workers_check_deadlines(struct tally_coordinator *coordinator, int64_t now_ms)
 {
     struct live_jobs *jobs = coordinator->jobs;
     const int64_t unix_ms = tally_realtime_ms();
@@ -156,7 +158,7 @@ void check_deadlines(struct tally_coordinator *coordinator, int64_t now_ms)
     for (struct hosted_job *job = jobs->first; job != NULL; job = job->next) {
         check_job(coordinator, job, now_ms, unix_ms);
         if (!tally_job_status_is_terminal(job->row.status)) {
-            note_deadline(jobs, job);
+            jobs_note_deadline(jobs, job);
         }
     }
 }

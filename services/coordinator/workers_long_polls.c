@@ -20,7 +20,7 @@ enum {
 
 /* Limit of a poll's wait. With several coordinators it is at most a lease, so that workers notice a
  * dead or isolated coordinator when the others do. */
-int64_t longest_wait(const struct tally_coordinator *coordinator)
+int64_t poll_longest_wait(const struct tally_coordinator *coordinator)
 {
     const int64_t lease_ms = coordinator->config.lease_ms;
     return coordinator->view.is_shared && lease_ms < MAX_WAIT_MS ? lease_ms : MAX_WAIT_MS;
@@ -30,7 +30,7 @@ int64_t longest_wait(const struct tally_coordinator *coordinator)
 static int64_t limit_wait(const struct tally_coordinator *coordinator, const struct call *call,
                           int64_t wait_ms)
 {
-    const int64_t longest_ms = longest_wait(coordinator);
+    const int64_t longest_ms = poll_longest_wait(coordinator);
     const char *text = tally_http_header(call->request, "Connect-Timeout-Ms");
     const long long timeout_ms = text != NULL ? strtoll(text, NULL, 10) : 0;
     if (timeout_ms > 0 && timeout_ms < MAX_WAIT_MS && wait_ms > timeout_ms * 3 / 4) {
@@ -40,7 +40,7 @@ static int64_t limit_wait(const struct tally_coordinator *coordinator, const str
 }
 
 /* Copies the worker's poll message, because the original may be gone when the poll is examined. */
-enum tally_status keep_poll(struct tally_coordinator *coordinator, struct call *call,
+enum tally_status poll_keep(struct tally_coordinator *coordinator, struct call *call,
                             struct session *session, const struct tally_poll_request *message,
                             struct tally_error *err)
 {
@@ -51,7 +51,7 @@ enum tally_status keep_poll(struct tally_coordinator *coordinator, struct call *
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a poll");
     }
     if (session->poll.request != NULL) {
-        answer_idle(coordinator, session); /* the worker has abandoned that poll */
+        poll_finish_idle(coordinator, session); /* the worker has abandoned that poll */
     }
     *session->poll.message = *message;
     call->poll_until_ms =
@@ -60,7 +60,7 @@ enum tally_status keep_poll(struct tally_coordinator *coordinator, struct call *
 }
 
 /* Makes the request wait as the session's poll. */
-void hold_poll(struct tally_coordinator *coordinator, struct session *session,
+void poll_hold(struct tally_coordinator *coordinator, struct session *session,
                const struct call *call)
 {
     coordinator->workers->sessions.n_waiting++;
@@ -71,7 +71,7 @@ void hold_poll(struct tally_coordinator *coordinator, struct session *session,
     session->poll.parts.size = 0;
     session_set_timer(&coordinator->workers->sessions, session,
                       coordinator->config.session_timeout_ms);
-    mark_ready(coordinator, session);
+    workers_mark_ready(coordinator, session);
     session->poll.holder = (struct request_holder){.session = session};
     tally_http_set_user(call->request, &session->poll.holder);
     tally_http_forget_body(call->request);
@@ -91,11 +91,11 @@ static void encode_alone(struct call *call)
     if (tally_update_response_encode(&call->update_response, NULL, &call->body) != TALLY_OK) {
         struct tally_error err = TALLY_ERROR_INIT;
         tally_fail(&err, TALLY_NO_MEMORY, NULL, "no memory for the response");
-        answer_error(call, &err);
+        call_answer_error(call, &err);
     }
 }
 
-bool hold_update_poll(struct tally_coordinator *coordinator, struct call *call)
+bool poll_hold_update(struct tally_coordinator *coordinator, struct call *call)
 {
     struct session *session = session_by_id(&coordinator->workers->sessions, call->polling_session);
     if (call->error.status != TALLY_OK) {
@@ -106,7 +106,7 @@ bool hold_update_poll(struct tally_coordinator *coordinator, struct call *call)
         encode_alone(call);
         return false;
     }
-    hold_poll(coordinator, session, call);
+    poll_hold(coordinator, session, call);
     session->poll.has_update = true;
     session->poll.is_batch = is_batch(call);
     session->poll.update = call->update_response;
@@ -117,11 +117,11 @@ bool hold_update_poll(struct tally_coordinator *coordinator, struct call *call)
     }
     memcpy(session->poll.job_id, call->job_id, sizeof session->poll.job_id);
     (void)tally_buffer_append(&session->poll.parts, call->parts.data, call->parts.size);
-    hand_over_call(coordinator, call);
+    call_hand_over(coordinator, call);
     return true;
 }
 
-void abandon_poll(struct tally_coordinator *coordinator, struct session *session)
+void poll_drop(struct tally_coordinator *coordinator, struct session *session)
 {
     coordinator->workers->sessions.n_waiting--;
     session->poll.request = NULL;
@@ -130,11 +130,11 @@ void abandon_poll(struct tally_coordinator *coordinator, struct session *session
                       coordinator->config.session_timeout_ms);
 }
 
-bool has_task(const struct tally_coordinator *coordinator, const struct call *call)
+bool poll_has_task(const struct tally_coordinator *coordinator, const struct call *call)
 {
     const struct session *session =
         session_by_id(&coordinator->workers->sessions, call->polling_session);
-    return session != NULL && has_work(session);
+    return session != NULL && workers_has_work(session);
 }
 
 /* ---- Responses ---- */
@@ -231,11 +231,11 @@ static void finish_poll(struct tally_coordinator *coordinator, struct session *s
     const uint64_t in = has_update ? 0 : tally_http_wire_in_bytes(request);
     const bool is_apart =
         job != NULL && response->kind == TALLY_POLL_TASK && response->task.shared_is_apart;
-    const uint64_t out = send_protobuf(request, body, is_apart ? job->shared_task.tail : NULL);
+    const uint64_t out = call_send_protobuf(request, body, is_apart ? job->shared_task.tail : NULL);
     count_poll(coordinator, response->kind, !has_update,
                (double)(now_ns - session->poll.arrived_ns) / 1e9);
     if (job == NULL && has_update) {
-        job = find_job(coordinator, session->poll.job_id);
+        job = jobs_find(coordinator, session->poll.job_id);
     }
     if (job != NULL && response->kind == TALLY_POLL_TASK) {
         count_task(job, &response->task, in, out);
@@ -255,18 +255,18 @@ static uint32_t count_pending(const struct tally_coordinator *coordinator,
     return (uint32_t)(coordinator->jobs->n - session->n_refusals + coordinator->view.n_jobs);
 }
 
-void answer_idle(struct tally_coordinator *coordinator, struct session *session)
+void poll_finish_idle(struct tally_coordinator *coordinator, struct session *session)
 {
     const struct tally_poll_response response = {
         .kind = TALLY_POLL_IDLE, .jobs_pending = count_pending(coordinator, session)};
     finish_poll(coordinator, session, &response, NULL);
 }
 
-void answer_all_idle(struct tally_coordinator *coordinator)
+void poll_finish_all_idle(struct tally_coordinator *coordinator)
 {
     for (struct session *s = coordinator->workers->sessions.first; s != NULL; s = s->next) {
         if (s->poll.request != NULL) {
-            answer_idle(coordinator, s);
+            poll_finish_idle(coordinator, s);
         }
     }
 }
@@ -275,11 +275,12 @@ void answer_all_idle(struct tally_coordinator *coordinator)
 static bool has_ended(struct tally_coordinator *coordinator, const char *job_id)
 {
     bool is_elsewhere;
-    const enum tally_status status = is_live_elsewhere(coordinator, job_id, &is_elsewhere, NULL);
+    const enum tally_status status =
+        jobs_is_live_elsewhere(coordinator, job_id, &is_elsewhere, NULL);
     return status == TALLY_NOT_FOUND || (status == TALLY_OK && !is_elsewhere);
 }
 
-void answer_last_updates(struct tally_coordinator *coordinator, struct hosted_job *job)
+void poll_finish_last_updates(struct tally_coordinator *coordinator, struct hosted_job *job)
 {
     for (struct session *s = coordinator->workers->sessions.first; s != NULL; s = s->next) {
         if (s->poll.request == NULL || !s->poll.has_update ||
@@ -298,7 +299,7 @@ static const char *find_released(struct tally_coordinator *coordinator,
 {
     const struct tally_poll_request *poll = session->poll.message;
     for (size_t i = 0; i < poll->n_cursors; i++) {
-        if (find_job(coordinator, poll->cursors[i].job_id) == NULL &&
+        if (jobs_find(coordinator, poll->cursors[i].job_id) == NULL &&
             has_ended(coordinator, poll->cursors[i].job_id)) {
             return poll->cursors[i].job_id;
         }
@@ -316,9 +317,9 @@ static void refuse_poll(struct tally_coordinator *coordinator, struct session *s
     tally_connect_error_encode(&err, &body);
     char drawn[REQUEST_ID_CAPACITY];
     struct tally_http_request *request = end_poll(coordinator, session, tally_monotonic_ms());
-    const char *told = told_request_id(request);
+    const char *told = request_id_given(request);
     if (told == NULL) {
-        draw_request_id(coordinator, drawn);
+        request_id_draw(coordinator, drawn);
     }
     const struct tally_http_response response = {
         .status = tally_status_info(err.status)->connect_http_status,
@@ -338,12 +339,12 @@ static void refuse_poll(struct tally_coordinator *coordinator, struct session *s
 static void acknowledge_alone(struct tally_coordinator *coordinator, struct session *session)
 {
     struct tally_buffer body = {0};
-    struct hosted_job *job = find_job(coordinator, session->poll.job_id);
+    struct hosted_job *job = jobs_find(coordinator, session->poll.job_id);
     if (encode_acknowledgement(session, NULL, &body) != TALLY_OK) {
         return; /* out of memory: tried again, or cut off at shutdown */
     }
     struct tally_http_request *request = end_poll(coordinator, session, tally_monotonic_ms());
-    const uint64_t out = send_protobuf(request, &body, NULL);
+    const uint64_t out = call_send_protobuf(request, &body, NULL);
     if (job != NULL) {
         count_acknowledgement(session, job, out);
     }
@@ -362,11 +363,11 @@ static bool is_over(const struct tally_coordinator *coordinator, const struct se
            count_pending(coordinator, session) == 0;
 }
 
-void mark_until_idle(struct tally_coordinator *coordinator)
+void poll_mark_until_idle(struct tally_coordinator *coordinator)
 {
     for (struct session *s = coordinator->workers->sessions.first; s != NULL; s = s->next) {
         if (s->poll.request != NULL && s->poll.message->until_idle) {
-            mark_ready(coordinator, s);
+            workers_mark_ready(coordinator, s);
         }
     }
 }
@@ -390,17 +391,17 @@ static void serve_poll(struct tally_coordinator *coordinator, struct session *se
         return;
     }
     size_t n_clients;
-    struct hosted_job *job = find_work(session, clients, &n_clients);
+    struct hosted_job *job = workers_find_work(session, clients, &n_clients);
     if (job != NULL) {
         struct tally_poll_response response; /* large: unused members are not cleared */
-        make_task(session, job, clients, n_clients, now_ms, &response);
+        workers_make_task(session, job, clients, n_clients, now_ms, &response);
         finish_poll(coordinator, session, &response, job);
     } else if (now_ms >= session->poll.until_ms || is_over(coordinator, session)) {
-        answer_idle(coordinator, session);
+        poll_finish_idle(coordinator, session);
     }
 }
 
-void serve_polls(struct tally_coordinator *coordinator, int64_t now_ms)
+void poll_serve(struct tally_coordinator *coordinator, int64_t now_ms)
 {
     static uint32_t clients[TALLY_MAX_SLOTS]; /* used by one thread; too large for the stack */
     struct session *session;

@@ -13,7 +13,7 @@
 
 enum { RIVAL_FOR_MS = 300000 }; /* several times the longest pause of a replaced worker */
 
-enum tally_status read_connect_body(struct call *call, const uint8_t **ret_body, size_t *ret_size,
+enum tally_status workers_read_body(struct call *call, const uint8_t **ret_body, size_t *ret_size,
                                     struct tally_error *err)
 {
     const char *version = tally_http_header(call->request, "Connect-Protocol-Version");
@@ -21,20 +21,20 @@ enum tally_status read_connect_body(struct call *call, const uint8_t **ret_body,
         return tally_fail(err, TALLY_INVALID_ARGUMENT, "Connect-Protocol-Version",
                           "version %.16s of the Connect protocol is not 1", version);
     }
-    return read_body(call, "application/proto", ret_body, ret_size, err);
+    return call_read_body(call, "application/proto", ret_body, ret_size, err);
 }
 
-enum tally_status answer_protobuf(struct call *call, enum tally_status encoded,
-                                  struct tally_error *err)
+enum tally_status workers_answer_protobuf(struct call *call, enum tally_status encoded,
+                                          struct tally_error *err)
 {
-    return answer_bytes(call, encoded, "application/proto", err);
+    return call_answer_bytes(call, encoded, "application/proto", err);
 }
 
 /* A session belongs to the token that it was joined with: its id alone gives no access. */
 static enum tally_status check_owner(const struct call *call, const struct session *session,
                                      struct tally_error *err)
 {
-    return same_identity(&call->identity, &session->token->identity)
+    return access_same_identity(&call->identity, &session->token->identity)
                ? TALLY_OK
                : tally_fail(err, TALLY_PERMISSION_DENIED, "session",
                             "the session was joined with another token");
@@ -85,7 +85,7 @@ static enum tally_status fail_unknown(struct tally_coordinator *coordinator,
 }
 
 /* Whether the worker's name has been fought over of late. */
-bool session_has_rival(const struct session *session)
+bool workers_session_has_rival(const struct session *session)
 {
     return session->rival.n > 0 && tally_monotonic_ms() - session->rival.last_ms < RIVAL_FOR_MS;
 }
@@ -105,21 +105,22 @@ static enum tally_status look_up(struct tally_coordinator *coordinator, const st
     return TALLY_OK;
 }
 
-enum tally_status find_session(struct tally_coordinator *coordinator, const struct call *call,
-                               uint64_t id, struct session **ret_session, struct tally_error *err)
+enum tally_status workers_find_session(struct tally_coordinator *coordinator,
+                                       const struct call *call, uint64_t id,
+                                       struct session **ret_session, struct tally_error *err)
 {
     struct session *session = NULL;
     enum tally_status status = look_up(coordinator, call, id, &session, err);
     if (status == TALLY_OK) {
         session->progress.n_whole = 0; /* the message has arrived */
         tally_http_line_attach(&session->line, call->request);
-        session_heard(session);
+        workers_session_heard(session);
         *ret_session = session;
     }
     return status;
 }
 
-bool worker_part(struct tally_coordinator *coordinator, const struct call *call)
+bool workers_on_part(struct tally_coordinator *coordinator, const struct call *call)
 {
     size_t n;
     uint64_t id;
@@ -164,7 +165,7 @@ static enum tally_status check_session_limits(const struct tally_coordinator *co
                           (long long)sessions->n_sessions, (long long)config->max_sessions);
     }
     const int64_t n = session_count_of(sessions, &call->identity);
-    if (n >= config->max_sessions_per_token && !same_identity(&call->identity, &none)) {
+    if (n >= config->max_sessions_per_token && !access_same_identity(&call->identity, &none)) {
         return tally_fail(err, TALLY_RESOURCE_EXHAUSTED, NULL,
                           "%lld workers have a session with this token, the limit is %lld",
                           (long long)n, (long long)config->max_sessions_per_token);
@@ -205,18 +206,18 @@ static enum tally_status check_job(struct tally_coordinator *coordinator,
                                    struct tally_error *err)
 {
     *ret_ended = NULL;
-    if (join->job_id[0] == '\0' || find_job(coordinator, join->job_id) != NULL) {
+    if (join->job_id[0] == '\0' || jobs_find(coordinator, join->job_id) != NULL) {
         return TALLY_OK;
     }
     bool is_elsewhere;
-    if (is_live_elsewhere(coordinator, join->job_id, &is_elsewhere, NULL) == TALLY_OK &&
+    if (jobs_is_live_elsewhere(coordinator, join->job_id, &is_elsewhere, NULL) == TALLY_OK &&
         is_elsewhere) {
         return tally_fail(err, TALLY_UNAVAILABLE, "job_id",
                           "this coordinator does not have job %s: try again", join->job_id);
     }
     struct tally_store_job row;
-    if (!may_be_job_id(join->job_id) ||
-        read_row(coordinator, join->job_id, &row, NULL) != TALLY_OK) {
+    if (!jobs_may_be_id(join->job_id) ||
+        jobs_read_row(coordinator, join->job_id, &row, NULL) != TALLY_OK) {
         return tally_fail(err, TALLY_NOT_FOUND, "job_id", "there is no live job %s", join->job_id);
     }
     *ret_ended = tally_job_status_name(row.status);
@@ -229,7 +230,7 @@ static enum tally_status answer_ended(struct call *call, const char *ended, stru
 {
     struct tally_join_response response = {.format = TALLY_FORMAT_VERSION};
     snprintf(response.ended, sizeof response.ended, "%s", ended);
-    return answer_protobuf(call, tally_join_response_encode(&response, &call->body), err);
+    return workers_answer_protobuf(call, tally_join_response_encode(&response, &call->body), err);
 }
 
 /* Whether the client is vacant and no other worker is known to have had it last. After a restart of
@@ -238,7 +239,7 @@ static bool may_ask_for(const struct session *session, const struct client_slot 
 {
     return slot->session == NULL &&
            (slot->previous[0] == '\0' ||
-            same_identity(&slot->previous_identity, &session->token->identity));
+            access_same_identity(&slot->previous_identity, &session->token->identity));
 }
 
 /* Gives a worker back the clients that it had before, if they are vacant. */
@@ -247,7 +248,7 @@ static void take_held(struct tally_coordinator *coordinator, struct session *ses
 {
     for (size_t i = 0; i < join->n_held && session_n_free(session) > 0; i++) {
         const struct tally_held_client *held = &join->held[i];
-        struct hosted_job *job = find_job(coordinator, held->job_id);
+        struct hosted_job *job = jobs_find(coordinator, held->job_id);
         bool vacant = job != NULL && held->client < job->row.clients &&
                       job->row.status != TALLY_JOB_QUEUED && job->slots != NULL &&
                       may_ask_for(session, &job->slots[held->client]);
@@ -257,14 +258,14 @@ static void take_held(struct tally_coordinator *coordinator, struct session *ses
     }
 }
 
-enum tally_status worker_join(struct tally_coordinator *coordinator, struct call *call,
-                              struct tally_error *err)
+enum tally_status workers_join(struct tally_coordinator *coordinator, struct call *call,
+                               struct tally_error *err)
 {
     const uint8_t *body = NULL;
     size_t n_body = 0;
     struct tally_join_request join;
     struct session *session = NULL;
-    enum tally_status status = read_connect_body(call, &body, &n_body, err);
+    enum tally_status status = workers_read_body(call, &body, &n_body, err);
     if (status == TALLY_OK) {
         status = tally_join_request_decode(body, n_body, &join, err);
     }
@@ -282,7 +283,7 @@ enum tally_status worker_join(struct tally_coordinator *coordinator, struct call
     }
     struct session *old = session_by_name(&coordinator->workers->sessions, join.name);
     if (status == TALLY_OK && old != NULL &&
-        !same_identity(&old->token->identity, &call->identity)) {
+        !access_same_identity(&old->token->identity, &call->identity)) {
         status = tally_fail(err, TALLY_PERMISSION_DENIED, "name",
                             "a worker that joined with another token has this name");
     }
@@ -295,16 +296,16 @@ enum tally_status worker_join(struct tally_coordinator *coordinator, struct call
     if (status == TALLY_OK) {
         tally_http_address(call->request, address);
         if (old != NULL) {
-            if (session_has_rival(old)) {
+            if (workers_session_has_rival(old)) {
                 rival = old->rival;
                 memcpy(rival.address, old->address, sizeof rival.address);
             }
             session_note_replaced(&coordinator->workers->sessions, old, address);
-            end_session(coordinator, old);
+            workers_end_session(coordinator, old);
         }
         const struct session_request request = {
             .join = &join,
-            .bound_to = join.job_id[0] != '\0' ? find_job(coordinator, join.job_id) : NULL,
+            .bound_to = join.job_id[0] != '\0' ? jobs_find(coordinator, join.job_id) : NULL,
             .identity = &call->identity,
             .token_name = call->token_name,
             .address = address};
@@ -328,10 +329,12 @@ enum tally_status worker_join(struct tally_coordinator *coordinator, struct call
             .session = session->id,
             .session_timeout_ms = (uint32_t)coordinator->config.session_timeout_ms,
             .format = TALLY_FORMAT_VERSION,
-            .max_wait_ms = coordinator->view.is_shared ? (uint32_t)longest_wait(coordinator) : 0,
+            .max_wait_ms =
+                coordinator->view.is_shared ? (uint32_t)poll_longest_wait(coordinator) : 0,
             .max_batch_bytes = coordinator->config.max_batch_bytes};
         memcpy(response.rival, rival.address, sizeof response.rival);
-        status = answer_protobuf(call, tally_join_response_encode(&response, &call->body), err);
+        status =
+            workers_answer_protobuf(call, tally_join_response_encode(&response, &call->body), err);
     }
     tally_join_request_fini(&join);
     return status;
@@ -339,10 +342,10 @@ enum tally_status worker_join(struct tally_coordinator *coordinator, struct call
 
 /* PollTask. */
 
-DEFINE_READ_MESSAGE(poll_request, find_session)
+DEFINE_READ_MESSAGE(poll_request, workers_find_session)
 
-enum tally_status worker_poll(struct tally_coordinator *coordinator, struct call *call,
-                              struct tally_error *err)
+enum tally_status workers_poll(struct tally_coordinator *coordinator, struct call *call,
+                               struct tally_error *err)
 {
     struct tally_poll_request message;
     struct session *session = NULL;
@@ -351,13 +354,13 @@ enum tally_status worker_poll(struct tally_coordinator *coordinator, struct call
         status = tally_fail(err, TALLY_UNAVAILABLE, NULL, "the coordinator is shutting down");
     }
     if (status == TALLY_OK) {
-        status = take_undeliverable(coordinator, session, &message.undeliverable, err);
+        status = workers_take_undeliverable(coordinator, session, &message.undeliverable, err);
     }
     if (status == TALLY_OK) {
-        status = keep_poll(coordinator, call, session, &message, err);
+        status = poll_keep(coordinator, call, session, &message, err);
     }
     if (status == TALLY_OK) {
-        hold_poll(coordinator, session, call);
+        poll_hold(coordinator, session, call);
     }
     return status;
 }
@@ -368,8 +371,8 @@ DEFINE_READ_MESSAGE(progress_request, look_up)
 
 /* Its connection carries no message of the session, so the line stays where it is. And a worker
  * that has missed a deadline is heard again only when its message has arrived. */
-enum tally_status worker_progress(struct tally_coordinator *coordinator, struct call *call,
-                                  struct tally_error *err)
+enum tally_status workers_progress(struct tally_coordinator *coordinator, struct call *call,
+                                   struct tally_error *err)
 {
     struct tally_progress_request message;
     struct session *session = NULL;
@@ -382,18 +385,18 @@ enum tally_status worker_progress(struct tally_coordinator *coordinator, struct 
     session->progress_ms = session->last_contact_ms;
     struct tally_http_motion seen; /* here, perhaps: then it replaces what the worker says */
     (void)session_look(session, session->progress_ms, &seen);
-    return answer_protobuf(call, TALLY_OK, err);
+    return workers_answer_protobuf(call, TALLY_OK, err);
 }
 
 /* Leave. */
 
-enum tally_status worker_leave(struct tally_coordinator *coordinator, struct call *call,
-                               struct tally_error *err)
+enum tally_status workers_leave(struct tally_coordinator *coordinator, struct call *call,
+                                struct tally_error *err)
 {
     const uint8_t *body = NULL;
     size_t n_body = 0;
     uint64_t id;
-    enum tally_status status = read_connect_body(call, &body, &n_body, err);
+    enum tally_status status = workers_read_body(call, &body, &n_body, err);
     if (status == TALLY_OK) {
         status = tally_leave_request_decode(body, n_body, &id, err);
     }
@@ -407,7 +410,7 @@ enum tally_status worker_leave(struct tally_coordinator *coordinator, struct cal
     if (session != NULL) {
         tally_log(TALLY_LOG_INFO, tally_log_event("worker left"),
                   tally_log_text("worker", session->name));
-        end_session(coordinator, session);
+        workers_end_session(coordinator, session);
     }
-    return answer_protobuf(call, TALLY_OK, err);
+    return workers_answer_protobuf(call, TALLY_OK, err);
 }

@@ -56,7 +56,7 @@ static bool hands_out(const struct hosted_job *job)
     return tally_job_status(job->engine) == TALLY_JOB_RUNNING && !job->needs_reload;
 }
 
-bool has_work(const struct session *session)
+bool workers_has_work(const struct session *session)
 {
     const struct hosted_job *before = NULL;
     for (uint32_t i = 0; i < session->n_assignments; i++) {
@@ -80,7 +80,8 @@ bool has_work(const struct session *session)
 }
 
 /* Jobs take turns, or a busy job would starve the others. */
-struct hosted_job *find_work(struct session *session, uint32_t *clients, size_t *ret_n_clients)
+struct hosted_job *workers_find_work(struct session *session, uint32_t *clients,
+                                     size_t *ret_n_clients)
 {
     const uint32_t n = session->n_assignments;
     const struct hosted_job *before = NULL;
@@ -298,8 +299,8 @@ static void note_sent(struct session *session, const struct hosted_job *job, int
     }
 }
 
-void make_task(struct session *session, struct hosted_job *job, uint32_t *clients, size_t n_clients,
-               int64_t now_ms, struct tally_poll_response *ret_response)
+void workers_make_task(struct session *session, struct hosted_job *job, uint32_t *clients,
+                       size_t n_clients, int64_t now_ms, struct tally_poll_response *ret_response)
 {
     const struct tally_job_round *round = tally_job_open_round(job->engine);
     struct tally_task *task = &ret_response->task;

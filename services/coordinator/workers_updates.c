@@ -35,11 +35,12 @@ static void log_refusal(const struct session *session, const struct hosted_job *
 
 /* As for a job whose plug-in is not loaded, the job never fails for this reason: another worker may
  * reach the coordinator by another way, and a proxy's limit takes one line to change. */
-enum tally_status take_undeliverable(struct tally_coordinator *coordinator, struct session *session,
-                                     const struct tally_undeliverable *undeliverable,
-                                     struct tally_error *err)
+enum tally_status workers_take_undeliverable(struct tally_coordinator *coordinator,
+                                             struct session *session,
+                                             const struct tally_undeliverable *undeliverable,
+                                             struct tally_error *err)
 {
-    struct hosted_job *job = find_job(coordinator, undeliverable->job_id);
+    struct hosted_job *job = jobs_find(coordinator, undeliverable->job_id);
     if (job == NULL) {
         return TALLY_OK;
     }
@@ -79,9 +80,9 @@ static enum tally_status take_poll(struct tally_coordinator *coordinator, struct
             memcpy(message.cursors[i].job_id, job_id, sizeof message.cursors[i].job_id);
         }
     }
-    status = take_undeliverable(coordinator, session, &message.undeliverable, err);
+    status = workers_take_undeliverable(coordinator, session, &message.undeliverable, err);
     if (status == TALLY_OK) {
-        status = keep_poll(coordinator, call, session, &message, err);
+        status = poll_keep(coordinator, call, session, &message, err);
     }
     if (status == TALLY_OK) {
         call->polling_session = session->id;
@@ -95,9 +96,10 @@ static bool takes_part(const struct session *session, const struct hosted_job *j
 {
     const struct client_slot *slot =
         job->slots != NULL && client < job->row.clients ? &job->slots[client] : NULL;
-    return slot != NULL && (slot->session == session ||
-                            (strcmp(slot->previous, session->name) == 0 &&
-                             same_identity(&slot->previous_identity, &session->token->identity)));
+    return slot != NULL &&
+           (slot->session == session ||
+            (strcmp(slot->previous, session->name) == 0 &&
+             access_same_identity(&slot->previous_identity, &session->token->identity)));
 }
 
 /* Receives an update for a live job. `request`: see take_update(). */
@@ -113,17 +115,17 @@ static enum tally_status receive(struct tally_coordinator *coordinator,
     if (status != TALLY_OK) {
         return status;
     }
-    const struct tally_job_update event = event_of(update);
+    const struct tally_job_update event = hosted_job_event(update);
     status = tally_job_receive(job->engine, &event, ret_outcome, err);
     if (status != TALLY_OK || ret_outcome->duplicate) {
         return status;
     }
     job->absence.worker[0] = '\0';
-    if (has_closed(job, ret_outcome)) {
+    if (rounds_has_closed(job, ret_outcome)) {
         transaction_require(coordinator->transaction);
-        return put_closed(coordinator, job, ret_outcome, err);
+        return rounds_put_closed(coordinator, job, ret_outcome, err);
     }
-    mark_touched(job);
+    hosted_job_mark_touched(job);
     const struct pending_job pending = {.row = &job->row,
                                         .has_stored_updates = &job->has_stored_updates};
     const size_t n_pending = coordinator->transaction->pending.n;
@@ -163,20 +165,20 @@ static enum tally_status receive_ended(struct tally_coordinator *coordinator,
                                        struct tally_error *err)
 {
     struct tally_store_job row;
-    enum tally_status status = read_row(coordinator, update->job_id, &row, err);
+    enum tally_status status = jobs_read_row(coordinator, update->job_id, &row, err);
     if (status == TALLY_NOT_FOUND &&
-        may_be_job_id(update->job_id)) { /* the session may continue with other jobs */
+        jobs_may_be_id(update->job_id)) { /* the session may continue with other jobs */
         tally_error_clear(err);
         return tally_fail(err, TALLY_FAILED_PRECONDITION, "job_id", "job %s is deleted",
                           update->job_id);
     }
     if (status == TALLY_OK && !tally_job_status_is_terminal(row.status)) {
-        end_session(coordinator, session);
+        workers_end_session(coordinator, session);
         return tally_fail(err, TALLY_NOT_FOUND, "session",
                           "job %s is led by another coordinator: join again", update->job_id);
     }
     if (status == TALLY_OK) {
-        const struct tally_job_update event = event_of(update);
+        const struct tally_job_update event = hosted_job_event(update);
         status = ended_receive(&coordinator->jobs->ended, coordinator->store, &row, &event,
                                ret_outcome, err);
     }
@@ -187,9 +189,9 @@ static enum tally_status end_in_failure(struct tally_coordinator *coordinator,
                                         struct hosted_job *job, const char *reason,
                                         struct tally_error *err)
 {
-    enum tally_status status = fail_job(coordinator, job, reason, err);
+    enum tally_status status = jobs_fail(coordinator, job, reason, err);
     if (status == TALLY_OK) {
-        round_closed(coordinator, job);
+        rounds_note_closed(coordinator, job);
     }
     return status;
 }
@@ -267,7 +269,7 @@ static bool is_hopeless(const struct tally_coordinator *coordinator, const struc
     const struct tally_job_round *round = tally_job_open_round(job->engine);
     const bool is_new = tally_job_progress(job->engine)->round == 0 && round->received == 0 &&
                         job->absence.worker[0] == '\0';
-    return !can_be_served(coordinator, job) &&
+    return !workers_can_be_served(coordinator, job) &&
            (is_new || (has_been_tried(job) && !may_be_resumed(coordinator, job)));
 }
 
@@ -313,7 +315,7 @@ static enum tally_status take_update(struct tally_coordinator *coordinator,
     enum tally_status status;
     enum update_result result = UPDATE_ACCEPTED;
     struct tally_job_outcome outcome = {0};
-    struct hosted_job *job = find_job(coordinator, update->job_id);
+    struct hosted_job *job = jobs_find(coordinator, update->job_id);
     if (job == NULL) {
         status = receive_ended(coordinator, session, update, &outcome, err);
     } else if (!takes_part(session, job, update->client)) {
@@ -352,10 +354,10 @@ static void add_part(struct call *call, const struct tally_update *update,
     (void)tally_buffer_append(&call->parts, &part, sizeof part);
 }
 
-DEFINE_READ_MESSAGE(update, find_session)
+DEFINE_READ_MESSAGE(update, workers_find_session)
 
-enum tally_status worker_update(struct tally_coordinator *coordinator, struct call *call,
-                                struct tally_error *err)
+enum tally_status workers_update(struct tally_coordinator *coordinator, struct call *call,
+                                 struct tally_error *err)
 {
     struct tally_update update;
     struct session *session = NULL;
@@ -379,7 +381,7 @@ enum tally_status worker_update(struct tally_coordinator *coordinator, struct ca
     if (call->polling_session == 0) {
         status = tally_update_response_encode(&call->update_response, NULL, &call->body);
     }
-    return answer_protobuf(call, status, err);
+    return workers_answer_protobuf(call, status, err);
 }
 
 /* PostUpdates. */
@@ -456,8 +458,8 @@ static enum tally_status take_next(struct tally_coordinator *coordinator, struct
         result.payload_bits = taken.bits.payload_bits;
         tally_bits_add(&sums->bits, &taken.bits);
     } else if (is_put_off || is_refusal(status)) {
-        call->updates[update_result_of(status)]++;
-        sums->has_invalid |= update_result_of(status) == UPDATE_INVALID;
+        call->updates[call_counts_result_of(status)]++;
+        sums->has_invalid |= call_counts_result_of(status) == UPDATE_INVALID;
         call->polling_session = 0; /* the worker has something to do */
         write_refusal(&why, &result);
         sums->has_refusal = true;
@@ -479,18 +481,18 @@ static enum tally_status answer_updates(struct call *call, const struct sums *su
         status = tally_updates_sums_encode(sums->bits.formula_bits, sums->bits.payload_bits,
                                            &call->body);
     }
-    return answer_protobuf(call, status, err);
+    return workers_answer_protobuf(call, status, err);
 }
 
-enum tally_status worker_updates(struct tally_coordinator *coordinator, struct call *call,
-                                 struct tally_error *err)
+enum tally_status workers_updates(struct tally_coordinator *coordinator, struct call *call,
+                                  struct tally_error *err)
 {
     const uint8_t *body = NULL;
     size_t n_body = 0;
     struct tally_updates updates;
     struct session *session = NULL;
     struct sums sums = {.has_refusal = false};
-    enum tally_status status = read_connect_body(call, &body, &n_body, err);
+    enum tally_status status = workers_read_body(call, &body, &n_body, err);
     if (status == TALLY_OK && n_body > coordinator->config.max_batch_bytes) {
         status = tally_fail(err, TALLY_OUT_OF_RANGE, "updates",
                             "a request of %zu bytes is longer than max_batch_bytes, %u", n_body,
@@ -502,10 +504,10 @@ enum tally_status worker_updates(struct tally_coordinator *coordinator, struct c
     if (status != TALLY_OK) {
         return status;
     }
-    const struct hosted_job *job = find_job(coordinator, updates.job_id);
+    const struct hosted_job *job = jobs_find(coordinator, updates.job_id);
     sums.dim = job != NULL ? job->row.dim : 0;
     call->n_updates = (uint32_t)updates.n_updates;
-    status = find_session(coordinator, call, updates.session, &session, err);
+    status = workers_find_session(coordinator, call, updates.session, &session, err);
     if (status == TALLY_OK && updates.has_poll) {
         status = take_poll(coordinator, call, session, &updates.poll, updates.job_id, err);
     }

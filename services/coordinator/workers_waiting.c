@@ -40,7 +40,7 @@ static void add_refusals(const struct tally_coordinator *coordinator, const stru
     } else if (n > 1) {
         add_text(waiting, "%sworker %s cannot serve it: %s; nor can %lld other%s%s", before,
                  newest->session->name, newest->reason, (long long)n - 1, n > 2 ? "s" : "", after);
-    } else if (job->absence.worker[0] != '\0' && !can_be_served(coordinator, job)) {
+    } else if (job->absence.worker[0] != '\0' && !workers_can_be_served(coordinator, job)) {
         add_text(waiting, "%sworker %s could not serve it: %s%s", before, job->absence.worker,
                  job->absence.reason, after);
     }
@@ -49,7 +49,7 @@ static void add_refusals(const struct tally_coordinator *coordinator, const stru
 static void wait_for_workers(const struct tally_coordinator *coordinator,
                              const struct hosted_job *job, struct tally_waiting *waiting)
 {
-    const int64_t n_free = count_free_slots(coordinator, job);
+    const int64_t n_free = workers_count_free_slots(coordinator, job);
     const int64_t needed = hosted_job_n_lacking(job);
     waiting->what = TALLY_WAITS_FOR_WORKERS;
     add_refusals(coordinator, job, "", "; ", waiting);
@@ -215,17 +215,18 @@ static bool wait_in_round(const struct tally_coordinator *coordinator, const str
         TALLY_OK) { /* not even updates that have arrived can be accepted */
         return wait_for_store(coordinator, waiting);
     }
-    const bool is_stalled = open_ms >= WAITING_AFTER_MS || job->deadline_noted ||
-                            (job->absence.worker[0] != '\0' && !can_be_served(coordinator, job));
+    const bool is_stalled =
+        open_ms >= WAITING_AFTER_MS || job->deadline_noted ||
+        (job->absence.worker[0] != '\0' && !workers_can_be_served(coordinator, job));
     return is_stalled && wait_for_clients(coordinator, job, now_ms, waiting);
 }
 
 /* A queued job that needs memory to solve f(x*) or to start, or a job that lacks the memory to be
  * read back from the store. */
-static void wait_for_memory(const struct memory_use *use, const struct hosted_job *job,
+static void wait_for_memory(const struct jobs_memory_use *use, const struct hosted_job *job,
                             struct tally_waiting *waiting)
 {
-    const int64_t needed = job->lacks_memory ? job->started_bytes : memory_needed(job);
+    const int64_t needed = job->lacks_memory ? job->started_bytes : jobs_memory_needed(job);
     const int64_t n_free = use->limit - use->held;
     waiting->what = TALLY_WAITS_FOR_MEMORY;
     add_text(waiting, "waits for memory: it needs %lld bytes%s", (long long)needed,
@@ -252,12 +253,12 @@ static void wait_for_limit(const struct tally_error *too_large, struct tally_wai
 static void wait_to_start(const struct tally_coordinator *coordinator, const struct hosted_job *job,
                           struct tally_waiting *waiting)
 {
-    const struct memory_use *use = &coordinator->jobs->memory;
-    const bool is_unsolved = memory_is_unsolved(job);
+    const struct jobs_memory_use *use = &coordinator->jobs->memory;
+    const bool is_unsolved = jobs_memory_is_unsolved(job);
     struct tally_error too_large = TALLY_ERROR_INIT;
-    if (memory_check(coordinator, &job->spec, &too_large) != TALLY_OK) {
+    if (jobs_memory_check(coordinator, &job->spec, &too_large) != TALLY_OK) {
         wait_for_limit(&too_large, waiting);
-    } else if ((job->prepared || is_unsolved) && !memory_is_free(use, job)) {
+    } else if ((job->prepared || is_unsolved) && !jobs_memory_is_free(use, job)) {
         wait_for_memory(use, job, waiting);
     } else if (!job->prepared) {
         waiting->what = TALLY_WAITS_FOR_REFERENCE;
@@ -268,8 +269,8 @@ static void wait_to_start(const struct tally_coordinator *coordinator, const str
     }
 }
 
-bool job_waiting(const struct tally_coordinator *coordinator, const struct hosted_job *job,
-                 int64_t now_ms, struct tally_waiting *ret_waiting)
+bool workers_job_waiting(const struct tally_coordinator *coordinator, const struct hosted_job *job,
+                         int64_t now_ms, struct tally_waiting *ret_waiting)
 {
     struct tally_waiting *waiting = ret_waiting;
     memset(waiting, 0, sizeof *waiting);

@@ -142,7 +142,7 @@ enum sim_disk_status sim_disk_read(struct sim_file *file, size_t offset, void *b
 }
 
 /* Whether the process is still alive and the disk accepts the operation. */
-static enum sim_disk_status admit(int errors_per_mille)
+static enum sim_disk_status rest_admit(int errors_per_mille)
 {
     if (disk.kill_after > 0 && --disk.kill_after == 0) {
         sim_note("disk", "the process is killed in this operation");
@@ -171,7 +171,7 @@ enum sim_disk_status sim_disk_write(struct sim_file *file, size_t offset, const 
     if (disk.is_full && offset + n > file->seen.size) {
         return SIM_DISK_FULL;
     }
-    const enum sim_disk_status status = admit(disk.writes_per_mille);
+    const enum sim_disk_status status = rest_admit(disk.writes_per_mille);
     if (status == SIM_DISK_OK) {
         put(&file->seen, offset, bytes, n);
         remember(file, offset, bytes, n);
@@ -181,7 +181,7 @@ enum sim_disk_status sim_disk_write(struct sim_file *file, size_t offset, const 
 
 enum sim_disk_status sim_disk_truncate(struct sim_file *file, size_t size)
 {
-    const enum sim_disk_status status = admit(disk.writes_per_mille);
+    const enum sim_disk_status status = rest_admit(disk.writes_per_mille);
     if (status == SIM_DISK_OK && size < file->seen.size) {
         set_size(&file->seen, size);
         remember(file, size, NULL, 0);
@@ -225,7 +225,7 @@ static void sync_folder(void)
  * system, which requests that with every journal and log that it creates. */
 enum sim_disk_status sim_disk_sync(struct sim_file *file)
 {
-    const enum sim_disk_status status = admit(disk.syncs_per_mille);
+    const enum sim_disk_status status = rest_admit(disk.syncs_per_mille);
     if (status == SIM_DISK_OK) {
         for (size_t i = 0; i < file->n_changes; i++) {
             apply(&file->durable, &file->changes[i], 1000);
@@ -242,7 +242,7 @@ enum sim_disk_status sim_disk_sync(struct sim_file *file)
 enum sim_disk_status sim_disk_remove(const char *path, bool sync)
 {
     struct sim_file *file = find(path);
-    const enum sim_disk_status status = admit(disk.writes_per_mille);
+    const enum sim_disk_status status = rest_admit(disk.writes_per_mille);
     if (status == SIM_DISK_OK && file != NULL) {
         file->seen.exists = false;
         file->seen.size = 0;

@@ -59,7 +59,8 @@ struct hosted_job *scene_add_job(struct scene *scene, int clients, enum tally_po
     spec.policy = (int)policy;
     spec.quorum = quorum;
     spec.round_deadline_ms = policy == TALLY_POLICY_WAIT ? 0 : 1000000;
-    TALLY_ASSERT_STATUS(create_job(scene->coordinator, &spec, NULL, 0, &job, &err), TALLY_OK, &err);
+    TALLY_ASSERT_STATUS(jobs_create(scene->coordinator, &spec, NULL, 0, &job, &err), TALLY_OK,
+                        &err);
     CU_ASSERT_PTR_NOT_NULL_FATAL(job);
     job->prepared = true; /* do not wait for the solver's thread */
     tally_list_append(&scene->coordinator->jobs->prepared, &job->in_prepared);

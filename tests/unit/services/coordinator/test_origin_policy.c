@@ -9,7 +9,7 @@ static void test_coordinator_origin_policy__hosts_of_nobodys_dns(void)
         "[::1]:8080",      "[fe80::1]:1",    "[::ffff:7f00:1]", "localhost",    "localhost:8080",
         "LocalHost:65535", "localhost.",     "localhost.:8080", "localhost:"};
     for (size_t i = 0; i < sizeof ALLOWED / sizeof ALLOWED[0]; i++) {
-        CU_ASSERT_TRUE(host_is_allowed(ALLOWED[i], NULL));
+        CU_ASSERT_TRUE(access_host_is_allowed(ALLOWED[i], NULL));
     }
 }
 
@@ -46,24 +46,24 @@ static void test_coordinator_origin_policy__hosts_of_strangers(void)
                                           "[evil.test]:8080",
                                           "[::1%lo]"};
     for (size_t i = 0; i < sizeof REFUSED / sizeof REFUSED[0]; i++) {
-        CU_ASSERT_FALSE(host_is_allowed(REFUSED[i], NULL));
-        CU_ASSERT_FALSE(host_is_allowed(REFUSED[i], "tally.test"));
+        CU_ASSERT_FALSE(access_host_is_allowed(REFUSED[i], NULL));
+        CU_ASSERT_FALSE(access_host_is_allowed(REFUSED[i], "tally.test"));
     }
 }
 
 static void test_coordinator_origin_policy__allowed_names(void)
 {
     static const char LIST[] = "tally.example:other:Full.Name.";
-    CU_ASSERT_TRUE(host_is_allowed("tally.example", LIST));
-    CU_ASSERT_TRUE(host_is_allowed("TALLY.example.:8443", LIST));
-    CU_ASSERT_TRUE(host_is_allowed("other:1", LIST));
-    CU_ASSERT_TRUE(host_is_allowed("full.name", LIST));
-    CU_ASSERT_TRUE(host_is_allowed("localhost", LIST));
-    CU_ASSERT_FALSE(host_is_allowed("example", LIST));
-    CU_ASSERT_FALSE(host_is_allowed("tally", LIST));
-    CU_ASSERT_FALSE(host_is_allowed("tally.example.test", LIST));
-    CU_ASSERT_FALSE(host_is_allowed("", LIST));
-    CU_ASSERT_FALSE(host_is_allowed("[other]", LIST));
+    CU_ASSERT_TRUE(access_host_is_allowed("tally.example", LIST));
+    CU_ASSERT_TRUE(access_host_is_allowed("TALLY.example.:8443", LIST));
+    CU_ASSERT_TRUE(access_host_is_allowed("other:1", LIST));
+    CU_ASSERT_TRUE(access_host_is_allowed("full.name", LIST));
+    CU_ASSERT_TRUE(access_host_is_allowed("localhost", LIST));
+    CU_ASSERT_FALSE(access_host_is_allowed("example", LIST));
+    CU_ASSERT_FALSE(access_host_is_allowed("tally", LIST));
+    CU_ASSERT_FALSE(access_host_is_allowed("tally.example.test", LIST));
+    CU_ASSERT_FALSE(access_host_is_allowed("", LIST));
+    CU_ASSERT_FALSE(access_host_is_allowed("[other]", LIST));
 }
 
 static void test_coordinator_origin_policy__own_writes(void)
@@ -88,7 +88,7 @@ static void test_coordinator_origin_policy__own_writes(void)
         {"tally.example:8443", "https://tally.example:8443", NULL},
     };
     for (size_t i = 0; i < sizeof OWN / sizeof OWN[0]; i++) {
-        CU_ASSERT_FALSE(write_is_foreign(OWN[i].host, OWN[i].origin, OWN[i].site));
+        CU_ASSERT_FALSE(access_write_is_foreign(OWN[i].host, OWN[i].origin, OWN[i].site));
     }
 }
 
@@ -124,21 +124,22 @@ static void test_coordinator_origin_policy__foreign_writes(void)
         {NULL, "http://127.0.0.1:8080", NULL},
     };
     for (size_t i = 0; i < sizeof FOREIGN / sizeof FOREIGN[0]; i++) {
-        CU_ASSERT_TRUE(write_is_foreign(FOREIGN[i].host, FOREIGN[i].origin, FOREIGN[i].site));
+        CU_ASSERT_TRUE(
+            access_write_is_foreign(FOREIGN[i].host, FOREIGN[i].origin, FOREIGN[i].site));
     }
 }
 
 static void test_coordinator_origin_policy__names_for_the_list(void)
 {
-    CU_ASSERT_TRUE(is_host_name("tally"));
-    CU_ASSERT_TRUE(is_host_name("tally-1.my_net.example."));
-    CU_ASSERT_TRUE(is_host_name("1and1.example"));
-    CU_ASSERT_FALSE(is_host_name(""));
-    CU_ASSERT_FALSE(is_host_name("8080")); /* part of "tally:8080": ':' separates names */
-    CU_ASSERT_FALSE(is_host_name("*.example"));
-    CU_ASSERT_FALSE(is_host_name("http"
-                                 "//tally"));
-    CU_ASSERT_FALSE(is_host_name("a b"));
+    CU_ASSERT_TRUE(access_is_host_name("tally"));
+    CU_ASSERT_TRUE(access_is_host_name("tally-1.my_net.example."));
+    CU_ASSERT_TRUE(access_is_host_name("1and1.example"));
+    CU_ASSERT_FALSE(access_is_host_name(""));
+    CU_ASSERT_FALSE(access_is_host_name("8080")); /* part of "tally:8080": ':' separates names */
+    CU_ASSERT_FALSE(access_is_host_name("*.example"));
+    CU_ASSERT_FALSE(access_is_host_name("http"
+                                        "//tally"));
+    CU_ASSERT_FALSE(access_is_host_name("a b"));
 }
 
 static const struct tally_test TESTS[] = {

@@ -18,7 +18,8 @@ static struct hosted_job *submit(struct scene *scene, int64_t job_deadline_ms)
     struct hosted_job *job = NULL;
     spec.reference.type = TALLY_REFERENCE_NONE;
     spec.job_deadline_ms = job_deadline_ms;
-    TALLY_ASSERT_STATUS(create_job(scene->coordinator, &spec, NULL, 0, &job, &err), TALLY_OK, &err);
+    TALLY_ASSERT_STATUS(jobs_create(scene->coordinator, &spec, NULL, 0, &job, &err), TALLY_OK,
+                        &err);
     CU_ASSERT_PTR_NOT_NULL_FATAL(job);
     return job;
 }
@@ -28,13 +29,13 @@ static void take_together(struct scene *scene, uint64_t n)
 {
     uint64_t n_done = 0, more;
     while (n_done < n) {
-        if (read(scene->coordinator->turn->wake_fd, &more, sizeof more) == sizeof more) {
+        if (read(scene->coordinator->loop->wake_fd, &more, sizeof more) == sizeof more) {
             n_done += more;
         } else {
             (void)sched_yield();
         }
     }
-    take_prepared(scene->coordinator);
+    jobs_take_prepared(scene->coordinator);
 }
 
 /* Otherwise the work at a submission grows with the queue whenever the next job is prepared before
@@ -49,7 +50,7 @@ static void test_coordinator_queue__jobs_prepared_together_match_alone(void)
     CU_ASSERT_TRUE(first->prepared && second->prepared);
     CU_ASSERT_FALSE(jobs->match_due);
     jobs->lacks_memory = true; /* until the queue is walked */
-    assign_slots(scene.coordinator);
+    workers_assign_slots(scene.coordinator);
     CU_ASSERT_TRUE(jobs->lacks_memory);
     jobs->lacks_memory = false;
     scene_fini(&scene);
@@ -62,7 +63,7 @@ static void test_coordinator_queue__jobs_prepared_together_start(void)
     scene_join(&scene, "w", 2);
     const struct hosted_job *first = submit(&scene, 0), *second = submit(&scene, 0);
     take_together(&scene, 2);
-    assign_slots(scene.coordinator);
+    workers_assign_slots(scene.coordinator);
     CU_ASSERT_EQUAL(tally_job_status(first->engine), TALLY_JOB_RUNNING);
     CU_ASSERT_EQUAL(tally_job_status(second->engine), TALLY_JOB_RUNNING);
     scene_fini(&scene);
@@ -77,15 +78,15 @@ static void test_coordinator_queue__a_waiting_job_costs_nothing_each_tick(void)
     take_together(&scene, 1);
     scene_turn(&scene); /* commits */
     scene_turn(&scene);
-    prune_active(scene.coordinator->jobs);
+    jobs_prune_active(scene.coordinator->jobs);
     CU_ASSERT_FALSE(tally_list_has(&job->in_active));
     job->spec.job_deadline_ms = 1;
     job->row.created_ms = 1;
     job->wire_in_bytes = 1;
     job->prepare_error.status = TALLY_INTERNAL;
-    check_deadlines(scene.coordinator, tally_monotonic_ms());
-    flush_wire(scene.coordinator, true);
-    fail_unprepared(scene.coordinator);
+    workers_check_deadlines(scene.coordinator, tally_monotonic_ms());
+    jobs_flush_wire(scene.coordinator, true);
+    jobs_fail_unprepared(scene.coordinator);
     CU_ASSERT_EQUAL(tally_job_status(job->engine), TALLY_JOB_QUEUED);
     CU_ASSERT_EQUAL(job->row.wire_in_bytes, 0);
     scene_fini(&scene);
@@ -101,7 +102,7 @@ static void test_coordinator_queue__the_deadline_of_a_waiting_job_ends_it(void)
     const struct hosted_job *early = submit(&scene, 1);
     take_together(&scene, 3);
     while (tally_job_status(early->engine) == TALLY_JOB_QUEUED) {
-        check_deadlines(coordinator, tally_monotonic_ms());
+        workers_check_deadlines(coordinator, tally_monotonic_ms());
     }
     CU_ASSERT_EQUAL(tally_job_status(early->engine), TALLY_JOB_FAILED);
     CU_ASSERT_EQUAL(tally_job_status(late->engine), TALLY_JOB_QUEUED);

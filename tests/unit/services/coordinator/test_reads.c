@@ -280,7 +280,7 @@ static void test_coordinator_reads__a_long_model_leaves_time_for_others(void)
     struct hosted_job *job = NULL;
     spec.reference.type = TALLY_REFERENCE_NONE;
     spec.objective.data.synthetic_linear.dim = DIM;
-    TALLY_ASSERT_STATUS(create_job(scene.coordinator, &spec, NULL, 0, &job, &err), TALLY_OK, &err);
+    TALLY_ASSERT_STATUS(jobs_create(scene.coordinator, &spec, NULL, 0, &job, &err), TALLY_OK, &err);
     CU_ASSERT_PTR_NOT_NULL_FATAL(job);
     char path[64];
     snprintf(path, sizeof path, "/v1/jobs/%s/model", job->row.id);
@@ -464,9 +464,9 @@ static bool lives_after_silence(bool has_stalled)
     session->last_contact_ms -= timeout_ms + timeout_ms / 2;
     session_set_timer(sessions, session, timeout_ms);
     if (has_stalled) { /* for most of that time */
-        coordinator->turn->began_ms -= timeout_ms;
+        coordinator->loop->began_ms -= timeout_ms;
     }
-    turn_hurry(coordinator->turn);
+    loop_hurry(coordinator->loop);
     scene_turn(&scene);
     const bool lives = session_by_id(sessions, id) != NULL;
     scene_fini(&scene);
@@ -494,8 +494,8 @@ static void test_coordinator_reads__stalls_in_every_turn_do_not_hide_silence(voi
     while ((session = session_by_id(sessions, id)) != NULL && n < MOST_TURNS) {
         session->last_contact_ms -= TURN_MS;
         session_set_timer(sessions, session, coordinator->config.session_timeout_ms);
-        coordinator->turn->began_ms -= TURN_MS;
-        turn_hurry(coordinator->turn);
+        coordinator->loop->began_ms -= TURN_MS;
+        loop_hurry(coordinator->loop);
         scene_turn(&scene);
         n++;
     }
@@ -510,15 +510,15 @@ static void test_coordinator_reads__a_stall_moves_deadlines_but_not_into_the_fut
     scene_init(&scene);
     struct hosted_job *job = scene_add_job(&scene, 1, TALLY_POLICY_DROP, 1);
     job->deadline_from_ms = 500000;
-    forgive_stall(scene.coordinator, 1000000, 200000);
+    workers_forgive_stall(scene.coordinator, 1000000, 200000);
     CU_ASSERT_EQUAL(job->deadline_from_ms, 700000 - STALL_MS);
     job->spec.round_deadline_ms = 100;
-    forgive_stall(scene.coordinator, 1000000, 200000);
+    workers_forgive_stall(scene.coordinator, 1000000, 200000);
     CU_ASSERT_EQUAL(job->deadline_from_ms, 900000 - STALL_MS - 25);
-    forgive_stall(scene.coordinator, 1000000, 400000);
+    workers_forgive_stall(scene.coordinator, 1000000, 400000);
     CU_ASSERT_EQUAL(job->deadline_from_ms, 1000000);
     job->deadline_from_ms = 1000500; /* after an outage */
-    forgive_stall(scene.coordinator, 1000000, 400000);
+    workers_forgive_stall(scene.coordinator, 1000000, 400000);
     CU_ASSERT_EQUAL(job->deadline_from_ms, 1000500);
     scene_fini(&scene);
 }

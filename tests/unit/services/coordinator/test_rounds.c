@@ -73,11 +73,11 @@ static void test_coordinator_rounds__nothing_closes_while_the_store_fails(void)
     CU_ASSERT_PTR_NOT_NULL_FATAL(session);
     tally_fail(&full, TALLY_STORE, NULL, "disk full");
     transaction_note_store(scene.coordinator->transaction, &full);
-    end_session(scene.coordinator, session);
-    settle_absence(scene.coordinator);
+    workers_end_session(scene.coordinator, session);
+    rounds_settle_absence(scene.coordinator);
     CU_ASSERT_EQUAL(tally_job_progress(job->engine)->round, 0);
     transaction_note_store(scene.coordinator->transaction, &ok);
-    settle_absence(scene.coordinator);
+    rounds_settle_absence(scene.coordinator);
     CU_ASSERT_EQUAL(tally_job_progress(job->engine)->round, 1);
     scene_turn(&scene);
     scene_fini(&scene);

@@ -149,7 +149,7 @@ static int64_t count_of_token(const struct scene *scene, const struct token_iden
 {
     int64_t n = 0;
     for (const struct session *s = scene->table.first; s != NULL; s = s->next) {
-        n += same_identity(&s->token->identity, identity);
+        n += access_same_identity(&s->token->identity, identity);
     }
     return n;
 }

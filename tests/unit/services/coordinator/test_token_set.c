@@ -88,11 +88,11 @@ static void test_coordinator_token_set__who_has_the_same_name_is_the_same(void)
     const struct known_token *other = add(TOKEN_WORKER, "three-0123456789abcdef", "sit", INT64_MAX);
     const struct known_token *bare = add(TOKEN_WORKER, "four-0123456789abcdef", "", INT64_MAX);
     const struct known_token *more = add(TOKEN_WORKER, "five-0123456789abcdef", "", INT64_MAX);
-    CU_ASSERT_TRUE(same_identity(&old->identity, &fresh->identity));
-    CU_ASSERT_FALSE(same_identity(&old->identity, &other->identity));
-    CU_ASSERT_FALSE(same_identity(&bare->identity, &more->identity));
-    CU_ASSERT_FALSE(same_identity(&bare->identity, &nobody));
-    CU_ASSERT_FALSE(same_identity(&old->identity, &nobody));
+    CU_ASSERT_TRUE(access_same_identity(&old->identity, &fresh->identity));
+    CU_ASSERT_FALSE(access_same_identity(&old->identity, &other->identity));
+    CU_ASSERT_FALSE(access_same_identity(&bare->identity, &more->identity));
+    CU_ASSERT_FALSE(access_same_identity(&bare->identity, &nobody));
+    CU_ASSERT_FALSE(access_same_identity(&old->identity, &nobody));
 }
 
 static void test_coordinator_token_set__an_identity_differs_in_any_byte(void)
@@ -101,9 +101,9 @@ static void test_coordinator_token_set__an_identity_differs_in_any_byte(void)
     for (int i = 0; i < TALLY_SHA256_BYTES; i++) {
         struct token_identity other = one;
         other.bytes[i] = 1;
-        CU_ASSERT_FALSE(same_identity(&one, &other));
+        CU_ASSERT_FALSE(access_same_identity(&one, &other));
     }
-    CU_ASSERT_TRUE(same_identity(&one, &one));
+    CU_ASSERT_TRUE(access_same_identity(&one, &one));
 }
 
 static bool holds(const void *bytes, size_t n, const char *text)

@@ -16,11 +16,11 @@ static void test_coordinator_unsolved__a_job_that_is_queued_again_is_solved(void
     struct tally_error err = TALLY_ERROR_INIT;
     const int64_t enough_bytes = coordinator->config.max_job_bytes;
     coordinator->config.max_job_bytes = 1; /* the solver has to wait */
-    TALLY_ASSERT_STATUS(create_job(coordinator, &spec, NULL, 0, &job, &err), TALLY_OK, &err);
+    TALLY_ASSERT_STATUS(jobs_create(coordinator, &spec, NULL, 0, &job, &err), TALLY_OK, &err);
     CU_ASSERT_PTR_NOT_NULL_FATAL(job);
     scene_turn(&scene);
     CU_ASSERT_EQUAL(job->prepare_began_ms, 0);
-    TALLY_ASSERT_STATUS(change_job(coordinator, job, tally_job_cancel, &err), TALLY_OK, &err);
+    TALLY_ASSERT_STATUS(jobs_change(coordinator, job, tally_job_cancel, &err), TALLY_OK, &err);
     (void)tally_fail(&err, TALLY_STORE, NULL, "the disk is full");
     transaction_check(coordinator->transaction, TALLY_STORE, &err);
     scene_turn(&scene);

@@ -14,7 +14,8 @@ enum { LATER_MS = 10 * WAITING_AFTER_MS };
 static struct tally_waiting look(struct scene *scene, const struct hosted_job *job)
 {
     struct tally_waiting waiting;
-    CU_ASSERT_TRUE(job_waiting(scene->coordinator, job, tally_monotonic_ms() + LATER_MS, &waiting));
+    CU_ASSERT_TRUE(
+        workers_job_waiting(scene->coordinator, job, tally_monotonic_ms() + LATER_MS, &waiting));
     return waiting;
 }
 
@@ -48,7 +49,8 @@ static void test_coordinator_waiting__a_round_waits_only_after_a_while(void)
     scene_init(&scene);
     const uint64_t session = scene_join(&scene, "slow", 2);
     struct hosted_job *job = scene_add_job(&scene, 2, TALLY_POLICY_WAIT, 2);
-    CU_ASSERT_FALSE(job_waiting(scene.coordinator, job, job->round_opened_ms + 1, &waiting));
+    CU_ASSERT_FALSE(
+        workers_job_waiting(scene.coordinator, job, job->round_opened_ms + 1, &waiting));
     scene_update(&scene, session, job, 1);
     scene_turn(&scene);
     waiting = look(&scene, job);
@@ -123,7 +125,7 @@ static void test_coordinator_waiting__a_broadcast_that_breaks_off_is_counted(voi
 static bool is_sending(struct scene *scene, const struct hosted_job *job, int64_t now_ms)
 {
     struct tally_waiting waiting;
-    CU_ASSERT_TRUE(job_waiting(scene->coordinator, job, now_ms, &waiting));
+    CU_ASSERT_TRUE(workers_job_waiting(scene->coordinator, job, now_ms, &waiting));
     return strstr(waiting.text, "; client 0 is sending, 50 %") != NULL;
 }
 
@@ -193,14 +195,14 @@ static void test_coordinator_waiting__moving_bytes_keep_a_session(void)
     int64_t now_ms = tally_monotonic_ms();
     for (int i = 0; i < 3; i++) {
         now_ms += timeout_ms + 1000;
-        check_sessions(coordinator, now_ms);
+        workers_check_sessions(coordinator, now_ms);
         CU_ASSERT_EQUAL_FATAL(sessions->n_sessions, 1);
         CU_ASSERT_EQUAL(sessions->first->last_contact_ms, now_ms - 10);
     }
     motion.has_moved = false; /* acknowledgements without a byte do not count */
-    check_sessions(coordinator, now_ms + timeout_ms - 10);
+    workers_check_sessions(coordinator, now_ms + timeout_ms - 10);
     CU_ASSERT_EQUAL(sessions->n_sessions, 1);
-    check_sessions(coordinator, now_ms + timeout_ms + 1000);
+    workers_check_sessions(coordinator, now_ms + timeout_ms + 1000);
     CU_ASSERT_EQUAL(sessions->n_sessions, 0);
     scene_fini(&scene);
 }
