@@ -21,16 +21,18 @@ enum {
     ACCEPT_AT_ONCE = 64, /* after that many, it is the turn of the open connections */
     ACCEPT_PAUSE_MS = 100,
     KERNEL_UNSENT_BYTES = 64 * 1024,
+    KERNEL_PERIODS = 3,
     DISCARDED_BYTES = 1024 * 1024
 };
 
 /* Bounds what the kernel keeps for a peer that does not read, and for how long; its defaults are 4
- * MiB and a quarter of an hour. Fast readers lose nothing: bytes in flight are not counted. A
- * failure is harmless. */
+ * MiB and a quarter of an hour. Fast readers lose nothing: bytes in flight are not counted. Our own
+ * clock drops such a peer after two periods at most (http_connections.h) and counts it; the
+ * kernel's is for what we have closed. A failure is harmless. */
 static void bound_kernel(const struct http_peers *peers, int fd)
 {
     const unsigned unsent_bytes = KERNEL_UNSENT_BYTES;
-    const unsigned timeout_ms = peers->request_timeout_s * 1000U;
+    const unsigned timeout_ms = KERNEL_PERIODS * peers->request_timeout_s * 1000U;
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent_bytes, sizeof unsent_bytes);
     (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout_ms, sizeof timeout_ms);
 }

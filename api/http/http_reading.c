@@ -242,7 +242,6 @@ enum MHD_Result http_reading_on_data(void *context, struct MHD_Connection *conne
 void http_reading_on_completed(void *context, struct MHD_Connection *connection,
                                void **request_context, enum MHD_RequestTerminationCode code)
 {
-    (void)connection;
     struct tally_http_server *server = context;
     struct tally_http_request *request = *request_context;
     *request_context = NULL;
@@ -256,6 +255,10 @@ void http_reading_on_completed(void *context, struct MHD_Connection *connection,
         http_stream_closed(request->stream);
     } else if (request->was_handed && !request->is_answered) {
         server->config.on_abandoned(server->config.context, request);
+    }
+    if (request->n_held_response >= HTTP_LONG_RESPONSE_BYTES) {
+        MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT,
+                                  server->config.idle_timeout_s);
     }
     struct http_peer *peer = request->peer;
     peer->request = NULL;

@@ -233,6 +233,9 @@ enum MHD_Result http_response_queue(struct tally_http_request *request)
     request->response = NULL;
     if (request->stream == NULL) { /* idle_timeout_s bounds a stream */
         http_peer_enter(request->peer, HTTP_SENDING);
+        if (request->n_held_response >= HTTP_LONG_RESPONSE_BYTES) { /* our own clock runs */
+            MHD_set_connection_option(request->connection, MHD_CONNECTION_OPTION_TIMEOUT, 0U);
+        }
         (void)http_peer_hold(request->peer, request->n_held_response, true);
     }
     enum MHD_Result queued =
