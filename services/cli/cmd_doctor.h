@@ -1,4 +1,4 @@
-/* cmd_doctor: */
+/* cmd_doctor: what `tally doctor` finds out about an installation. */
 #ifndef TALLY_SERVICES_CLI_CMD_DOCTOR_H
 #define TALLY_SERVICES_CLI_CMD_DOCTOR_H
 

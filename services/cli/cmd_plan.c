@@ -18,6 +18,12 @@
 #include "services/job/document.h"
 #include "services/job/job_spec.h"
 
+/* Writes plan.json into a folder that exists, and plan.gnuplot, which draws plan.svg and plan.png:
+ * regret against the bits of both directions, as planned, at ideal rates, and with every query
+ * shared. Errors: as tally_out_folder_write() and tally_out_folder_draw(). */
+static enum tally_status tally_plan_report_write(const struct tally_json *report,
+                                                 const char *folder, struct tally_error *err);
+
 enum { MAX_BUDGETS = 32 };
 #define MAX_BITS 1e15
 
@@ -387,8 +393,8 @@ static enum tally_status render_script(const struct tally_json *report, struct t
     return text.status;
 }
 
-enum tally_status tally_plan_report_write(const struct tally_json *report, const char *folder,
-                                          struct tally_error *err)
+static enum tally_status tally_plan_report_write(const struct tally_json *report,
+                                                 const char *folder, struct tally_error *err)
 {
     static const char *const scripts[] = {"plan.gnuplot"};
     struct tally_buffer json = {0}, script = {0};

@@ -1,4 +1,4 @@
-/* cmd_plan: */
+/* cmd_plan: what `tally plan` prints. */
 #ifndef TALLY_SERVICES_CLI_CMD_PLAN_H
 #define TALLY_SERVICES_CLI_CMD_PLAN_H
 
@@ -32,11 +32,5 @@ struct tally_json *tally_plan_report_make(const struct tally_setting *setting,
 /* Appends the report as text. Errors: NO_MEMORY. */
 enum tally_status tally_plan_report_render(const struct tally_json *report,
                                            struct tally_buffer *out);
-
-/* Writes plan.json into a folder that exists, and plan.gnuplot, which draws plan.svg and plan.png:
- * regret against the bits of both directions, as planned, at ideal rates, and with every query
- * shared. Errors: as tally_out_folder_write() and tally_out_folder_draw(). */
-enum tally_status tally_plan_report_write(const struct tally_json *report, const char *folder,
-                                          struct tally_error *err);
 
 #endif

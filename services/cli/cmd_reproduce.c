@@ -22,6 +22,20 @@
 #include "services/experiment/run.h"
 #include "services/job/document.h"
 
+/* Writes into a folder that exists. Draws if gnuplot is installed; otherwise prints a note on
+ * stderr. Errors: INVALID_ARGUMENT (the folder, a script that gnuplot rejects), UNAVAILABLE,
+ * NO_MEMORY. */
+static enum tally_status tally_reproduce_files_write(const struct tally_campaign *campaign,
+                                                     const char *folder, struct tally_error *err);
+
+static enum tally_status tally_reproduce_files_write_frontier(const struct tally_frontier *frontier,
+                                                              const char *folder,
+                                                              struct tally_error *err);
+
+static enum tally_status tally_reproduce_files_write_logistic(const struct tally_logistic *logistic,
+                                                              const char *folder,
+                                                              struct tally_error *err);
+
 enum { MAX_THREADS = 1024 };
 
 const struct tally_option TALLY_CLI_REPRODUCE_OPTIONS[] = {
@@ -354,8 +368,8 @@ static enum tally_status write_jobs(const struct tally_campaign *campaign, const
     return status;
 }
 
-enum tally_status tally_reproduce_files_write(const struct tally_campaign *campaign,
-                                              const char *folder, struct tally_error *err)
+static enum tally_status tally_reproduce_files_write(const struct tally_campaign *campaign,
+                                                     const char *folder, struct tally_error *err)
 {
     enum tally_status status = TALLY_OK;
     for (size_t i = 0; status == TALLY_OK && i < N_FILES; i++) {
@@ -370,8 +384,9 @@ enum tally_status tally_reproduce_files_write(const struct tally_campaign *campa
     return status == TALLY_OK ? tally_out_folder_draw(folder, SCRIPTS, N_SCRIPTS, err) : status;
 }
 
-enum tally_status tally_reproduce_files_write_frontier(const struct tally_frontier *frontier,
-                                                       const char *folder, struct tally_error *err)
+static enum tally_status tally_reproduce_files_write_frontier(const struct tally_frontier *frontier,
+                                                              const char *folder,
+                                                              struct tally_error *err)
 {
     struct tally_buffer csv = {0}, json = {0};
     enum tally_status made = tally_frontier_csv(frontier, &csv);
@@ -391,8 +406,9 @@ static enum tally_status render_logistic(const struct tally_logistic *logistic,
     return render_json(tally_logistic_json(logistic), out);
 }
 
-enum tally_status tally_reproduce_files_write_logistic(const struct tally_logistic *logistic,
-                                                       const char *folder, struct tally_error *err)
+static enum tally_status tally_reproduce_files_write_logistic(const struct tally_logistic *logistic,
+                                                              const char *folder,
+                                                              struct tally_error *err)
 {
     static const struct {
         const char *name;

@@ -1,4 +1,4 @@
-/* cmd_reproduce: */
+/* cmd_reproduce: what `tally reproduce` prints and writes. */
 #ifndef TALLY_SERVICES_CLI_CMD_REPRODUCE_H
 #define TALLY_SERVICES_CLI_CMD_REPRODUCE_H
 
@@ -18,16 +18,6 @@
  *
  * For logistic: logistic.json, logistic-curves.csv, logistic.gnuplot, which draws logistic.svg and
  * logistic.png, and jobs/NAME.json, every row at its best step size. */
-
-/* Writes into a folder that exists. Draws if gnuplot is installed; otherwise prints a note on
- * stderr. Errors: INVALID_ARGUMENT (the folder, a script that gnuplot rejects), UNAVAILABLE,
- * NO_MEMORY. */
-enum tally_status tally_reproduce_files_write(const struct tally_campaign *campaign,
-                                              const char *folder, struct tally_error *err);
-enum tally_status tally_reproduce_files_write_frontier(const struct tally_frontier *frontier,
-                                                       const char *folder, struct tally_error *err);
-enum tally_status tally_reproduce_files_write_logistic(const struct tally_logistic *logistic,
-                                                       const char *folder, struct tally_error *err);
 
 /* ---- The results of `tally reproduce` as tables. */
 

@@ -15,6 +15,15 @@
 #include "services/cli/result_table.h"
 #include "services/job/job_spec.h"
 
+/* Asks the coordinator for its slots. If all workers together have fewer than the job needs, prints
+ * a hint on stderr, with a command that adds the rest:
+ *
+ *   no worker is connected, and the job needs 4 clients; start a worker:
+ *     tally-worker --clients 4 --plugin FILE
+ *
+ * Prints nothing if the job has ended or the coordinator does not report its slots. */
+static void tally_worker_hint(struct tally_cli *cli, const struct tally_json *detail);
+
 const struct tally_option TALLY_CLI_SUBMIT_OPTIONS[] = {
     {"idempotency-key", "KEY", NULL, "submitting again with the same key returns the same job",
      NULL},
@@ -188,7 +197,7 @@ int64_t tally_slots_needed(const struct tally_json *detail)
                                                          : tally_job_spec_slots(&spec);
 }
 
-void tally_worker_hint(struct tally_cli *cli, const struct tally_json *detail)
+static void tally_worker_hint(struct tally_cli *cli, const struct tally_json *detail)
 {
     struct tally_json *workers = NULL;
     const int64_t n_clients = tally_slots_needed(detail);

@@ -1,4 +1,4 @@
-/* access: */
+/* access: who may reach the coordinator: addresses to listen on, origins of web pages, tokens. */
 #ifndef TALLY_SERVICES_COORDINATOR_ACCESS_H
 #define TALLY_SERVICES_COORDINATOR_ACCESS_H
 

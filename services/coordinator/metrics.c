@@ -21,6 +21,15 @@
 #include "services/coordinator/rest_events.h"
 #include "services/coordinator/workers.h"
 
+/* Parts of the response, in their order. */
+static void metrics_write_jobs(struct tally_coordinator *coordinator,
+                               struct exposition *exposition);
+
+static void metrics_write_process(const struct metrics *metrics, struct exposition *exposition);
+
+static void metrics_write_replicas(struct tally_coordinator *coordinator,
+                                   struct exposition *exposition);
+
 static const char *const UPDATE_RESULTS[] = {
 #define UPDATE_RESULT_NAME(symbol, name) name,
     UPDATE_RESULT_TABLE(UPDATE_RESULT_NAME)
@@ -573,7 +582,7 @@ static void write_waiting(const struct tally_coordinator *coordinator, const str
     }
 }
 
-void metrics_write_jobs(struct tally_coordinator *coordinator, struct exposition *exposition)
+static void metrics_write_jobs(struct tally_coordinator *coordinator, struct exposition *exposition)
 {
     struct shown shown = {0};
     select_live(coordinator, false, &shown);
@@ -639,7 +648,7 @@ static void write_descriptors(struct exposition *exposition)
     }
 }
 
-void metrics_write_process(const struct metrics *metrics, struct exposition *exposition)
+static void metrics_write_process(const struct metrics *metrics, struct exposition *exposition)
 {
     static const char BUILD[] = "tally_build_info";
     exposition_family(exposition, BUILD, EXPOSITION_GAUGE, "Always 1; the label is the version.");
@@ -678,7 +687,8 @@ static void write_leases(const struct tally_coordinator *coordinator, struct exp
                    counters.fenced_writes);
 }
 
-void metrics_write_replicas(struct tally_coordinator *coordinator, struct exposition *exposition)
+static void metrics_write_replicas(struct tally_coordinator *coordinator,
+                                   struct exposition *exposition)
 {
     write_leases(coordinator, exposition);
     if (!coordinator->view.is_shared) {

@@ -58,9 +58,4 @@ void metrics_forget_job(struct metrics *metrics, int64_t key);
 
 handler_fn rest_get_metrics;
 
-/* Parts of the response (metrics.c, metrics.c, metrics.c). */
-void metrics_write_jobs(struct tally_coordinator *coordinator, struct exposition *exposition);
-void metrics_write_replicas(struct tally_coordinator *coordinator, struct exposition *exposition);
-void metrics_write_process(const struct metrics *metrics, struct exposition *exposition);
-
 #endif

@@ -14,8 +14,6 @@
 #include "services/coordinator/replicas_placement.h"
 #include "services/coordinator/workers.h"
 
-/* ---- What replicas.c and replicas.c share. */
-
 struct replicas {
     const struct tally_store_leases *leases;
     struct tally_replica self;  /* id and address; number 0 = has not joined */

@@ -15,6 +15,31 @@
 #include "services/coordinator/workers.h"
 #include "services/job/job_detail.h"
 
+/* Ends the stream: no event follows (rest_events.c). */
+static void end_event_stream(struct event_stream *stream);
+
+/* The events after a stream's cursor. Makes at most *n_left chunks from the store, counting *n_left
+ * down. NULL with TALLY_OK: not in this turn. Errors: STORE, DATA_LOSS, NO_MEMORY. */
+static enum tally_status find_chunk(struct event_stream *stream, int *n_left,
+                                    const struct event_chunk **ret_chunk, struct tally_error *err);
+
+/* Makes the job event of the feed's row, if it has not been made. Errors: STORE, DATA_LOSS,
+ * NO_MEMORY. */
+static enum tally_status make_detail(struct tally_coordinator *coordinator, struct event_feed *feed,
+                                     struct tally_error *err);
+
+/* Counts one stream less; the last one frees the feed. */
+static void release_feed(struct event_feed *feed);
+
+/* Updates the feed from the job. True if there is something new for the streams. */
+static bool events_check_job(struct tally_coordinator *coordinator, struct event_feed *feed,
+                             int64_t now_ms);
+
+/* The job's feed, or a new one, with `row` as its newest row; counts one more stream. NULL = out of
+ * memory. */
+static struct event_feed *take_feed(struct tally_coordinator *coordinator,
+                                    const struct tally_store_job *row);
+
 enum {
     /* Buffer per reader; a chunk and a detail must fit. */
     MAX_PENDING_BYTES = 64 * 1024,
@@ -34,7 +59,7 @@ static bool write_text(struct event_stream *stream, const struct tally_buffer *t
     return true;
 }
 
-void end_event_stream(struct event_stream *stream)
+static void end_event_stream(struct event_stream *stream)
 {
     stream->ended = true;
     tally_http_stream_end(stream->stream);
@@ -427,8 +452,8 @@ static enum tally_status add_round_event(void *context, const struct tally_round
     return append_event(&chunk->text, head, object, err);
 }
 
-enum tally_status find_chunk(struct event_stream *stream, int *n_left,
-                             const struct event_chunk **ret_chunk, struct tally_error *err)
+static enum tally_status find_chunk(struct event_stream *stream, int *n_left,
+                                    const struct event_chunk **ret_chunk, struct tally_error *err)
 {
     struct event_feed *feed = stream->feed;
     struct event_chunk *chunk = &feed->chunks[0];
@@ -480,8 +505,8 @@ static bool same_row(const struct tally_store_job *a, const struct tally_store_j
            a->wire_out_bytes == b->wire_out_bytes;
 }
 
-enum tally_status make_detail(struct tally_coordinator *coordinator, struct event_feed *feed,
-                              struct tally_error *err)
+static enum tally_status make_detail(struct tally_coordinator *coordinator, struct event_feed *feed,
+                                     struct tally_error *err)
 {
     if (same_row(&feed->detailed, &feed->row)) {
         return TALLY_OK;
@@ -505,7 +530,7 @@ enum tally_status make_detail(struct tally_coordinator *coordinator, struct even
 
 /* ---- Feeds ---- */
 
-void release_feed(struct event_feed *feed)
+static void release_feed(struct event_feed *feed)
 {
     if (--feed->n_streams > 0) {
         return;
@@ -594,8 +619,8 @@ static void look_at_waiting(struct tally_coordinator *coordinator, struct event_
     feed->has_new_waiting = true;
 }
 
-bool events_check_job(struct tally_coordinator *coordinator, struct event_feed *feed,
-                      int64_t now_ms)
+static bool events_check_job(struct tally_coordinator *coordinator, struct event_feed *feed,
+                             int64_t now_ms)
 {
     bool is_new = false;
     if (feed->job == NULL) {
@@ -631,8 +656,8 @@ bool events_check_job(struct tally_coordinator *coordinator, struct event_feed *
     return is_new;
 }
 
-struct event_feed *take_feed(struct tally_coordinator *coordinator,
-                             const struct tally_store_job *row)
+static struct event_feed *take_feed(struct tally_coordinator *coordinator,
+                                    const struct tally_store_job *row)
 {
     struct event_feed *feed = NULL;
     TALLY_LIST_EACH(node, &coordinator->events->feeds)

@@ -109,24 +109,4 @@ struct event_stream {
     struct tally_list_node node; /* in events->streams */
 };
 
-/* The job's feed, or a new one, with `row` as its newest row; counts one more stream. NULL = out of
- * memory. */
-struct event_feed *take_feed(struct tally_coordinator *coordinator,
-                             const struct tally_store_job *row);
-/* Counts one stream less; the last one frees the feed. */
-void release_feed(struct event_feed *feed);
-/* Updates the feed from the job. True if there is something new for the streams. */
-bool events_check_job(struct tally_coordinator *coordinator, struct event_feed *feed,
-                      int64_t now_ms);
-/* The events after a stream's cursor. Makes at most *n_left chunks from the store, counting *n_left
- * down. NULL with TALLY_OK: not in this turn. Errors: STORE, DATA_LOSS, NO_MEMORY. */
-enum tally_status find_chunk(struct event_stream *stream, int *n_left,
-                             const struct event_chunk **ret_chunk, struct tally_error *err);
-/* Makes the job event of the feed's row, if it has not been made. Errors: STORE, DATA_LOSS,
- * NO_MEMORY. */
-enum tally_status make_detail(struct tally_coordinator *coordinator, struct event_feed *feed,
-                              struct tally_error *err);
-/* Ends the stream: no event follows (rest_events.c). */
-void end_event_stream(struct event_stream *stream);
-
 #endif

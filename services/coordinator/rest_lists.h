@@ -1,4 +1,4 @@
-/* rest_lists: */
+/* rest_lists: which jobs a list has, and in which order. */
 #ifndef TALLY_SERVICES_COORDINATOR_REST_LISTS_H
 #define TALLY_SERVICES_COORDINATOR_REST_LISTS_H
 

@@ -9,6 +9,10 @@
 #include "services/algorithms/calm/calm_plan.h"
 #include "services/base/text.h"
 
+/* The cumulative regret R(T) predicted for a valid spec. NaN for other algorithms, and for CALM
+ * without a budget or with constants to estimate. */
+static double tally_forecast_regret(const struct tally_job_spec *spec);
+
 /* A run on MNIST takes seconds, so its grid is searched on only this many seeds. */
 enum { MNIST_SEARCH_SEEDS = 2 };
 
@@ -268,7 +272,7 @@ void tally_campaign_fini(struct tally_campaign *campaign)
     *campaign = (struct tally_campaign){0};
 }
 
-double tally_forecast_regret(const struct tally_job_spec *spec)
+static double tally_forecast_regret(const struct tally_job_spec *spec)
 {
     const struct tally_setting setting = tally_job_spec_setting(spec);
     if (tally_job_spec_algorithm(spec) != &TALLY_CALM || !calm_is_planned(&setting)) {

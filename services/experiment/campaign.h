@@ -57,10 +57,6 @@ void tally_campaign_fini(struct tally_campaign *campaign);
  * The prediction is for the schedule that the job starts with. While the job runs, its grids become
  * coarser or finer to use up the budget, which the prediction ignores. */
 
-/* The cumulative regret R(T) predicted for a valid spec. NaN for other algorithms, and for CALM
- * without a budget or with constants to estimate. */
-double tally_forecast_regret(const struct tally_job_spec *spec);
-
 /* The limit lines of a CALM job that has a budget both ways and knows its constants; see
  * calm_plan.h. */
 struct tally_forecast_limits {

@@ -11,6 +11,10 @@
 #include "services/job/document.h"
 #include "services/job/job_local.h"
 
+/* Whether the best step size is the smallest or the largest that was run, so that one beyond may be
+ * better. */
+static bool tally_logistic_is_at_edge(const struct tally_logistic_row *row);
+
 enum { CLIENTS = 20, FIRST_STEP = -4 };
 static const double SAMPLE_GROWTH = 1.02; /* from one measured round to the next */
 static const double LEAST_GAP = 1e-13;    /* a smaller gap is rounding error */
@@ -289,7 +293,7 @@ static void price_row(struct tally_logistic_row *row)
     }
 }
 
-bool tally_logistic_is_at_edge(const struct tally_logistic_row *row)
+static bool tally_logistic_is_at_edge(const struct tally_logistic_row *row)
 {
     return row->best == &row->curves[0] || row->best == &row->curves[TALLY_LOGISTIC_STEPS - 1];
 }

@@ -93,10 +93,6 @@ enum tally_status tally_logistic_job(const struct tally_logistic *logistic, size
                                      double step_size, struct tally_job_spec *ret_spec,
                                      struct tally_error *err);
 
-/* Whether the best step size is the smallest or the largest that was run, so that one beyond may be
- * better. */
-bool tally_logistic_is_at_edge(const struct tally_logistic_row *row);
-
 /* ---- The results of tally_logistic_run() as a table, JSON, CSV and a gnuplot script.
  * Errors of all functions: NO_MEMORY. */
 

@@ -9,6 +9,12 @@
 #include "services/job/job_advice.h"
 #include "services/job/job_footprint.h"
 
+/* Reads the member `labels` of a document, if it exists, as a text. Errors: as above, with field
+ * "labels.KEY" or "labels". */
+static enum tally_status tally_document_read_labels(const struct tally_json *document,
+                                                    char ret_labels[TALLY_LABELS_CAPACITY],
+                                                    struct tally_error *err);
+
 /* Prepends the name of the member that was read to the path of an error. */
 static enum tally_status in_field(enum tally_status status, const char *key,
                                   struct tally_error *err)
@@ -439,9 +445,9 @@ enum tally_status tally_document_read_label(const struct tally_json *labels, con
     return TALLY_OK;
 }
 
-enum tally_status tally_document_read_labels(const struct tally_json *document,
-                                             char ret_labels[TALLY_LABELS_CAPACITY],
-                                             struct tally_error *err)
+static enum tally_status tally_document_read_labels(const struct tally_json *document,
+                                                    char ret_labels[TALLY_LABELS_CAPACITY],
+                                                    struct tally_error *err)
 {
     const struct tally_json *labels = tally_json_get(document, "labels");
     char text[TALLY_LABELS_CAPACITY] = "";

@@ -43,11 +43,6 @@ enum tally_status tally_document_count_labels(const struct tally_json *labels,
  * has control characters), OUT_OF_RANGE (a value that is too long), with field `key`. */
 enum tally_status tally_document_read_label(const struct tally_json *labels, const char *key,
                                             struct tally_label *ret_label, struct tally_error *err);
-/* Reads the member `labels` of a document, if it exists, as a text. Errors: as above, with field
- * "labels.KEY" or "labels". */
-enum tally_status tally_document_read_labels(const struct tally_json *document,
-                                             char ret_labels[TALLY_LABELS_CAPACITY],
-                                             struct tally_error *err);
 /* Sets the member `labels` of `object`; adds no member if there are none. False = out of memory. */
 bool tally_document_set_labels(struct tally_json *object, const char *labels);
 
