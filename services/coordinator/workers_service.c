@@ -209,16 +209,20 @@ static enum tally_status check_job(struct tally_coordinator *coordinator,
     if (join->job_id[0] == '\0' || jobs_find(coordinator, join->job_id) != NULL) {
         return TALLY_OK;
     }
-    bool is_elsewhere;
-    if (jobs_is_live_elsewhere(coordinator, join->job_id, &is_elsewhere, NULL) == TALLY_OK &&
-        is_elsewhere) {
+    struct tally_store_job row;
+    enum tally_status status = jobs_may_be_id(join->job_id)
+                                   ? jobs_read_row(coordinator, join->job_id, &row, err)
+                                   : TALLY_NOT_FOUND;
+    if (status == TALLY_NOT_FOUND) {
+        tally_error_clear(err);
+        return tally_fail(err, TALLY_NOT_FOUND, "job_id", "there is no live job %s", join->job_id);
+    }
+    if (status == TALLY_OK && !tally_job_status_is_terminal(row.status)) { /* a replica leads it */
         return tally_fail(err, TALLY_UNAVAILABLE, "job_id",
                           "this coordinator does not have job %s: try again", join->job_id);
     }
-    struct tally_store_job row;
-    if (!jobs_may_be_id(join->job_id) ||
-        jobs_read_row(coordinator, join->job_id, &row, NULL) != TALLY_OK) {
-        return tally_fail(err, TALLY_NOT_FOUND, "job_id", "there is no live job %s", join->job_id);
+    if (status != TALLY_OK) {
+        return status;
     }
     *ret_ended = tally_job_status_name(row.status);
     return join->accepts_ended ? TALLY_OK

@@ -117,6 +117,19 @@ uint64_t scene_join(struct scene *scene, const char *name, uint32_t slots)
     return response.session;
 }
 
+struct tally_http_request *scene_join_pinned(struct scene *scene, const char *name,
+                                             const char *job_id)
+{
+    struct tally_join_request join = {.slots = 1, .accepts_ended = true};
+    struct tally_buffer body = {0};
+    snprintf(join.name, sizeof join.name, "%s", name);
+    snprintf(join.job_id, sizeof join.job_id, "%s", job_id);
+    CU_ASSERT_EQUAL_FATAL(tally_join_request_encode(&join, &body), TALLY_OK);
+    struct tally_http_request *request = call(scene, "/tally.v1.WorkerService/Join", &body);
+    scene_turn(scene);
+    return request;
+}
+
 struct tally_http_request *scene_poll(struct scene *scene, uint64_t session, uint32_t wait_ms)
 {
     static struct tally_poll_request poll; /* large */

@@ -31,6 +31,9 @@ struct tally_http_request *scene_get(struct scene *scene, const char *path);
 struct tally_http_request *scene_post(struct scene *scene, const char *path);
 /* Joins a worker and returns its session. */
 uint64_t scene_join(struct scene *scene, const char *name, uint32_t slots);
+/* Sends the Join of a worker that serves only this job and accepts that it has ended. */
+struct tally_http_request *scene_join_pinned(struct scene *scene, const char *name,
+                                             const char *job_id);
 /* Sends a poll with this waiting time. */
 struct tally_http_request *scene_poll(struct scene *scene, uint64_t session, uint32_t wait_ms);
 /* Sends the client's update for the job's open round from this session. */
