@@ -1,6 +1,7 @@
 #include "codec/numeric/fixed_point.h"
 
 #include <math.h>
+#include <string.h>
 
 double tally_fixed_point_bound(uint32_t addends)
 {
@@ -15,6 +16,66 @@ int64_t tally_fixed_point_of(double v)
 double tally_fixed_point_value(int64_t sum)
 {
     return (double)sum * 0x1p-40;
+}
+
+/* llrint() has no vector form before AVX-512. Below 2^51 a sum with 1.5 * 2^52 does the same:
+ * doubles of that size are the integers, so the sum is rounded to one, ties to even, and its bits
+ * are those of 1.5 * 2^52 plus that integer. */
+static const double SHIFT = 0x1.8p52;
+static const double FAST_BOUND = 0x1p10; /* |v|, so that v * 2^40 is below 2^51, with room */
+
+static inline int64_t fast_of(double v)
+{
+    const double shifted = v * 0x1p40 + SHIFT;
+    int64_t bits, origin;
+    memcpy(&bits, &shifted, sizeof bits);
+    memcpy(&origin, &SHIFT, sizeof origin);
+    return bits - origin;
+}
+
+enum { BLOCK = 64 };
+
+static size_t smaller(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+void tally_fixed_point_of_floats(const float *values, size_t n, int64_t *addends)
+{
+    for (size_t at = 0; at < n; at += BLOCK) {
+        const size_t end = smaller(at + BLOCK, n);
+        uint32_t n_large = 0;
+        for (size_t i = at; i < end; i++) {
+            n_large += fabsf(values[i]) > (float)FAST_BOUND;
+        }
+        if (n_large == 0) {
+            for (size_t i = at; i < end; i++) {
+                addends[i] = fast_of((double)values[i]);
+            }
+        } else {
+            for (size_t i = at; i < end; i++) {
+                addends[i] = tally_fixed_point_of((double)values[i]);
+            }
+        }
+    }
+}
+
+void tally_fixed_point_of_levels(const int32_t *levels, double scale, size_t n, int64_t *addends)
+{
+    int32_t top = 0;
+    for (size_t i = 0; i < n; i++) {
+        const int32_t magnitude = levels[i] < 0 ? -levels[i] : levels[i];
+        top = magnitude > top ? magnitude : top;
+    }
+    if (scale * top <= FAST_BOUND) {
+        for (size_t i = 0; i < n; i++) {
+            addends[i] = fast_of(scale * levels[i]);
+        }
+    } else {
+        for (size_t i = 0; i < n; i++) {
+            addends[i] = tally_fixed_point_of(scale * levels[i]);
+        }
+    }
 }
 
 enum { LOW_BITS = 32 };

@@ -12,7 +12,7 @@
 #ifndef TALLY_CODEC_NUMERIC_FIXED_POINT_H
 #define TALLY_CODEC_NUMERIC_FIXED_POINT_H
 
-#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* Largest |v| such that `addends` values can be added: 2^22 / addends. */
@@ -21,6 +21,11 @@ double tally_fixed_point_bound(uint32_t addends);
 /* Requires |v| within the bound of the sum. */
 int64_t tally_fixed_point_of(double v);
 double tally_fixed_point_value(int64_t sum);
+
+/* addends[i] <- tally_fixed_point_of(values[i]) for i < n, and of scale * levels[i] in the second;
+ * in vector instructions where the values allow them, as those of gradients do. */
+void tally_fixed_point_of_floats(const float *values, size_t n, int64_t *addends);
+void tally_fixed_point_of_levels(const int32_t *levels, double scale, size_t n, int64_t *addends);
 
 /* sum += weight * addend, an addend of tally_fixed_point_of(); weight <= 2^31. */
 void tally_fixed_point_add_weighted(int64_t sum[2], int64_t addend, uint32_t weight);

@@ -84,11 +84,46 @@ enum tally_status tally_qsgd_encode(const struct tally_qsgd *qsgd, const int32_t
     return writer.overflow ? TALLY_OUT_OF_RANGE : TALLY_OK;
 }
 
-static enum tally_status read_levels(struct tally_bit_reader *reader, uint32_t s, size_t dim,
-                                     float norm, int32_t *levels, struct tally_error *err)
+enum { BLOCK = 256 };
+
+/* Reads whole blocks of levels, each level with one load, up to the last bytes of the message or a
+ * block with a fault, which is left to read_levels(). Returns how many levels it has read. */
+static size_t read_blocks(struct tally_bit_reader *reader, const uint8_t *data, size_t n_bytes,
+                          uint32_t s, size_t dim, float norm, int32_t *levels)
+{
+    const unsigned width = 1 + level_width(s);
+    const uint64_t mask = (UINT64_C(1) << width) - 1;
+    const int32_t top = norm > 0 ? (int32_t)s : 0;
+    size_t n = 0;
+    while (dim - n >= BLOCK && (reader->position + (uint64_t)BLOCK * width) / 8 + 8 <= n_bytes) {
+        uint32_t n_faults = 0;
+        uint64_t position = reader->position;
+        for (size_t i = n; i < n + BLOCK; i++, position += width) {
+            uint64_t word = 0;
+            for (unsigned b = 0; b < 8; b++) { /* one load, where the processor has that order */
+                word |= (uint64_t)data[position / 8 + b] << 8 * b;
+            }
+            const uint32_t bits = (uint32_t)(word >> position % 8 & mask);
+            const int32_t magnitude = (int32_t)(bits >> 1);
+            n_faults += magnitude > top || bits == 1;
+            levels[i] = (bits & 1) != 0 ? -magnitude : magnitude;
+        }
+        if (n_faults > 0) {
+            break;
+        }
+        reader->position = position;
+        n += BLOCK;
+    }
+    return n;
+}
+
+/* Reads the levels from number `first` on. */
+static enum tally_status read_levels(struct tally_bit_reader *reader, uint32_t s, size_t first,
+                                     size_t dim, float norm, int32_t *levels,
+                                     struct tally_error *err)
 {
     const unsigned width = level_width(s);
-    for (size_t i = 0; i < dim; i++) {
+    for (size_t i = first; i < dim; i++) {
         const uint64_t bits = tally_bit_read(reader, 1 + width);
         const int32_t magnitude = (int32_t)(bits >> 1);
         if (magnitude > (int32_t)s) {
@@ -126,7 +161,8 @@ enum tally_status tally_qsgd_decode(const uint8_t *data, size_t n_bytes, uint64_
     if (!isfinite(qsgd.norm) || signbit(qsgd.norm)) {
         return tally_fail(err, TALLY_MALFORMED, "payload", "the norm is not a number >= 0");
     }
-    enum tally_status status = read_levels(&reader, s, dim, qsgd.norm, levels, err);
+    const size_t n = read_blocks(&reader, data, n_bytes, s, dim, qsgd.norm, levels);
+    enum tally_status status = read_levels(&reader, s, n, dim, qsgd.norm, levels, err);
     if (status == TALLY_OK) {
         *ret_qsgd = qsgd;
     }

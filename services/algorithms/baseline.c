@@ -271,9 +271,24 @@ static enum tally_status write_float32(const struct tally_setting *setting,
 }
 
 /* Whether the server can sum the value exactly; false for NaN. */
-bool tally_baseline_is_summable(const struct tally_setting *setting, float value)
+static bool is_summable(const struct tally_setting *setting, float value)
 {
     return fabs((double)value) <= tally_fixed_point_bound(setting->cohort);
+}
+
+size_t tally_baseline_first_unsummable(const struct tally_setting *setting, const float *values,
+                                       size_t n)
+{
+    const double bound = tally_fixed_point_bound(setting->cohort);
+    uint32_t n_outside = 0;
+    for (size_t i = 0; i < n; i++) { /* no exit, for vector instructions */
+        n_outside += !(fabs((double)values[i]) <= bound);
+    }
+    size_t i = n_outside > 0 ? 0 : n;
+    while (i < n && is_summable(setting, values[i])) {
+        i++;
+    }
+    return i;
 }
 
 /* Both sides: adds a decoded message, float[dim], to the client's shift unless `shift` is NULL. */
@@ -302,10 +317,9 @@ enum tally_status tally_baseline_send_float32(const struct tally_client_task *ta
                                               struct tally_message *message,
                                               struct tally_error *err)
 {
-    for (size_t i = 0; i < task->setting->dim; i++) {
-        if (!tally_baseline_is_summable(task->setting, scratch->vector[i])) {
-            return tally_baseline_diverged(task, err);
-        }
+    const size_t dim = task->setting->dim;
+    if (tally_baseline_first_unsummable(task->setting, scratch->vector, dim) < dim) {
+        return tally_baseline_diverged(task, err);
     }
     enum tally_status status = write_float32(task->setting, scratch, message, err);
     if (status == TALLY_OK) {
@@ -324,7 +338,7 @@ enum tally_status tally_baseline_send_qsgd(const struct tally_client_task *task,
     tally_rng_init(&rng, setting->key, task->client, task->round, TALLY_RNG_UPLINK);
     enum tally_status status = tally_qsgd_quantize(
         qsgd_levels(setting), scratch->vector, setting->dim, &rng, &qsgd, scratch->levels, NULL);
-    if (status == TALLY_NOT_FINITE || !tally_baseline_is_summable(setting, qsgd.norm)) {
+    if (status == TALLY_NOT_FINITE || !is_summable(setting, qsgd.norm)) {
         return tally_baseline_diverged(task, err);
     }
     if (status == TALLY_OK) {
@@ -341,14 +355,20 @@ enum tally_status tally_baseline_send_qsgd(const struct tally_client_task *task,
     return status;
 }
 
-enum tally_status tally_baseline_check_bound(const struct tally_setting *setting, float value,
-                                             const char *name, struct tally_error *err)
+static enum tally_status refuse_value(const struct tally_setting *setting, float value,
+                                      const char *name, struct tally_error *err)
 {
     const double bound = tally_fixed_point_bound(setting->cohort);
-    return tally_baseline_is_summable(setting, value)
-               ? TALLY_OK
-               : tally_fail(err, TALLY_MALFORMED, "payload", "%s %g outside [-%g, %g]", name,
-                            (double)value, bound, bound);
+    return tally_fail(err, TALLY_MALFORMED, "payload", "%s %g outside [-%g, %g]", name,
+                      (double)value, bound, bound);
+}
+
+enum tally_status tally_baseline_check_bounds(const struct tally_setting *setting,
+                                              const float *values, size_t n,
+                                              struct tally_error *err)
+{
+    const size_t i = tally_baseline_first_unsummable(setting, values, n);
+    return i == n ? TALLY_OK : refuse_value(setting, values[i], "value", err);
 }
 
 enum tally_status tally_baseline_receive_float32(const struct tally_setting *setting,
@@ -361,15 +381,13 @@ enum tally_status tally_baseline_receive_float32(const struct tally_setting *set
     enum tally_status status =
         tally_float32_decode(message->payload, message->n_payload, message->payload_bits,
                              setting->dim, scratch->vector, err);
-    for (size_t i = 0; status == TALLY_OK && i < setting->dim; i++) {
-        status = tally_baseline_check_bound(setting, scratch->vector[i], "value", err);
+    if (status == TALLY_OK) {
+        status = tally_baseline_check_bounds(setting, scratch->vector, setting->dim, err);
     }
     if (status != TALLY_OK) {
         return status;
     }
-    for (size_t i = 0; i < setting->dim; i++) {
-        tally_weighted_sum_add(setting, message->weight, i, (double)scratch->vector[i], sums);
-    }
+    tally_weighted_sum_add_floats(setting, message->weight, scratch->vector, sums);
     keep(setting, plan, message->shift, message->number, scratch->vector);
     *ret_bits = (struct tally_bits){.formula_bits = message->payload_bits,
                                     .payload_bits = message->payload_bits,
@@ -387,16 +405,14 @@ enum tally_status tally_baseline_receive_qsgd(const struct tally_setting *settin
     enum tally_status status =
         tally_qsgd_decode(message->payload, message->n_payload, message->payload_bits,
                           qsgd_levels(setting), setting->dim, &qsgd, scratch->levels, err);
-    if (status == TALLY_OK) {
-        status = tally_baseline_check_bound(setting, qsgd.norm, "norm", err);
+    if (status == TALLY_OK && !is_summable(setting, qsgd.norm)) {
+        status = refuse_value(setting, qsgd.norm, "norm", err);
     }
     if (status != TALLY_OK) {
         return status;
     }
     const double scale = (double)qsgd.norm / (double)qsgd.levels;
-    for (size_t i = 0; i < setting->dim; i++) {
-        tally_weighted_sum_add(setting, message->weight, i, scale * scratch->levels[i], sums);
-    }
+    tally_weighted_sum_add_levels(setting, message->weight, scratch->levels, scale, sums);
     keep_qsgd(setting, plan, message->shift, message->number, &qsgd, scratch);
     *ret_bits = (struct tally_bits){.formula_bits = message->payload_bits,
                                     .payload_bits = message->payload_bits,

@@ -82,14 +82,16 @@ enum tally_status tally_baseline_corrected_walk(const struct tally_client_task *
 void tally_baseline_difference(const struct tally_client_task *task, double scale,
                                struct tally_scratch *scratch);
 
-/* For kinds of messages other than those below: whether the server can sum a value exactly (false
- * for NaN), the error of a client whose value cannot be summed, and the server's check of a
- * value. */
-bool tally_baseline_is_summable(const struct tally_setting *setting, float value);
+/* For kinds of messages other than those below: the index of the first of values[n] that the server
+ * cannot sum exactly, n if there is none; the error of a client that has one; the server's check of
+ * a message. */
+size_t tally_baseline_first_unsummable(const struct tally_setting *setting, const float *values,
+                                       size_t n);
 enum tally_status tally_baseline_diverged(const struct tally_client_task *task,
                                           struct tally_error *err);
-enum tally_status tally_baseline_check_bound(const struct tally_setting *setting, float value,
-                                             const char *name, struct tally_error *err);
+enum tally_status tally_baseline_check_bounds(const struct tally_setting *setting,
+                                              const float *values, size_t n,
+                                              struct tally_error *err);
 /* Makes room for a message of n payload bits and n formula bits. Errors: NO_MEMORY. */
 enum tally_status tally_baseline_open_message(struct tally_message *message, uint64_t n_bits,
                                               struct tally_error *err);

@@ -135,10 +135,8 @@ static enum tally_status send(const struct tally_client_task *task, struct tally
     const size_t dim = setting->dim, k = k_of(setting);
     float *vector = scratch->vector;
     uint32_t *indices = (uint32_t *)scratch->levels;
-    for (size_t i = 0; i < dim; i++) {
-        if (!tally_baseline_is_summable(setting, vector[i])) {
-            return tally_baseline_diverged(task, err);
-        }
+    if (tally_baseline_first_unsummable(setting, vector, dim) < dim) {
+        return tally_baseline_diverged(task, err);
     }
     enum tally_status status = compressor_of(setting) == TALLY_TOP_K
                                    ? tally_top_k_select(vector, dim, k, indices, err)
@@ -188,8 +186,8 @@ static enum tally_status receive(const struct tally_setting *setting,
         status = status != TALLY_OK ? status
                                     : draw(setting, message->client, message->number, indices, err);
     }
-    for (size_t i = 0; status == TALLY_OK && i < k; i++) {
-        status = tally_baseline_check_bound(setting, vector[i], "value", err);
+    if (status == TALLY_OK) {
+        status = tally_baseline_check_bounds(setting, vector, k, err);
     }
     if (status != TALLY_OK) {
         return status;

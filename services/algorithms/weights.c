@@ -100,6 +100,49 @@ size_t tally_weighted_sum_words(const struct tally_setting *setting)
     return setting->weighs_points ? 2 : 1;
 }
 
+enum { BLOCK = 256 }; /* its addends stay in the processor's first cache */
+
+static void add_block(const struct tally_setting *setting, uint32_t weight, const int64_t *addends,
+                      size_t n, int64_t *sums)
+{
+    if (setting->weighs_points) {
+        for (size_t i = 0; i < n; i++) {
+            tally_fixed_point_add_weighted(sums + 2 * i, addends[i], weight);
+        }
+    } else {
+        for (size_t i = 0; i < n; i++) {
+            sums[i] += addends[i];
+        }
+    }
+}
+
+static size_t block_at(size_t at, size_t dim)
+{
+    return dim - at < BLOCK ? dim - at : BLOCK;
+}
+
+void tally_weighted_sum_add_floats(const struct tally_setting *setting, uint32_t weight,
+                                   const float *values, int64_t *sums)
+{
+    int64_t addends[BLOCK];
+    for (size_t at = 0; at < setting->dim; at += BLOCK) {
+        const size_t n = block_at(at, setting->dim);
+        tally_fixed_point_of_floats(values + at, n, addends);
+        add_block(setting, weight, addends, n, sums + at * tally_weighted_sum_words(setting));
+    }
+}
+
+void tally_weighted_sum_add_levels(const struct tally_setting *setting, uint32_t weight,
+                                   const int32_t *levels, double scale, int64_t *sums)
+{
+    int64_t addends[BLOCK];
+    for (size_t at = 0; at < setting->dim; at += BLOCK) {
+        const size_t n = block_at(at, setting->dim);
+        tally_fixed_point_of_levels(levels + at, scale, n, addends);
+        add_block(setting, weight, addends, n, sums + at * tally_weighted_sum_words(setting));
+    }
+}
+
 double tally_weighted_mean(const struct tally_server_task *task, size_t i)
 {
     if (!task->setting->weighs_points) {

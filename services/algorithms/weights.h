@@ -38,17 +38,12 @@ void tally_weights_add(struct tally_weights *weights, uint32_t weight);
 
 /* Number of int64 words in the sum of one coordinate. */
 size_t tally_weighted_sum_words(const struct tally_setting *setting);
-/* Server: adds value, within tally_fixed_point_bound(cohort), to the sum of coordinate i. */
-static inline void tally_weighted_sum_add(const struct tally_setting *setting, uint32_t weight,
-                                          size_t i, double value, int64_t *sums)
-{
-    const int64_t addend = tally_fixed_point_of(value);
-    if (setting->weighs_points) {
-        tally_fixed_point_add_weighted(sums + 2 * i, addend, weight);
-    } else {
-        sums[i] += addend;
-    }
-}
+/* Server: adds values[dim], or scale * levels[dim], to the sums. All lie within
+ * tally_fixed_point_bound(cohort). */
+void tally_weighted_sum_add_floats(const struct tally_setting *setting, uint32_t weight,
+                                   const float *values, int64_t *sums);
+void tally_weighted_sum_add_levels(const struct tally_setting *setting, uint32_t weight,
+                                   const int32_t *levels, double scale, int64_t *sums);
 /* The mean of coordinate i over the messages. */
 double tally_weighted_mean(const struct tally_server_task *task, size_t i);
 

@@ -134,6 +134,43 @@ static void test_codec_fixed_point__weighted_values(void)
     CU_ASSERT_EQUAL(tally_fixed_point_weighted_value(small, 1 << 25), 0x1p-40);
 }
 
+/* The vector form of a whole block depends on its largest value, so small and large ones are mixed:
+ * exact values, ties, and magnitudes on both sides of every limit. */
+static void test_codec_fixed_point__vectors_get_the_bits_of_single_values(void)
+{
+    enum { N = 777 };
+    static float values[N];
+    static int32_t levels[N];
+    static int64_t addends[N];
+    for (int largest = -45; largest <= 22; largest++) {
+        for (int i = 0; i < N; i++) {
+            const double tie = (i % 9 - 4) * 0x1p-41;
+            const double v = i % 3 == 0 ? tie : ldexp(sin(i), largest - i % 7);
+            values[i] = (float)(i == 400 || i == 70 ? ldexp(i == 70 ? -1 : 1, largest) : v);
+        }
+        values[5] = -0.0f;
+        tally_fixed_point_of_floats(values + largest % 2 + 1, N - 2, addends);
+        for (int i = 0; i < N - 2; i++) {
+            CU_ASSERT_EQUAL(addends[i], tally_fixed_point_of((double)values[i + largest % 2 + 1]));
+        }
+    }
+    static const double norms[] = {0,        0x1p-41, 0x1.8p-41, 1e-9,     0.3,   1023.9,
+                                   0x1.8p10, 1024,    1024.1,    0x1.5p21, 0x1p22};
+    static const int32_t tops[] = {1, 2, 7, 100, 32767};
+    for (size_t a = 0; a < sizeof norms / sizeof norms[0]; a++) {
+        for (size_t b = 0; b < sizeof tops / sizeof tops[0]; b++) {
+            for (int i = 0; i < N; i++) {
+                levels[i] = i * 7919 % (2 * tops[b] + 1) - tops[b];
+            }
+            const double scale = norms[a] / tops[b];
+            tally_fixed_point_of_levels(levels, scale, N, addends);
+            for (int i = 0; i < N; i++) {
+                CU_ASSERT_EQUAL(addends[i], tally_fixed_point_of(scale * levels[i]));
+            }
+        }
+    }
+}
+
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_codec_fixed_point__multiples_of_the_unit_are_exact),
     TALLY_TEST(test_codec_fixed_point__rounds_to_the_nearest),
@@ -143,5 +180,6 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_codec_fixed_point__weighted_sums_do_not_overflow),
     TALLY_TEST(test_codec_fixed_point__equal_weights_change_no_bit),
     TALLY_TEST(test_codec_fixed_point__weighted_values),
+    TALLY_TEST(test_codec_fixed_point__vectors_get_the_bits_of_single_values),
 };
 TALLY_SUITE(codec_fixed_point, TESTS);

@@ -2,6 +2,7 @@
 
 #include <float.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -91,6 +92,79 @@ static void test_codec_qsgd__round_trip(void)
             CU_ASSERT_EQUAL(memcmp(got, levels, dim * sizeof *got), 0);
             CU_ASSERT_EQUAL(back.norm, qsgd.norm);
             CU_ASSERT_EQUAL(back.levels, all[a]);
+            free(data);
+        }
+    }
+}
+
+/* Messages of several blocks, which are read with one load a coordinate but for their last bytes. A
+ * fault is named wherever it lies. */
+static void test_codec_qsgd__long_messages(void)
+{
+    enum { DIM = 1300 };
+    static const uint32_t all[] = {1, 3, 6, 7, 100, 255, 32766, 32767};
+    static int32_t levels[DIM], got[DIM];
+    for (size_t a = 0; a < sizeof all / sizeof all[0]; a++) {
+        const int32_t s = (int32_t)all[a];
+        const struct tally_qsgd qsgd = {.levels = all[a], .norm = 2};
+        for (size_t dim = DIM - 20; dim <= DIM; dim += 4) {
+            for (size_t i = 0; i < dim; i++) {
+                levels[i] = (int32_t)(i * 7919 % (2 * all[a] + 1)) - s;
+            }
+            size_t n;
+            uint64_t bits;
+            struct tally_qsgd back;
+            uint8_t *data = message(&qsgd, levels, dim, &n, &bits);
+            memset(got, 0x55, sizeof got);
+            CU_ASSERT_EQUAL(tally_qsgd_decode(data, n, bits, all[a], dim, &back, got, NULL),
+                            TALLY_OK);
+            CU_ASSERT_EQUAL(memcmp(got, levels, dim * sizeof *got), 0);
+            free(data);
+        }
+        for (size_t at = 0; at < DIM; at += 97) {
+            struct tally_error err = TALLY_ERROR_INIT;
+            char expected[64];
+            size_t n;
+            uint64_t bits;
+            struct tally_qsgd back;
+            memset(levels, 0, sizeof levels);
+            levels[at] = 1;
+            uint8_t *data = message(&qsgd, levels, DIM, &n, &bits);
+            memset(data, 0, 4); /* the norm */
+            snprintf(expected, sizeof expected, "coordinate %zu is not zero though the norm is",
+                     at);
+            TALLY_ASSERT_STATUS(tally_qsgd_decode(data, n, bits, all[a], DIM, &back, got, &err),
+                                TALLY_MALFORMED, &err);
+            TALLY_ASSERT_TEXT(err.message, expected);
+            free(data);
+        }
+    }
+    /* Of the 3-bit numbers 0 to 7, s = 2 leaves 6 and 7 unused, and 1 is a negative zero. */
+    static const struct {
+        unsigned bits;
+        const char *before, *after; /* of the coordinate in the message */
+    } faults[] = {{1, "", " is a negative zero"},
+                  {6, "level 3 of ", " is above 2"},
+                  {7, "level 3 of ", " is above 2"}};
+    for (size_t f = 0; f < sizeof faults / sizeof faults[0]; f++) {
+        for (size_t at = 0; at < DIM; at += 97) {
+            const struct tally_qsgd qsgd = {.levels = 2, .norm = 2};
+            struct tally_error err = TALLY_ERROR_INIT;
+            char expected[64];
+            size_t n;
+            uint64_t bits;
+            struct tally_qsgd back;
+            memset(levels, 0, sizeof levels);
+            uint8_t *data = message(&qsgd, levels, DIM, &n, &bits);
+            for (unsigned b = 0; b < 3; b++) {
+                const size_t bit = 32 + 3 * at + b;
+                data[bit / 8] |= (uint8_t)((faults[f].bits >> b & 1) << bit % 8);
+            }
+            snprintf(expected, sizeof expected, "%scoordinate %zu%s", faults[f].before, at,
+                     faults[f].after);
+            TALLY_ASSERT_STATUS(tally_qsgd_decode(data, n, bits, 2, DIM, &back, got, &err),
+                                TALLY_MALFORMED, &err);
+            TALLY_ASSERT_TEXT(err.message, expected);
             free(data);
         }
     }
@@ -394,6 +468,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_codec_qsgd__example_of_format_md),
     TALLY_TEST(test_codec_qsgd__costs_what_the_formula_says),
     TALLY_TEST(test_codec_qsgd__round_trip),
+    TALLY_TEST(test_codec_qsgd__long_messages),
     TALLY_TEST(test_codec_qsgd__zero_vector_costs_the_same),
     TALLY_TEST(test_codec_qsgd__one_hot_vectors_take_the_top_level),
     TALLY_TEST(test_codec_qsgd__top_level_never_overflows),
