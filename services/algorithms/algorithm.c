@@ -15,6 +15,24 @@ const char *const TALLY_ALGORITHM_NAMES[] = {
 #undef TALLY_ALGORITHM_NAME
 };
 
+size_t tally_algorithm_fields(const struct tally_algorithm *algorithm, bool trains,
+                              struct tally_field ret_fields[TALLY_ALGORITHM_FIELDS_MOST])
+{
+    static const char *const OF_STEPS[] = {"step_size", "local_steps", "step_decay",
+                                           "local_steps_growth"};
+    size_t n = 0;
+    for (size_t i = 0; i < algorithm->n_fields; i++) {
+        bool is_left_out = false;
+        for (size_t k = 0; trains && k < sizeof OF_STEPS / sizeof OF_STEPS[0]; k++) {
+            is_left_out |= strcmp(algorithm->fields[i].name, OF_STEPS[k]) == 0;
+        }
+        if (!is_left_out) {
+            ret_fields[n++] = algorithm->fields[i];
+        }
+    }
+    return n;
+}
+
 enum tally_status tally_scratch_init(struct tally_scratch *scratch, size_t dim,
                                      enum tally_scratch_use use, struct tally_error *err)
 {

@@ -323,6 +323,8 @@ struct tally_algorithm {
     bool takes_weights;
     /* The reasons if not: clauses for the error that rejects cohorts or weights. */
     const char *no_cohorts_reason, *no_weights_reason;
+    /* Whether clients may run a training loop of their own (objective type `training`). */
+    bool takes_training;
     /* Whether a round needs the message of every client. The quorum must then be `clients`. */
     bool needs_everyone;
     /* Whether no point may be projected onto a domain. */
@@ -386,6 +388,13 @@ extern const struct tally_algorithm *const TALLY_ALGORITHMS[];
 extern const char *const TALLY_ALGORITHM_NAMES[];
 
 /* Shared by algorithms. */
+
+/* Copies the members that a document may have: the algorithm's fields or, for clients with a
+ * training loop of their own, those that do not concern the algorithm's own steps. Returns their
+ * number. */
+enum { TALLY_ALGORITHM_FIELDS_MOST = 12 };
+size_t tally_algorithm_fields(const struct tally_algorithm *algorithm, bool trains,
+                              struct tally_field ret_fields[TALLY_ALGORITHM_FIELDS_MOST]);
 
 /* Client: the loss f_m at x, for an algorithm whose clients stay at x, if the task requests a loss.
  * Errors: NOT_FINITE (the server takes no such loss), those of the objective. */

@@ -86,7 +86,8 @@ const struct tally_field TALLY_EF21_FIELDS[4] = {
 
 union tally_algorithm_params tally_baseline_defaults(void)
 {
-    return (union tally_algorithm_params){.baseline = {.server_step_size = 1, .alpha = NAN}};
+    return (union tally_algorithm_params){
+        .baseline = {.step_size = 1, .local_steps = 1, .server_step_size = 1, .alpha = NAN}};
 }
 
 int64_t tally_baseline_first_stage(const union tally_algorithm_params *params)
@@ -163,10 +164,32 @@ static void take_step(const struct tally_client_task *task, int64_t n, const dou
     tally_domain_project(&setting->domain, scratch->local, setting->dim);
 }
 
+/* Goes where the client's own training loop leads. */
+static enum tally_status train(const struct tally_client_task *task, struct tally_scratch *scratch,
+                               struct tally_error *err)
+{
+    const size_t dim = task->setting->dim;
+    for (size_t i = 0; i < dim; i++) {
+        scratch->vector[i] = (float)task->x[i];
+    }
+    enum tally_status status =
+        tally_objective_train(task->objective, task->client, task->round, scratch->vector, err);
+    for (size_t i = 0; status == TALLY_OK && i < dim; i++) {
+        scratch->local[i] = (double)scratch->vector[i];
+    }
+    if (status == TALLY_OK) {
+        tally_domain_project(&task->setting->domain, scratch->local, dim);
+    }
+    return status;
+}
+
 enum tally_status tally_baseline_walk(const struct tally_client_task *task,
                                       struct tally_scratch *scratch, double *ret_loss,
                                       struct tally_error *err)
 {
+    if (tally_objective_trains(task->objective)) {
+        return train(task, scratch, err);
+    }
     return tally_baseline_corrected_walk(task, NULL, scratch, ret_loss, err);
 }
 

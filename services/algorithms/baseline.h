@@ -65,7 +65,8 @@ enum tally_status tally_baseline_plan(const struct tally_setting *setting, int64
 struct tally_message_bits tally_baseline_bits_float32(const struct tally_setting *setting);
 struct tally_message_bits tally_baseline_bits_qsgd(const struct tally_setting *setting);
 
-/* Takes K local steps from x against gradients of f plus mu/2 |. - x|^2. Leaves the end point in
+/* Takes K local steps from x against gradients of f plus mu/2 |. - x|^2, or has the client's own
+ * training loop do what it does. Leaves the end point in
  * scratch->local and, if the task says `evaluate`, the mean of f along the way in *ret_loss.
  * Errors: NOT_FINITE, NO_MEMORY. */
 enum tally_status tally_baseline_walk(const struct tally_client_task *task,

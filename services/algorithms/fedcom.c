@@ -52,6 +52,7 @@ static struct tally_step_limit step_limit(const union tally_algorithm_params *pa
 const struct tally_algorithm TALLY_FEDCOM = {
     .name = "fedcom",
     TALLY_FEDERATED_SLOTS,
+    .takes_training = true,
     .fields = TALLY_BASELINE_FIELDS,
     .n_fields = 4, /* step_size, local_steps, levels, server_step_size */
     .step_limit = step_limit,

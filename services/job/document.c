@@ -78,6 +78,12 @@ static enum tally_status read_server_optimizer(const struct tally_json *algorith
     return in_field(status, "server_optimizer", err);
 }
 
+bool tally_document_trains(const struct tally_json *document)
+{
+    const char *type = tally_json_get_text(tally_json_get(document, "objective"), "type");
+    return type != NULL && strcmp(type, TALLY_OBJECTIVE_NAMES[TALLY_TRAINING]) == 0;
+}
+
 static enum tally_status read_algorithm(const struct tally_json *document,
                                         struct tally_job_spec *spec, struct tally_error *err)
 {
@@ -90,9 +96,11 @@ static enum tally_status read_algorithm(const struct tally_json *document,
     const struct tally_algorithm *algorithm = tally_job_spec_algorithm(spec);
     const char *const *const beside =
         algorithm->takes_server_optimizer ? WITH_OPTIMIZER : BESIDE_TYPE;
+    struct tally_field fields[TALLY_ALGORITHM_FIELDS_MOST];
+    const size_t n_fields =
+        tally_algorithm_fields(algorithm, tally_document_trains(document), fields);
     spec->params = algorithm->defaults();
-    status = tally_json_read_fields(object, algorithm->fields, algorithm->n_fields, beside,
-                                    &spec->params, err);
+    status = tally_json_read_fields(object, fields, n_fields, beside, &spec->params, err);
     if (status == TALLY_OK && algorithm->takes_server_optimizer) {
         status = read_server_optimizer(object, &spec->params.baseline.server_optimizer, err);
     }
@@ -249,7 +257,7 @@ enum tally_status tally_document_read(const struct tally_json *document,
                                &spec->budget, err);
     }
     if (status == TALLY_OK) {
-        if (spec->objective.type == TALLY_PLUGIN) { /* the coordinator cannot compute it */
+        if (tally_objective_spec_is_plugin(&spec->objective)) { /* nobody can compute it here */
             spec->reference.type = TALLY_REFERENCE_NONE;
         }
         status = read_optional(document, "reference", TALLY_REFERENCE_FIELDS,
@@ -349,8 +357,10 @@ static struct tally_json *algorithm_of(const struct tally_job_spec *spec)
 {
     const struct tally_algorithm *algorithm = tally_job_spec_algorithm(spec);
     const struct tally_server_optimizer *optimizer = &spec->params.baseline.server_optimizer;
-    struct tally_json *object =
-        typed(algorithm->name, algorithm->fields, algorithm->n_fields, &spec->params);
+    struct tally_field fields[TALLY_ALGORITHM_FIELDS_MOST];
+    const size_t n_fields =
+        tally_algorithm_fields(algorithm, spec->objective.type == TALLY_TRAINING, fields);
+    struct tally_json *object = typed(algorithm->name, fields, n_fields, &spec->params);
     if (object == NULL || !algorithm->takes_server_optimizer ||
         !tally_server_optimizer_is_set(optimizer)) {
         return object;

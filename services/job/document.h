@@ -26,6 +26,9 @@ extern const char *const TALLY_DOCUMENT_PARTS[];
 enum tally_status tally_document_read(const struct tally_json *document,
                                       struct tally_job_spec *spec, struct tally_error *err);
 
+/* Whether the objective is of type `training`, which decides what members the algorithm has. */
+bool tally_document_trains(const struct tally_json *document);
+
 /* Whether the member that a path such as "objective.data.file" names is a text, given the types of
  * the document's objects. */
 bool tally_document_is_text(const struct tally_json *document, const char *path);

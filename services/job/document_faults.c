@@ -275,9 +275,11 @@ static void check_algorithm(struct faults *faults, const struct tally_json *docu
         return;
     }
     const struct tally_algorithm *algorithm = TALLY_ALGORITHMS[type];
-    const struct members members = {algorithm->fields, algorithm->n_fields,
-                                    algorithm->takes_server_optimizer ? with_optimizer
-                                                                      : BESIDE_TYPE};
+    struct tally_field fields[TALLY_ALGORITHM_FIELDS_MOST];
+    const size_t n_fields =
+        tally_algorithm_fields(algorithm, tally_document_trains(document), fields);
+    const struct members members = {
+        fields, n_fields, algorithm->takes_server_optimizer ? with_optimizer : BESIDE_TYPE};
     check_members(faults, object, "algorithm", &members);
     if (algorithm->takes_server_optimizer) {
         check_server_optimizer(faults, object);

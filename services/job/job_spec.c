@@ -333,6 +333,26 @@ static enum tally_status check_deadline(const struct tally_job_spec *spec, struc
                             TALLY_POLICY_NAMES[spec->policy]);
 }
 
+/* A training loop has no gradients that an algorithm could ask for, and no loss. */
+static enum tally_status check_training(const struct tally_job_spec *spec, struct tally_error *err)
+{
+    const struct tally_algorithm *algorithm = tally_job_spec_algorithm(spec);
+    if (spec->objective.type != TALLY_TRAINING) {
+        return TALLY_OK;
+    }
+    if (!algorithm->takes_training) {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, "algorithm.type",
+                          "algorithm %s needs gradients; an objective of type training takes "
+                          "fedavg, fedpaq or fedcom",
+                          algorithm->name);
+    }
+    return spec->reference.type == TALLY_REFERENCE_NONE
+               ? TALLY_OK
+               : tally_fail(err, TALLY_INVALID_ARGUMENT, "reference.type",
+                            "an objective of type training has no loss, so the reference must be "
+                            "of type none");
+}
+
 static enum tally_status check_objective(const struct tally_job_spec *spec, struct tally_error *err)
 {
     if (spec->minibatch == 0 && spec->objective.type == TALLY_PLUGIN) {
@@ -448,8 +468,9 @@ static enum tally_status check_stages(const struct tally_job_spec *spec, struct 
 
 static enum tally_status (*const RULES[])(const struct tally_job_spec *spec,
                                           struct tally_error *err) = {
-    check_cohort,    check_over_selection, check_weighting, check_quorum, check_deadline,
-    check_objective, check_domain,         check_reference, check_calm,   check_stages,
+    check_cohort,    check_over_selection, check_weighting, check_quorum,
+    check_deadline,  check_training,       check_objective, check_domain,
+    check_reference, check_calm,           check_stages,
 };
 const size_t TALLY_N_JOB_RULES = sizeof RULES / sizeof RULES[0];
 

@@ -31,6 +31,11 @@ struct tally_objective_spec tally_objective_spec_default(void)
         .data.synthetic_linear = {.frobenius_norm = 100, .noise_std = 1}};
 }
 
+bool tally_objective_spec_is_plugin(const struct tally_objective_spec *spec)
+{
+    return spec->type == TALLY_PLUGIN || spec->type == TALLY_TRAINING;
+}
+
 static enum tally_status validate_plugin(const struct tally_plugin_spec *plugin,
                                          struct tally_error *err)
 {
@@ -45,7 +50,7 @@ enum tally_status tally_objective_spec_validate(const struct tally_objective_spe
                                                 int64_t clients, struct tally_error *err)
 {
     const struct tally_objective_kind *kind = TALLY_OBJECTIVE_KINDS[spec->type];
-    if (spec->type == TALLY_PLUGIN) {
+    if (tally_objective_spec_is_plugin(spec)) {
         return validate_plugin(&spec->plugin, err);
     }
     const struct tally_data_spec *data = &spec->data;
@@ -67,7 +72,7 @@ enum tally_status tally_objective_spec_validate(const struct tally_objective_spe
 const char *tally_objective_dim_field(const struct tally_objective_spec *spec)
 {
     const int data = spec->data.type;
-    return spec->type == TALLY_PLUGIN ? "objective.dim"
+    return tally_objective_spec_is_plugin(spec) ? "objective.dim"
            : data == TALLY_DATA_SYNTHETIC_LINEAR || data == TALLY_DATA_MATRIX
                ? "objective.data.dim"
                : "objective.data.features";
@@ -75,7 +80,7 @@ const char *tally_objective_dim_field(const struct tally_objective_spec *spec)
 
 size_t tally_objective_spec_dim(const struct tally_objective_spec *spec)
 {
-    if (spec->type == TALLY_PLUGIN) {
+    if (tally_objective_spec_is_plugin(spec)) {
         return (size_t)spec->plugin.dim;
     }
     const int64_t features = tally_data_spec_features(&spec->data) + spec->bias;
@@ -86,12 +91,15 @@ size_t tally_objective_spec_dim(const struct tally_objective_spec *spec)
 
 bool tally_objective_spec_has_points(const struct tally_objective_spec *spec)
 {
-    return (TALLY_OBJECTIVE_KINDS[spec->type]->data & TALLY_DATA_SET_POINTS) != 0;
+    return spec->type == TALLY_TRAINING ||
+           (TALLY_OBJECTIVE_KINDS[spec->type]->data & TALLY_DATA_SET_POINTS) != 0;
 }
 
 uint32_t tally_objective_spec_points(const struct tally_objective_spec *spec)
 {
-    return tally_objective_spec_has_points(spec) ? tally_data_spec_points(&spec->data) : 0;
+    return tally_objective_spec_has_points(spec) && spec->type != TALLY_TRAINING
+               ? tally_data_spec_points(&spec->data)
+               : 0;
 }
 
 enum tally_status tally_objective_load(const struct tally_objective_spec *spec, uint32_t clients,

@@ -12,7 +12,8 @@
     X(LOGISTIC_REGRESSION, logistic_regression)                                                    \
     X(HUBER_REGRESSION, huber_regression)                                                          \
     X(QUADRATIC, quadratic)                                                                        \
-    X(PLUGIN, plugin)
+    X(PLUGIN, plugin)                                                                              \
+    X(TRAINING, training)
 
 enum tally_objective_type {
 #define TALLY_OBJECTIVE_ENUM(symbol, name) TALLY_##symbol,
@@ -33,12 +34,15 @@ struct tally_objective_spec tally_objective_spec_default(void);
 /* Sets the spec's type and the defaults of that type. */
 void tally_objective_spec_choose(struct tally_objective_spec *spec, int type);
 
+/* Whether a plug-in (plugin.h) computes it. */
+bool tally_objective_spec_is_plugin(const struct tally_objective_spec *spec);
+
 /* Checks what the field tables cannot: that every client has a point, and that the data fit in
  * memory. Errors: INVALID_ARGUMENT, with the field's path below "objective". */
 enum tally_status tally_objective_spec_validate(const struct tally_objective_spec *spec,
                                                 int64_t clients, struct tally_error *err);
 
-/* Whether the objective is a mean over data points, whose number can serve as a client's weight. */
+/* Whether clients have a number of data points, which can serve as a client's weight. */
 bool tally_objective_spec_has_points(const struct tally_objective_spec *spec);
 /* The number of points of all clients, which tally_shard_of() splits; 0 if the spec does not state
  * it. */

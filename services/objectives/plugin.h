@@ -1,9 +1,11 @@
-/* plugin: gradients of your own, in a shared object that a worker loads (tally-worker --plugin).
+/* plugin: gradients or a training loop of your own, in a shared object that a worker loads
+ * (tally-worker --plugin).
  *
  * A plug-in exports one function, tally_plugin(), that returns this table. It serves jobs whose
- * document has
+ * document has one of
  *
- *     "objective": {"type": "plugin", "name": "NAME", "dim": D, "options": "..."}
+ *     "objective": {"type": "plugin", "name": "NAME", "dim": D, "options": "..."}       gradient()
+ *     "objective": {"type": "training", "name": "NAME", "dim": D, "options": "..."}     train()
  *
  * This header is self-contained, and a plug-in links no library of Tally. Vectors are double[dim],
  * owned by the caller; strings are UTF-8 and borrowed for the call. Calls for one state never
@@ -30,6 +32,7 @@ struct tally_plugin_problem {
     uint32_t run;         /* replication of `tally simulate --runs`; 0 in the service */
     const char *options;  /* "options" of the objective; "" if the document has none */
     const char *data_dir; /* --data-dir of the worker */
+    uint64_t rounds;      /* of a job that trains: its horizon; otherwise 0 */
 };
 
 /* One gradient query. */
@@ -42,6 +45,13 @@ struct tally_plugin_query {
      * that draws its points with them, and nothing else, makes a job that repeats bit for bit. */
     uint32_t (*below)(void *stream, uint32_t n);
     void *stream;
+};
+
+/* One call of train(). */
+struct tally_plugin_training {
+    size_t size;
+    uint32_t client; /* in [0, M) */
+    uint32_t round;  /* from 1 */
 };
 
 /* A named number about one round, such as an accuracy or a computing time. */
@@ -63,9 +73,10 @@ struct tally_plugin {
                 size_t capacity);
     void (*close)(void *state);
 
-    /* Writes a stochastic gradient of f_m at x, and to *ret_dim the number of coordinates that it
-     * wrote. That must be dim, so that a plug-in for a different dimension is detected. Each
-     * coordinate must be finite as a float. ret_gradient is not initialized. */
+    /* Required unless there is train(). Writes a stochastic gradient of f_m at x, and to *ret_dim
+     * the number of coordinates that it wrote. That must be dim, so that a plug-in for a different
+     * dimension is detected. Each coordinate must be finite as a float. ret_gradient is not
+     * initialized. */
     int (*gradient)(void *state, const struct tally_plugin_query *query, const double *x,
                     double *ret_gradient, uint64_t *ret_dim, char *ret_why, size_t capacity);
 
@@ -83,6 +94,14 @@ struct tally_plugin {
     int (*metrics)(void *state, uint32_t client, uint32_t round, const double *x,
                    struct tally_plugin_metric *ret_metrics, size_t *ret_n, char *ret_why,
                    size_t capacity);
+
+    /* Optional; the struct of an older plugin.h ends with `metrics`. Trains the model of one client
+     * for one round: `weights`, float[dim], are those of the global model on entry, and those to
+     * which the client's own steps have led on return; each must be finite. *ret_samples is the
+     * number of data points that the client used, the client's weight if the job's `weighting` is
+     * `points`: 1 to 33554432. metrics(), if there is one, is called afterwards. */
+    int (*train)(void *state, const struct tally_plugin_training *task, float *weights,
+                 uint64_t *ret_samples, char *ret_why, size_t capacity);
 };
 
 /* The one symbol that a plug-in exports, even if it is compiled with hidden visibility. */

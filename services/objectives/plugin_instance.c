@@ -24,6 +24,12 @@ bool tally_plugin_has_metrics(const struct tally_plugin *plugin)
     return plugin->size >= FIRST_SIZE + sizeof plugin->metrics && plugin->metrics != NULL;
 }
 
+bool tally_plugin_has_train(const struct tally_plugin *plugin)
+{
+    return plugin->size >= offsetof(struct tally_plugin, train) + sizeof plugin->train &&
+           plugin->train != NULL;
+}
+
 bool tally_plugin_is_name(const char *name)
 {
     const size_t n = strnlen(name, TALLY_PLUGIN_NAME_CAPACITY);
@@ -53,10 +59,10 @@ enum tally_status tally_plugin_check(const struct tally_plugin *plugin, struct t
         return tally_fail(err, wrong, NULL, "its name is not 1 to %d of a-z 0-9 - _",
                           TALLY_PLUGIN_NAME_CAPACITY - 1);
     }
-    const char *lacks = plugin->open == NULL       ? "open"
-                        : plugin->close == NULL    ? "close"
-                        : plugin->gradient == NULL ? "gradient"
-                                                   : NULL;
+    const char *lacks = plugin->open == NULL                                          ? "open"
+                        : plugin->close == NULL                                       ? "close"
+                        : plugin->gradient == NULL && !tally_plugin_has_train(plugin) ? "gradient"
+                                                                                      : NULL;
     return lacks == NULL ? TALLY_OK
                          : tally_fail(err, wrong, NULL, "plug-in %s has no function \"%s\"",
                                       plugin->name, lacks);
@@ -151,6 +157,22 @@ static enum tally_status local_metrics(struct tally_plugin_instance *instance, u
     return TALLY_OK;
 }
 
+static enum tally_status local_train(struct tally_plugin_instance *instance, uint32_t client,
+                                     uint32_t round, float *weights, uint64_t *ret_samples,
+                                     struct tally_error *err)
+{
+    struct local_instance *self = (struct local_instance *)instance;
+    char why[TALLY_PLUGIN_WHY_CAPACITY] = "";
+    uint64_t samples = 0;
+    const struct tally_plugin_training task = {sizeof task, client, round};
+    const int code = self->plugin->train(self->state, &task, weights, &samples, why, sizeof why);
+    if (code != 0) {
+        return failed(code, why, err);
+    }
+    *ret_samples = samples;
+    return TALLY_OK;
+}
+
 static void local_free(struct tally_plugin_instance *instance)
 {
     struct local_instance *self = (struct local_instance *)instance;
@@ -159,7 +181,12 @@ static void local_free(struct tally_plugin_instance *instance)
 }
 
 static const struct tally_plugin_instance_ops LOCAL_OPS = {
-    .free = local_free, .gradient = local_gradient, .loss = local_loss, .metrics = local_metrics};
+    .free = local_free,
+    .gradient = local_gradient,
+    .loss = local_loss,
+    .metrics = local_metrics,
+    .train = local_train,
+};
 
 enum tally_status tally_plugin_instance_open(const struct tally_plugin *plugin,
                                              const struct tally_plugin_problem *problem,
@@ -172,8 +199,10 @@ enum tally_status tally_plugin_instance_open(const struct tally_plugin *plugin,
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for plug-in %s", plugin->name);
     }
     self->base = (struct tally_plugin_instance){.ops = &LOCAL_OPS,
+                                                .has_gradient = plugin->gradient != NULL,
                                                 .has_loss = plugin->loss != NULL,
-                                                .has_metrics = tally_plugin_has_metrics(plugin)};
+                                                .has_metrics = tally_plugin_has_metrics(plugin),
+                                                .has_train = tally_plugin_has_train(plugin)};
     memcpy(self->base.name, plugin->name, strlen(plugin->name) + 1);
     self->plugin = plugin;
     self->dim = problem->dim;

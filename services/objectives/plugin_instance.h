@@ -21,8 +21,8 @@ struct tally_plugin_instance;
 struct tally_plugin_instance_ops {
     void (*free)(struct tally_plugin_instance *instance);
     /* Writes the mean of `samples` stochastic gradients of f_m at x, whose points are drawn from
-     * rng; its values are not looked at. Coordinates that the plug-in leaves out are NaN. Errors:
-     * FAILED_PRECONDITION, NO_MEMORY. */
+     * rng; its values are not looked at. Coordinates that the plug-in leaves out are NaN. Only if
+     * has_gradient. Errors: FAILED_PRECONDITION, NO_MEMORY. */
     enum tally_status (*gradient)(struct tally_plugin_instance *instance, uint32_t client,
                                   uint64_t samples, struct tally_rng *rng, const double *x,
                                   double *ret_gradient, struct tally_error *err);
@@ -34,21 +34,27 @@ struct tally_plugin_instance_ops {
     enum tally_status (*metrics)(struct tally_plugin_instance *instance, uint32_t client,
                                  uint32_t round, const double *x, struct tally_metric *ret_metrics,
                                  size_t *ret_n, struct tally_error *err);
+    /* Trains from weights, float[dim], which are replaced; its values and *ret_samples are not
+     * looked at. Only if has_train. Errors: as gradient. */
+    enum tally_status (*train)(struct tally_plugin_instance *instance, uint32_t client,
+                               uint32_t round, float *weights, uint64_t *ret_samples,
+                               struct tally_error *err);
 };
 
 struct tally_plugin_instance {
     const struct tally_plugin_instance_ops *ops;
     char name[TALLY_PLUGIN_NAME_CAPACITY];
-    bool has_loss;
-    bool has_metrics;
+    bool has_gradient, has_loss, has_metrics, has_train;
 };
 
 /* Whether this is a plug-in that can be used: its ABI, its size, its name, and all functions that
  * are not optional. Errors: INVALID_ARGUMENT, with both versions if its ABI differs. */
 enum tally_status tally_plugin_check(const struct tally_plugin *plugin, struct tally_error *err);
 
-/* Whether a plug-in that passed the check has the function `metrics`; older ones end before it. */
+/* Whether a plug-in that passed the check has the function; the tables of older ones end before
+ * it. */
 bool tally_plugin_has_metrics(const struct tally_plugin *plugin);
+bool tally_plugin_has_train(const struct tally_plugin *plugin);
 
 /* A legal name of a plug-in: 1 to 64 of a-z 0-9 - _ */
 bool tally_plugin_is_name(const char *name);

@@ -8,11 +8,18 @@
 #include "codec/numeric/wide_sum.h"
 #include "services/objectives/known_losses.h"
 
+/* The client that trained last, and with how many samples; 0 = none has. */
+struct trained {
+    uint32_t client;
+    uint32_t samples;
+};
+
 struct plugin_objective {
     struct tally_objective base;
     struct tally_plugin_instance *instance;
     struct tally_objective *own;      /* may be NULL */
     struct tally_known_losses *known; /* f, where the plug-in's losses gave it */
+    struct trained *trained;
 };
 
 static const struct plugin_objective *of(const struct tally_objective *objective)
@@ -37,6 +44,7 @@ static void plugin_free(struct tally_objective *objective)
     tally_objective_free(self->own);
     tally_known_losses_fini(self->known);
     free(self->known);
+    free(self->trained);
     free(self);
 }
 
@@ -201,6 +209,104 @@ static enum tally_status plugin_metrics(const struct tally_objective *objective,
     return status;
 }
 
+/* Training. */
+
+static enum tally_status check_trained(const float *weights, size_t dim, uint64_t samples,
+                                       struct tally_error *err)
+{
+    if (samples < 1 || samples > TALLY_DATA_MAX_POINTS) {
+        return tally_fail(err, TALLY_FAILED_PRECONDITION, NULL, "samples %llu outside [1, %d]",
+                          (unsigned long long)samples, (int)TALLY_DATA_MAX_POINTS);
+    }
+    size_t i = 0;
+    while (i < dim && isfinite(weights[i])) {
+        i++;
+    }
+    return i == dim ? TALLY_OK
+                    : tally_fail(err, TALLY_FAILED_PRECONDITION, NULL, "weight %zu is %s", i,
+                                 isnan(weights[i]) ? "NaN" : "infinite");
+}
+
+static enum tally_status plugin_train(const struct tally_objective *objective, uint32_t client,
+                                      uint32_t round, float *weights, struct tally_error *err)
+{
+    const struct plugin_objective *self = of(objective);
+    struct tally_plugin_instance *instance = self->instance;
+    uint64_t samples = 0;
+    *self->trained = (struct trained){.samples = 0};
+    enum tally_status status =
+        instance->ops->train(instance, client, round, weights, &samples, err);
+    if (status == TALLY_OK) {
+        status = check_trained(weights, objective->dim, samples, err);
+    }
+    if (status == TALLY_OK) {
+        *self->trained = (struct trained){client, (uint32_t)samples};
+    } else if (status == TALLY_FAILED_PRECONDITION) {
+        tally_error_wrap(err, "plug-in %s: training of client %u in round %u", instance->name,
+                         client, round);
+    }
+    return status;
+}
+
+static enum tally_status plugin_points(const struct tally_objective *objective, uint32_t client,
+                                       uint32_t *ret_n, struct tally_error *err)
+{
+    const struct trained *trained = of(objective)->trained;
+    if (trained->samples == 0 || trained->client != client) {
+        return tally_fail(err, TALLY_INTERNAL, NULL, "client %u has not trained", client);
+    }
+    *ret_n = trained->samples;
+    return TALLY_OK;
+}
+
+static enum tally_status no_loss(const struct tally_objective *objective, uint32_t client,
+                                 const double *x, double *ret_loss, struct tally_error *err)
+{
+    (void)objective;
+    (void)client;
+    (void)x;
+    (void)ret_loss;
+    return tally_fail(err, TALLY_FAILED_PRECONDITION, NULL, "a training loop has no loss");
+}
+
+static enum tally_status no_gradient(const struct tally_objective *objective, uint32_t client,
+                                     const double *x, int64_t n, struct tally_rng *rng,
+                                     double *ret_gradient, struct tally_error *err)
+{
+    (void)objective;
+    (void)client;
+    (void)x;
+    (void)n;
+    (void)rng;
+    (void)ret_gradient;
+    return tally_fail(err, TALLY_FAILED_PRECONDITION, NULL, "a training loop has no gradient");
+}
+
+static enum tally_status no_losses(const struct tally_objective *objective, const double *points,
+                                   size_t n, double *ret_losses, struct tally_error *err)
+{
+    (void)n;
+    return no_loss(objective, 0, points, ret_losses, err);
+}
+
+static bool never_has_loss(const struct tally_objective *objective)
+{
+    (void)objective;
+    return false;
+}
+
+static const struct tally_objective_ops TRAINING_OPS = {
+    .free = plugin_free,
+    .local_loss = no_loss,
+    .local_gradient = no_gradient,
+    .losses = no_losses,
+    .minimum = plugin_minimum,
+    .has_loss = never_has_loss,
+    .metrics = plugin_metrics,
+    .points = plugin_points,
+    .train = plugin_train,
+};
+
 static const struct tally_objective_ops PLUGIN_OPS = {
     .free = plugin_free,
     .local_loss = plugin_local_loss,
@@ -212,23 +318,26 @@ static const struct tally_objective_ops PLUGIN_OPS = {
 };
 
 enum tally_status tally_plugin_objective_of(struct tally_plugin_instance *instance,
-                                            const struct tally_plugin_problem *problem,
+                                            const struct tally_plugin_problem *problem, bool trains,
                                             struct tally_objective *own,
                                             struct tally_objective **ret_objective,
                                             struct tally_error *err)
 {
     struct plugin_objective *self = calloc(1, sizeof *self);
     struct tally_known_losses *known = calloc(1, sizeof *known);
-    if (self == NULL || known == NULL) {
+    struct trained *trained = calloc(1, sizeof *trained);
+    if (self == NULL || known == NULL || trained == NULL) {
         free(self);
         free(known);
+        free(trained);
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for an objective");
     }
-    self->base =
-        (struct tally_objective){&PLUGIN_OPS, (size_t)problem->dim, problem->clients, NULL, 0};
+    self->base = (struct tally_objective){trains ? &TRAINING_OPS : &PLUGIN_OPS,
+                                          (size_t)problem->dim, problem->clients, NULL, 0};
     self->instance = instance;
     self->own = own;
     self->known = known;
+    self->trained = trained;
     *ret_objective = &self->base;
     return TALLY_OK;
 }
@@ -247,3 +356,5 @@ static const struct tally_field FIELDS[] = {
 
 const struct tally_objective_kind TALLY_OBJECTIVE_PLUGIN = {"plugin", TALLY_ROWS(FIELDS),
                                                             .labels = TALLY_LABELS_REAL};
+const struct tally_objective_kind TALLY_OBJECTIVE_TRAINING = {"training", TALLY_ROWS(FIELDS),
+                                                              .labels = TALLY_LABELS_REAL};

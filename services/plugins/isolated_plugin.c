@@ -70,6 +70,23 @@ static enum tally_status isolated_metrics(struct tally_plugin_instance *instance
     return status;
 }
 
+static enum tally_status isolated_train(struct tally_plugin_instance *instance, uint32_t client,
+                                        uint32_t round, float *weights, uint64_t *ret_samples,
+                                        struct tally_error *err)
+{
+    struct isolated_instance *self = (struct isolated_instance *)instance;
+    struct tally_plugin_request request = {
+        .operation = TALLY_PLUGIN_TRAIN, .client = client, .round = round};
+    struct tally_plugin_reply reply;
+    memcpy(tally_plugin_process_x(self->process), weights, self->dim * sizeof *weights);
+    enum tally_status status = tally_plugin_process_call(self->process, &request, &reply, err);
+    if (status == TALLY_OK) {
+        memcpy(weights, tally_plugin_process_gradient(self->process), self->dim * sizeof *weights);
+        *ret_samples = reply.samples;
+    }
+    return status;
+}
+
 static void isolated_instance_free(struct tally_plugin_instance *instance)
 {
     struct isolated_instance *self = (struct isolated_instance *)instance;
@@ -80,7 +97,8 @@ static void isolated_instance_free(struct tally_plugin_instance *instance)
 static const struct tally_plugin_instance_ops INSTANCE_OPS = {.free = isolated_instance_free,
                                                               .gradient = isolated_gradient,
                                                               .loss = isolated_loss,
-                                                              .metrics = isolated_metrics};
+                                                              .metrics = isolated_metrics,
+                                                              .train = isolated_train};
 
 /* Starts a child that loads the shared object. `reply` receives the result. */
 static enum tally_status start(const char *path, const struct tally_plugin_limits *limits,
@@ -124,8 +142,10 @@ static enum tally_status isolated_open(const struct tally_plugin_source *source,
                             "%s now holds plug-in %s; restart the worker", self->path, reply.name);
     }
     if (status == TALLY_OK) {
+        instance->base.has_gradient = reply.has_gradient != 0;
         instance->base.has_loss = reply.has_loss != 0;
         instance->base.has_metrics = reply.has_metrics != 0;
+        instance->base.has_train = reply.has_train != 0;
         status = tally_plugin_process_call(instance->process, &request, &reply, err);
     }
     if (status != TALLY_OK) {

@@ -99,7 +99,8 @@ static bool map_memory(struct host *host, int fd)
                                                   .seed = host->memory->seed,
                                                   .run = host->memory->run,
                                                   .options = host->memory->options,
-                                                  .data_dir = host->memory->data_dir};
+                                                  .data_dir = host->memory->data_dir,
+                                                  .rounds = host->memory->rounds};
     return true;
 }
 
@@ -113,7 +114,9 @@ static enum tally_status load(struct host *host, struct tally_plugin_reply *repl
     }
     enum tally_status status = tally_plugin_file_open(host->path, &host->file, err);
     if (status == TALLY_OK) {
+        reply->has_gradient = host->file.plugin->gradient != NULL;
         reply->has_loss = host->file.plugin->loss != NULL;
+        reply->has_train = tally_plugin_has_train(host->file.plugin);
         reply->has_metrics = tally_plugin_has_metrics(host->file.plugin);
         snprintf(reply->name, sizeof reply->name, "%s", host->file.plugin->name);
     }
@@ -132,7 +135,7 @@ static enum tally_status serve(struct host *host, struct tally_plugin_request *r
     if (host->file.plugin != NULL && request->operation == TALLY_PLUGIN_OPEN) {
         return tally_plugin_instance_open(host->file.plugin, &host->problem, &host->instance, err);
     }
-    if (instance != NULL && request->operation == TALLY_PLUGIN_GRADIENT) {
+    if (instance != NULL && instance->has_gradient && request->operation == TALLY_PLUGIN_GRADIENT) {
         return instance->ops->gradient(instance, request->client, request->samples, &request->rng,
                                        x, x + dim, err);
     }
@@ -143,8 +146,14 @@ static enum tally_status serve(struct host *host, struct tally_plugin_request *r
         size_t n = 0;
         enum tally_status status = instance->ops->metrics(
             instance, request->client, (uint32_t)request->round, x, reply->metrics, &n, err);
-        reply->n_metrics = n;
+        reply->n_metrics = (uint32_t)n;
         return status;
+    }
+    if (instance != NULL && instance->has_train && request->operation == TALLY_PLUGIN_TRAIN) {
+        float *weights = (float *)(x + dim);
+        memcpy(weights, x, dim * sizeof *weights);
+        return instance->ops->train(instance, request->client, (uint32_t)request->round, weights,
+                                    &reply->samples, err);
     }
     return tally_fail(err, TALLY_INTERNAL, NULL, "request %u out of order", request->operation);
 }

@@ -132,6 +132,7 @@ static enum tally_status copy_problem(struct tally_plugin_process *process,
     memory->seed = problem->seed;
     memory->clients = problem->clients;
     memory->run = problem->run;
+    memory->rounds = problem->rounds;
     memcpy(memory->options, problem->options, n_options + 1);
     memcpy(memory->data_dir, problem->data_dir, n_data_dir + 1);
     return TALLY_OK;

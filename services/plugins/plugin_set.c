@@ -133,7 +133,7 @@ static bool fits(const struct tally_plugin_source *source, uint64_t dim)
 static const struct tally_plugin_source *find(const struct tally_plugin_set *set,
                                               const struct tally_objective_spec *spec)
 {
-    const bool is_plugin = spec->type == TALLY_PLUGIN;
+    const bool is_plugin = tally_objective_spec_is_plugin(spec);
     const struct tally_plugin_source *source = set != NULL ? set->first : NULL;
     const struct tally_plugin_source *override = NULL;
     for (; source != NULL; source = source->next) {
@@ -193,7 +193,8 @@ static enum tally_status open_plugin(const struct tally_plugin_source *source,
                                      struct tally_objective **ret_objective,
                                      struct tally_error *err)
 {
-    const bool is_plugin = spec->objective.type == TALLY_PLUGIN;
+    const bool is_plugin = tally_objective_spec_is_plugin(&spec->objective);
+    const bool trains = spec->objective.type == TALLY_TRAINING;
     const struct tally_plugin_problem problem = {
         .size = sizeof problem,
         .dim = tally_objective_spec_dim(&spec->objective),
@@ -202,6 +203,7 @@ static enum tally_status open_plugin(const struct tally_plugin_source *source,
         .run = (uint32_t)spec->run,
         .options = is_plugin ? spec->objective.plugin.options : "",
         .data_dir = files->dir,
+        .rounds = trains ? (uint64_t)spec->horizon : 0,
     };
     struct tally_plugin_instance *instance = NULL;
     struct tally_objective *own = NULL;
@@ -210,7 +212,7 @@ static enum tally_status open_plugin(const struct tally_plugin_source *source,
                           "plug-in %s serves dim %" PRIu64 ", the job has %" PRIu64, source->name,
                           source->dim, problem.dim);
     }
-    if (spec->minibatch == 0) {
+    if (spec->minibatch == 0 && !trains) {
         return tally_fail(
             err, TALLY_FAILED_PRECONDITION, "minibatch",
             "plug-in %s does not say how many points a client has, so its jobs need a "
@@ -222,7 +224,13 @@ static enum tally_status open_plugin(const struct tally_plugin_source *source,
         tally_error_wrap(err, "plug-in %s", source->name);
         return status;
     }
-    if (!is_plugin && !instance->has_loss) {
+    if (trains ? !instance->has_train : !instance->has_gradient) {
+        status =
+            tally_fail(err, TALLY_FAILED_PRECONDITION, "objective.type",
+                       "plug-in %s has no function %s, which jobs of type %s need", source->name,
+                       trains ? "train" : "gradient", TALLY_OBJECTIVE_NAMES[spec->objective.type]);
+    }
+    if (status == TALLY_OK && !is_plugin && !instance->has_loss) {
         status = make_own(spec, files, &own, err);
     }
     if (status == TALLY_OK && !instance->has_loss && own == NULL &&
@@ -233,7 +241,7 @@ static enum tally_status open_plugin(const struct tally_plugin_source *source,
                             source->name);
     }
     if (status == TALLY_OK) {
-        status = tally_plugin_objective_of(instance, &problem, own, ret_objective, err);
+        status = tally_plugin_objective_of(instance, &problem, trains, own, ret_objective, err);
     }
     if (status != TALLY_OK) {
         tally_objective_free(own);
@@ -252,7 +260,7 @@ enum tally_status tally_plugin_set_objective(const struct tally_plugin_set *set,
     if (source != NULL) {
         return open_plugin(source, spec, files, ret_objective, err);
     }
-    if (spec->objective.type == TALLY_PLUGIN) {
+    if (tally_objective_spec_is_plugin(&spec->objective)) {
         return fail_absent(set, spec->objective.plugin.name, err);
     }
     return tally_objective_load(&spec->objective, (uint32_t)spec->clients,

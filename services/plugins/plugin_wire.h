@@ -23,6 +23,7 @@ struct tally_plugin_memory {
     uint64_t seed;
     uint32_t clients;
     uint32_t run;
+    uint64_t rounds;
     char options[sizeof((struct tally_plugin_spec *)0)->options];
     char data_dir[4096];
     double vectors[]; /* double[2 * dim] */
@@ -33,7 +34,8 @@ enum tally_plugin_operation {
     TALLY_PLUGIN_OPEN,     /* the second one, if any: opens it for the problem */
     TALLY_PLUGIN_GRADIENT,
     TALLY_PLUGIN_LOSS,
-    TALLY_PLUGIN_METRICS
+    TALLY_PLUGIN_METRICS,
+    TALLY_PLUGIN_TRAIN /* weights, float[dim], in the places of x and of the gradient */
 };
 
 struct tally_plugin_request {
@@ -41,17 +43,18 @@ struct tally_plugin_request {
     uint32_t operation;
     uint32_t client;
     uint64_t samples;
-    uint64_t round;       /* METRICS */
+    uint64_t round;       /* METRICS, TRAIN */
     struct tally_rng rng; /* draws continue from here */
 };
 
 struct tally_plugin_reply {
-    uint64_t number;      /* of the request */
-    uint32_t is_failed;   /* if true, only `why` is valid */
-    uint32_t has_loss;    /* LOAD */
-    double loss;          /* LOSS */
-    uint64_t has_metrics; /* LOAD */
-    uint64_t n_metrics;   /* METRICS */
+    uint64_t number;                               /* of the request */
+    uint32_t is_failed;                            /* if true, only `why` is valid */
+    uint32_t has_loss;                             /* LOAD */
+    double loss;                                   /* LOSS */
+    uint32_t has_metrics, has_gradient, has_train; /* LOAD */
+    uint32_t n_metrics;                            /* METRICS */
+    uint64_t samples;                              /* TRAIN */
     struct tally_metric metrics[TALLY_METRICS_MOST];
     struct tally_rng rng;
     char name[TALLY_PLUGIN_NAME_CAPACITY]; /* LOAD */

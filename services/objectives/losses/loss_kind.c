@@ -42,6 +42,17 @@ enum tally_status tally_objective_points(const struct tally_objective *objective
                             client);
 }
 
+bool tally_objective_trains(const struct tally_objective *objective)
+{
+    return objective->ops->train != NULL;
+}
+
+enum tally_status tally_objective_train(const struct tally_objective *objective, uint32_t client,
+                                        uint32_t round, float *weights, struct tally_error *err)
+{
+    return objective->ops->train(objective, client, round, weights, err);
+}
+
 enum tally_status tally_objective_local_loss(const struct tally_objective *objective,
                                              uint32_t client, const double *x, double *ret_loss,
                                              struct tally_error *err)

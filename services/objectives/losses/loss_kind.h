@@ -32,7 +32,7 @@ _Static_assert((int)TALLY_MAX_DIM == (int)TALLY_DATA_MAX_FEATURES, "one limit of
 
 enum { TALLY_LOSS_PARAMETERS = 2 };
 
-/* The spec of `plugin`, an objective that the worker has loaded (plugin.h). */
+/* The spec of `plugin` and of `training`, which the worker has loaded (plugin.h). */
 struct tally_plugin_spec {
     char name[65]; /* of the plug-in */
     int64_t dim;
@@ -135,6 +135,9 @@ struct tally_objective_ops {
     /* NULL: unknown. Errors: as local_loss. */
     enum tally_status (*points)(const struct tally_objective *objective, uint32_t client,
                                 uint32_t *ret_n, struct tally_error *err);
+    /* NULL: the objective has gradients. Otherwise it has nothing but this and `points`. */
+    enum tally_status (*train)(const struct tally_objective *objective, uint32_t client,
+                               uint32_t round, float *weights, struct tally_error *err);
     /* NULL: not available. Errors: as local_loss. */
     enum tally_status (*evaluate)(const struct tally_objective *objective, uint32_t client,
                                   const double *x, struct tally_evaluation *ret_evaluation,
@@ -187,6 +190,14 @@ enum tally_status tally_objective_local_gradient(const struct tally_objective *o
                                                  uint32_t client, const double *x, int64_t n,
                                                  struct tally_rng *rng, double *ret_gradient,
                                                  struct tally_error *err);
+
+/* Whether the clients have a training loop of their own instead of gradients. */
+bool tally_objective_trains(const struct tally_objective *objective);
+/* Runs the client's training loop for one round: weights, float[dim], are those of the global model
+ * on entry, and the client's on return, all finite. tally_objective_points() then gives the number
+ * of samples that this client used. Errors: FAILED_PRECONDITION. */
+enum tally_status tally_objective_train(const struct tally_objective *objective, uint32_t client,
+                                        uint32_t round, float *weights, struct tally_error *err);
 
 /* Sets ret_losses[n] to f at n points (double[n][dim]). For evaluation only. f is computed over the
  * data in this process: those of all clients or, with sharding `local`, those of this worker. */

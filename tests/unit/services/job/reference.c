@@ -215,7 +215,9 @@ static void write_algorithms(struct tally_buffer *out)
     tally_buffer_append_text(
         out,
         "## algorithm\n\n`type` is required. [What the algorithms do](../algorithms/" README "). "
-        "With `\"auto\"` for a parameter,\nother defaults apply.\n\n");
+        "With `\"auto\"` for a parameter,\nother defaults apply. With an objective of type "
+        "`training`, `fedavg`, `fedpaq` and `fedcom` have no `step_size`,\n`local_steps`, "
+        "`step_decay` and `local_steps_growth`.\n\n");
     for (size_t i = 0; TALLY_ALGORITHMS[i] != NULL; i++) {
         const struct tally_algorithm *algorithm = TALLY_ALGORITHMS[i];
         const union tally_algorithm_params defaults = algorithm->defaults();
@@ -239,9 +241,10 @@ static void write_algorithms(struct tally_buffer *out)
 
 static void write_objectives(struct tally_buffer *out)
 {
-    tally_buffer_append_text(out, "## objective\n\n`type` is required, and `data` too unless the "
-                                  "type is `plugin`.\n[What the losses are](../objectives/" README
-                                  ").\n\n");
+    tally_buffer_append_text(
+        out,
+        "## objective\n\n`type` is required, and `data` too unless the "
+        "type is `plugin` or `training`.\n[What the losses are](../objectives/" README ").\n\n");
     for (int i = 0; TALLY_OBJECTIVE_NAMES[i] != NULL; i++) {
         const struct tally_objective_kind *kind = TALLY_OBJECTIVE_KINDS[i];
         struct tally_objective_spec defaults = tally_objective_spec_default();

@@ -19,7 +19,7 @@ static enum tally_status open_table(const struct tally_plugin *plugin, struct ta
     if (status == TALLY_OK) {
         status = tally_plugin_instance_open(plugin, &problem, &instance, err);
     }
-    return status == TALLY_OK ? tally_plugin_objective_of(instance, &problem, own, ret, err)
+    return status == TALLY_OK ? tally_plugin_objective_of(instance, &problem, false, own, ret, err)
                               : status;
 }
 

@@ -1,0 +1,88 @@
+/* trainer: a plug-in with a training loop. Client m moves every weight a third of the way to m + 1,
+ * and has used m + 1 samples. `options` names what it does wrong instead, in round 3. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "services/objectives/plugin.h"
+
+struct trainer {
+    size_t dim;
+    uint64_t rounds;
+    char mood[32];
+};
+
+static int trainer_open(const struct tally_plugin_problem *problem, void **ret_state, char *ret_why,
+                        size_t capacity)
+{
+    struct trainer *trainer = calloc(1, sizeof *trainer);
+    (void)ret_why;
+    (void)capacity;
+    if (trainer == NULL) {
+        return 1;
+    }
+    trainer->dim = (size_t)problem->dim;
+    trainer->rounds = problem->rounds;
+    snprintf(trainer->mood, sizeof trainer->mood, "%s", problem->options);
+    *ret_state = trainer;
+    return 0;
+}
+
+static void trainer_close(void *state)
+{
+    free(state);
+}
+
+static int trainer_train(void *state, const struct tally_plugin_training *task, float *weights,
+                         uint64_t *ret_samples, char *ret_why, size_t capacity)
+{
+    const struct trainer *trainer = state;
+    const char *mood = task->round == 3 ? trainer->mood : "";
+    const float target = (float)(task->client + 1);
+    for (size_t i = 0; i < trainer->dim; i++) {
+        weights[i] += (target - weights[i]) / 3;
+    }
+    *ret_samples = task->client + 1;
+    if (strcmp(mood, "nan") == 0) {
+        weights[trainer->dim - 1] = NAN;
+    } else if (strcmp(mood, "infinite") == 0) {
+        weights[0] = -INFINITY;
+    } else if (strcmp(mood, "none") == 0) {
+        *ret_samples = 0;
+    } else if (strcmp(mood, "many") == 0) {
+        *ret_samples = UINT64_C(1) << 40;
+    } else if (strcmp(mood, "crash") == 0) {
+        abort();
+    } else if (strcmp(mood, "fail") == 0) {
+        snprintf(ret_why, capacity, "of %d rounds this is the third", (int)trainer->rounds);
+        return 1;
+    }
+    return 0;
+}
+
+static int trainer_metrics(void *state, uint32_t client, uint32_t round, const double *x,
+                           struct tally_plugin_metric *ret_metrics, size_t *ret_n, char *ret_why,
+                           size_t capacity)
+{
+    (void)state;
+    (void)round;
+    (void)ret_why;
+    (void)capacity;
+    ret_metrics[0] = (struct tally_plugin_metric){"distance", fabs(client + 1 - x[0])};
+    *ret_n = 1;
+    return 0;
+}
+
+static const struct tally_plugin TRAINER = {.abi = TALLY_PLUGIN_ABI,
+                                            .size = sizeof TRAINER,
+                                            .name = "trainer",
+                                            .open = trainer_open,
+                                            .close = trainer_close,
+                                            .metrics = trainer_metrics,
+                                            .train = trainer_train};
+
+const struct tally_plugin *tally_plugin(void)
+{
+    return &TRAINER;
+}
