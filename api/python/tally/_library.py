@@ -62,7 +62,7 @@ class Points(ctypes.Structure):
 
 class PluginProblem(ctypes.Structure):
     _fields_ = [("size", c_size_t), ("dim", c_uint64), ("clients", c_uint32), ("seed", c_uint64),
-                ("run", c_uint32), ("options", c_char_p), ("data_dir", c_char_p)]
+                ("run", c_uint32), ("options", c_char_p), ("data_dir", c_char_p), ("rounds", c_uint64)]
 
 
 BELOW = ctypes.CFUNCTYPE(c_uint32, c_void_p, c_uint32)
@@ -86,6 +86,12 @@ class PluginMetric(ctypes.Structure):
     _fields_ = [("name", ctypes.c_char * 33), ("value", c_double)]
 
 
+class PluginTraining(ctypes.Structure):
+    _fields_ = [("size", c_size_t), ("client", c_uint32), ("round", c_uint32)]
+
+
+TRAIN = ctypes.CFUNCTYPE(c_int, c_void_p, POINTER(PluginTraining), POINTER(c_float), POINTER(c_uint64), WHY, c_size_t)
+SAMPLES_MOST = 1 << 25
 METRICS_MOST = 16
 METRICS = ctypes.CFUNCTYPE(c_int, c_void_p, c_uint32, c_uint32, POINTER(c_double), POINTER(PluginMetric),
                            POINTER(c_size_t), WHY, c_size_t)
@@ -95,7 +101,7 @@ PLUGIN_ABI = 1
 
 class Plugin(ctypes.Structure):
     _fields_ = [("abi", c_uint32), ("size", c_size_t), ("name", c_char_p), ("open", OPEN), ("close", CLOSE),
-                ("gradient", GRADIENT), ("loss", LOSS), ("metrics", METRICS)]
+                ("gradient", GRADIENT), ("loss", LOSS), ("metrics", METRICS), ("train", TRAIN)]
 
 
 class WorkerConfig(ctypes.Structure):

@@ -15,7 +15,7 @@ from typing import Any, Callable, Mapping, Optional
 
 from . import _library as c
 from ._client import Client, _has_ended
-from ._worker import Gradient, Loss, Metrics, Worker
+from ._worker import Gradient, Loss, Metrics, Train, Worker
 
 _START_S = 60.0
 _LOOK_S = 0.2  # between two requests for the state of the job
@@ -53,7 +53,8 @@ def _port_of(coordinator: subprocess.Popen[bytes], log: Path) -> int:
 
 
 def _run_clients(
-    client: Client, job_id: str, gradient: Gradient, loss: Optional[Loss], metrics: Optional[Metrics], **options: Any
+    client: Client, job_id: str, gradient: Optional[Gradient], loss: Optional[Loss], metrics: Optional[Metrics],
+    train: Optional[Train], **options: Any
 ) -> None:
     """Runs a worker until its job has ended. If one of its functions raises, the worker ends and the exception is
     raised again, because no other worker could continue the job."""
@@ -77,8 +78,10 @@ def _run_clients(
                 worker.stop()
                 return
 
-    worker = Worker(client.url, watched(gradient), loss=watched(loss) if loss is not None else None,
-                    metrics=watched(metrics) if metrics is not None else None, job=job_id, **options)
+    worker = Worker(client.url, watched(gradient) if gradient is not None else None,
+                    loss=watched(loss) if loss is not None else None,
+                    metrics=watched(metrics) if metrics is not None else None,
+                    train=watched(train) if train is not None else None, job=job_id, **options)
     looking = threading.Thread(target=look_for_the_end, name="tally-simulate", daemon=True)
     looking.start()
     try:
@@ -99,6 +102,7 @@ def simulate(
     *,
     loss: Optional[Loss] = None,
     metrics: Optional[Metrics] = None,
+    train: Optional[Train] = None,
     data_dir: str | os.PathLike[str] = "data",
 ) -> dict[str, Any]:
     """Runs a job from beginning to end on this machine and returns its final detail.
@@ -110,6 +114,7 @@ def simulate(
               gradient, `tally simulate` runs the job.
     loss      f(x, client) -> f_m(x), for the regret
     metrics   f(x, client) -> {"accuracy": 0.9, ...}, as for run_worker()
+    train     f(weights, task) -> Update, as for run_worker(); the objective is then of type "training"
     data_dir  folder with the files that the document names
 
     The engine is that of the service, so the result equals that of the same job on any coordinator, bit for bit.
@@ -117,9 +122,9 @@ def simulate(
     document is invalid, and whatever the functions raise. If the job fails, its detail is returned with `status`,
     `reason_code` and `reason`.
     """
-    if gradient is None:
+    if gradient is None and train is None:
         if loss is not None or metrics is not None:
-            raise ValueError("loss and metrics require a gradient")
+            raise ValueError("loss and metrics require a gradient or train")
         return _run_built_in(job, data_dir)
     with tempfile.TemporaryDirectory(prefix="tally-simulate-") as folder:
         log = Path(folder) / "coordinator.log"
@@ -131,7 +136,8 @@ def simulate(
         try:
             client = Client(f"http://127.0.0.1:{_port_of(coordinator, log)}")
             job_id = client.submit(job)
-            _run_clients(client, job_id, gradient, loss, metrics, clients=int(job["clients"]), data_dir=data_dir)
+            _run_clients(client, job_id, gradient, loss, metrics, train, clients=int(job["clients"]),
+                         data_dir=data_dir)
             return client.wait(job_id, wait_s=_START_S)
         finally:
             coordinator.kill()

@@ -11,9 +11,9 @@ import re
 import signal
 import threading
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import index
-from typing import Any, Callable, Iterator, Mapping, Optional
+from typing import Any, Callable, Iterator, Mapping, Optional, Union
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -35,6 +35,46 @@ class Problem:
     options: str
     """`objective.options` of the document; you define its meaning."""
     data_dir: str
+    rounds: int = 0
+    """Of a job whose objective is of type "training": how often each client trains."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A request to train: one client, one round."""
+
+    problem: Problem
+    client: int
+    """The client, 0 to M - 1."""
+    round: int
+    """The round, from 1 to `rounds`."""
+
+    @property
+    def rounds(self) -> int:
+        """The number of rounds of the job."""
+        return self.problem.rounds
+
+    @property
+    def seed(self) -> int:
+        """The seed of the job."""
+        return self.problem.seed
+
+    @property
+    def options(self) -> str:
+        """`objective.options` of the document; you define its meaning."""
+        return self.problem.options
+
+
+@dataclass(frozen=True)
+class Update:
+    """What a client's training led to."""
+
+    weights: ArrayLike
+    """The new weights, of shape (dim,)."""
+    samples: int = 1
+    """How many data points the client used: its weight in the mean, if the job's `weighting` is "points"."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """Metrics of this client and round, such as {"train_loss": 0.3}."""
 
 
 class Query:
@@ -120,6 +160,10 @@ Loss = Callable[[NDArray[np.float64], int], float]
 """f(x, client): f_m(x), where m is the client and x has the shape (dim,)."""
 
 
+Train = Callable[[NDArray[np.float32], Task], Union[Update, ArrayLike]]
+"""f(weights, task): trains from the global model's weights, float32 of shape (dim,), a copy that f may change. Returns
+an Update, or just the new weights."""
+
 Metrics = Callable[[NDArray[np.float64], RoundClient], Mapping[str, float]]
 """f(x, client): the metrics of the client in a round that began at x, which has the shape (dim,). The client is an
 int that also has `problem` and `round`."""
@@ -130,14 +174,14 @@ _current = threading.local()
 def report(name: str, value: float) -> None:
     """Reports a metric of the current round, such as an accuracy or the seconds spent computing.
 
-    Call it from the gradient. If a metric is reported again in the same round, the last value counts. A round has at
+    Call it from the gradient or the training loop. If a metric is reported again in the same round, the last value counts. A round has at
     most 16 metrics, with names of the form [a-z][a-z0-9_]{0,31}. A value that is not finite is dropped; the log warns
     once per name and job. The job shows mean, minimum and maximum over its clients. Metrics do not affect what the job
     computes.
     """
     reports = getattr(_current, "reports", None)
     if reports is None:
-        raise RuntimeError("report() is for the gradient, while a worker calls it")
+        raise RuntimeError("report() is for the gradient or the training loop, while a worker calls it")
     if re.fullmatch("[a-z][a-z0-9_]{0,31}", name) is None:
         raise ValueError(f"metric {name!r} is not named [a-z][a-z0-9_]{{0,31}}")
     try:
@@ -189,8 +233,10 @@ def _leaving_on_sigterm(stop: Callable[[], None]) -> Iterator[None]:
 class _Plugin:
     """The table of plugin.h with Python functions. An exception becomes the reason why the client fails."""
 
-    def __init__(self, name: str, gradient: Gradient, loss: Loss | None, metrics: Metrics | None) -> None:
+    def __init__(self, name: str, gradient: Gradient | None, loss: Loss | None, metrics: Metrics | None,
+                 train: Train | None) -> None:
         self.gradient_of = gradient
+        self.train_of = train
         self.loss_of = loss
         self.metrics_of = metrics
         self.reports: dict[tuple[int, int], dict[str, float]] = {}  # by job and client, of the present round
@@ -199,9 +245,11 @@ class _Plugin:
         self.name = c.text(name)
         # The table borrows its functions: they live as long as this object.
         self.table = c.Plugin(c.PLUGIN_ABI, ctypes.sizeof(c.Plugin), self.name, c.OPEN(self.open),
-                              c.CLOSE(self.close), c.GRADIENT(self.gradient),
+                              c.CLOSE(self.close),
+                              ctypes.cast(0, c.GRADIENT) if gradient is None else c.GRADIENT(self.gradient),
                               ctypes.cast(0, c.LOSS) if loss is None else c.LOSS(self.loss),
-                              c.METRICS(self.metrics))
+                              c.METRICS(self.metrics),
+                              ctypes.cast(0, c.TRAIN) if train is None else c.TRAIN(self.train))
 
     @staticmethod
     def fail(error: BaseException, why: int, capacity: int) -> int:
@@ -217,7 +265,8 @@ class _Plugin:
             self.n_opened += 1
             self.problems[self.n_opened] = Problem(
                 dim=given.dim, clients=given.clients, seed=given.seed,
-                options=given.options.decode("utf-8", "replace"), data_dir=os.fsdecode(given.data_dir))
+                options=given.options.decode("utf-8", "replace"), data_dir=os.fsdecode(given.data_dir),
+                rounds=given.rounds)
             ret_state[0] = self.n_opened
             return 0
         except BaseException as error:
@@ -229,6 +278,7 @@ class _Plugin:
 
     def gradient(self, state: int, query: Any, x: Any, ret: Any, ret_dim: Any, why: int, capacity: int) -> int:
         try:
+            assert self.gradient_of is not None
             problem = self.problems[state]
             asked = Query(problem, query.contents)
             point = np.ctypeslib.as_array(x, (problem.dim,)).copy()
@@ -242,6 +292,41 @@ class _Plugin:
                 raise ValueError(f"gradient of shape {answer.shape} in a job of dim {problem.dim}")
             np.ctypeslib.as_array(ret, (problem.dim,))[:] = answer
             ret_dim[0] = problem.dim
+            return 0
+        except BaseException as error:
+            return self.fail(error, why, capacity)
+
+    def train(self, state: int, task: Any, weights: Any, ret_samples: Any, why: int, capacity: int) -> int:
+        try:
+            assert self.train_of is not None
+            problem = self.problems[state]
+            asked = Task(problem, int(task.contents.client), int(task.contents.round))
+            ours = np.ctypeslib.as_array(weights, (problem.dim,))
+            _current.reports = self.reports[state, asked.client] = {}
+            try:
+                update = self.train_of(ours.copy(), asked)
+                if not isinstance(update, Update):
+                    update = Update(update)
+                for name, value in update.metrics.items():
+                    report(name, value)
+            finally:
+                _current.reports = None
+            trained = np.asarray(update.weights)
+            if trained.dtype.kind not in "fiu":
+                what = (f"an array of {trained.dtype}" if isinstance(update.weights, np.ndarray)
+                        else "None" if update.weights is None else type(update.weights).__name__)
+                raise TypeError(f"train returned {what}, not the new weights or a tally.Update")
+            if trained.shape != (problem.dim,):
+                raise ValueError(f"weights of shape {trained.shape} in a job of dim {problem.dim}")
+            try:
+                samples = index(update.samples)
+            except TypeError:
+                raise TypeError(f"samples {update.samples} is no integer") from None
+            if not 1 <= samples <= c.SAMPLES_MOST:
+                raise ValueError(f"samples {samples} outside [1, {c.SAMPLES_MOST}]")
+            with np.errstate(over="ignore"):  # what float32 cannot hold is refused by the library, which names it
+                ours[:] = trained
+            ret_samples[0] = samples
             return 0
         except BaseException as error:
             return self.fail(error, why, capacity)
@@ -285,6 +370,7 @@ class Worker:
         *,
         loss: Optional[Loss] = None,
         metrics: Optional[Metrics] = None,
+        train: Optional[Train] = None,
         plugin: str = "python",
         override: bool = False,
         name: str | None = None,
@@ -298,11 +384,14 @@ class Worker:
         exit_when_idle: bool = False,
     ) -> None:
         self._worker = ctypes.c_void_p()
-        if gradient is None and (loss is not None or metrics is not None or override):
-            raise ValueError("loss, metrics and override require a gradient")
+        if gradient is None and (loss is not None or override):
+            raise ValueError("loss and override require a gradient")
+        if gradient is None and train is None and metrics is not None:
+            raise ValueError("metrics require a gradient or train")
         if not 0 <= clients < 2**32 or not 0 <= wait_ms < 2**32 or not 0 <= dim < 2**63:
             raise ValueError("clients, wait_ms and dim are not negative")
-        self._plugin = _Plugin(plugin, gradient, loss, metrics) if gradient is not None else None
+        has_functions = gradient is not None or train is not None
+        self._plugin = _Plugin(plugin, gradient, loss, metrics, train) if has_functions else None
         self._log = c.LOG(self._say)  # kept as long as this object, like everything that the configuration borrows
         self._config = config = c.WorkerConfig()
         c.library.tally_worker_config_init(ctypes.byref(config), ctypes.sizeof(config))
@@ -383,7 +472,10 @@ def run_worker(url: str | None = None, gradient: Optional[Gradient] = None, dim:
     url       such as "https://tally.example:8080"; default TALLY_COORDINATOR, or http://127.0.0.1:8080
     gradient  f(x, query) -> (dim,), where x is float64 of shape (dim,). The worker then serves jobs whose objective is
               {"type": "plugin", "name": "python", "dim": dim}. An exception becomes the reason why the client fails.
-              Without a gradient, the worker serves the objectives of tally-worker.
+              Without a gradient and without train, the worker serves the objectives of tally-worker.
+    train     f(weights, task) -> Update, or just the new weights: your own training loop. weights are those of the
+              global model, float32 of shape (dim,), yours to change. The worker then serves jobs whose objective is
+              {"type": "training", "name": "python", "dim": dim}
     dim       dimension of the jobs to serve; 0 = any
     loss      f(x, client) -> f_m(x), for the regret; without it the job's reference must be of type "none"
     metrics   f(x, client) -> {"accuracy": 0.9, ...}, reported once per client and round: client.round, of the job

@@ -1,0 +1,218 @@
+"""Training loops of one's own: objectives of type `training`, whose clients send where their own steps have led."""
+
+import os
+import unittest
+
+import numpy as np
+
+from common import BIN, IS_SANITIZED, TallyTestCase, Worker, essence, simulate, wait_until
+from test_python import PythonCase
+
+if not IS_SANITIZED:
+    import tally
+
+os.environ.setdefault("TALLY_BIN", str(BIN))
+TRAINER = BIN.parent / "plugins" / "trainer.so"
+DIM, CLIENTS = 5, 3
+
+
+def training_job(name="trainer", **changes):
+    document = {
+        "objective": {"type": "training", "name": name, "dim": DIM}, "algorithm": {"type": "fedavg"},
+        "clients": CLIENTS, "horizon": 6, "seed": 3, "initial_point": {"type": "random_sphere", "radius": 1}, **changes}
+    return {key: value for key, value in document.items() if value is not None}
+
+
+def averages(weighting):
+    """Returns the weights after each round of training_job(), computed in float64."""
+    shares = np.ones(CLIENTS) if weighting == "equal" else np.arange(1, CLIENTS + 1)
+    w, points = 0.0, []
+    for _ in range(6):
+        w += np.average([(m + 1 - w) / 3 for m in range(CLIENTS)], weights=shares)
+        points.append(w)
+    return points
+
+
+def start_worker(case, coordinator, name, clients, *options):
+    worker = Worker(case.folder, coordinator.url, name, clients=clients, options=options)
+    case.processes.append(worker)
+    return worker
+
+
+class Plugins(TallyTestCase):
+    def start_trainer(self, coordinator, name, clients, *options):
+        return start_worker(self, coordinator, name, clients, "--plugin", TRAINER, *options)
+
+    def run_job(self, coordinator, document):
+        return coordinator.client.wait_status(coordinator.client.submit(document), "completed")
+
+    def test_the_service_equals_the_simulation(self):
+        coordinator = self.start_coordinator()
+        self.start_trainer(coordinator, "a", 2)
+        self.start_trainer(coordinator, "b", 1, "--plugin-isolated")
+        for weighting in ("equal", "points"):
+            for algorithm in ({"type": "fedavg"}, {"type": "fedpaq", "levels": 100},
+                              {"type": "fedavg", "server_optimizer": {"type": "fedadam", "step_size": 0.3}}):
+                document = training_job(weighting=weighting, algorithm=algorithm)
+                with self.subTest(weighting, algorithm=algorithm):
+                    expected = simulate(document, ("--plugin", TRAINER))
+                    self.assertEqual(expected["round"], 6)
+                    self.assertIsNone(expected["cumulative_regret"])
+                    detail = self.run_job(coordinator, document)
+                    self.assertEqual(essence(detail), essence(expected))
+                    self.assertEqual(detail["algorithm"], algorithm | detail["algorithm"])
+                    self.assertNotIn("step_size", detail["algorithm"])
+
+    def test_the_means_are_those_of_the_clients(self):
+        coordinator = self.start_coordinator()
+        self.start_trainer(coordinator, "a", CLIENTS)
+        for weighting in ("equal", "points"):
+            job_id = self.run_job(coordinator, training_job(weighting=weighting, initial_point={"type": "zeros"}))["id"]
+            model = coordinator.client.get_json(f"/v1/jobs/{job_id}/model")["x"]
+            np.testing.assert_allclose(model, averages(weighting)[-1], rtol=1e-6)
+            distances = [record["metrics"]["distance"]["min"] for record in coordinator.client.rounds(job_id)]
+            np.testing.assert_allclose(
+                distances, [min(abs(m + 1 - w) for m in range(CLIENTS)) for w in [0, *averages(weighting)[:-1]]],
+                rtol=1e-5)
+
+    def test_crashes_change_nothing(self):
+        document = training_job(horizon=400, weighting="points")
+        expected = simulate(document, ("--plugin", TRAINER))
+        coordinator = self.start_coordinator()
+        worker = self.start_trainer(coordinator, "a", CLIENTS)
+        job_id = coordinator.client.submit(document)
+        wait_until(lambda: coordinator.client.job(job_id)["round"] >= 20, "some rounds")
+        coordinator.kill()
+        coordinator = self.start_coordinator(port=coordinator.port, store=coordinator.store)
+        seen = coordinator.client.job(job_id)["round"]
+        wait_until(lambda: coordinator.client.job(job_id)["round"] > min(seen + 10, 390), "more rounds")
+        worker.kill()
+        self.start_trainer(coordinator, "a", CLIENTS)
+        self.assertEqual(essence(coordinator.client.wait_status(job_id, "completed")), essence(expected))
+
+    def test_what_a_training_loop_does_wrong_is_named(self):
+        coordinator = self.start_coordinator()
+        for mood, said in (("nan", "weight 4 is NaN"), ("infinite", "weight 0 is infinite"),
+                           ("none", r"samples 0 outside \[1, 33554432\]"),
+                           ("many", r"samples 1099511627776 outside \[1, 33554432\]"),
+                           ("fail", "of 6 rounds this is the third"), ("crash", "killed by signal 6")):
+            for options in ((), ("--plugin-isolated",)):
+                if mood == "crash" and not options:
+                    continue
+                with self.subTest(mood, options=options):
+                    worker = self.start_trainer(coordinator, mood + str(len(options)), CLIENTS, *options)
+                    objective = {"type": "training", "name": "trainer", "dim": DIM, "options": mood}
+                    job_id = coordinator.client.submit(training_job(objective=objective))
+                    detail = coordinator.client.wait_status(job_id, "failed", "completed")
+                    self.assertRegex(detail["reason"], rf"training of client \d in round 3: {said}")
+                    self.assertEqual(detail["round"], 2)
+                    worker.terminate()
+
+    def test_plug_ins_without_the_function_refuse_the_job(self):
+        coordinator = self.start_coordinator()
+        moody = start_worker(self, coordinator, "moody", CLIENTS, "--plugin", BIN.parent / "plugins" / "moody.so")
+        trainer = self.start_trainer(coordinator, "trainer", CLIENTS)
+        for worker, type_, name, lacks in ((moody, "training", "moody", "train"), (trainer, "plugin", "trainer", "gradient")):
+            steps = {} if type_ == "training" else {"step_size": 1, "local_steps": 1}
+            coordinator.client.submit(training_job(objective={"type": type_, "name": name, "dim": 7},
+                                                   algorithm={"type": "fedavg", **steps}))
+            said = f"plug-in {name} has no function {lacks}, which jobs of type {type_} need"
+            wait_until(lambda: said in worker.log(), f"worker {worker.name} to say: {said}")
+
+
+class Documents(TallyTestCase):
+    def test_mistakes_are_named(self):
+        client = self.start_coordinator().client
+        for changes, field, said in (
+            ({"algorithm": {"type": "fedavg", "step_size": 1}}, "algorithm.step_size", "unknown key"),
+            ({"algorithm": {"type": "fedavg", "local_steps": 5}}, "algorithm.local_steps", "unknown key"),
+            ({"algorithm": {"type": "fedprox", "mu": 1}}, "algorithm.type", "fedprox needs gradients"),
+            ({"algorithm": {"type": "minibatch_sgd"}}, "algorithm.type", "minibatch_sgd needs gradients"),
+            ({"algorithm": {"type": "fedpaq"}}, "algorithm.levels", "levels is missing"),
+            ({"reference": {"type": "value", "value": 0}}, "reference.type", "has no loss"),
+            ({"reference": {"type": "solve"}}, "reference.type", "has no loss"),
+            ({"objective": {"type": "training", "name": "A", "dim": 1}}, "objective.name", "not a name of a plug-in"),
+            ({"objective": {"type": "training", "name": "a"}}, "objective.dim", "dim is missing"),
+            ({"objective": {"type": "training", "name": "a", "dim": 0}}, "objective.dim", "outside"),
+            ({"objective": {"type": "plugin", "name": "a", "dim": 1}}, "algorithm.step_size", "step_size is missing"),
+        ):
+            with self.subTest(changes):
+                answer = client.post_job(training_job(**changes))
+                self.assertEqual(answer.status, 400)
+                errors = {error["field"]: error["detail"] for error in answer.json()["errors"]}
+                self.assertIn(said, errors[field])
+
+
+@unittest.skipIf(IS_SANITIZED, "an interpreter cannot load a library with a sanitizer")
+class Python(PythonCase):
+    @staticmethod
+    def train(weights, task):
+        weights += (task.client + 1 - weights) / np.float32(3)
+        return tally.Update(weights, samples=task.client + 1, metrics={"left": task.rounds - task.round})
+
+    def test_a_loop_in_python_sends_what_one_in_c_sends(self):
+        document = training_job(weighting="points")
+        in_c = simulate(document, ("--plugin", TRAINER))
+        detail = tally.simulate(training_job("python", weighting="points"), train=self.train)
+        self.assertEqual(detail["x_checksum"], in_c["x_checksum"])
+        self.assertEqual(detail["bits"]["uplink"], in_c["bits"]["uplink"])
+        self.assertEqual(detail["metrics"]["left"]["mean"], 0)
+
+    def test_just_the_weights_are_an_update(self):
+        seen = []
+
+        def train(weights, task):
+            seen.append((weights.dtype, weights.shape, task.seed, task.options, task.problem.clients))
+            return list(weights + 1)
+
+        detail = tally.simulate(training_job("python", initial_point={"type": "zeros"}), train=train)
+        self.assertEqual(detail["status"], "completed")
+        self.assertEqual(set(seen), {(np.dtype(np.float32), (DIM,), 3, "", CLIENTS)})
+
+    def test_a_worker_serves_both_kinds_and_reports(self):
+        coordinator = self.start_coordinator()
+        client = tally.Client(coordinator.url)
+
+        def train(weights, task):
+            tally.report("loss", task.client)
+            return weights
+
+        self.play(coordinator.url, lambda x, query: x, train=train, clients=CLIENTS)
+        for type_, algorithm in (("training", {}), ("plugin", {"step_size": 0.1, "local_steps": 1})):
+            job = training_job("python", objective={"type": type_, "name": "python", "dim": DIM},
+                               algorithm={"type": "fedavg", **algorithm})
+            detail = client.wait(client.submit(job))
+            self.assertEqual(detail["status"], "completed")
+            if type_ == "training":
+                self.assertEqual(detail["metrics"]["loss"], {"mean": 1.0, "min": 0.0, "max": 2.0})
+
+    def test_wrong_answers_are_named(self):
+        def fails(weights, task):
+            raise RuntimeError("out of data")
+
+        coordinator = self.start_coordinator()
+        client = tally.Client(coordinator.url)
+        for train, said in (
+            (lambda weights, task: None, "train returned None"),
+            (lambda weights, task: "abcde", "train returned str"),
+            (lambda weights, task: weights > 0, "train returned an array of bool"),
+            (lambda weights, task: weights[1:], r"weights of shape \(4,\) in a job of dim 5"),
+            (lambda weights, task: weights * np.nan, "weight 0 is NaN"),
+            (lambda weights, task: np.full(DIM, 1e300), "weight 0 is infinite"),
+            (lambda weights, task: tally.Update(weights, samples=-1), r"samples -1 outside \[1, 33554432\]"),
+            (lambda weights, task: tally.Update(weights, samples=2**40), "samples 1099511627776 outside"),
+            (lambda weights, task: tally.Update(weights, samples=float("nan")), "samples nan is no integer"),
+            (lambda weights, task: tally.Update(weights, metrics={"A": 1}), "metric 'A' is not named"),
+            (fails, "RuntimeError: out of data"),
+        ):
+            with self.subTest(said):
+                worker = self.play(coordinator.url, train=train, clients=CLIENTS)
+                detail = client.wait(client.submit(training_job("python")))
+                worker.stop()
+                self.assertRegex(detail["reason"], rf"training of client 0 in round 1: .*{said}")
+
+    def test_mistakes_of_the_caller(self):
+        with self.assertRaisesRegex(ValueError, "metrics require a gradient or train"):
+            tally.Worker(metrics=lambda x, client: {})
+        with self.assertRaisesRegex(ValueError, "override require a gradient"):
+            tally.Worker(train=self.train, override=True)
