@@ -12,10 +12,10 @@
 #include "storage/store.h"
 
 /* Opens "sqlite:PATH", "postgres:CONNINFO" (also "postgres://..." and "postgresql://...") or
- * "memory:". Creates and migrates what is missing. `options` may be NULL. Errors: INVALID_ARGUMENT
- * (unknown scheme), STORE, DATA_LOSS (damaged, or made by a newer version: the message says which);
- * read-only also NOT_FOUND (no such store) and FAILED_PRECONDITION (older schema). The caller
- * closes the store with store->ops->close(store). */
+ * "memory:". Creates what is missing. `options` may be NULL. Errors: INVALID_ARGUMENT (unknown
+ * scheme), STORE, DATA_LOSS (damaged), FAILED_PRECONDITION (of another schema version; the message
+ * names the release that reads it); read-only also NOT_FOUND (no such store). The caller closes the
+ * store with store->ops->close(store). */
 enum tally_status tally_store_open(const char *uri, const struct tally_store_options *options,
                                    struct tally_store **ret_store, struct tally_error *err);
 
@@ -23,12 +23,12 @@ enum tally_status tally_store_open(const char *uri, const struct tally_store_opt
  * options of a connection. Errors: NO_MEMORY. */
 enum tally_status tally_store_label(const char *uri, struct tally_buffer *out);
 
-/* Checks a whole store. SQLite: structure, references, the checksum of every row (not in schema
- * version 1, which has none). PostgreSQL, which checks its pages itself: reads every row.
- * `progress` may be NULL. If damage is found, *ret_report is written as far as it is known. Errors:
- * NOT_FOUND (no such database), DATA_LOSS (the message has the first damage and, for SQLite, how
- * many there are), STORE, CANCELLED, INVALID_ARGUMENT (wrong kind of store); PostgreSQL also
- * FAILED_PRECONDITION (older schema, or half filled by an older program's migration). */
+/* Checks a whole store. SQLite: structure, references, the checksum of every row. PostgreSQL, which
+ * checks its pages itself: reads every row. `progress` may be NULL. If damage is found, *ret_report
+ * is written as far as it is known. Errors: NOT_FOUND (no such database, or an empty one),
+ * DATA_LOSS (the message has the first damage and, for SQLite, how many there are),
+ * FAILED_PRECONDITION (of another schema version), STORE, CANCELLED, INVALID_ARGUMENT (wrong kind
+ * of store). */
 enum tally_status tally_store_verify(const char *uri, const struct tally_store_progress *progress,
                                      struct tally_store_report *ret_report,
                                      struct tally_error *err);

@@ -4,8 +4,8 @@
 
 #include "storage/store.h"
 
-/* A new member needs a row below, with a new `since`; these lines make forgetting it a build error.
- */
+/* A new member needs a row below and a new TALLY_SCHEMA_VERSION; these lines make forgetting it a
+ * build error. */
 _Static_assert(sizeof(struct tally_ledger) == 11 * 8, "column for every member of tally_ledger");
 _Static_assert(sizeof(struct tally_progress) ==
                    12 * 8 + sizeof(struct tally_ledger) + TALLY_JOB_METRICS_CAPACITY,
@@ -41,36 +41,18 @@ _Static_assert(sizeof(struct tally_round_record) == 10 * 8 + TALLY_MISSING_CAPAC
 #define ESTIMATE(member)                                                                           \
     {                                                                                              \
         .name = "estimated_" #member, .kind = TALLY_COLUMN_REAL,                                   \
-        .offset = offsetof(struct tally_store_job, progress.estimates.member), .since = 4          \
+        .offset = offsetof(struct tally_store_job, progress.estimates.member)                      \
     }
 #define CURVATURE(member)                                                                          \
     {                                                                                              \
         .name = #member, .kind = TALLY_COLUMN_REAL,                                                \
-        .offset = offsetof(struct tally_store_job, curvature.member), .since = 4                   \
-    }
-#define SCHEDULE                                                                                   \
-    {                                                                                              \
-        .name = "schedule", .kind = TALLY_COLUMN_TEXT,                                             \
-        .offset = offsetof(struct tally_store_job, schedule),                                      \
-        .capacity = sizeof((struct tally_store_job *)0)->schedule, .since = 6                      \
-    }
-#define LABELS                                                                                     \
-    {                                                                                              \
-        .name = "labels", .kind = TALLY_COLUMN_TEXT,                                               \
-        .offset = offsetof(struct tally_store_job, labels),                                        \
-        .capacity = sizeof((struct tally_store_job *)0)->labels, .fixed = true, .since = 7         \
+        .offset = offsetof(struct tally_store_job, curvature.member)                               \
     }
 #define PROGRESS_METRICS                                                                           \
     {                                                                                              \
         .name = "metrics", .kind = TALLY_COLUMN_TEXT,                                              \
         .offset = offsetof(struct tally_store_job, progress.metrics),                              \
-        .capacity = TALLY_JOB_METRICS_CAPACITY, .since = 7                                         \
-    }
-#define ROUND_METRICS                                                                              \
-    {                                                                                              \
-        .name = "metrics", .kind = TALLY_COLUMN_TEXT,                                              \
-        .offset = offsetof(struct tally_round_record, metrics),                                    \
-        .capacity = TALLY_METRICS_CAPACITY, .since = 7                                             \
+        .capacity = TALLY_JOB_METRICS_CAPACITY                                                     \
     }
 #define ROUND_TEXT(member)                                                                         \
     {                                                                                              \
@@ -131,8 +113,8 @@ static const struct tally_column JOB_COLUMN[] = {
     ESTIMATE(gradient_bound),
     CURVATURE(smoothness),
     CURVATURE(strong_convexity),
-    SCHEDULE,
-    LABELS,
+    JOB_TEXT(schedule, false),
+    JOB_TEXT(labels, true),
     PROGRESS_METRICS, /* last is a column that moves: an update has its parameter, the largest */
 };
 
@@ -150,24 +132,28 @@ static const struct tally_column ROUND_COLUMN[] = {
     ROUND(REAL, cumulative_regret),
     LEDGER(tally_round_record, bits),
     ROUND_TEXT(missing),
-    ROUND_METRICS,
+    ROUND_TEXT(metrics),
 };
 
-const struct tally_columns TALLY_JOB_COLUMNS = {"jobs", JOB_COLUMN,
+const struct tally_columns TALLY_JOB_COLUMNS = {JOB_COLUMN,
                                                 (int)(sizeof JOB_COLUMN / sizeof JOB_COLUMN[0])};
 const struct tally_columns TALLY_ROUND_COLUMNS = {
-    "rounds", ROUND_COLUMN, (int)(sizeof ROUND_COLUMN / sizeof ROUND_COLUMN[0])};
+    ROUND_COLUMN, (int)(sizeof ROUND_COLUMN / sizeof ROUND_COLUMN[0])};
 
 /* What a {...} stands for: which columns, and whether their names, their parameters or both. */
 static const struct list_token {
     const char *text;
     bool has_fixed, has_moving;
-    bool has_name, has_parameter;
+    bool has_name, has_parameter, has_type;
 } LIST_TOKEN[] = {
-    {"{names}", true, true, true, false},          {"{values}", true, true, false, true},
-    {"{sets}", false, true, true, true},           {"{fixed_names}", true, false, true, false},
-    {"{fixed_values}", true, false, false, true},  {"{moving_names}", false, true, true, false},
-    {"{moving_values}", false, true, false, true},
+    {"{names}", true, true, true, false, false},
+    {"{values}", true, true, false, true, false},
+    {"{sets}", false, true, true, true, false},
+    {"{fixed_names}", true, false, true, false, false},
+    {"{fixed_values}", true, false, false, true, false},
+    {"{moving_names}", false, true, true, false, false},
+    {"{moving_values}", false, true, false, true, false},
+    {"{definitions}", true, true, true, false, true},
 };
 enum { N_LIST_TOKENS = sizeof LIST_TOKEN / sizeof LIST_TOKEN[0] };
 
@@ -179,8 +165,7 @@ static enum tally_status append_list(struct tally_buffer *out, const struct tall
     int n_listed = 0;
     for (int i = 0; i < columns->n_columns && status == TALLY_OK; i++) {
         const struct tally_column *column = &columns->column[i];
-        if (column->since > dialect->version ||
-            (column->fixed ? !token->has_fixed : !token->has_moving)) {
+        if (column->fixed ? !token->has_fixed : !token->has_moving) {
             continue;
         }
         const int number = dialect->first_parameter + (dialect->has_gaps ? i : n_listed);
@@ -189,6 +174,9 @@ static enum tally_status append_list(struct tally_buffer *out, const struct tall
                                      token->has_name && token->has_parameter ? " = " : "");
         if (status == TALLY_OK && token->has_parameter) {
             status = dialect->append_parameter(out, number, column->kind);
+        }
+        if (status == TALLY_OK && token->has_type) {
+            status = tally_buffer_printf(out, " %s", dialect->types[column->kind]);
         }
         n_listed++;
     }
@@ -215,23 +203,33 @@ enum tally_status tally_columns_expand(struct tally_buffer *out, const char *sql
     return status == TALLY_OK ? tally_buffer_append(out, "", 1) : status;
 }
 
-int tally_columns_newest(void)
-{
-    static const struct tally_columns *const TABLES[] = {&TALLY_JOB_COLUMNS, &TALLY_ROUND_COLUMNS};
-    int newest = 0;
-    for (size_t t = 0; t < sizeof TABLES / sizeof TABLES[0]; t++) {
-        for (int i = 0; i < TABLES[t]->n_columns; i++) {
-            const int since = TABLES[t]->column[i].since;
-            newest = since > newest ? since : newest;
-        }
-    }
-    return newest;
-}
-
 const char *tally_status_filter(int status)
 {
     if (status < 0) {
         return NULL;
     }
     return status < TALLY_N_JOB_STATUS ? tally_job_status_name((enum tally_job_status)status) : "";
+}
+
+enum tally_status tally_schema_require(const char *label, int64_t version, struct tally_error *err)
+{
+    if (version == TALLY_SCHEMA_VERSION) {
+        return TALLY_OK;
+    }
+    if (version > TALLY_SCHEMA_VERSION) {
+        return tally_fail(err, TALLY_FAILED_PRECONDITION, NULL,
+                          "database \"%s\" has schema version %lld, newer than %d, the newest that "
+                          "this program knows: install the release of Tally that made it",
+                          label, (long long)version, TALLY_SCHEMA_VERSION);
+    }
+    return version >= 1
+               ? tally_fail(
+                     err, TALLY_FAILED_PRECONDITION, NULL,
+                     "database \"%s\" has schema version %lld, not %d; the last release that "
+                     "reads it is Tally 0.15.0: finish and export its jobs with that release, "
+                     "then begin with a new database",
+                     label, (long long)version, TALLY_SCHEMA_VERSION)
+               : tally_fail(err, TALLY_DATA_LOSS, NULL,
+                            "database \"%s\" has schema version %lld, which no release has made",
+                            label, (long long)version);
 }

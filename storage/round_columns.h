@@ -1,18 +1,26 @@
 /* round_columns: the members of a stored struct as a const table, one row per database column.
  *
- * One table drives three things that must never disagree: the column lists of the SQL, binding a
- * struct to a statement, and reading it back. The struct's plain-data rule makes that possible: a
- * member is a fixed-size value at an offset. A new row with a new `since` is a migration, too: each
- * database adds the column (add_columns() of its schema). Only the original columns are repeated in
- * CREATE TABLE, because a migration is history and must not change when the struct does. */
+ * One table drives four things that must never disagree: the columns of the database's table, the
+ * column lists of the SQL, binding a struct to a statement, and reading it back. The struct's
+ * plain-data rule makes that possible: a member is a fixed-size value at an offset. */
 #ifndef TALLY_STORAGE_ROUND_COLUMNS_H
 #define TALLY_STORAGE_ROUND_COLUMNS_H
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "codec/buffer.h"
+#include "codec/error.h"
 #include "codec/record.h"
+
+/* The version of the schema, for both databases. A change of the tables, or of the form of a value
+ * in them, takes the next number: there are no migrations before 1.0 (DESIGN.md). */
+enum { TALLY_SCHEMA_VERSION = 8 };
+
+/* Fails unless the database named `label` has that version. Errors: FAILED_PRECONDITION (another
+ * version; the message names the release that reads it), DATA_LOSS (not a version). */
+enum tally_status tally_schema_require(const char *label, int64_t version, struct tally_error *err);
 
 enum tally_column_kind {
     TALLY_COLUMN_INT64,  /* int64_t */
@@ -29,14 +37,10 @@ struct tally_column {
     size_t offset;   /* of the member in its struct */
     size_t capacity; /* of TEXT, with its NUL */
     bool fixed;      /* written at insert only */
-    int since;       /* SQLite schema version that added it; 0 = all that have checksums */
 };
-
-/* From this schema version on, each version adds the columns that have it as `since`. */
-enum { TALLY_COLUMNS_FIRST_ADDING = 7 };
+enum { TALLY_N_COLUMN_KINDS = TALLY_COLUMN_STATUS + 1 };
 
 struct tally_columns {
-    const char *table;
     const struct tally_column *column;
     int n_columns;
 };
@@ -44,11 +48,11 @@ struct tally_columns {
 extern const struct tally_columns TALLY_JOB_COLUMNS;   /* struct tally_store_job, except its key */
 extern const struct tally_columns TALLY_ROUND_COLUMNS; /* struct tally_round_record */
 
-/* How a database numbers and types the parameters of a statement. */
+/* How a database types its columns, and numbers and types the parameters of a statement. */
 struct tally_columns_dialect {
-    int version;         /* of the schema; columns added later are left out */
-    int first_parameter; /* number of the first column's parameter */
-    bool has_gaps;       /* columns keep their numbers in lists that lack others */
+    const char *const *types; /* by kind, for {definitions} */
+    int first_parameter;      /* number of the first column's parameter */
+    bool has_gaps;            /* columns keep their numbers in lists that lack others */
     enum tally_status (*append_parameter)(struct tally_buffer *out, int number,
                                           enum tally_column_kind kind);
 };
@@ -56,13 +60,11 @@ struct tally_columns_dialect {
 /* Appends `sql` and a NUL. In it {names}, {values} and {sets} stand for the list of `columns` (NULL
  * = there is none), of their parameters, and of "column = parameter" for those that are not fixed;
  * {fixed_names} and {fixed_values} for the columns that are fixed, {moving_names} and
- * {moving_values} for the others. Errors: NO_MEMORY. */
+ * {moving_values} for the others; {definitions} for "column TYPE", as in CREATE TABLE. Errors:
+ * NO_MEMORY. */
 enum tally_status tally_columns_expand(struct tally_buffer *out, const char *sql,
                                        const struct tally_columns *columns,
                                        const struct tally_columns_dialect *dialect);
-
-/* The greatest `since`. */
-int tally_columns_newest(void);
 
 /* "'', 'completed', 'failed', 'cancelled'": a name per terminal status, for SQL. A status that this
  * program does not know counts as live, so that start-up fails instead of losing the job. */

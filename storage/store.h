@@ -214,7 +214,7 @@ struct tally_store_counters {
 struct tally_store_options {
     bool power_loss_safe; /* commit waits for the medium, not only for the operating system */
     /* One snapshot of an existing store, whether or not a coordinator uses it: takes no lock,
-     * creates and migrates nothing, and every write fails. */
+     * creates nothing, and every write fails. */
     bool read_only;
     /* Fails with STORE if another process has the store open. With read_only, not a byte of its
      * files changes. For a kind of store that only one process uses. */

@@ -545,14 +545,9 @@ static void judge_store(const struct doctor_facts *facts, struct doctor_finding 
     const struct tally_store_report *report = &facts->report;
     switch ((int)facts->store_error.status) {
     case TALLY_OK:
-        if (report->schema_version < report->newest_schema_version) {
-            find(finding, DOCTOR_WARN, "the next start upgrades it and keeps a copy",
-                 "%s is sound, of schema version %d", facts->store, report->schema_version);
-        } else {
-            find(finding, DOCTOR_OK, NULL,
-                 "%s is sound: schema version %d, %" PRId64 " jobs, %" PRId64 " bytes",
-                 facts->store, report->schema_version, report->n_jobs, report->n_bytes);
-        }
+        find(finding, DOCTOR_OK, NULL,
+             "%s is sound: schema version %d, %" PRId64 " jobs, %" PRId64 " bytes", facts->store,
+             report->schema_version, report->n_jobs, report->n_bytes);
         break;
     case TALLY_NOT_FOUND:
         find(finding, DOCTOR_WARN,
@@ -564,6 +559,10 @@ static void judge_store(const struct doctor_facts *facts, struct doctor_finding 
              facts->has_file ? "restore a backup with tally restore"
                              : "restore a backup of the database",
              "%s", facts->store_error.message);
+        break;
+    case TALLY_FAILED_PRECONDITION: /* of another release; the message says which */
+        find(finding, DOCTOR_FAIL, "deploy/README.md, \"Upgrade\", says what to do", "%s",
+             facts->store_error.message);
         break;
     default:
         find(finding, DOCTOR_FAIL,

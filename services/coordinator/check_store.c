@@ -127,20 +127,18 @@ static void check_database(struct check *check, const char *uri, const char *lab
     if (status != TALLY_OK) {
         const char *path = NULL;
         say(check, false, "%s%s", err.message,
-            tally_store_path(uri, &path, NULL) == TALLY_OK
+            status != TALLY_FAILED_PRECONDITION && tally_store_path(uri, &path, NULL) == TALLY_OK
                 ? "; restore a backup (tally restore), or see deploy/README.md, \"Operations\""
                 : "");
     } else {
-        const bool is_old = report.schema_version < report.newest_schema_version;
         say(check, true,
-            "store %s: schema version %d%s, %lld bytes, %lld jobs (%lld live), %lld rounds, "
+            "store %s: schema version %d, %lld bytes, %lld jobs (%lld live), %lld rounds, "
             "%lld updates of open rounds",
-            label, report.schema_version, is_old ? " (the next start upgrades it)" : "",
-            (long long)report.n_bytes, (long long)report.n_jobs, (long long)report.n_live_jobs,
-            (long long)report.n_rounds, (long long)(report.n_updates - report.n_client_rows));
+            label, report.schema_version, (long long)report.n_bytes, (long long)report.n_jobs,
+            (long long)report.n_live_jobs, (long long)report.n_rounds,
+            (long long)(report.n_updates - report.n_client_rows));
     }
-    if ((status == TALLY_OK || status == TALLY_DATA_LOSS) && report.schema_version > 0 &&
-        report.schema_version == report.newest_schema_version) {
+    if ((status == TALLY_OK || status == TALLY_DATA_LOSS) && report.schema_version > 0) {
         check_jobs(check, uri);
     }
 }

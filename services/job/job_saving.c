@@ -5,25 +5,27 @@
  * a snapshot, because it has the broadcasts instead of the point. The byte order is that of the
  * machine, little-endian:
  *
- *     snapshot   u32 version, dim, clients, 0
+ *     snapshot   u32 dim, clients
  *                f64 x[dim]
- *                i64 round, in version 2 only
+ *                i64 round
  *                per client: i64 round, u64 digest, formula_bits, payload_bits
  *                the memory of an algorithm that has one (algorithm.h)
  *                u64 tally_checksum64 of all that
  *
- *     change     u32 version, n_broadcasts; i64 round, iterate         those that it leads to
+ *     change     u64 n_broadcasts; i64 round, iterate                  those that it leads to
  *                per broadcast: f64 step; u64 intervals, payload_bits, n_payload; the payload
  *                per client: as above
  *                u64 tally_checksum64 of the change so far
  *
  * A job whose algorithm has a memory is saved as snapshots only.
  *
- * Version 2 is for jobs with cohorts (job_cohort.h), whose state must not grow with the number of
- * clients. There "per client" means each client of the cohort, in order, for each of the last 16
- * closed rounds or, in a change, for each of its rounds (job_clients.h). The algorithms of these
- * jobs send a broadcast in every round, except in a last round that is cut, so iterate k is reached
- * after k - 1 closed rounds.
+ * The state of a job with cohorts (job_cohort.h) must not grow with the number of clients. There
+ * "per client" means each client of the cohort, in order, for each of the last 16 closed rounds or,
+ * in a change, for each of its rounds (job_clients.h). The algorithms of these jobs send a
+ * broadcast in every round, except in a last round that is cut, so iterate k is reached after k - 1
+ * closed rounds.
+ *
+ * A change of the format needs a new schema version (storage/round_columns.h).
  *
  * The checksum of a snapshot is that of header and point, which job_sum_point() computes whenever
  * the point changes (with the point's own checksum, in one pass), continued over the rest. */
@@ -31,16 +33,16 @@
 
 #include "services/job/job_engine.h"
 
-enum { VERSION = 1, COHORTS_VERSION = 2, CHECKSUM_BYTES = 8 };
+enum { CHECKSUM_BYTES = 8 };
 _Static_assert((int)JOB_RECEIPT_ROUNDS >= (int)JOB_BROADCASTS_MOST,
                "a change has receipts that are kept");
 
 struct snapshot_header {
-    uint32_t version, dim, clients, zero;
+    uint32_t dim, clients;
 };
 
 struct change_header {
-    uint32_t version, n_broadcasts; /* at most JOB_BROADCASTS_MOST */
+    uint64_t n_broadcasts; /* at most JOB_BROADCASTS_MOST */
     int64_t round, iterate;
 };
 
@@ -49,7 +51,7 @@ struct broadcast_head {
     uint64_t intervals, payload_bits, n_payload; /* the last in bytes */
 };
 
-_Static_assert(sizeof(struct snapshot_header) == 16 && sizeof(struct change_header) == 24 &&
+_Static_assert(sizeof(struct snapshot_header) == 8 && sizeof(struct change_header) == 24 &&
                    sizeof(struct broadcast_head) == 32,
                "no padding");
 
@@ -58,14 +60,9 @@ static bool has_cohorts(const struct tally_job *job)
     return job->setting.cohort < job->setting.clients;
 }
 
-static uint32_t version_of(const struct tally_job *job)
-{
-    return has_cohorts(job) ? COHORTS_VERSION : VERSION;
-}
-
 static struct snapshot_header snapshot_header(const struct tally_job *job)
 {
-    return (struct snapshot_header){version_of(job), (uint32_t)job->setting.dim, job->clients.n, 0};
+    return (struct snapshot_header){(uint32_t)job->setting.dim, job->clients.n};
 }
 
 /* The number of rounds whose receipts a snapshot after `round` has. */
@@ -84,8 +81,8 @@ static int64_t changed_rounds(int64_t since, int64_t round)
 /* Bytes that follow the point in a snapshot after `round`, without the checksum. */
 static size_t rest_bytes(const struct tally_job *job, int64_t round)
 {
-    return (has_cohorts(job) ? sizeof round : 0) +
-           job_clients_saved_bytes(&job->clients, receipt_rounds(round)) + job_memory_bytes(job);
+    return sizeof round + job_clients_saved_bytes(&job->clients, receipt_rounds(round)) +
+           job_memory_bytes(job);
 }
 
 uint64_t job_sum_point(struct tally_job *job)
@@ -117,9 +114,7 @@ enum tally_status tally_job_save_state(const struct tally_job *job, struct tally
     }
     tally_buffer_append(out, &header, sizeof header);
     tally_buffer_append(out, job->x, x_bytes);
-    if (has_cohorts(job)) {
-        tally_buffer_append(out, &round, sizeof round);
-    }
+    tally_buffer_append(out, &round, sizeof round);
     job_clients_save(&job->clients, round, receipt_rounds(round), out);
     tally_buffer_append(out, job->memory, job_memory_bytes(job));
     tally_checksum_add(&sum, out->data + start + sizeof header + x_bytes, rest_bytes(job, round));
@@ -156,8 +151,7 @@ enum tally_status tally_job_save_change(const struct tally_job *job, int64_t sin
     if (tally_buffer_reserve(out, n) != TALLY_OK) {
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for %zu bytes of state", n);
     }
-    const struct change_header header = {version_of(job), (uint32_t)(iterate - since),
-                                         job->progress.round, iterate};
+    const struct change_header header = {(uint64_t)(iterate - since), job->progress.round, iterate};
     tally_buffer_append(out, &header, sizeof header);
     for (int64_t k = since + 1; k <= iterate; k++) {
         const struct tally_message *broadcast = tally_job_broadcast(job, k);
@@ -218,14 +212,13 @@ static enum tally_status load_change(struct tally_job *job, const uint8_t **at, 
         return fail_change(err, "is cut short");
     }
     memcpy(&header, start, sizeof header);
-    if (header.version != version_of(job) || header.n_broadcasts > JOB_BROADCASTS_MOST ||
-        header.round <= last->round ||
-        (last->round > 0 && header.iterate != last->iterate + header.n_broadcasts)) {
+    if (header.n_broadcasts > JOB_BROADCASTS_MOST || header.round <= last->round ||
+        (last->round > 0 && header.iterate != last->iterate + (int64_t)header.n_broadcasts)) {
         return fail_change(err, "does not follow what is before it");
     }
     *at = start + sizeof header;
     enum tally_status status = TALLY_OK;
-    for (uint32_t i = 0; i < header.n_broadcasts && status == TALLY_OK; i++) {
+    for (uint64_t i = 0; i < header.n_broadcasts && status == TALLY_OK; i++) {
         status = load_broadcast(job, at, end, err);
     }
     const uint64_t since = (uint64_t)header.iterate - header.n_broadcasts;
@@ -270,16 +263,13 @@ static enum tally_status load_changes(struct tally_job *job, const uint8_t *at, 
     return status;
 }
 
-/* The round after which a snapshot of n bytes was made; 0 in version 1, which does not store it; -1
- * if the snapshot is cut short. */
+/* The round after which a snapshot of n bytes was made; -1 if the snapshot is cut short. */
 static int64_t round_of_snapshot(const struct tally_job *job, const uint8_t *state, size_t n)
 {
     const size_t at = sizeof(struct snapshot_header) + job->setting.dim * sizeof *job->x;
-    int64_t round = 0;
-    if (has_cohorts(job) && n >= at + sizeof round) {
+    int64_t round = -1;
+    if (n >= at + sizeof round) {
         memcpy(&round, state + at, sizeof round);
-    } else if (has_cohorts(job)) {
-        round = -1;
     }
     return round;
 }
@@ -295,8 +285,7 @@ static enum tally_status load_state(struct tally_job *job, const uint8_t *state,
     if (n >= body + CHECKSUM_BYTES) {
         memcpy(&header, state, sizeof header);
     }
-    if (header.version != version_of(job) || header.dim != job->setting.dim ||
-        header.clients != job->clients.n) {
+    if (header.dim != job->setting.dim || header.clients != job->clients.n) {
         return tally_fail(err, TALLY_DATA_LOSS, NULL,
                           "stored state of %zu bytes does not fit the job", n);
     }
@@ -307,8 +296,7 @@ static enum tally_status load_state(struct tally_job *job, const uint8_t *state,
     }
     memcpy(job->x, state + sizeof(struct snapshot_header), x_bytes);
     job_clients_load(&job->clients, round, receipt_rounds(round),
-                     state + sizeof(struct snapshot_header) + x_bytes +
-                         (has_cohorts(job) ? sizeof round : 0));
+                     state + sizeof(struct snapshot_header) + x_bytes + sizeof round);
     if (job->memory != NULL) {
         memcpy(job->memory, state + body - job_memory_bytes(job), job_memory_bytes(job));
         if (!job->algorithm->memory.is_valid(&job->setting, job->memory)) {

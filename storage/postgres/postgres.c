@@ -168,26 +168,13 @@ static const struct tally_store_ops POSTGRES_OPS = {
 static enum tally_status open_snapshot(struct tally_postgres *pg, struct tally_error *err)
 {
     static const char *const BEGIN[] = {"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", NULL};
-    int64_t version = 0;
-    enum tally_status status = tally_pg_identify(pg, &version, err);
-    if (status == TALLY_OK && version == 0) {
+    bool is_empty = false;
+    enum tally_status status = tally_pg_identify(pg, &is_empty, err);
+    if (status == TALLY_OK && is_empty) {
         return tally_fail(err, TALLY_NOT_FOUND, NULL, "there is no store in database \"%s\"",
                           pg->label);
     }
-    if (status == TALLY_OK && version != tally_pg_newest_version()) {
-        return tally_fail(err, TALLY_FAILED_PRECONDITION, NULL,
-                          "database \"%s\" has schema version %lld, not %d", pg->label,
-                          (long long)version, tally_pg_newest_version());
-    }
     return status == TALLY_OK ? tally_pg_exec(pg, BEGIN, err) : status;
-}
-
-/* Brings the schema up to date. A database that holds only a part of a store is opened only for
- * filling. */
-static enum tally_status open_writer(struct tally_postgres *pg, struct tally_error *err)
-{
-    enum tally_status status = tally_pg_migrate(pg, err);
-    return status == TALLY_OK && !pg->filling ? tally_pg_require_whole(pg, err) : status;
 }
 
 static enum tally_status init(struct tally_postgres *pg, const char *conninfo,
@@ -198,7 +185,7 @@ static enum tally_status init(struct tally_postgres *pg, const char *conninfo,
         status = tally_pg_connect(pg, err);
     }
     if (status == TALLY_OK) {
-        status = pg->read_only ? open_snapshot(pg, err) : open_writer(pg, err);
+        status = pg->read_only ? open_snapshot(pg, err) : tally_pg_create(pg, err);
     }
     return status == TALLY_OK ? tally_pg_prepare(pg, err) : status;
 }

@@ -6,20 +6,6 @@
 
 #include "storage/postgres/postgres_internal.h"
 
-/* Programs up to 0.11.0 filled a database in many transactions, and marked it meanwhile. */
-enum tally_status tally_pg_require_whole(struct tally_postgres *pg, struct tally_error *err)
-{
-    int64_t n_marks = 0;
-    enum tally_status status = tally_pg_ask(pg, "SELECT count(*) FROM import_mark", &n_marks, err);
-    if (status == TALLY_OK && n_marks > 0) {
-        status = tally_fail(err, TALLY_FAILED_PRECONDITION, NULL,
-                            "database \"%s\" holds only a part of another store: run tally migrate "
-                            "again to replace it",
-                            pg->label);
-    }
-    return status;
-}
-
 /* Uses the wall clock: by the clock of leases, the lease of a dead only replica does not expire
  * until another replica renews. */
 static enum tally_status require_no_replica(struct tally_postgres *pg, struct tally_error *err)
@@ -45,11 +31,6 @@ enum tally_status tally_pg_begin_filling(struct tally_postgres *pg, struct tally
         "SET LOCAL statement_timeout = 0",
         NULL,
     };
-    static const char *const DROP_MARKED_PART[] = {
-        "DELETE FROM jobs WHERE EXISTS (SELECT FROM import_mark)",
-        "DELETE FROM import_mark",
-        NULL,
-    };
     static const char LOCK_NOT_AVAILABLE[] = "55P03";
     struct tally_error why = TALLY_ERROR_INIT;
     pg->transaction.is_begun = true;
@@ -62,6 +43,5 @@ enum tally_status tally_pg_begin_filling(struct tally_postgres *pg, struct tally
                                 pg->label)
                    : tally_fail(err, status, NULL, "%s", why.message);
     }
-    status = require_no_replica(pg, err);
-    return status == TALLY_OK ? tally_pg_exec(pg, DROP_MARKED_PART, err) : status;
+    return require_no_replica(pg, err);
 }

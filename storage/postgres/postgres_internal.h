@@ -189,13 +189,13 @@ enum tally_status tally_pg_require_connection(struct tally_postgres *pg, struct 
 
 /* Schema (postgres_schema.c). */
 
-/* Finds out what the database holds: *ret_version is 0 if there is nothing of ours. Errors:
- * DATA_LOSS (newer than this program knows). */
-enum tally_status tally_pg_identify(struct tally_postgres *pg, int64_t *ret_version,
+/* Finds out what the database holds: nothing of ours, or our tables. Errors: those of
+ * tally_schema_require(). */
+enum tally_status tally_pg_identify(struct tally_postgres *pg, bool *ret_is_empty,
                                     struct tally_error *err);
-int tally_pg_newest_version(void);
-/* Creates and migrates what is missing, all in one transaction, one process at a time. */
-enum tally_status tally_pg_migrate(struct tally_postgres *pg, struct tally_error *err);
+/* Makes the tables if there are none, all in one transaction, one process at a time. Errors: also
+ * those of identify. */
+enum tally_status tally_pg_create(struct tally_postgres *pg, struct tally_error *err);
 
 /* Statements (postgres_sql.c, postgres_values.c). */
 
@@ -305,8 +305,6 @@ enum tally_status tally_pg_renew_tokens(struct tally_postgres *pg, struct tally_
 
 /* Filling the database, for tally migrate (postgres_fill.c). */
 
-/* Errors: FAILED_PRECONDITION if an older program filled only a part of it. */
-enum tally_status tally_pg_require_whole(struct tally_postgres *pg, struct tally_error *err);
 /* Begins the server's transaction for the open one. The caller ends it, also on failure. */
 enum tally_status tally_pg_begin_filling(struct tally_postgres *pg, struct tally_error *err);
 

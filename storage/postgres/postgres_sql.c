@@ -281,8 +281,7 @@ enum tally_status tally_pg_prepare(struct tally_postgres *pg, struct tally_error
         name_of((enum tally_pg_sql)i, name);
         sql.size = 0;
         const struct statement_text *text = &STATEMENT_TEXT[i];
-        const struct tally_columns_dialect dialect = {.version = INT_MAX,
-                                                      .first_parameter = text->first_parameter,
+        const struct tally_columns_dialect dialect = {.first_parameter = text->first_parameter,
                                                       .append_parameter = append_parameter};
         status = tally_columns_expand(&sql, text->sql, text->columns, &dialect);
         if (status != TALLY_OK) {

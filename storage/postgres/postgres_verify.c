@@ -26,12 +26,9 @@ enum tally_status tally_pg_verify(const char *conninfo, const struct tally_store
     }
     struct tally_postgres *pg = (struct tally_postgres *)store;
     struct tally_store_digest digest = {0};
-    ret_report->schema_version = ret_report->newest_schema_version = tally_pg_newest_version();
+    ret_report->schema_version = TALLY_SCHEMA_VERSION;
     status =
         tally_pg_ask(pg, "SELECT pg_database_size(current_database())", &ret_report->n_bytes, err);
-    if (status == TALLY_OK) {
-        status = tally_pg_require_whole(pg, err);
-    }
     if (status == TALLY_OK) {
         status = tally_store_digest_read(store, progress, "reading", 0, &digest, err);
     }

@@ -348,13 +348,7 @@ static const struct tally_store_ops SQLITE_OPS = {
 static enum tally_status init_snapshot(struct tally_sqlite *sqlite, bool exclusive,
                                        struct tally_error *err)
 {
-    int version = 0;
-    enum tally_status status = tally_sqlite_init_reader(sqlite, exclusive, &version, err);
-    if (status == TALLY_OK && version != tally_sqlite_newest_version()) {
-        status = tally_fail(err, TALLY_FAILED_PRECONDITION, NULL,
-                            "database \"%s\" has schema version %d, not %d", sqlite->path, version,
-                            tally_sqlite_newest_version());
-    }
+    enum tally_status status = tally_sqlite_init_reader(sqlite, exclusive, err);
     return status == TALLY_OK ? tally_sqlite_exec(sqlite, "BEGIN", err) : status;
 }
 

@@ -142,22 +142,9 @@ static enum tally_status publish(const char *made, const char *path, bool replac
     return sync_folder_of(path, err);
 }
 
-static enum tally_status check_structure_of(const char *path, struct tally_error *err)
-{
-    struct tally_sqlite *sqlite = NULL;
-    int version = 0;
-    enum tally_status status = tally_sqlite_open_reader(path, &sqlite, &version, err);
-    if (status == TALLY_OK) {
-        status = tally_sqlite_check_structure(sqlite, NULL, err);
-    }
-    tally_sqlite_close_reader(sqlite);
-    return status;
-}
-
-/* Makes the file `made`, copies `from` to it and verifies it; `as_it_is`: only its structure. */
+/* Makes the file `made`, copies `from` to it and verifies it. */
 static enum tally_status make_copy(sqlite3 *from, const char *made, const struct stat *like,
-                                   bool same_owner, bool as_it_is,
-                                   const struct tally_store_progress *progress,
+                                   bool same_owner, const struct tally_store_progress *progress,
                                    struct tally_error *err)
 {
     struct tally_store_report report;
@@ -165,11 +152,7 @@ static enum tally_status make_copy(sqlite3 *from, const char *made, const struct
     if (status == TALLY_OK) {
         status = copy_to_file(from, made, progress, err);
     }
-    if (status != TALLY_OK) {
-        return status;
-    }
-    return as_it_is ? check_structure_of(made, err)
-                    : tally_sqlite_verify(made, progress, &report, err);
+    return status == TALLY_OK ? tally_sqlite_verify(made, progress, &report, err) : status;
 }
 
 /* A process that has the target open may have lost its lock file, but holds the database itself. */
@@ -181,9 +164,10 @@ static enum tally_status lock_target(struct tally_lock_file *lock, const char *l
                                                          : status;
 }
 
-enum tally_status tally_sqlite_copy(const struct tally_sqlite *from, const char *path, bool replace,
-                                    bool as_it_is, const struct tally_store_progress *progress,
-                                    struct tally_error *err)
+/* Copies the database that `from` reads to the file `path`: whole and verified, or not at all. */
+static enum tally_status copy_database(const struct tally_sqlite *from, const char *path,
+                                       bool replace, const struct tally_store_progress *progress,
+                                       struct tally_error *err)
 {
     struct stat source;
     struct tally_lock_file lock = TALLY_LOCK_FILE_INIT;
@@ -201,7 +185,7 @@ enum tally_status tally_sqlite_copy(const struct tally_sqlite *from, const char 
         status = lock_target(&lock, lock_path, path, err);
     }
     if (status == TALLY_OK) {
-        status = make_copy(from->db, made, &source, false, as_it_is, progress, err);
+        status = make_copy(from->db, made, &source, false, progress, err);
         if (status == TALLY_OK) {
             status = publish(made, path, replace, err);
         }
@@ -220,17 +204,13 @@ enum tally_status tally_sqlite_backup(const char *from, const char *to, bool rep
                                       struct tally_error *err)
 {
     struct tally_sqlite *sqlite = NULL;
-    int version = 0;
-    enum tally_status status = tally_sqlite_open_reader(from, &sqlite, &version, err);
-    if (status == TALLY_OK && version == 0) {
-        status = tally_fail(err, TALLY_NOT_FOUND, NULL, "database \"%s\" is empty", from);
-    }
+    enum tally_status status = tally_sqlite_open_reader(from, &sqlite, err);
     /* One snapshot: without it, every commit of the coordinator would start the copy again. */
     if (status == TALLY_OK) {
         status = tally_sqlite_exec(sqlite, "BEGIN; SELECT count(*) FROM jobs;", err);
     }
     if (status == TALLY_OK) {
-        status = tally_sqlite_copy(sqlite, to, replace, false, progress, err);
+        status = copy_database(sqlite, to, replace, progress, err);
     }
     tally_sqlite_close_reader(sqlite);
     return status;
@@ -274,7 +254,7 @@ static enum tally_status restore_locked(const struct tally_sqlite *source, const
         status = fail_file("no folder for", to, err);
     }
     if (status == TALLY_OK) {
-        status = make_copy(source->db, made, &like, true, false, progress, err);
+        status = make_copy(source->db, made, &like, true, progress, err);
         if (status == TALLY_OK) {
             status = replace_database(made, to, replace, err);
         }
@@ -294,7 +274,6 @@ enum tally_status tally_sqlite_restore(const char *to, const char *from, bool re
     struct tally_sqlite *source = NULL;
     struct tally_lock_file lock = TALLY_LOCK_FILE_INIT;
     struct tally_store_report report = {0};
-    int version = 0;
     char *real = resolve(to);
     char *lock_path = real != NULL ? path_with(real, "-lock") : NULL;
     enum tally_status status = TALLY_OK;
@@ -302,13 +281,10 @@ enum tally_status tally_sqlite_restore(const char *to, const char *from, bool re
         status = tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a path");
     }
     if (status == TALLY_OK) {
-        status = tally_sqlite_open_reader(from, &source, &version, err);
-    }
-    if (status == TALLY_OK && version == 0) {
-        status = tally_fail(err, TALLY_DATA_LOSS, NULL, "backup \"%s\" is empty", from);
+        status = tally_sqlite_open_reader(from, &source, err);
     }
     if (status == TALLY_OK) {
-        status = tally_sqlite_verify_open(source, version, progress, &report, err);
+        status = tally_sqlite_verify_open(source, progress, &report, err);
     }
     if (status == TALLY_OK) {
         status = lock_target(&lock, lock_path, real, err);

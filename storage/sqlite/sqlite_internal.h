@@ -95,18 +95,17 @@ enum tally_status tally_sqlite_open_file(struct tally_sqlite *sqlite, int flags,
                                          struct tally_error *err);
 
 /* Opens a connection that takes no lock and changes nothing, whether or not a coordinator runs.
- * *ret_version is 0 for an empty database; statements are prepared if the version has checksums.
- * Errors: NOT_FOUND (no file), DATA_LOSS, STORE. */
+ * Errors: NOT_FOUND (no file, or an empty one), those of identify, STORE. */
 enum tally_status tally_sqlite_open_reader(const char *path, struct tally_sqlite **ret_sqlite,
-                                           int *ret_version, struct tally_error *err);
+                                           struct tally_error *err);
 void tally_sqlite_close_reader(struct tally_sqlite *sqlite); /* NULL is allowed */
 /* The same for a `sqlite` that is zeroed except for base, path and lock. `exclusive` takes the
  * coordinator's lock nevertheless, and leaves even the log as it is. On failure the caller still
  * calls fini. */
 enum tally_status tally_sqlite_init_reader(struct tally_sqlite *sqlite, bool exclusive,
-                                           int *ret_version, struct tally_error *err);
+                                           struct tally_error *err);
 
-/* Opens, locks, checks, migrates and prepares; `sqlite` is zeroed except for base and path. On
+/* Opens, locks, checks, creates and prepares; `sqlite` is zeroed except for base and path. On
  * failure the caller still calls fini. */
 enum tally_status tally_sqlite_init(struct tally_sqlite *sqlite, bool power_loss_safe,
                                     struct tally_error *err);
@@ -119,18 +118,12 @@ int tally_sqlite_add_checksum(sqlite3 *db);
 
 /* Schema (sqlite_schema.c). */
 
-/* Whose database it is: *ret_version is 0 for an empty one, else the version of our schema.
- * Errors: DATA_LOSS (not a database, another program's, newer than this program knows). */
-enum tally_status tally_sqlite_identify(const struct tally_sqlite *sqlite, int *ret_version,
+/* Whose database it is: empty, or ours. Errors: DATA_LOSS (not a database, another program's),
+ * FAILED_PRECONDITION (another version of the schema). */
+enum tally_status tally_sqlite_identify(const struct tally_sqlite *sqlite, bool *ret_is_empty,
                                         struct tally_error *err);
-/* The version that the migrations lead to. */
-int tally_sqlite_newest_version(void);
-/* Whether rows of a version have checksums, so that there are statements for it. */
-bool tally_sqlite_has_checksums(int version);
-/* Applies the migrations after `version`, all in one transaction. The former database is kept in
- * "PATH.v<version>.bak". */
-enum tally_status tally_sqlite_migrate(const struct tally_sqlite *sqlite, int version,
-                                       struct tally_error *err);
+/* Makes the tables of an empty database. */
+enum tally_status tally_sqlite_create(const struct tally_sqlite *sqlite, struct tally_error *err);
 /* Rewrites the stored version: the smallest write that reaches the medium. */
 enum tally_status tally_sqlite_touch(const struct tally_sqlite *sqlite, struct tally_error *err);
 
@@ -152,25 +145,17 @@ enum tally_status tally_sqlite_owner(const char *path, int64_t *ret_process,
 enum tally_status tally_sqlite_check_structure(const struct tally_sqlite *sqlite,
                                                const struct tally_store_progress *progress,
                                                struct tally_error *err);
-enum tally_status tally_sqlite_verify_open(struct tally_sqlite *sqlite, int version,
+enum tally_status tally_sqlite_verify_open(struct tally_sqlite *sqlite,
                                            const struct tally_store_progress *progress,
                                            struct tally_store_report *ret_report,
                                            struct tally_error *err);
-/* Copies the database that `from` reads to the file `path`: whole and verified or not at all.
- * `as_it_is`: even if rows are damaged. */
-enum tally_status tally_sqlite_copy(const struct tally_sqlite *from, const char *path, bool replace,
-                                    bool as_it_is, const struct tally_store_progress *progress,
-                                    struct tally_error *err);
-
 /* Statements (sqlite_statement.c). */
 
-/* Counts the jobs that are not in a terminal status. Works with every version of the schema. */
+/* Counts the jobs that are not in a terminal status. */
 extern const char TALLY_SQL_COUNT_LIVE_JOBS[];
 
-/* Prepares the statements for a schema that has checksums. If it is not the newest, statements on
- * whole rows leave out the columns that it lacks, and are of use only for verifying it. */
-enum tally_status tally_sqlite_prepare(struct tally_sqlite *sqlite, int version,
-                                       struct tally_error *err);
+/* Prepares the statements. */
+enum tally_status tally_sqlite_prepare(struct tally_sqlite *sqlite, struct tally_error *err);
 
 /* One use of a prepared statement: bind, then run, or walk and end. The first failed bind is
  * remembered and reported then. */

@@ -209,8 +209,9 @@ static enum tally_status refuse_other_names(const struct tally_sqlite *sqlite, n
 }
 
 enum tally_status tally_sqlite_init_reader(struct tally_sqlite *sqlite, bool exclusive,
-                                           int *ret_version, struct tally_error *err)
+                                           struct tally_error *err)
 {
+    bool is_empty = false;
     struct stat file = {.st_nlink = 1};
     if (stat(sqlite->path, &file) != 0 && errno == ENOENT) {
         return tally_fail(err, TALLY_NOT_FOUND, NULL, "there is no database \"%s\"", sqlite->path);
@@ -228,12 +229,12 @@ enum tally_status tally_sqlite_init_reader(struct tally_sqlite *sqlite, bool exc
         status = tally_sqlite_exec(sqlite, "PRAGMA query_only = ON", err);
     }
     if (status == TALLY_OK) {
-        status = tally_sqlite_identify(sqlite, ret_version, err);
+        status = tally_sqlite_identify(sqlite, &is_empty, err);
     }
-    if (status == TALLY_OK && tally_sqlite_has_checksums(*ret_version)) {
-        status = tally_sqlite_prepare(sqlite, *ret_version, err);
+    if (status == TALLY_OK && is_empty) {
+        status = tally_fail(err, TALLY_NOT_FOUND, NULL, "database \"%s\" is empty", sqlite->path);
     }
-    return status;
+    return status == TALLY_OK ? tally_sqlite_prepare(sqlite, err) : status;
 }
 
 struct tally_sqlite *tally_sqlite_new(const char *path)
@@ -251,13 +252,13 @@ struct tally_sqlite *tally_sqlite_new(const char *path)
 }
 
 enum tally_status tally_sqlite_open_reader(const char *path, struct tally_sqlite **ret_sqlite,
-                                           int *ret_version, struct tally_error *err)
+                                           struct tally_error *err)
 {
     struct tally_sqlite *sqlite = tally_sqlite_new(path);
     if (sqlite == NULL) {
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a database");
     }
-    enum tally_status status = tally_sqlite_init_reader(sqlite, false, ret_version, err);
+    enum tally_status status = tally_sqlite_init_reader(sqlite, false, err);
     if (status != TALLY_OK) {
         tally_sqlite_close_reader(sqlite);
         return status;
@@ -383,7 +384,7 @@ static void remember_log(struct tally_sqlite *sqlite)
 enum tally_status tally_sqlite_init(struct tally_sqlite *sqlite, bool power_loss_safe,
                                     struct tally_error *err)
 {
-    int version = 0;
+    bool is_empty = false;
     enum tally_status status =
         open_database(sqlite, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, err);
     if (status == TALLY_OK) {
@@ -396,7 +397,7 @@ enum tally_status tally_sqlite_init(struct tally_sqlite *sqlite, bool power_loss
         status = configure_connection(sqlite, err);
     }
     if (status == TALLY_OK) {
-        status = tally_sqlite_identify(sqlite, &version, err);
+        status = tally_sqlite_identify(sqlite, &is_empty, err);
     }
     if (status == TALLY_OK) { /* ours, or empty: from here on the file may be changed */
         status = configure_journal(sqlite, power_loss_safe, err);
@@ -407,14 +408,11 @@ enum tally_status tally_sqlite_init(struct tally_sqlite *sqlite, bool power_loss
     if (status == TALLY_OK) {
         status = require_whole(sqlite, err);
     }
-    if (status == TALLY_OK && version > 0) {
-        status = check_if_small(sqlite, err);
+    if (status == TALLY_OK) {
+        status = is_empty ? tally_sqlite_create(sqlite, err) : check_if_small(sqlite, err);
     }
     if (status == TALLY_OK) {
-        status = tally_sqlite_migrate(sqlite, version, err);
-    }
-    if (status == TALLY_OK) {
-        status = tally_sqlite_prepare(sqlite, tally_sqlite_newest_version(), err);
+        status = tally_sqlite_prepare(sqlite, err);
     }
     if (status == TALLY_OK) {
         remember_log(sqlite);

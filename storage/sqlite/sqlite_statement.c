@@ -127,16 +127,6 @@ static const struct statement_text STATEMENT_TEXT[TALLY_N_SQL] = {
                                  VERIFY("rounds", ROUND_IS_INTACT, ROUND_PLACE)},
 };
 
-enum { FIRST_WITH_CHANGES = 5 };
-
-/* The first schema version in which a statement makes sense. */
-static const int SINCE[TALLY_N_SQL] = {
-    [TALLY_SQL_STATE_APPEND] = FIRST_WITH_CHANGES,
-    [TALLY_SQL_CHANGES_DELETE] = FIRST_WITH_CHANGES,
-    [TALLY_SQL_CHANGES_GET] = FIRST_WITH_CHANGES,
-    [TALLY_SQL_VERIFY_CHANGES] = FIRST_WITH_CHANGES,
-};
-
 static enum tally_status append_parameter(struct tally_buffer *out, int number,
                                           enum tally_column_kind kind)
 {
@@ -144,19 +134,14 @@ static enum tally_status append_parameter(struct tally_buffer *out, int number,
     return tally_buffer_printf(out, "?%d", number);
 }
 
-enum tally_status tally_sqlite_prepare(struct tally_sqlite *sqlite, int version,
-                                       struct tally_error *err)
+enum tally_status tally_sqlite_prepare(struct tally_sqlite *sqlite, struct tally_error *err)
 {
-    const struct tally_columns_dialect dialect = {.version = version,
-                                                  .first_parameter = TALLY_SQL_N_RESERVED + 1,
+    const struct tally_columns_dialect dialect = {.first_parameter = TALLY_SQL_N_RESERVED + 1,
                                                   .has_gaps = true,
                                                   .append_parameter = append_parameter};
     struct tally_buffer sql = {0};
     enum tally_status status = TALLY_OK;
     for (int i = 0; i < TALLY_N_SQL && status == TALLY_OK; i++) {
-        if (SINCE[i] > version) {
-            continue;
-        }
         sql.size = 0;
         status =
             tally_columns_expand(&sql, STATEMENT_TEXT[i].sql, STATEMENT_TEXT[i].columns, &dialect);

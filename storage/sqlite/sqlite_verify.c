@@ -159,10 +159,8 @@ static enum tally_status verify_all_rows(struct tally_sqlite *sqlite,
     struct tally_error first = TALLY_ERROR_INIT;
     enum tally_status status = TALLY_OK;
     for (size_t i = 0; i < sizeof tables / sizeof tables[0] && status == TALLY_OK; i++) {
-        if (sqlite->statements[tables[i].which] != NULL) { /* the schema has the table */
-            status = verify_rows(sqlite, tables[i].which, tables[i].what, tables[i].total, progress,
-                                 &n_damaged, &first);
-        }
+        status = verify_rows(sqlite, tables[i].which, tables[i].what, tables[i].total, progress,
+                             &n_damaged, &first);
     }
     if (n_damaged > 0 && (status == TALLY_OK || status == TALLY_DATA_LOSS)) {
         return tally_fail(err, TALLY_DATA_LOSS, NULL, "%s; damaged rows in all: %lld",
@@ -171,16 +169,12 @@ static enum tally_status verify_all_rows(struct tally_sqlite *sqlite,
     return status == TALLY_OK ? status : tally_fail(err, status, NULL, "%s", first.message);
 }
 
-enum tally_status tally_sqlite_verify_open(struct tally_sqlite *sqlite, int version,
+enum tally_status tally_sqlite_verify_open(struct tally_sqlite *sqlite,
                                            const struct tally_store_progress *progress,
                                            struct tally_store_report *ret_report,
                                            struct tally_error *err)
 {
-    ret_report->schema_version = version;
-    ret_report->newest_schema_version = tally_sqlite_newest_version();
-    if (version == 0) {
-        return TALLY_OK; /* an empty database; its tables will be created */
-    }
+    ret_report->schema_version = TALLY_SCHEMA_VERSION;
     enum tally_status status = tally_sqlite_exec(sqlite, "BEGIN", err); /* one snapshot */
     if (status != TALLY_OK) {
         return status;
@@ -192,7 +186,7 @@ enum tally_status tally_sqlite_verify_open(struct tally_sqlite *sqlite, int vers
     if (status == TALLY_OK) {
         status = count_rows(sqlite, ret_report, err);
     }
-    if (status == TALLY_OK && tally_sqlite_has_checksums(version)) {
+    if (status == TALLY_OK) {
         status = verify_all_rows(sqlite, ret_report, progress, err);
     }
     tally_sqlite_exec(sqlite, "ROLLBACK", NULL);
@@ -204,11 +198,10 @@ enum tally_status tally_sqlite_verify(const char *path, const struct tally_store
                                       struct tally_error *err)
 {
     struct tally_sqlite *sqlite = NULL;
-    int version = 0;
     *ret_report = (struct tally_store_report){0};
-    enum tally_status status = tally_sqlite_open_reader(path, &sqlite, &version, err);
+    enum tally_status status = tally_sqlite_open_reader(path, &sqlite, err);
     if (status == TALLY_OK) {
-        status = tally_sqlite_verify_open(sqlite, version, progress, ret_report, err);
+        status = tally_sqlite_verify_open(sqlite, progress, ret_report, err);
     }
     tally_sqlite_close_reader(sqlite);
     return status;

@@ -104,9 +104,7 @@
     X(test_store_sqlite_file__log_stays_small)                                                     \
     X(test_store_sqlite_file__any_relative_name_is_a_file)                                         \
     X(test_store_sqlite_file__header_says_whose_it_is)                                             \
-    X(test_store_sqlite_file__newer_schema_is_refused)                                             \
-    X(test_store_sqlite_file__older_schema_is_not_read_beside_a_coordinator)                       \
-    X(test_store_sqlite_file__impossible_schema_version_is_refused)                                \
+    X(test_store_sqlite_file__other_schema_version_is_refused_untouched)                           \
     X(test_store_sqlite_file__database_of_another_program_is_refused_untouched)                    \
     X(test_store_sqlite_file__missing_table_or_column_is_data_loss)                                \
     X(test_store_sqlite_file__file_that_is_no_database_is_refused)                                 \
@@ -131,7 +129,6 @@
 
 /* Effects of a server on a store, and the content of its database. */
 #define TALLY_STORE_POSTGRES_SERVER_TESTS(X)                                                       \
-    X(test_store_postgres_server__older_schema_is_brought_up_to_date)                              \
     X(test_store_postgres_server__huge_lists_are_whole)                                            \
     X(test_store_postgres_server__lost_connection_is_made_again)                                   \
     X(test_store_postgres_server__lost_in_a_transaction_leaves_nothing)                            \
@@ -149,8 +146,7 @@
     X(test_store_postgres_server__two_may_make_the_schema_at_once)                                 \
     X(test_store_postgres_server__deleted_job_leaves_nothing)                                      \
     X(test_store_postgres_server__migrated_state_is_whole)                                         \
-    X(test_store_postgres_server__newer_schema_is_refused)                                         \
-    X(test_store_postgres_server__impossible_schema_version_is_refused)                            \
+    X(test_store_postgres_server__other_schema_version_is_refused_untouched)                       \
     X(test_store_postgres_server__table_of_another_program_is_refused_untouched)                   \
     X(test_store_postgres_server__missing_table_or_column_is_data_loss)                            \
     X(test_store_postgres_server__unexpected_values_are_data_loss)                                 \
@@ -167,7 +163,7 @@
     X(test_store_postgres_network__replica_holds_its_jobs_after_a_partition)                       \
     X(test_store_postgres_network__slow_network_is_not_silent)                                     \
     X(test_store_postgres_network__store_may_be_closed_while_connecting)                           \
-    X(test_store_postgres_network__opening_waits_for_a_migration)
+    X(test_store_postgres_network__opening_waits_for_another)
 
 /* Several coordinators on one store, for every backend that has leases. */
 #define TALLY_STORE_LEASES_TESTS(X)                                                                \

@@ -212,7 +212,7 @@ def restore_seeds(dim=40):
 
     def change(kind, clients, round, *broadcasts):
         head = bytes([kind, 128 + dim - 1, clients - 1, round, len(broadcasts)])
-        return (head + struct.pack("<IIqq", 1, len(broadcasts), round, 1 + len(broadcasts)) + b"".join(broadcasts)
+        return (head + struct.pack("<Qqq", len(broadcasts), round, 1 + len(broadcasts)) + b"".join(broadcasts)
                 + bytes(32 * clients))
 
     unary, entropy = [broadcast(0.5, 4, *encode(encoding, [0] * dim, 4)) for encoding in ("unary", "entropy")]

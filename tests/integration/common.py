@@ -13,7 +13,6 @@ import re
 import resource
 import signal
 import socket
-import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -85,25 +84,6 @@ def free_port():
             _claims.append(claim)
             return port
         claim.close()
-
-
-@contextlib.contextmanager
-def edited_database(path):
-    """Opens a stopped coordinator's database for the caller to change. The caller cannot make the checksums of rows, so
-    the database is left at schema version 1, which had none; the next start computes them."""
-    added = {"jobs": ("fixed_checksum", "row_checksum", "estimated_sigma", "estimated_gradient_bound", "smoothness",
-                      "strong_convexity", "schedule", "metrics", "labels"),
-             "rounds": ("missing", "row_checksum", "metrics"),
-             "job_documents": ("row_checksum",), "job_states": ("row_checksum",), "updates": ("row_checksum",)}
-    with contextlib.closing(sqlite3.connect(path)) as database, database:
-        yield database
-        if database.execute("SELECT count(*) FROM job_state_changes").fetchone() != (0,):
-            raise AssertionError("states of schema version 1 are whole")
-        database.execute("DROP TABLE job_state_changes")
-        for table, columns in added.items():
-            for column in columns:
-                database.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
-        database.execute("PRAGMA user_version = 1")
 
 
 def job_document(base="synthetic-ceal", /, **changes):

@@ -1,32 +1,27 @@
-"""Database files for the tests: older schema versions, and damage."""
+"""Database files for the tests: stores with jobs, rows that a test changes, and damage."""
 
+import contextlib
 import json
 import signal
 import sqlite3
 import time
 from pathlib import Path
 
+import numpy
+
 from common import REPO, wait_until
 
-FIXTURES = REPO / "tests/contract/fixtures"
-NEWEST_VERSION = 7
-# The three jobs of the fixture of version 1; its head describes them.
-COMPLETED, RUNNING, QUEUED = "70b19606a1c9", "e7430787d22e", "c23c3779fbc2"
-# Two of the four jobs of version 2: RUNNING_2 has unary updates in its open round, QSGD_2 has QSGD updates.
-COMPLETED_2, RUNNING_2, QSGD_2, QUEUED_2 = "b2b911edfb3d", "82d204d64a5f", "58ea301bfa1f", "47e66b3a12a1"
-# Two of the three jobs of version 4: the state of RUNNING_4 is so long that rounds store only its changes.
-COMPLETED_4, RUNNING_4, QUEUED_4 = "674616a0d0d6", "24e267e07cfc", "c882b2040098"
+STORES = REPO / "tests/integration/stores"
+SCHEMA_VERSION = 8
+# The jobs of three_jobs.sql and of changes.sql; the heads of these files describe them.
+COMPLETED, RUNNING, QUEUED = "52a79c2839a4", "e731455fa687", "0f35a73d729d"
+CHANGING, QUEUED_BESIDE = "5ed6279aa877", "8c7f7ce7f1c3"
 
 
-def make_version(version, path):
-    """Makes a database file from a fixture."""
-    database = sqlite3.connect(path)
-    database.executescript((FIXTURES / f"v{version}.sql").read_text())
-    database.close()
-
-
-def make_version_1(path):
-    make_version(1, path)
+def make_store(path, name="three_jobs"):
+    """Makes a database file from one of STORES."""
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        database.executescript((STORES / f"{name}.sql").read_text())
 
 
 def query(path, sql, *values):
@@ -40,25 +35,106 @@ def query(path, sql, *values):
         database.close()
 
 
+# ---- Row checksums, as storage/sqlite/sqlite_checksum.c computes them.
+
+WORD, SEED, PRIME = (1 << 64) - 1, 0xcbf29ce484222325, 0x100000001b3
+FIXED = ("id", "name", "algorithm", "created_ms", "clients", "dim", "horizon", "labels")  # columns of `jobs`
+SUMS = ("fixed_checksum", "row_checksum")
+
+
+class Text(bytes):
+    """A text as it is stored: not necessarily UTF-8."""
+
+
+def more(sums, words, n):
+    """tally_checksum64_more(): continues the sums with words, of n bytes in all."""
+    for word in words:
+        sums = (sums ^ word) * PRIME & WORD
+        sums ^= sums >> 32
+    sums = (sums ^ n) * PRIME & WORD
+    for factor in (0xff51afd7ed558ccd, 0xc4ceb9fe1a85ec53):
+        sums = (sums ^ sums >> 33) * factor & WORD
+    return sums ^ sums >> 33
+
+
+def add_values(sums, column):
+    """Adds a value to each sum."""
+    added = sums.copy()
+    for kind in {type(value) for value in column}:
+        values = [value for value in column if type(value) is kind]
+        rows = numpy.array([type(value) is kind for value in column])
+        if kind in (int, float):
+            words = numpy.array(values, numpy.int64 if kind is int else numpy.float64).view(numpy.uint64)
+            added[rows] = more(more(sums[rows], [1 if kind is int else 2, 8], 16), [words], 8)
+        elif kind is type(None):
+            added[rows] = more(sums[rows], [5, 0], 16)
+        else:
+            for value in set(values):
+                rows = numpy.array([type(each) is kind and each == value for each in column])
+                words = numpy.frombuffer(value + bytes(-len(value) % 8), numpy.uint64)
+                added[rows] = more(sums[rows], [3 if kind is Text else 4, len(value)], 16)
+                if value:
+                    added[rows] = more(added[rows], words, len(value))
+    return added
+
+
+def checksums(rows, names, leading, covered):
+    """Returns the checksums of the rows over `leading` values and the columns `covered`."""
+    sums = numpy.full(len(rows), SEED, numpy.uint64)
+    for column in [*leading, *([row[names.index(name)] for row in rows] for name in covered)]:
+        sums = add_values(sums, column)
+    return sums.view(numpy.int64).tolist()
+
+
+def seal(database):
+    """Sets the checksums of all rows, as the programs would."""
+    database.text_factory = Text
+    tables = [name.decode() for (name,) in database.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+    for table in tables:
+        columns = database.execute(f"PRAGMA table_info({table})").fetchall()
+        names = [column[1].decode() for column in columns]
+        keys = [column[1].decode() for column in columns if column[5] > 0]
+        rows = database.execute(f"SELECT * FROM {table}").fetchall()
+        title = [Text(table.encode())] * len(rows)
+        rest = [name for name in names if name not in SUMS]
+        written = {}
+        if table == "jobs":
+            once = ("job_key", "idempotency_key", "request_digest", *FIXED)
+            rest = [name for name in rest if name not in once]
+            written["fixed_checksum"] = checksums(rows, names, [title], once)
+        written["row_checksum"] = checksums(rows, names, [title, *written.values()], rest)
+        sets, where = ", ".join(f"{name} = ?" for name in written), " AND ".join(f"{key} = ?" for key in keys)
+        database.executemany(
+            f"UPDATE {table} SET {sets} WHERE {where}",
+            ((*sums, *(row[names.index(key)] for key in keys)) for *sums, row in zip(*written.values(), rows)))
+    database.text_factory = str
+
+
+@contextlib.contextmanager
+def edited_database(path):
+    """Opens a stopped coordinator's database for the caller to change, and then makes the checksums right."""
+    with contextlib.closing(sqlite3.connect(path)) as database, database:
+        yield database
+        seal(database)
+
+
 LONG = "ffffffffffff"
 
 
 def add_long_job(path, n_rounds):
-    """Adds an ended job with many equal rounds to a database of version 1."""
-    database = sqlite3.connect(path)
+    """Adds an ended job with many equal rounds to the store three_jobs."""
+    with edited_database(path) as database:
 
-    def copy(table, sources, **values):
-        names = [name for _, name, *_ in database.execute(f"PRAGMA table_info({table})")]
-        columns = ", ".join(str(values.get(name, name)) for name in names)
-        database.execute(f"INSERT INTO {table} SELECT {columns} FROM {sources}")
+        def copy(table, sources, **values):
+            names = [name for _, name, *_ in database.execute(f"PRAGMA table_info({table})")]
+            columns = ", ".join(str(values.get(name, name)) for name in names)
+            database.execute(f"INSERT INTO {table} SELECT {columns} FROM {sources}")
 
-    copy("jobs", "jobs WHERE job_key = 1", job_key=9, id=f"'{LONG}'", round=n_rounds)
-    copy("job_documents", "job_documents WHERE job_key = 1", job_key=9)
-    database.execute("CREATE TEMP TABLE numbers AS WITH RECURSIVE n(i) AS"
-                     f" (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {n_rounds}) SELECT i FROM n")
-    copy("rounds", "numbers, rounds WHERE job_key = 1 AND round = 1", job_key=9, round="i")
-    database.commit()
-    database.close()
+        copy("jobs", "jobs WHERE job_key = 1", job_key=9, id=f"'{LONG}'", round=n_rounds)
+        copy("job_documents", "job_documents WHERE job_key = 1", job_key=9)
+        database.execute("CREATE TEMP TABLE numbers AS WITH RECURSIVE n(i) AS"
+                         f" (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {n_rounds}) SELECT i FROM n")
+        copy("rounds", "numbers, rounds WHERE job_key = 1 AND round = 1", job_key=9, round="i")
 
 
 def schema_version(path):
@@ -86,7 +162,7 @@ def n_changes(path):
     return query(path, "SELECT count(*) FROM job_state_changes")[0][0]
 
 
-def kill_amid_changes(test, coordinator, path, job=RUNNING_4):
+def kill_amid_changes(test, coordinator, path, job=CHANGING):
     """Runs the job for some rounds and kills the coordinator (kill -9) while a part of the job's state is stored as
     changes."""
     worker = test.start_worker(coordinator, "three", clients=3, options=["--job", job])

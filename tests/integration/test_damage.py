@@ -19,8 +19,8 @@ from common import (
     uplink_of_workers, wait_until,
 )
 from databases import (
-    COMPLETED, QUEUED, QUEUED_4, RUNNING, RUNNING_4, answer_in_part, document_of, flip_bit, kill_amid_changes,
-    make_version, make_version_1, query, remove_log,
+    CHANGING, COMPLETED, QUEUED, QUEUED_BESIDE, RUNNING, answer_in_part, document_of, flip_bit, kill_amid_changes,
+    make_store, query, remove_log,
 )
 from round_gate import start_gate
 
@@ -60,8 +60,8 @@ class FlippedBits(DamageTestCase):
 
     def setUp(self):
         super().setUp()
-        make_version_1(self.path)
-        first = self.start_coordinator()  # upgrades the schema
+        make_store(self.path)
+        first = self.start_coordinator()
         client = first.client
         self.whole = {job: essence(client.job(job)) for job in (COMPLETED, RUNNING)}
         self.rounds = client.rounds(COMPLETED)
@@ -176,7 +176,7 @@ class DamagedRows(DamageTestCase):
 
     def setUp(self):
         super().setUp()
-        make_version_1(self.path)
+        make_store(self.path)
         first = self.start_coordinator()
         answer_in_part(self, first, self.path)
         self.assert_ends_well(first)
@@ -194,7 +194,7 @@ class DamagedRows(DamageTestCase):
         jobs = {job["id"]: job for job in coordinator.client.get_json("/v1/jobs")["jobs"]}
         self.assertEqual(jobs[RUNNING]["status"], "failed")
         self.assertIn(place, jobs[RUNNING]["reason"])
-        self.assertEqual(jobs[RUNNING]["name"], "running of version 1")
+        self.assertEqual(jobs[RUNNING]["name"], "running")
         self.assertEqual(jobs[COMPLETED]["status"], "completed")
         self.finish_others(coordinator, QUEUED)
         return coordinator
@@ -265,7 +265,7 @@ class DamagedChanges(DamageTestCase):
 
     def setUp(self):
         super().setUp()
-        make_version(4, self.path)
+        make_store(self.path, "changes")
         kill_amid_changes(self, self.start_coordinator(), self.path)
         self.rounds = [round for (round,) in query(self.path, "SELECT round FROM job_state_changes ORDER BY round")]
 
@@ -273,12 +273,12 @@ class DamagedChanges(DamageTestCase):
         """Only the damaged job fails; the others continue."""
         query(self.path, sql)
         coordinator = self.start_coordinator()
-        detail = coordinator.client.job(RUNNING_4)
+        detail = coordinator.client.job(CHANGING)
         self.assertEqual(detail["status"], "failed")
         self.assertIn(reason, detail["reason"])
         worker = self.start_worker(coordinator, "w", clients=5)
-        detail = coordinator.client.wait_status(QUEUED_4, "completed")
-        self.assertEqual(essence(detail), essence(simulate(document_of(self.path, QUEUED_4))))
+        detail = coordinator.client.wait_status(QUEUED_BESIDE, "completed")
+        self.assertEqual(essence(detail), essence(simulate(document_of(self.path, QUEUED_BESIDE))))
         self.assert_ends_well(worker, coordinator)
 
     def check(self, word):

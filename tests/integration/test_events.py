@@ -9,7 +9,8 @@ import socket
 import time
 import unittest
 
-from common import ENDLESS, TallyTestCase, cpu_seconds, edited_database, job_document, wait_until
+from common import ENDLESS, TallyTestCase, cpu_seconds, job_document, wait_until
+from databases import edited_database
 from event_stream import COLUMNS, Stream, assert_same_rounds, running_totals
 
 LONG_JOB = "synthetic-ceal-long"

@@ -16,9 +16,10 @@ from unittest import mock
 
 import common
 from common import (
-    ENDLESS, HANG_S, REPO, Client, ConnectError, ForeignWorker, Process, TallyTestCase, free_port,
-    edited_database, job_document, messages, wait_until,
+    ENDLESS, HANG_S, REPO, Client, ConnectError, ForeignWorker, Process, TallyTestCase, free_port, job_document, messages,
+    wait_until,
 )
+from databases import edited_database
 
 HOSTILE_NAMES = ['a"b\\c', "{}=,# \\n", "<img src=x onerror=alert(1)>", "é\u00a0日本", "x" * 128]
 CONTRACT_NAMES = {"tally_job_regret", "tally_job_bits_total", "tally_rounds_total", "tally_updates_total",

@@ -16,8 +16,8 @@ from common import (
     BIN, ENDLESS, HANG_S, REPO, Process, TallyTestCase, essence, free_port, job_document, simulate, wait_until,
 )
 from databases import (
-    LONG, QUEUED_4, RUNNING_4, add_long_job, answer_in_part, document_of, kill_amid_changes, make_version,
-    make_version_1, query,
+    CHANGING, LONG, QUEUED_BESIDE, SCHEMA_VERSION, add_long_job, answer_in_part, document_of, kill_amid_changes,
+    make_store, query,
 )
 from round_gate import start_gate
 
@@ -71,7 +71,7 @@ class MigrateTestCase(TallyTestCase):
         return self.start_coordinator(store=self.target.uri, name=f"on-target-{free_port()}", **options)
 
     def assert_not_served(self, *words):
-        """No coordinator accepts a partly copied store."""
+        """No coordinator accepts the store."""
         done = subprocess.run(
             [BIN / "tally-coordinator", "--listen", f"127.0.0.1:{free_port()}", "--store", self.target.uri],
             stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=HANG_S, check=False,
@@ -88,16 +88,15 @@ class MigrateTestCase(TallyTestCase):
 
     def make_short_store(self):
         """Makes a store of three jobs, one of them with two updates in its open round."""
-        make_version_1(self.path)
+        make_store(self.path)
         coordinator = self.start_coordinator()
         answer_in_part(self, coordinator, self.path)
         self.assert_ends_well(coordinator)
 
     def make_long_store(self, n_rounds=N_LONG_ROUNDS):
-        """Makes a store of the newest version with four jobs, one of which has many rounds."""
-        make_version_1(self.path)
+        """Makes a store of four jobs, one of which has many rounds."""
+        make_store(self.path)
         add_long_job(self.path, n_rounds)
-        self.assert_ends_well(self.start_coordinator())
 
 
 def small(**changes):
@@ -235,7 +234,7 @@ class Changes(MigrateTestCase):
     """A state of which a part is stored as changes made by rounds."""
 
     def test_job_goes_on(self):
-        make_version(4, self.path)
+        make_store(self.path, "changes")
         kill_amid_changes(self, self.start_coordinator(), self.path)
         answer = self.migrate()
         self.assert_same(answer, "migrated")
@@ -247,7 +246,7 @@ class Changes(MigrateTestCase):
         worker = self.start_worker(coordinator, "w", clients=8)
         wait_until(lambda: self.target.rows("SELECT count(*) FROM job_state_changes") != [("0",)],
                    "a change in the target", pause_s=0.002)
-        for job in (RUNNING_4, QUEUED_4):
+        for job in (CHANGING, QUEUED_BESIDE):
             detail = coordinator.client.wait_status(job, "completed")
             self.assertEqual(essence(detail), essence(simulate(document_of(self.path, job))))
         self.assert_ends_well(worker, coordinator)
@@ -387,18 +386,6 @@ class Interrupted(MigrateTestCase):
         self.target.rows("DROP TRIGGER spoil ON rounds")
         self.assert_same(self.migrate(), "migrated")
 
-    def test_part_that_an_older_program_has_left(self):
-        """Until 0.11.0, a migration took many transactions and marked the target as incomplete."""
-        self.make_short_store()
-        self.assert_same(self.migrate(), "migrated")
-        self.target.rows("DELETE FROM rounds WHERE round > 3")
-        self.target.rows("DELETE FROM jobs WHERE job_key = 1")
-        self.target.rows("INSERT INTO import_mark VALUES (1)")
-        self.assert_not_served("tally migrate")
-        self.assert_same(self.migrate(), "migrated")
-        self.assert_same(self.migrate(), "already there")
-        self.assertEqual(len(self.start_on_target().client.get_json("/v1/jobs")["jobs"]), 3)
-
     def test_two_at_once(self):
         """One of them copies; the other is refused or finds everything copied. The target is correct in either case."""
         self.make_long_store()
@@ -466,8 +453,7 @@ class Refused(MigrateTestCase):
         self.assert_untouched()
 
     def test_damaged_source(self):
-        make_version_1(self.path)
-        self.assert_ends_well(self.start_coordinator())
+        make_store(self.path)
         query(self.path, "UPDATE rounds SET norm = 1.0 WHERE job_key = 1 AND round = 9")
         before = self.source_bytes()
         self.migrate(1, "rounds, job_key 1, round 9")
@@ -475,11 +461,22 @@ class Refused(MigrateTestCase):
         self.assert_untouched()
 
     def test_old_source(self):
-        make_version_1(self.path)
+        make_store(self.path)
+        query(self.path, "PRAGMA user_version = 7")
         before = self.source_bytes()
-        self.migrate(1, "schema version 1")
+        self.migrate(1, "schema version 7", "Tally 0.15.0")
         self.assertEqual(self.source_bytes(), before)
         self.assert_untouched()
+
+    def test_old_target(self):
+        """A database of an older schema version is refused as a target, too, and nothing in it changes."""
+        make_store(self.path)
+        self.assert_ends_well(self.start_on_target())  # creates the tables
+        self.target.rows("UPDATE tally_schema SET version = 5")
+        self.migrate(1, "schema version 5", "Tally 0.15.0")
+        self.assert_not_served("schema version 5", "Tally 0.15.0")
+        self.assertEqual(self.target.rows("SELECT version, (SELECT count(*) FROM jobs) FROM tally_schema"),
+                         [("5", "0")])
 
     def test_missing_source(self):
         self.migrate(1, "there is no database")
@@ -487,8 +484,7 @@ class Refused(MigrateTestCase):
         self.assert_untouched()
 
     def test_target_with_other_jobs(self):
-        make_version_1(self.path)
-        self.assert_ends_well(self.start_coordinator())
+        make_store(self.path)
         coordinator = self.start_on_target()
         job = coordinator.client.submit(small())
         self.assert_ends_well(coordinator)
@@ -497,8 +493,7 @@ class Refused(MigrateTestCase):
         self.assertEqual(self.start_on_target().client.job(job)["status"], "queued")
 
     def test_target_in_use(self):
-        make_version_1(self.path)
-        self.assert_ends_well(self.start_coordinator())
+        make_store(self.path)
         coordinator = self.start_on_target()
         self.migrate(1, "a coordinator uses")
         self.assertEqual(coordinator.client.get_json("/v1/jobs")["jobs"], [])
@@ -531,8 +526,7 @@ class Refused(MigrateTestCase):
                 self.assertNotIn("password", done.stderr)
 
     def test_target_that_is_not_there(self):
-        make_version_1(self.path)
-        self.assert_ends_well(self.start_coordinator())
+        make_store(self.path)
         for uri in (f"postgres:host=127.0.0.1 port={free_port()} password=swordfish dbname=x",
                     f"{self.target.uri} dbname=nonexistent"):
             done = self.run_migrate(self.uri, uri)
@@ -563,10 +557,10 @@ class OtherPrograms(MigrateTestCase):
         self.check(1, "the record of round 3 is missing")
         done = subprocess.run([BIN / "tally", "doctor", "--store", f"{self.target.uri} password=swordfish"],
                               stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=HANG_S, check=False)
-        self.assertIn("is sound: schema version 5, 3 jobs", done.stdout)
+        self.assertIn(f"is sound: schema version {SCHEMA_VERSION}, 3 jobs", done.stdout)
         self.assertNotIn("swordfish", done.stdout + done.stderr)
-        self.target.rows("INSERT INTO import_mark VALUES (1)")  # as by a program up to 0.11.0
-        self.check(1, "only a part of another store", "tally migrate")
+        self.target.rows("UPDATE tally_schema SET version = 5")
+        self.check(1, "schema version 5", "Tally 0.15.0")
 
     def test_every_program_takes_a_url(self):
         """All programs accept all forms of a store's URI."""
@@ -581,7 +575,7 @@ class OtherPrograms(MigrateTestCase):
                 self.check(0, "3 jobs (2 live)", store=url)
                 doctor = subprocess.run([BIN / "tally", "doctor", "--store", url], stdin=subprocess.DEVNULL,
                                         capture_output=True, text=True, timeout=HANG_S, check=False)
-                self.assertIn("is sound: schema version 5, 3 jobs", doctor.stdout)
+                self.assertIn(f"is sound: schema version {SCHEMA_VERSION}, 3 jobs", doctor.stdout)
                 self.assertNotIn(password, doctor.stdout + doctor.stderr)
                 for command in (("backup", "copy.db"), ("restore", "copy.db")):
                     done = subprocess.run([BIN / "tally", *command, "--store", url], stdin=subprocess.DEVNULL,

@@ -1,26 +1,26 @@
-"""What an operator does: upgrade, check, back up, restore and stop."""
+"""What an operator does: check, back up, restore and stop."""
 
 import concurrent.futures
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
+import tempfile
 import time
 import unittest
 from pathlib import Path
 
 from common import (
-    BIN, HANG_S, ForeignWorker, Process, TallyTestCase, Worker, cpu_seconds, essence, job_document, simulate,
-    task_of, updates_of, uplink_of_workers, wait_until,
+    BIN, HANG_S, ForeignWorker, Process, TallyTestCase, cpu_seconds, essence, job_document, simulate,
+    uplink_of_workers, wait_until,
 )
 from databases import (
-    COMPLETED, COMPLETED_2, COMPLETED_4, LONG, NEWEST_VERSION, QSGD_2, QUEUED, QUEUED_2, QUEUED_4,
-    RUNNING, RUNNING_2, RUNNING_4, add_long_job, answer_in_part, document_of, kill_amid_changes,
-    make_version, make_version_1, query, schema_version,
+    COMPLETED, LONG, QUEUED, RUNNING, SCHEMA_VERSION, add_long_job, answer_in_part, make_store, query, schema_version,
 )
-from recording_proxy import RecordingProxy
 from round_gate import start_gate
 
 
@@ -49,259 +49,54 @@ class OperationsTestCase(TallyTestCase):
         return done.stdout
 
 
-class Upgrade(OperationsTestCase):
-    """Upgrades from the database of the first release, with jobs in every state."""
+class OtherVersions(OperationsTestCase):
+    """Databases of other schema versions are refused, and not a byte of them changes."""
 
-    def check_jobs(self, documents, old):
-        """Checks that the jobs of the fixture continue to the results of an undisturbed run."""
-        coordinator = self.start_coordinator()
-        client = coordinator.client
-        ended = client.job(COMPLETED)
-        self.assertEqual(essence(ended), essence(simulate(documents[COMPLETED])))
-        records = client.rounds(COMPLETED)
-        self.assertEqual(len(records), ended["round"])
-        self.assertEqual({record["missing"] for record in records}, {""})
-        self.assertEqual(
-            [record["bits"]["uplink"]["payload"] for record in records],
-            [bits for (bits,) in old],
-        )
-        worker = self.start_worker(coordinator, "w", clients=8)
-        for job in (RUNNING, QUEUED):
-            detail = client.wait_status(job, "completed")
-            self.assertEqual(essence(detail), essence(simulate(documents[job])))
-        self.assert_ends_well(worker, coordinator)
+    def make_version(self, version):
+        """Makes a copy of a store, and a database whose log holds a part of it, as after a crash."""
+        make_store(Path(self.folder, "other.db"))
+        query(Path(self.folder, "other.db"), f"PRAGMA user_version = {version}")
+        with tempfile.TemporaryDirectory() as folder:
+            first = Path(folder, "first.db")
+            make_store(first)
+            query(first, "PRAGMA journal_mode = WAL")
+            with contextlib.closing(sqlite3.connect(first)) as database:
+                database.execute(f"PRAGMA user_version = {version}")
+                for suffix in ("", "-wal"):
+                    shutil.copy(f"{first}{suffix}", f"{self.path}{suffix}")
 
-    def setUp(self):
-        super().setUp()
-        make_version_1(self.path)
-        self.assertEqual(schema_version(self.path), 1)
-        self.documents = {job: document_of(self.path, job) for job in (COMPLETED, RUNNING, QUEUED)}
-        self.old = query(self.path, "SELECT uplink_payload_bits FROM rounds WHERE job_key = 1 ORDER BY round")
-
-    def test_version_1(self):
-        self.check_jobs(self.documents, self.old)
-        self.assertEqual(schema_version(self.path), NEWEST_VERSION)
-        kept = f"{self.path}.v1.bak"
-        self.assertEqual(schema_version(kept), 1)
-        self.assertEqual(query(kept, "SELECT count(*) FROM updates"), [(2,)])
-        self.check(0, f"schema version {NEWEST_VERSION}")
-
-    def test_kill_in_the_middle_of_a_migration(self):
-        """The database then has either the old version or the new one, and the next start succeeds."""
-        columns = [name for _, name, *_ in query(self.path, "PRAGMA table_info(rounds)")]
-        add_long_job(self.path, 100000)
-        log = Path(f"{self.path}-wal")
-        whole = self.path.read_bytes()
-        interrupted = 0
-        pauses_s = [0, 0.01, 0.05, 0.1]  # then no pause at all, if every kill came too late on a busy machine
-        until = time.monotonic() + HANG_S
-        while pauses_s or (interrupted == 0 and time.monotonic() < until):
-            if schema_version(self.path) != 1:  # the last migration was complete before it was killed
-                self.path.write_bytes(whole)
-                log.unlink(missing_ok=True)
-                Path(f"{self.path}.v1.bak").unlink()
-            process = Process(self.folder, "killed", [
-                BIN / "tally-coordinator", "--listen", "127.0.0.1:0", "--store", self.uri,
-            ])
-            wait_until(
-                lambda: not process.is_alive() or "listening" in process.log()
-                or (log.exists() and log.stat().st_size > 100000),
-                "the migration to write", pause_s=0.001,
-            )
-            time.sleep(pauses_s.pop(0) if pauses_s else 0)  # anywhere in the migration
-            process.kill()
-            self.assertNotIn("fatal error", process.log())
-            version = schema_version(self.path)
-            self.assertIn(version, (1, NEWEST_VERSION))
-            interrupted += version == 1
-            if version == 1:
-                names = [name for _, name, *_ in query(self.path, "PRAGMA table_info(rounds)")]
-                self.assertEqual(names, columns, "nothing of the new version is there")
-        self.assertGreater(interrupted, 0, "no migration was interrupted")
-        self.check_jobs(self.documents, self.old)
-
-    def test_no_space_for_the_copy(self):
-        """The copy allows a return to the old version. If it cannot be made, there is no migration."""
-        os.mkdir(f"{self.path}.v1.bak")  # a file of that name cannot be created
-        done = self.run_program("tally-coordinator", "--listen", "127.0.0.1:0", "--store", self.uri)
-        self.assertEqual(done.returncode, 1, done.stderr)
-        self.assertIn("cannot keep a copy of schema version 1", done.stdout + done.stderr)
-        self.assertEqual(schema_version(self.path), 1)
-
-    def test_damage_is_not_migrated(self):
-        query(self.path, "PRAGMA foreign_keys = OFF")
-        query(self.path, "DELETE FROM jobs WHERE job_key = 2")  # leaves updates without a job
-        done = self.run_program("tally-coordinator", "--listen", "127.0.0.1:0", "--store", self.uri)
-        self.assertEqual(done.returncode, 1, done.stderr)
-        self.assertIn("a row without its job", done.stdout + done.stderr)
-        self.assertEqual(schema_version(self.path), 1)
-
-    def test_newer_version_is_refused(self):
-        self.assert_ends_well(self.start_coordinator())
-        query(self.path, f"PRAGMA user_version = {NEWEST_VERSION + 1}")
-        before = self.path.read_bytes()
-        done = self.run_program("tally-coordinator", "--listen", "127.0.0.1:0", "--store", self.uri)
-        self.assertEqual(done.returncode, 1, done.stderr)
-        self.assertIn(f"schema version {NEWEST_VERSION + 1}, newer than {NEWEST_VERSION}",
-                      done.stdout + done.stderr)
-        self.check(1, "newer than")
-        self.assertEqual(self.path.read_bytes(), before)
-
-
-class UpgradeOfUnaryBits(OperationsTestCase):
-    """Upgrades from version 2, whose unary messages have another bit order. Its jobs were submitted when `unary` was
-    the default encoding."""
-
-    def setUp(self):
-        super().setUp()
-        make_version(2, self.path)
-        self.documents = {job: document_of(self.path, job)
-                          for job in (COMPLETED_2, RUNNING_2, QSGD_2, QUEUED_2)}
-
-    def updates(self):
-        return query(self.path, "SELECT id, updates.round, client FROM updates JOIN jobs USING (job_key)"
-                                " WHERE updates.round > 0 ORDER BY 1, 3")
-
-    def check_result(self, detail):
-        """Checks the result against that of the new version for the job document as shown to the user."""
-        self.assertEqual(detail["encoding"], "unary")
-        self.assertEqual(essence(detail), essence(simulate(self.documents[detail["id"]])))
-
-    def test_without_the_step_the_result_would_be_another(self):
-        """Why this database exists: its old messages are well-formed, so decoding them wrongly would go unnoticed."""
-        query(self.path, "PRAGMA user_version = 3")
-        coordinator = self.start_coordinator()
-        self.start_worker(coordinator, "w", clients=11)
-        detail = coordinator.client.wait_status(RUNNING_2, "completed")
-        self.assertNotEqual(detail["x_checksum"], simulate(self.documents[RUNNING_2])["x_checksum"])
-
-    def test_upgrade(self):
-        coordinator = self.start_coordinator()
-        self.assertEqual(schema_version(self.path), NEWEST_VERSION)
-        self.assertEqual(self.updates(), [(QSGD_2, 4, 1), (QSGD_2, 4, 2)])
-        kept = f"{self.path}.v2.bak"
-        self.assertEqual(schema_version(kept), 2)
-        self.assertEqual(query(kept, "SELECT count(*) FROM updates"), [(4,)])
-        self.assertEqual(
-            [(job["id"], job["status"]) for job in coordinator.client.get_json("/v1/jobs")["jobs"]],
-            [(QUEUED_2, "queued"), (QSGD_2, "running"), (RUNNING_2, "running"), (COMPLETED_2, "completed")],
-        )
-        self.check(0, f"schema version {NEWEST_VERSION}",
-                   f"job {RUNNING_2} (running): round 17, 0 updates of the open one",
-                   f"job {QSGD_2} (running): round 3, 2 updates of the open one")
-        self.finish(coordinator)
-
-    def finish(self, coordinator):
-        """Checks that all live jobs continue to the results of an undisturbed run, and that the ended one stays
-        readable."""
-        client = coordinator.client
-        self.check_result(client.job(COMPLETED_2))
-        self.assertEqual(len(client.rounds(COMPLETED_2)), client.job(COMPLETED_2)["round"])
-        self.assertEqual(len(client.get_json(f"/v1/jobs/{COMPLETED_2}/model")["x"]), 30)
-        proxy = RecordingProxy(coordinator.port)
-        worker = Worker(self.folder, proxy.url, "w", clients=11)
-        self.processes.append(worker)
-        for job in (RUNNING_2, QSGD_2, QUEUED_2):
-            self.check_result(client.wait_status(job, "completed"))
-        self.assert_ends_well(worker, coordinator)
-        self.check_exchanges(proxy.exchanges)
-        proxy.close()
-
-    def check_exchanges(self, exchanges):
-        """Checks that workers receive the point instead of old broadcasts, and that the dropped updates of the open
-        round, and only those, are requested again."""
-        posts = [update for exchange in exchanges for update, _ in updates_of(exchange)]
-        self.assertEqual(sorted(post.client for post in posts if (post.job_id, post.round) == (RUNNING_2, 18)),
-                         [0, 1, 2])
-        self.assertEqual([post.client for post in posts if (post.job_id, post.round) == (QSGD_2, 4)], [0])
-        tasks = [task for task in map(task_of, exchanges) if task is not None]
-        first = next(task for task in tasks if task.job_id == RUNNING_2)
-        self.assertEqual((first.round, first.iterate, len(first.snapshot), len(first.broadcasts)),
-                         (18, 18, 8 * 30, 0))
-        self.assertEqual(json.loads(first.job_document)["encoding"], "unary")
-
-    def test_there_and_back_and_there_again(self):
-        """The copy that was kept has the old version, and is upgraded like the original."""
-        self.assert_ends_well(self.start_coordinator())
-        self.tally("restore", "--store", self.uri, f"{self.path}.v2.bak", "--force")
-        self.assertEqual(schema_version(self.path), 2)
-        self.assertEqual(len(self.updates()), 4)
-        self.check(0, "schema version 2 (the next start upgrades it)", "4 jobs (3 live)")
-        self.assertEqual(len(self.updates()), 4)
-        coordinator = self.start_coordinator()
-        self.assertEqual(self.updates(), [(QSGD_2, 4, 1), (QSGD_2, 4, 2)])
-        self.finish(coordinator)
-
-    def test_damage_stays_damage(self):
-        """The upgrade recomputes no checksum of a damaged row."""
-        query(self.path, "UPDATE rounds SET norm = 1.0 WHERE job_key = 1 AND round = 7")
-        query(self.path, "UPDATE updates SET body = x'00' WHERE job_key = 3 AND client = 1")
-        for program, *arguments in (("tally-coordinator", "--check", "--store", self.uri),
+    def check_refused(self, version, *words):
+        self.make_version(version)
+        before = {name: Path(self.folder, name).read_bytes() for name in os.listdir(self.folder)}
+        self.assertEqual(set(before), {"other.db", "tally.db", "tally.db-wal"})
+        for program, *arguments in (("tally-coordinator", "--listen", "127.0.0.1:0", "--store", self.uri),
+                                    ("tally-coordinator", "--check", "--store", self.uri),
+                                    ("tally", "doctor", "--store", self.uri),
                                     ("tally", "backup", "--store", self.uri, "copy.db"),
-                                    ("tally", "restore", "--store", "sqlite:other.db", self.path)):
-            refused = self.run_program(program, *arguments)
-            self.assertEqual(refused.returncode, 1)
-            self.assertIn("(updates, job_key 3, round 4, client 1); damaged rows in all: 2",
-                          refused.stdout + refused.stderr)
-        self.assertEqual(schema_version(self.path), 2)
-        coordinator = self.start_coordinator()
-        self.assertIn("updates, job_key 3, round 4, client 1", coordinator.client.job(QSGD_2)["reason"])
-        self.assert_ends_well(coordinator)
-        self.check(1, "rounds, job_key 1, round 7")
+                                    ("tally", "restore", "--store", "sqlite:new.db", "other.db")):
+            with self.subTest((program, *arguments)):
+                refused = self.run_program(program, *arguments)
+                self.assertEqual(refused.returncode, 1, refused.stdout + refused.stderr)
+                for word in (f"schema version {version}", *words):
+                    self.assertIn(word, refused.stdout + refused.stderr)
+                self.assertNotIn("restore a backup", refused.stdout + refused.stderr)
+        after = {name: Path(self.folder, name).read_bytes() for name in os.listdir(self.folder) if name != "tally.db-shm"}
+        self.assertEqual(after, before)
 
+    def test_a_change_of_the_tables_needs_a_new_version(self):
+        """The tables are those of the databases that an earlier program of this version has made."""
+        self.assert_ends_well(self.start_coordinator())
+        before = Path(self.folder, "before.db")
+        make_store(before)
+        tables = [query(path, "SELECT name, sql FROM sqlite_schema ORDER BY name") for path in (self.path, before)]
+        self.assertEqual(*tables)
+        self.assertEqual([schema_version(path) for path in (self.path, before)], [SCHEMA_VERSION] * 2)
 
-    def test_a_damaged_job_stays_damaged(self):
-        """The step to version 4 recomputes checksums, but only of rows whose old checksum is correct."""
-        query(self.path, "UPDATE jobs SET loss = 7.0 WHERE job_key = 1")
-        self.check(1, "jobs, job_key 1")
-        refused = self.run_program("tally-coordinator", "--listen", "127.0.0.1:0", "--store", self.uri)
-        self.assertEqual(refused.returncode, 1)
-        self.assertIn("(jobs, job_key 1)", refused.stderr)
-        self.assertEqual(schema_version(self.path), NEWEST_VERSION)
-        self.check(1, "jobs, job_key 1")
+    def test_older(self):
+        self.check_refused(7, "the last release that reads it is Tally 0.15.0")
 
-
-class UpgradeOfWholeStates(OperationsTestCase):
-    """Upgrades from version 4, which stores every state whole, never as changes made by rounds."""
-
-    def setUp(self):
-        super().setUp()
-        make_version(4, self.path)
-        self.documents = {job: document_of(self.path, job) for job in (COMPLETED_4, RUNNING_4, QUEUED_4)}
-
-    def check_result(self, detail):
-        self.assertEqual(essence(detail), essence(simulate(self.documents[detail["id"]])))
-
-    def test_upgrade(self):
-        """The running job continues from its whole state and then, after a kill, from a state with changes."""
-        coordinator = self.start_coordinator()
-        self.assertEqual(schema_version(self.path), NEWEST_VERSION)
-        self.assertEqual(schema_version(f"{self.path}.v4.bak"), 4)
-        self.check(0, f"schema version {NEWEST_VERSION}",
-                   f"job {RUNNING_4} (running): round 11, 2 updates of the open one")
-        self.check_result(coordinator.client.job(COMPLETED_4))
-        kill_amid_changes(self, coordinator, self.path)
-        [(closed,)] = query(self.path, "SELECT round FROM jobs WHERE id = ?", RUNNING_4)
-        self.assertGreater(closed, 12)
-        self.check(0, f"schema version {NEWEST_VERSION}", f"job {RUNNING_4} (running): round {closed}")
-        coordinator = self.start_coordinator()
-        worker = self.start_worker(coordinator, "w", clients=8)
-        for job in (RUNNING_4, QUEUED_4):
-            self.check_result(coordinator.client.wait_status(job, "completed"))
-        self.assert_ends_well(worker, coordinator)
-        self.check(0, f"schema version {NEWEST_VERSION}", "3 jobs (0 live)")
-        self.assertEqual(query(self.path, "SELECT count(*) FROM job_state_changes"), [(0,)])  # all jobs have ended
-
-    def test_version_4_is_looked_through(self):
-        """--check and backup work on it, although it lacks a table."""
-        before = self.path.read_bytes()
-        self.check(0, "schema version 4 (the next start upgrades it)", "3 jobs (2 live)")
-        self.tally("backup", "--store", self.uri, "copy.db")
-        self.assertEqual(schema_version(Path(self.folder, "copy.db")), 4)
-        self.assertEqual(self.path.read_bytes(), before)
-        query(self.path, "UPDATE job_states SET state = x'00' WHERE job_key = 2")
-        self.check(1, "job_states, job_key 2")
-        self.assertEqual(schema_version(self.path), 4)
+    def test_newer(self):
+        self.check_refused(SCHEMA_VERSION + 1, f"newer than {SCHEMA_VERSION}", "install the release")
 
 
 class Check(OperationsTestCase):
@@ -313,7 +108,7 @@ class Check(OperationsTestCase):
         wait_until(lambda: coordinator.client.job(job_id)["round"] > 20, "some rounds", pause_s=0.002)
         n_running = 0
         for _ in range(5):
-            report = self.check(0, f"schema version {NEWEST_VERSION}")
+            report = self.check(0, f"schema version {SCHEMA_VERSION}")
             n_running += f"job {job_id} (running)" in report
         self.assertGreater(n_running, 0)
         detail = coordinator.client.wait_status(job_id, "completed")
@@ -321,14 +116,8 @@ class Check(OperationsTestCase):
         self.assert_ends_well(worker, coordinator)
         self.assertEqual(sorted(os.listdir(self.folder)), ["coordinator.log", "tally.db", "worker-w.log"])
 
-    def test_old_version_is_left_as_it_is(self):
-        make_version_1(self.path)
-        before = self.path.read_bytes()
-        self.check(0, "schema version 1 (the next start upgrades it)", "3 jobs (2 live)")
-        self.assertEqual(self.path.read_bytes(), before)
-
     def test_live_jobs_are_loaded(self):
-        make_version_1(self.path)
+        make_store(self.path)
         coordinator = self.start_coordinator()
         answer_in_part(self, coordinator, self.path)
         self.assert_ends_well(coordinator)
@@ -336,8 +125,7 @@ class Check(OperationsTestCase):
                    f"job {QUEUED} (queued)")
 
     def test_damage_is_named(self):
-        make_version_1(self.path)
-        self.assert_ends_well(self.start_coordinator())
+        make_store(self.path)
         query(self.path, "DELETE FROM rounds WHERE job_key = 1 AND round = 7")
         self.check(1, f"job {COMPLETED} (completed): the record of round 7 is missing")
         query(self.path, "UPDATE rounds SET norm = 1.0 WHERE round IN (9, 10) AND job_key = 1")
@@ -394,8 +182,7 @@ class Backup(OperationsTestCase):
             self.assert_ends_well(worker, again)
 
     def make_store(self):
-        make_version_1(self.path)
-        self.assert_ends_well(self.start_coordinator())
+        make_store(self.path)
 
     def test_copy_is_one_file_and_nothing_else_is_left(self):
         self.make_store()
@@ -438,7 +225,7 @@ class Backup(OperationsTestCase):
         self.assertIn("--force", said)
         self.assertEqual(copy.read_text(), "precious")
         self.tally("backup", "--store", self.uri, copy, "--force")
-        self.assertEqual(schema_version(copy), NEWEST_VERSION)
+        self.assertEqual(schema_version(copy), SCHEMA_VERSION)
         before = self.path.read_bytes()
         said = self.tally("restore", "--store", self.uri, copy, status=1)
         self.assertIn("--force", said)
@@ -493,14 +280,6 @@ class Backup(OperationsTestCase):
         self.assertFalse(self.path.exists())
         self.tally("backup", "--store", "memory:", "copy.db", status=2)
         self.tally("backup", status=2)
-
-    def test_version_1_is_copied_as_it_is(self):
-        make_version_1(self.path)
-        self.tally("backup", "--store", self.uri, "copy.db")
-        self.assertEqual(schema_version(Path(self.folder, "copy.db")), 1)
-        self.tally("restore", "--store", f"sqlite:{self.folder}/other.db", "copy.db")
-        other = self.start_coordinator(store=f"sqlite:{self.folder}/other.db")
-        self.assertEqual(other.client.job(RUNNING)["round"], 13)
 
 
 class OneOwner(OperationsTestCase):
@@ -585,7 +364,7 @@ class Doctor(OperationsTestCase):
         token.write_text("right" * 4 + "\n")
         wrong = Path(self.folder, "wrong")
         wrong.write_text("wrong" * 4 + "\n")
-        make_version_1(self.path)
+        make_store(self.path)
         coordinator = self.start_coordinator(options=("--admin-token-file", str(token)))
         url = ("--coordinator", coordinator.url)
         self.assertIn("requires a token", self.findings(*url, status=1)["token"]["text"])
@@ -631,7 +410,7 @@ class Stop(OperationsTestCase):
             self.stop(coordinator)
 
     def test_with_half_a_request_and_readers_that_read_nothing(self):
-        make_version_1(self.path)
+        make_store(self.path)
         coordinator = self.start_coordinator(options=self.PATIENT)
         with contextlib.ExitStack() as stack:
             for _ in range(100):
@@ -650,7 +429,7 @@ class Stop(OperationsTestCase):
     def test_readers_get_the_rest(self):
         """A response larger than the kernel's buffers is read slowly across a stop, and all of it arrives. The end may
         be missing only if draining took as long as it may; then the machine was too slow, and the test tries again."""
-        make_version_1(self.path)
+        make_store(self.path)
         add_long_job(self.path, 100000)
         coordinator = self.start_coordinator()
         path = f"/v1/jobs/{LONG}/rounds.csv"

@@ -20,10 +20,10 @@ import unittest
 from pathlib import Path
 
 from common import (
-    BIN, HANG_S, ConnectError, ForeignWorker, Process, TallyTestCase, edited_database, essence, job_document, messages,
-    simulate, sum_of_rounds, wait_until,
+    BIN, HANG_S, ConnectError, ForeignWorker, Process, TallyTestCase, essence, job_document, messages, simulate,
+    sum_of_rounds, wait_until,
 )
-from databases import query
+from databases import edited_database, query
 from round_gate import start_gate
 
 DIM = 30

@@ -257,8 +257,8 @@ void test_store_postgres_network__store_may_be_closed_while_connecting(void)
     proxy_stop(proxy);
 }
 
-/* Another process works on the schema for longer than an open store would wait. */
-void test_store_postgres_network__opening_waits_for_a_migration(void)
+/* Another process makes the tables for longer than an open store would wait. */
+void test_store_postgres_network__opening_waits_for_another(void)
 {
     struct store_fixture f;
     store_fixture_init(&f);

@@ -58,48 +58,47 @@ void test_store_sqlite_file__header_says_whose_it_is(void)
     size_t n = 0;
     uint8_t *file = file_read(f.path, &n);
     CU_ASSERT_EQUAL(memcmp(file + HEADER_APPLICATION_ID, "Taly", 4), 0);
-    CU_ASSERT_EQUAL(memcmp(file + HEADER_USER_VERSION, "\0\0\0\7", 4), 0);
+    CU_ASSERT_EQUAL(memcmp(file + HEADER_USER_VERSION, "\0\0\0\x8", 4), 0);
     free(file);
     store_fixture_close(&f);
 }
 
-void test_store_sqlite_file__newer_schema_is_refused(void)
+static void expect_version_refused(struct store_fixture *f, const char *version,
+                                   enum tally_status status, const char *text)
 {
-    struct store_fixture f;
-    make_database(&f);
-    file_patch(f.path, HEADER_USER_VERSION, "\0\0\0\x63", 4);
-    expect_refused(&f, TALLY_DATA_LOSS, "schema version 99, newer than 7");
-    file_patch(f.path, HEADER_USER_VERSION, "\0\0\0\7", 4);
-    store_fixture_reopen(&f);
-    store_fixture_close(&f);
-}
-
-/* Tables of an older schema may look right but have other content. */
-void test_store_sqlite_file__older_schema_is_not_read_beside_a_coordinator(void)
-{
-    struct store_fixture f;
-    make_database(&f);
-    file_patch(f.path, HEADER_USER_VERSION, "\0\0\0\6", 4);
+    size_t n_before = 0;
+    size_t n_after = 0;
+    file_patch(f->path, HEADER_USER_VERSION, version, 4);
+    uint8_t *before = file_read(f->path, &n_before);
+    expect_refused(f, status, text);
     const struct tally_store_options options = {.read_only = true};
     struct tally_store *store = NULL;
     struct tally_error err = TALLY_ERROR_INIT;
-    TALLY_ASSERT_STATUS(tally_store_open(f.uri, &options, &store, &err), TALLY_FAILED_PRECONDITION,
-                        &err);
+    TALLY_ASSERT_STATUS(tally_store_open(f->uri, &options, &store, &err), status, &err);
     CU_ASSERT_PTR_NULL(store);
-    CU_ASSERT_PTR_NOT_NULL(strstr(err.message, "has schema version 6, not 7"));
-    file_patch(f.path, HEADER_USER_VERSION, "\0\0\0\7", 4);
-    store_fixture_reopen(&f);
-    store_fixture_close(&f);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.message, text));
+    uint8_t *after = file_read(f->path, &n_after);
+    CU_ASSERT(n_before == n_after && memcmp(before, after, n_before) == 0);
+    free(before);
+    free(after);
 }
 
-void test_store_sqlite_file__impossible_schema_version_is_refused(void)
+void test_store_sqlite_file__other_schema_version_is_refused_untouched(void)
 {
     struct store_fixture f;
     make_database(&f);
-    file_patch(f.path, HEADER_USER_VERSION, "\0\0\0\0", 4);
-    expect_refused(&f, TALLY_DATA_LOSS, "schema version 0 outside [1, 7]");
-    file_patch(f.path, HEADER_USER_VERSION, "\xff\xff\xff\xff", 4);
-    expect_refused(&f, TALLY_DATA_LOSS, "schema version -1 outside [1, 7]");
+    expect_version_refused(&f, "\0\0\0\x63", TALLY_FAILED_PRECONDITION,
+                           "schema version 99, newer than 8");
+    expect_version_refused(
+        &f, "\0\0\0\x7", TALLY_FAILED_PRECONDITION,
+        "schema version 7, not 8; the last release that reads it is Tally 0.15.0");
+    expect_version_refused(&f, "\0\0\0\x1", TALLY_FAILED_PRECONDITION, "is Tally 0.15.0");
+    expect_version_refused(&f, "\0\0\0\0", TALLY_DATA_LOSS,
+                           "schema version 0, which no release has made");
+    expect_version_refused(&f, "\xff\xff\xff\xff", TALLY_DATA_LOSS,
+                           "schema version -1, which no release has made");
+    file_patch(f.path, HEADER_USER_VERSION, "\0\0\0\x8", 4);
+    store_fixture_reopen(&f);
     store_fixture_close(&f);
 }
 

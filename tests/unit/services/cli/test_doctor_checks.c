@@ -19,7 +19,7 @@ static struct doctor_facts sound_facts(void)
         .n_slots = 10,
         .store = "sqlite:tally.db",
         .has_file = true,
-        .report = {.schema_version = 2, .newest_schema_version = 2},
+        .report = {.schema_version = 2},
         .owner = 7,
         .can_write_folder = true,
         .n_free_bytes = INT64_C(1) << 40,
@@ -133,8 +133,9 @@ static void test_cli_doctor__each_fault_has_its_verdict(void)
 static void test_cli_doctor__each_fault_of_a_store_has_its_verdict(void)
 {
     struct doctor_facts facts = sound_facts();
-    facts.report.schema_version = 1;
-    expect("store", &facts, DOCTOR_WARN, "schema version 1");
+    tally_fail(&facts.store_error, TALLY_FAILED_PRECONDITION, NULL, "schema version 1");
+    expect("store", &facts, DOCTOR_FAIL, "schema version 1");
+    tally_error_clear(&facts.store_error);
     tally_fail(&facts.store_error, TALLY_DATA_LOSS, NULL, "rounds, job_key 1");
     expect("store", &facts, DOCTOR_FAIL, "rounds, job_key 1");
     facts.owner = 0;
