@@ -114,7 +114,7 @@ enum tally_status tally_baseline_plan(const struct tally_setting *setting, int64
     return TALLY_OK;
 }
 
-/* Whether the stage counts queries. Otherwise it stays 0, as in jobs of earlier releases. */
+/* Whether the stage counts queries. Otherwise it stays 0. */
 static bool is_scheduled(const struct tally_baseline_params *params)
 {
     return params->step_decay > 0 || params->local_steps_growth > 0;

@@ -102,14 +102,11 @@ static void gather_workers(struct tally_cli *cli, struct doctor_facts *facts)
 {
     struct tally_json *answer = ask_json(cli, "/v1/workers", &facts->workers);
     const struct tally_json *workers = tally_json_get(answer, "workers");
-    int64_t n_slots = 0; /* for older coordinators, which list all workers and send no totals */
     for (size_t i = 0; i < tally_json_size(workers); i++) {
-        n_slots += tally_json_get_integer(tally_json_at(workers, i), "slots", 0);
         gather_rival(tally_json_at(workers, i), facts);
     }
-    facts->n_workers =
-        tally_json_get_integer(answer, "workers_total", (int64_t)tally_json_size(workers));
-    facts->n_slots = tally_json_get_integer(answer, "slots_total", n_slots);
+    facts->n_workers = tally_json_get_integer(answer, "workers_total", 0);
+    facts->n_slots = tally_json_get_integer(answer, "slots_total", 0);
     facts->n_free_slots = tally_json_get_integer(answer, "slots_free", 0);
     tally_json_free(answer);
 }

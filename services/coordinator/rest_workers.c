@@ -214,23 +214,10 @@ static void find_next(const struct tally_json *said, int64_t number, size_t n_ta
     }
 }
 
-/* Counts slots for a replica of an older version, which sends all workers, without counts or
- * cursors. */
-static int64_t count_slots(const struct tally_json *workers)
+static bool add_count(struct tally_json *all, const struct tally_json *said, const char *name)
 {
-    int64_t n = 0;
-    for (size_t i = 0; i < tally_json_size(workers); i++) {
-        n += tally_json_get_integer(tally_json_at(workers, i), "slots", 0);
-    }
-    return n;
-}
-
-static bool add_count(struct tally_json *all, const struct tally_json *said, const char *name,
-                      int64_t otherwise)
-{
-    return tally_json_set_integer(all, name,
-                                  tally_json_get_integer(all, name, 0) +
-                                      tally_json_get_integer(said, name, otherwise));
+    return tally_json_set_integer(
+        all, name, tally_json_get_integer(all, name, 0) + tally_json_get_integer(said, name, 0));
 }
 
 /* Adds the workers in a replica's response to `all`, up to the limit. Returns false if out of
@@ -241,10 +228,9 @@ static bool add_workers(struct tally_json *all, const struct tally_json *said, i
     const struct tally_json *before = tally_json_get(all, "workers");
     const struct tally_json *more = tally_json_get(said, "workers");
     const char *next = tally_json_get_text(all, "next_cursor");
-    const bool is_old = tally_json_get(said, "cursors") == NULL;
     const size_t n_before = tally_json_size(before), n_more = tally_json_size(more);
     const size_t room = (size_t)limit > n_before ? (size_t)limit - n_before : 0;
-    const size_t n_taken = is_old || n_more < room ? n_more : room;
+    const size_t n_taken = n_more < room ? n_more : room;
     char cursor[CURSOR_CAPACITY];
     if (next != NULL) {
         snprintf(cursor, sizeof cursor, "%s", next);
@@ -262,9 +248,8 @@ static bool add_workers(struct tally_json *all, const struct tally_json *said, i
         tally_json_free(merged);
         return false;
     }
-    return add_count(all, said, "slots_free", 0) &&
-           add_count(all, said, "slots_total", count_slots(more)) &&
-           add_count(all, said, "workers_total", (int64_t)n_more) && set_page(all, merged, cursor);
+    return add_count(all, said, "slots_free") && add_count(all, said, "slots_total") &&
+           add_count(all, said, "workers_total") && set_page(all, merged, cursor);
 }
 
 /* ---- All replicas ---- */

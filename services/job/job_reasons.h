@@ -1,9 +1,8 @@
 /* job_reasons: why a job ended. One table lists every reason: its code, the status that it
  * explains, the format of its text, the source file that sets it, its meaning, and a remedy.
  *
- * Code and text are stored together as "code: text". A row stored by release 0.11.0 or earlier has
- * a text without a code: its detail shows the text, and null as `reason_code`. A completed or
- * cancelled job has no text, and its status gives the code.
+ * Code and text are stored together as "code: text". A completed or cancelled job has no text, and
+ * its status gives the code.
  *
  * REASONS.md beside this file is generated from the table. */
 #ifndef TALLY_SERVICES_JOB_JOB_REASONS_H
@@ -62,7 +61,7 @@ void tally_reason_write(char ret_stored[TALLY_REASON_CAPACITY], enum tally_reaso
                         const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* Splits the stored reason of a job. *ret_text borrows from `stored`, "" = no text. Returns the
- * code, NULL if the job has none: it has not ended, or failed under an earlier release. */
+ * code, NULL if the job has not ended. */
 const char *tally_reason_read(enum tally_job_status status, const char *stored,
                               const char **ret_text);
 

@@ -59,8 +59,8 @@ struct tally_calm_travel {
     double square; /* raw */
     double motion; /* m */
     double noise;  /* A */
-    /* m as sent to clients, if the open epoch travels; otherwise the gain of z, 0 if not known (in
-     * a state of version 0.15.0) */
+    /* m as sent to clients, if the open epoch travels; otherwise the gain of z, 0 before the first
+     * epoch has ended */
     double told;
     int64_t time; /* t: queries up to its end */
     /* Over all epochs: */
