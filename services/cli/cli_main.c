@@ -51,14 +51,10 @@ static const struct tally_command COMMANDS[] = {
      "Lists the connected workers, newest first: how many clients each serves at once, how many of "
      "these slots are free, and how many jobs it has refused.",
      TALLY_CLI_WORKERS_OPTIONS, 0, 0, true, tally_cli_workers},
-    {"health", "[OPTION]...", "ask whether the coordinator is ready",
-     "Asks the coordinator whether it is ready: its store works and it is not shutting down. Needs "
-     "no token.\n\n"
-     "Exit codes: 0 ready, 1 not ready or not reachable, 2 usage, 3 no response in time.",
-     TALLY_CLI_HEALTH_OPTIONS, 0, 0, true, tally_cli_health},
     {"doctor", "[OPTION]...", "check an installation",
      "Checks the coordinator, its workers and jobs, and with --store its database. Reports each "
-     "problem with a hint.\n\n"
+     "problem with a hint. With --ready it only asks whether the coordinator is ready: its store "
+     "works and it is not shutting down.\n\n"
      "Exit codes: 0 no check failed, 1 a check failed, 2 usage.",
      TALLY_CLI_DOCTOR_OPTIONS, 0, 0, true, tally_cli_doctor},
     {"backup", "FILE [OPTION]...", "copy the coordinator's database, also while it runs",

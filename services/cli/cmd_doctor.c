@@ -24,6 +24,7 @@
 enum { TIMEOUT_MS = 5000 };
 
 const struct tally_option TALLY_CLI_DOCTOR_OPTIONS[] = {
+    {"ready", NULL, NULL, "only ask whether the coordinator is ready; needs no token", NULL},
     {"store", "URI", NULL, "also check this store, on the machine that has it", NULL},
     {"data-dir", "DIR", NULL, "folder to check for the data files of live jobs", NULL},
     {"json", NULL, NULL, "print the findings as JSON", NULL},
@@ -66,7 +67,7 @@ static void read_clock(const char *date, struct doctor_facts *facts)
     }
 }
 
-/* Reads the coordinator's version and its shared tokens from its metrics. */
+/* Reads the coordinator's clock, and its version and its shared tokens from its metrics. */
 static void gather_metrics(struct tally_cli *cli, struct doctor_facts *facts)
 {
     static const char LABEL[] = "tally_build_info{version=\"";
@@ -74,6 +75,7 @@ static void gather_metrics(struct tally_cli *cli, struct doctor_facts *facts)
     struct tally_http_exchange exchange;
     struct doctor_answer answer = {0};
     ask(cli, "/metrics", &exchange, &answer);
+    read_clock(exchange.date, facts);
     if (answer.status != 200 || tally_buffer_append(&cli->rest.body, "", 1) != TALLY_OK) {
         return;
     }
@@ -192,15 +194,20 @@ static void gather_jobs(struct tally_cli *cli, struct doctor_facts *facts)
     }
 }
 
-static void gather_coordinator(struct tally_cli *cli, struct doctor_facts *facts)
+/* Returns whether the coordinator answers. */
+static bool gather_ready(struct tally_cli *cli, struct doctor_facts *facts)
 {
     struct tally_http_exchange exchange;
     ask(cli, "/healthz", &exchange, &facts->health);
     if (facts->health.status != 200) {
-        return;
+        return false;
     }
-    read_clock(exchange.date, facts);
     ask(cli, "/readyz", &exchange, &facts->ready);
+    return true;
+}
+
+static void gather_rest(struct tally_cli *cli, struct doctor_facts *facts)
+{
     gather_metrics(cli, facts);
     gather_jobs(cli, facts);
     gather_workers(cli, facts);
@@ -322,8 +329,11 @@ int tally_cli_doctor(struct tally_cli *cli)
         .descriptor_limit = -1,
     };
     struct tally_buffer label = {0};
-    const char *uri = tally_options_text(cli->options, "store");
-    gather_coordinator(cli, &facts);
+    const bool is_brief = tally_options_bool(cli->options, "ready");
+    const char *uri = is_brief ? NULL : tally_options_text(cli->options, "store");
+    if (gather_ready(cli, &facts) && !is_brief) {
+        gather_rest(cli, &facts);
+    }
     if (uri != NULL) {
         facts.store =
             tally_store_label(uri, &label) == TALLY_OK ? (const char *)label.data : "the store";
@@ -638,28 +648,4 @@ const char *doctor_level_name(enum doctor_level level)
 {
     static const char *const NAMES[] = {"skipped", "ok", "warn", "FAIL"};
     return NAMES[level];
-}
-
-/* ---- Tally health: is the coordinator ready? For the health checks of containers, and scripts. */
-
-const struct tally_option TALLY_CLI_HEALTH_OPTIONS[] = {
-    {"timeout-ms", "N", "3000", "how long to wait for the response", NULL},
-    {0},
-};
-
-int tally_cli_health(struct tally_cli *cli)
-{
-    int64_t timeout_ms;
-    struct tally_error err = TALLY_ERROR_INIT;
-    if (tally_options_integer(cli->options, "timeout-ms", 1, 3600000, &timeout_ms, &err) !=
-        TALLY_OK) {
-        return tally_cli_report_usage(&err);
-    }
-    struct tally_http_exchange exchange = {
-        .method = "GET", .path = "/readyz", .timeout_ms = (long)timeout_ms};
-    if (tally_rest_call(&cli->rest, &exchange, &err) != TALLY_OK) {
-        return tally_cli_report(&err);
-    }
-    struct tally_buffer text = {0};
-    return tally_cli_print(tally_buffer_append_text(&text, "ready\n"), &text);
 }

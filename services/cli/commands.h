@@ -23,7 +23,6 @@ int tally_cli_delete(struct tally_cli *cli); /* cmd_job_action.c */
 int tally_cli_doctor(struct tally_cli *cli);
 int tally_cli_encode(struct tally_cli *cli);
 int tally_cli_export(struct tally_cli *cli);
-int tally_cli_health(struct tally_cli *cli);
 int tally_cli_list(struct tally_cli *cli);
 int tally_cli_migrate(struct tally_cli *cli);
 int tally_cli_pause(struct tally_cli *cli);
@@ -44,7 +43,6 @@ extern const struct tally_option TALLY_CLI_DELETE_OPTIONS[];
 extern const struct tally_option TALLY_CLI_DOCTOR_OPTIONS[];
 extern const struct tally_option TALLY_CLI_ENCODE_OPTIONS[];
 extern const struct tally_option TALLY_CLI_EXPORT_OPTIONS[];
-extern const struct tally_option TALLY_CLI_HEALTH_OPTIONS[];
 extern const struct tally_option TALLY_CLI_LIST_OPTIONS[];
 extern const struct tally_option TALLY_CLI_MIGRATE_OPTIONS[];
 extern const struct tally_option TALLY_CLI_PLAN_OPTIONS[];

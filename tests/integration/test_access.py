@@ -682,7 +682,7 @@ class Secrecy(AccessTestCase):
                 sessions = [each.session for each in foreign]
                 self.provoke_errors(job_id, sessions)
                 for name in ("admin-tokens", "worker-tokens", "metrics-tokens", "missing"):
-                    for command in (("list",), ("show", job_id), ("cancel", "0" * 12), ("health",)):
+                    for command in (("list",), ("show", job_id), ("cancel", "0" * 12), ("doctor", "--ready")):
                         self.run_program(common.BIN / "tally", *command, "--coordinator", self.coordinator.url,
                                          "--token-file", name)
                 self.write("admin-tokens", self.tokens["admin"], f"{self.tokens['metrics']} nonsense")

@@ -211,7 +211,7 @@ class Examples(TallyTestCase):
         url = f"https://localhost:{free_port()}"
         shown = shown.replace("https://localhost:8080", url).replace("deploy/jobs", str(JOBS))
         commands = [command.replace("\\\n", " ") for command in re.findall(r"(?m)^\$ ((?:.*\\\n)*.*)$", shown)]
-        health = f"tally health --coordinator {url} --tls-ca tls-cert.pem"
+        health = f"tally doctor --ready --coordinator {url} --tls-ca tls-cert.pem"
         ready = f"timeout {HANG_S // 2} sh -c 'until {health}; do sleep 0.1; done' >ready 2>&1"
         at = next(i for i, command in enumerate(commands) if command.startswith("tally-coordinator"))
         commands[at] = commands[at].replace("&", ">coordinator.log 2>&1 &")
