@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "storage/memory/memory.h"
 #include "storage/postgres/postgres.h"
 #include "storage/sqlite/sqlite.h"
 

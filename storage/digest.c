@@ -243,18 +243,6 @@ struct tally_table_digest tally_store_digest_table(const struct tally_store_dige
     return sum;
 }
 
-uint64_t tally_store_digest_checksum(const struct tally_store_digest *digest)
-{
-    uint64_t sum = TALLY_CHECKSUM_SEED;
-    for (int i = 0; i < TALLY_N_TABLES; i++) {
-        const struct tally_table_digest table =
-            tally_store_digest_table(digest, (enum tally_table)i);
-        sum = add_int64(sum, table.n_rows);
-        sum = add_bytes(sum, &table.checksum, sizeof table.checksum);
-    }
-    return sum;
-}
-
 int64_t tally_store_digest_rows(const struct tally_store_digest *digest)
 {
     int64_t n = 0;
@@ -266,8 +254,8 @@ int64_t tally_store_digest_rows(const struct tally_store_digest *digest)
     return n;
 }
 
-const struct tally_job_digest *tally_store_digest_job(const struct tally_store_digest *digest,
-                                                      int64_t key)
+/* The job with this key, or NULL. */
+static const struct tally_job_digest *find_job(const struct tally_store_digest *digest, int64_t key)
 {
     size_t low = 0;
     size_t high = digest->n_jobs;
@@ -316,7 +304,7 @@ static enum tally_status find_missing(const struct side *one, const struct side 
 {
     for (size_t i = 0; i < one->digest->n_jobs; i++) {
         const struct tally_job_digest *job = &one->digest->jobs[i];
-        const struct tally_job_digest *same = tally_store_digest_job(other->digest, job->key);
+        const struct tally_job_digest *same = find_job(other->digest, job->key);
         if (same == NULL || strcmp(same->id, job->id) != 0) {
             return tally_fail(err, TALLY_DATA_LOSS, NULL, "job %s is in %s and not in %s", job->id,
                               one->name, other->name);
@@ -335,8 +323,7 @@ enum tally_status tally_store_digest_compare(const struct tally_store_digest *a,
         status = find_missing(&sides[1], &sides[0], err);
     }
     for (size_t i = 0; i < a->n_jobs && status == TALLY_OK; i++) {
-        status = compare_jobs(&a->jobs[i], name_a, tally_store_digest_job(b, a->jobs[i].key),
-                              name_b, err);
+        status = compare_jobs(&a->jobs[i], name_a, find_job(b, a->jobs[i].key), name_b, err);
     }
     return status;
 }

@@ -63,12 +63,7 @@ void tally_store_digest_fini(struct tally_store_digest *digest);
 /* The digest of one table, over all jobs. */
 struct tally_table_digest tally_store_digest_table(const struct tally_store_digest *digest,
                                                    enum tally_table table);
-/* The checksum over everything. */
-uint64_t tally_store_digest_checksum(const struct tally_store_digest *digest);
 int64_t tally_store_digest_rows(const struct tally_store_digest *digest);
-/* The job with this key, or NULL. */
-const struct tally_job_digest *tally_store_digest_job(const struct tally_store_digest *digest,
-                                                      int64_t key);
 
 /* OK if they are equal; else DATA_LOSS, and the message names the first job and table that differ,
  * and the stores as `name_a` and `name_b`. */

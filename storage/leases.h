@@ -1,9 +1,9 @@
 /* leases: several coordinators on one store, each leading some of its jobs.
  *
- * A store that several coordinators share (PostgreSQL; memory.h in one process) knows its replicas
- * and which of them leads which live job. SQLite and the private in-memory store have no leases. A
- * replica keeps its leases by renew(). To the others, a replica that has not renewed for lease_ms,
- * by the store's clock, is dead, and take() gives them its jobs.
+ * A store that several coordinators share (PostgreSQL) knows its replicas and which of them leads
+ * which live job. SQLite has no leases. A replica keeps its leases by renew(). To the others, a
+ * replica that has not renewed for lease_ms, by the store's clock, is dead, and take() gives them
+ * its jobs.
  *
  * Fencing. A lease alone does not protect a job: a leader that was paused cannot know that its
  * lease expired meanwhile. So each change of leader raises the job's token (Burrows, "The Chubby

@@ -96,8 +96,6 @@ typedef enum tally_status tally_store_round_fn(void *context,
 struct tally_store;
 
 struct tally_store_ops {
-    const char *name; /* "sqlite", "memory", ... */
-
     /* Frees everything; an open transaction is rolled back. NULL is allowed. */
     void (*close)(struct tally_store *store);
 

@@ -30,9 +30,6 @@ static void memory_close(struct tally_store *store)
         at = &(*at)->next;
     }
     *at = memory->next;
-    if (memory->owns_database) {
-        tally_memory_database_free(memory->database);
-    }
     free(memory->drafts);
     tally_lease_set_fini(&memory->held);
     free(memory);
@@ -391,7 +388,6 @@ static struct tally_store_counters memory_counters(const struct tally_store *sto
 }
 
 static const struct tally_store_ops MEMORY_OPS = {
-    .name = "memory",
     .close = memory_close,
     .begin = tally_memory_begin,
     .commit = tally_memory_commit,
@@ -415,6 +411,7 @@ static const struct tally_store_ops MEMORY_OPS = {
     .round_list = memory_round_list,
     .flush = tally_memory_flush,
     .check = memory_check,
+    .counters = memory_counters,
 };
 
 enum tally_status tally_memory_database_open(struct tally_memory_database *database,
@@ -425,9 +422,7 @@ enum tally_status tally_memory_database_open(struct tally_memory_database *datab
     if (memory == NULL) {
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the in-memory store");
     }
-    memory->ops = MEMORY_OPS;
-    memory->ops.counters = memory_counters;
-    memory->base.ops = &memory->ops;
+    memory->base.ops = &MEMORY_OPS;
     memory->base.leases = &TALLY_MEMORY_LEASES;
     memory->database = database;
     memory->next = database->first;
@@ -435,33 +430,3 @@ enum tally_status tally_memory_database_open(struct tally_memory_database *datab
     *ret_store = &memory->base;
     return TALLY_OK;
 }
-
-static enum tally_status open_private(const char *location,
-                                      const struct tally_store_options *options,
-                                      struct tally_store **ret_store, struct tally_error *err)
-{
-    struct tally_memory_database *database = NULL;
-    (void)options;
-    if (location[0] != '\0') {
-        return tally_fail(err, TALLY_INVALID_ARGUMENT, NULL,
-                          "store \"memory:%s\": nothing may follow \"memory:\"", location);
-    }
-    enum tally_status status = tally_memory_database_new(NULL, &database, err);
-    if (status == TALLY_OK) {
-        status = tally_memory_database_open(database, ret_store, err);
-    }
-    if (status != TALLY_OK) {
-        tally_memory_database_free(database);
-        return status;
-    }
-    memory_of(*ret_store)->owns_database = true;
-    (*ret_store)->ops = &MEMORY_OPS;
-    (*ret_store)->leases = NULL;
-    return TALLY_OK;
-}
-
-const struct tally_store_backend TALLY_MEMORY_BACKEND = {
-    .scheme = "memory:",
-    .form = "memory:",
-    .open = open_private,
-};

@@ -1,5 +1,5 @@
 /* memory: an in-memory database that several store objects of one process share, with leases
- * (leases.h). The backend "memory:" opens a private one, without leases.
+ * (leases.h): the reference for the contract, and the database of the simulation's replicas.
  *
  * All store objects of a database belong to one thread. Their calls may interleave in any order,
  * even while several have open transactions. But the callback of a walk may not write through
@@ -15,10 +15,7 @@
 
 #include <stdint.h>
 
-#include "storage/backend.h"
 #include "storage/store.h"
-
-extern const struct tally_store_backend TALLY_MEMORY_BACKEND;
 
 struct tally_memory_database;
 

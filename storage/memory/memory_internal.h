@@ -29,10 +29,8 @@ struct tally_memory_database {
 
 struct tally_memory_store {
     struct tally_store base;
-    struct tally_store_ops ops; /* base.ops if the database is shared */
     struct tally_memory_database *database;
     struct tally_memory_store *next; /* on the same database */
-    bool owns_database;              /* a private one */
     bool is_lost;                    /* the connection was lost, and no call has noticed yet */
 
     bool in_transaction;

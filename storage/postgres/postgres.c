@@ -137,7 +137,6 @@ static struct tally_store_counters postgres_counters(const struct tally_store *s
 }
 
 static const struct tally_store_ops POSTGRES_OPS = {
-    .name = "postgres",
     .close = postgres_close,
     .begin = tally_pg_begin,
     .flush = tally_pg_flush,

@@ -1,4 +1,5 @@
-/* sqlite: the default store, one file. DESIGN.md has the schema and what a crash leaves.
+/* sqlite: the default store, one file or, for tests and trials, memory. DESIGN.md has the schema
+ * and what a crash leaves.
  *
  * Every slot is: take the prepared statement, bind, run or walk. */
 #include <assert.h>
@@ -319,7 +320,6 @@ static enum tally_status sqlite_check(struct tally_store *store, struct tally_er
 }
 
 static const struct tally_store_ops SQLITE_OPS = {
-    .name = "sqlite",
     .close = sqlite_close,
     .begin = sqlite_begin,
     .commit = sqlite_commit,
@@ -352,27 +352,61 @@ static enum tally_status init_snapshot(struct tally_sqlite *sqlite, bool exclusi
     return status == TALLY_OK ? tally_sqlite_exec(sqlite, "BEGIN", err) : status;
 }
 
-static enum tally_status sqlite_open(const char *path, const struct tally_store_options *options,
-                                     struct tally_store **ret_store, struct tally_error *err)
+/* A store that is not open yet. */
+static enum tally_status make(const char *path, struct tally_sqlite **ret_sqlite,
+                              struct tally_error *err)
 {
-    if (path[0] == '\0') {
-        return tally_fail(err, TALLY_INVALID_ARGUMENT, NULL, "store \"sqlite:\" needs a path");
-    }
     struct tally_sqlite *sqlite = tally_sqlite_new(path);
     if (sqlite == NULL) {
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a database");
     }
     sqlite->base.ops = &SQLITE_OPS;
-    enum tally_status status =
-        options != NULL && options->read_only
-            ? init_snapshot(sqlite, options->exclusive, err)
-            : tally_sqlite_init(sqlite, options != NULL && options->power_loss_safe, err);
-    if (status != TALLY_OK) {
+    *ret_sqlite = sqlite;
+    return TALLY_OK;
+}
+
+/* Gives the store to the caller, if it could be opened. */
+static enum tally_status conclude(struct tally_sqlite *sqlite, enum tally_status status,
+                                  struct tally_store **ret_store)
+{
+    if (status == TALLY_OK) {
+        *ret_store = &sqlite->base;
+    } else {
         sqlite_close(&sqlite->base);
+    }
+    return status;
+}
+
+static enum tally_status sqlite_open(const char *path, const struct tally_store_options *options,
+                                     struct tally_store **ret_store, struct tally_error *err)
+{
+    struct tally_sqlite *sqlite = NULL;
+    if (path[0] == '\0') {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, NULL, "store \"sqlite:\" needs a path");
+    }
+    enum tally_status status = make(path, &sqlite, err);
+    if (status != TALLY_OK) {
         return status;
     }
-    *ret_store = &sqlite->base;
-    return TALLY_OK;
+    status = options != NULL && options->read_only
+                 ? init_snapshot(sqlite, options->exclusive, err)
+                 : tally_sqlite_init(sqlite, options != NULL && options->power_loss_safe, err);
+    return conclude(sqlite, status, ret_store);
+}
+
+static enum tally_status memory_open(const char *location,
+                                     const struct tally_store_options *options,
+                                     struct tally_store **ret_store, struct tally_error *err)
+{
+    struct tally_sqlite *sqlite = NULL;
+    (void)options;
+    if (location[0] != '\0') {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, NULL,
+                          "store \"memory:%s\": nothing may follow \"memory:\"", location);
+    }
+    enum tally_status status = make("memory:", &sqlite, err);
+    return status == TALLY_OK ? conclude(sqlite, tally_sqlite_init_memory(sqlite, err), ret_store)
+                              : status;
 }
 
 const struct tally_store_backend TALLY_SQLITE_BACKEND = {
@@ -384,4 +418,10 @@ const struct tally_store_backend TALLY_SQLITE_BACKEND = {
     .backup = tally_sqlite_backup,
     .restore = tally_sqlite_restore,
     .owner = tally_sqlite_owner,
+};
+
+const struct tally_store_backend TALLY_MEMORY_BACKEND = {
+    .scheme = "memory:",
+    .form = "memory:",
+    .open = memory_open,
 };

@@ -109,6 +109,8 @@ enum tally_status tally_sqlite_init_reader(struct tally_sqlite *sqlite, bool exc
  * failure the caller still calls fini. */
 enum tally_status tally_sqlite_init(struct tally_sqlite *sqlite, bool power_loss_safe,
                                     struct tally_error *err);
+/* The same for a database in memory, which no other connection can open. */
+enum tally_status tally_sqlite_init_memory(struct tally_sqlite *sqlite, struct tally_error *err);
 void tally_sqlite_fini(struct tally_sqlite *sqlite);
 
 /* Row checksums (sqlite_checksum.c). */

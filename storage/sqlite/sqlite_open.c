@@ -122,6 +122,15 @@ static enum tally_status take_lock(struct tally_sqlite *sqlite, struct tally_err
     return status;
 }
 
+static enum tally_status open_name(struct tally_sqlite *sqlite, const char *name, int flags,
+                                   struct tally_error *err)
+{
+    /* NOMUTEX: a store belongs to one thread at a time, see store.h. */
+    int rc = sqlite3_open_v2(name, &sqlite->db, flags | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE,
+                             NULL);
+    return rc == SQLITE_OK ? TALLY_OK : tally_sqlite_fail(sqlite, rc, err);
+}
+
 /* SQLite gives a special meaning to "", ":memory:" and "file:..."; "./" in front makes any name a
  * path. */
 static enum tally_status open_database(struct tally_sqlite *sqlite, int flags,
@@ -131,11 +140,9 @@ static enum tally_status open_database(struct tally_sqlite *sqlite, int flags,
     if (name == NULL) {
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a database path");
     }
-    /* NOMUTEX: a store belongs to one thread at a time, see store.h. */
-    int rc = sqlite3_open_v2(name, &sqlite->db, flags | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE,
-                             NULL);
+    enum tally_status status = open_name(sqlite, name, flags, err);
     sqlite3_free(name);
-    return rc == SQLITE_OK ? TALLY_OK : tally_sqlite_fail(sqlite, rc, err);
+    return status;
 }
 
 static enum tally_status require_writable(const struct tally_sqlite *sqlite,
@@ -418,6 +425,25 @@ enum tally_status tally_sqlite_init(struct tally_sqlite *sqlite, bool power_loss
         remember_log(sqlite);
     }
     return status;
+}
+
+enum tally_status tally_sqlite_init_memory(struct tally_sqlite *sqlite, struct tally_error *err)
+{
+    enum tally_status status =
+        open_name(sqlite, ":memory:", SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, err);
+    if (status == TALLY_OK) {
+        status = configure_connection(sqlite, err);
+    }
+    if (status == TALLY_OK) { /* no page comes from outside, and none is read by others */
+        status = tally_sqlite_exec(sqlite,
+                                   "PRAGMA cell_size_check = OFF;"
+                                   "PRAGMA secure_delete = OFF;",
+                                   err);
+    }
+    if (status == TALLY_OK) {
+        status = tally_sqlite_create(sqlite, err);
+    }
+    return status == TALLY_OK ? tally_sqlite_prepare(sqlite, err) : status;
 }
 
 void tally_sqlite_fini(struct tally_sqlite *sqlite)

@@ -17,7 +17,6 @@
     X(test_store__many_updates_are_one_transaction)                                                \
     X(test_store__close_allows_null_and_an_open_transaction)                                       \
     X(test_store__check_passes_on_a_sound_store)                                                   \
-    X(test_store__backend_tells_its_name)                                                          \
     X(test_store__only_a_shared_store_has_leases)                                                  \
     X(test_store__every_member_of_a_job_is_read_back)                                              \
     X(test_store__extreme_values_of_a_job_are_exact)                                               \

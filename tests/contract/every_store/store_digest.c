@@ -104,7 +104,6 @@ void test_store__digest_is_that_of_the_reference(void)
     TALLY_ASSERT_STATUS(tally_store_digest_compare(&here, "this", &there, "reference", &f.err),
                         TALLY_OK, &f.err);
     CU_ASSERT_EQUAL(here.n_jobs, N_JOBS);
-    CU_ASSERT_EQUAL(tally_store_digest_checksum(&here), tally_store_digest_checksum(&there));
     CU_ASSERT_EQUAL(tally_store_digest_rows(&here), 2 * N_JOBS + 1 + 2 + N_ROUNDS);
     CU_ASSERT_EQUAL(tally_store_digest_table(&here, TALLY_TABLE_ROUNDS).n_rows, N_ROUNDS);
     tally_store_digest_fini(&here);
@@ -161,8 +160,6 @@ void test_store__digest_shows_a_change_of_any_table(void)
                             TALLY_DATA_LOSS, &err);
         CU_ASSERT_PTR_NOT_NULL(strstr(err.message, "job 259"));
         CU_ASSERT_PTR_NOT_NULL(strstr(err.message, TALLY_TABLE_NAMES[table]));
-        CU_ASSERT_NOT_EQUAL(tally_store_digest_checksum(&before),
-                            tally_store_digest_checksum(&after));
         tally_store_digest_fini(&before);
         before = after;
     }

@@ -250,16 +250,6 @@ void test_store__check_passes_on_a_sound_store(void)
     store_fixture_close(&f);
 }
 
-void test_store__backend_tells_its_name(void)
-{
-    struct store_fixture f;
-    store_fixture_open(&f);
-    char suite[32];
-    snprintf(suite, sizeof suite, "store_%s", f.ops->name);
-    CU_ASSERT_EQUAL(strncmp(CU_get_current_suite()->pName, suite, strlen(suite)), 0);
-    store_fixture_close(&f);
-}
-
 /* Only one process uses a file, because of its lock, or a private store. */
 void test_store__only_a_shared_store_has_leases(void)
 {

@@ -349,7 +349,6 @@ static const struct tally_store_leases LEASES = {
 };
 
 static const struct tally_store_ops OPS = {
-    .name = "simulated",
     .close = sim_close,
     .begin = sim_begin,
     .flush = sim_flush,
