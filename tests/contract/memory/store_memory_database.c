@@ -2,7 +2,7 @@
  * occurs where a server would make a transaction wait. */
 #include <string.h>
 
-#include "storage/memory/memory.h"
+#include "tests/simulation/storage/memory.h"
 #include "tests/contract/store_tests.h"
 #include "tests/contract/support/lease_fixture.h"
 

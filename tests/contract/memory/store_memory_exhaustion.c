@@ -5,7 +5,7 @@
 
 #include "storage/allocate.h"
 #include "storage/leases.h"
-#include "storage/memory/memory.h"
+#include "tests/simulation/storage/memory.h"
 #include "tests/harness.h"
 
 /* ---- Allocations: replaces storage/allocate.c ---- */

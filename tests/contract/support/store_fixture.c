@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "storage/leases.h"
-#include "storage/memory/memory.h"
+#include "tests/simulation/storage/memory.h"
 #include "tests/contract/support/raw_postgres.h"
 
 /* The clock of all in-memory databases. */

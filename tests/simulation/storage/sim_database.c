@@ -1,7 +1,7 @@
 #include "tests/simulation/storage/sim_database.h"
 
 #include "services/base/time.h"
-#include "storage/memory/memory.h"
+#include "tests/simulation/storage/memory.h"
 #include "tests/simulation/world/sim.h"
 
 static struct {

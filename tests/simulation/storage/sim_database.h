@@ -1,5 +1,5 @@
 /* sim_database: the database that several coordinators share: the in-memory store
- * (storage/memory/memory.h) as a server in the network, with a clock of its own. */
+ * (tests/simulation/storage/memory.h) as a server in the network, with a clock of its own. */
 #ifndef TALLY_TESTS_SIMULATION_STORAGE_SIM_DATABASE_H
 #define TALLY_TESTS_SIMULATION_STORAGE_SIM_DATABASE_H
 

@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "storage/leases.h"
-#include "storage/memory/memory.h"
 #include "tests/simulation/checks/lease_invariants.h"
 #include "tests/simulation/programs/sim_replica.h"
+#include "tests/simulation/storage/memory.h"
 #include "tests/simulation/storage/sim_database.h"
 #include "tests/simulation/world/sim.h"
 #include "tests/simulation/world/sim_clock.h"

@@ -4,7 +4,7 @@
 
 #include "services/base/time.h"
 #include "services/coordinator/coordinator.h"
-#include "storage/memory/memory.h"
+#include "tests/simulation/storage/memory.h"
 #include "tests/harness.h"
 #include "tests/unit/services/coordinator/job_in_store.h"
 

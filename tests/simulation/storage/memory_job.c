@@ -1,4 +1,4 @@
-#include "storage/memory/memory_job.h"
+#include "tests/simulation/storage/memory_job.h"
 
 #include <stdlib.h>
 #include <string.h>

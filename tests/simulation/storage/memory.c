@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "storage/allocate.h"
-#include "storage/memory/memory_internal.h"
+#include "tests/simulation/storage/memory_internal.h"
 
 static enum tally_status fail_no_job(int64_t job_key, struct tally_error *err)
 {

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "storage/allocate.h"
-#include "storage/memory/memory_internal.h"
+#include "tests/simulation/storage/memory_internal.h"
 
 /* ---- What is visible ---- */
 

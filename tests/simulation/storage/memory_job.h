@@ -3,8 +3,8 @@
  * A job has only what was committed. A transaction writes to a draft of it: a copy of the content,
  * and the rounds that the transaction adds. Commit moves the draft into the job; rollback frees it.
  * Bodies and states are immutable and reference-counted, so a copy shares them. */
-#ifndef TALLY_STORAGE_MEMORY_MEMORY_JOB_H
-#define TALLY_STORAGE_MEMORY_MEMORY_JOB_H
+#ifndef TALLY_TESTS_SIMULATION_STORAGE_MEMORY_JOB_H
+#define TALLY_TESTS_SIMULATION_STORAGE_MEMORY_JOB_H
 
 #include "storage/store.h"
 

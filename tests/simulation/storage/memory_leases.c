@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "storage/allocate.h"
-#include "storage/memory/memory_internal.h"
+#include "tests/simulation/storage/memory_internal.h"
 
 /* After a week of silence a replica loses its number. */
 static const int64_t LONG_DEAD_MS = (int64_t)7 * 24 * 3600 * 1000;

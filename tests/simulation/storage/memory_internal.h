@@ -1,11 +1,11 @@
 /* memory_internal: shared by the memory*.c files only. */
-#ifndef TALLY_STORAGE_MEMORY_MEMORY_INTERNAL_H
-#define TALLY_STORAGE_MEMORY_MEMORY_INTERNAL_H
+#ifndef TALLY_TESTS_SIMULATION_STORAGE_MEMORY_INTERNAL_H
+#define TALLY_TESTS_SIMULATION_STORAGE_MEMORY_INTERNAL_H
 
 #include "storage/lease_set.h"
 #include "storage/leases.h"
-#include "storage/memory/memory.h"
-#include "storage/memory/memory_job.h"
+#include "tests/simulation/storage/memory.h"
+#include "tests/simulation/storage/memory_job.h"
 
 struct tally_memory_replica {
     struct tally_replica row; /* is_alive is unset */

@@ -10,8 +10,8 @@
  *     FAILED_PRECONDITION  another replica leads a job that was written to (also in flush())
  *     ALREADY_EXISTS       two transactions inserted the same id or idempotency key
  *     STORE                two store objects that are not replicas wrote to the same job */
-#ifndef TALLY_STORAGE_MEMORY_MEMORY_H
-#define TALLY_STORAGE_MEMORY_MEMORY_H
+#ifndef TALLY_TESTS_SIMULATION_STORAGE_MEMORY_H
+#define TALLY_TESTS_SIMULATION_STORAGE_MEMORY_H
 
 #include <stdint.h>
 

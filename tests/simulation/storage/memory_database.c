@@ -4,7 +4,7 @@
 
 #include "codec/monotonic.h"
 #include "storage/allocate.h"
-#include "storage/memory/memory_internal.h"
+#include "tests/simulation/storage/memory_internal.h"
 
 static int64_t monotonic_ms(void *context)
 {
