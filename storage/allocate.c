@@ -4,11 +4,6 @@
 
 enum { FIRST_CAPACITY = 16 };
 
-void *tally_store_allocate(size_t n)
-{
-    return calloc(1, n);
-}
-
 void *tally_store_grow(void *array, size_t *capacity, size_t n, size_t size)
 {
     size_t wanted = *capacity > 0 ? *capacity : FIRST_CAPACITY;

@@ -5,6 +5,7 @@
 #include "storage/digest.h"
 #include "tests/contract/store_tests.h"
 #include "tests/contract/support/store_fixture.h"
+#include "tests/simulation/storage/memory.h"
 
 void test_store__request_is_read_back(void)
 {
@@ -95,7 +96,9 @@ void test_store__digest_is_that_of_the_reference(void)
     struct tally_store_digest here;
     struct tally_store_digest there;
     store_fixture_open(&f);
-    TALLY_ASSERT_STATUS(tally_store_open("memory:", NULL, &reference.store, NULL), TALLY_OK, NULL);
+    CU_ASSERT_EQUAL_FATAL(tally_memory_database_new(NULL, &reference.database, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL_FATAL(tally_memory_database_open(reference.database, &reference.store, NULL),
+                          TALLY_OK);
     reference.ops = reference.store->ops;
     fill(&f);
     fill(&reference);
@@ -108,7 +111,7 @@ void test_store__digest_is_that_of_the_reference(void)
     CU_ASSERT_EQUAL(tally_store_digest_table(&here, TALLY_TABLE_ROUNDS).n_rows, N_ROUNDS);
     tally_store_digest_fini(&here);
     tally_store_digest_fini(&there);
-    reference.ops->close(reference.store);
+    store_fixture_close(&reference);
     store_fixture_close(&f);
 }
 

@@ -2,9 +2,9 @@
  * occurs where a server would make a transaction wait. */
 #include <string.h>
 
-#include "tests/simulation/storage/memory.h"
 #include "tests/contract/store_tests.h"
 #include "tests/contract/support/lease_fixture.h"
+#include "tests/simulation/storage/memory.h"
 
 static enum tally_status insert(struct store_fixture *f, const char *id,
                                 const char *idempotency_key, int64_t *ret_key)

@@ -7,10 +7,10 @@
 #include <unistd.h>
 
 #include "storage/leases.h"
-#include "tests/simulation/storage/memory.h"
 #include "tests/contract/support/raw_postgres.h"
+#include "tests/simulation/storage/memory.h"
 
-/* The clock of all in-memory databases. */
+/* The clock of all reference databases. */
 static int64_t memory_now_ms;
 
 static int64_t read_memory_clock(void *context)
@@ -23,13 +23,14 @@ void store_fixture_init(struct store_fixture *fixture)
 {
     *fixture = (struct store_fixture){.err = TALLY_ERROR_INIT};
     const char *suite = CU_get_current_suite()->pName;
-    if (strncmp(suite, "store_memory", strlen("store_memory")) == 0) {
+    if (strncmp(suite, "store_reference", strlen("store_reference")) == 0) {
         const struct tally_memory_clock clock = {read_memory_clock, NULL};
+        CU_ASSERT_EQUAL_FATAL(tally_memory_database_new(&clock, &fixture->database, NULL),
+                              TALLY_OK);
+        return;
+    }
+    if (strcmp(suite, "store_memory") == 0) {
         strcpy(fixture->uri, "memory:");
-        if (strcmp(suite, "store_memory") != 0) {
-            CU_ASSERT_EQUAL_FATAL(tally_memory_database_new(&clock, &fixture->database, NULL),
-                                  TALLY_OK);
-        }
         return;
     }
     if (strncmp(suite, "store_postgres", strlen("store_postgres")) == 0) {
@@ -76,7 +77,7 @@ void store_fixture_open(struct store_fixture *fixture)
 {
     store_fixture_init(fixture);
     open_store(fixture);
-    if (strcmp(CU_get_current_suite()->pName, "store_memory_shared") == 0) {
+    if (strcmp(CU_get_current_suite()->pName, "store_reference") == 0) {
         open_neighbour(fixture);
     }
 }

@@ -11,7 +11,7 @@ struct store_fixture {
     struct tally_store *store;
     const struct tally_store_ops *ops;      /* of store */
     struct tally_memory_database *database; /* shared by store objects; NULL = none */
-    struct tally_store *beside;             /* a second one, of suite "store_memory_shared" */
+    struct tally_store *beside;             /* a second one, of suite "store_reference" */
     bool is_beside;                         /* another fixture owns the database */
     char folder[64];                        /* removed by close; "" = none; only for SQLite */
     char path[96];                          /* of the database in `folder` */
@@ -22,10 +22,10 @@ struct store_fixture {
 
 /* Opens the backend that the running suite is named after:
  *
- *     store_memory         the private in-memory store
- *     store_memory_shared  an in-memory database with this replica and another one, which has a
- *                          transaction open
- *     store_memory_...     an in-memory database of its own
+ *     store_reference      a database of tests/simulation/storage/memory.h with this replica and
+ *                          another one, which has a transaction open
+ *     store_reference_...  such a database of its own
+ *     store_memory         "memory:"
  *     store_sqlite...      a file of its own
  *     store_postgres...    a schema of its own in the database TALLY_POSTGRES, which is given as
  *                          "key=value ..."; the schema is also the connection's application_name */

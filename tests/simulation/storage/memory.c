@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "storage/allocate.h"
 #include "tests/simulation/storage/memory_internal.h"
 
 static enum tally_status fail_no_job(int64_t job_key, struct tally_error *err)
@@ -418,7 +417,7 @@ enum tally_status tally_memory_database_open(struct tally_memory_database *datab
                                              struct tally_store **ret_store,
                                              struct tally_error *err)
 {
-    struct tally_memory_store *memory = tally_store_allocate(sizeof *memory);
+    struct tally_memory_store *memory = calloc(1, sizeof *memory);
     if (memory == NULL) {
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the in-memory store");
     }

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "codec/monotonic.h"
-#include "storage/allocate.h"
 #include "tests/simulation/storage/memory_internal.h"
 
 static int64_t monotonic_ms(void *context)
@@ -16,7 +15,7 @@ enum tally_status tally_memory_database_new(const struct tally_memory_clock *clo
                                             struct tally_memory_database **ret_database,
                                             struct tally_error *err)
 {
-    struct tally_memory_database *database = tally_store_allocate(sizeof *database);
+    struct tally_memory_database *database = calloc(1, sizeof *database);
     if (database == NULL) {
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the in-memory database");
     }

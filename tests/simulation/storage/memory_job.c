@@ -7,7 +7,7 @@
 
 static struct tally_blob *blob_new(const void *bytes, size_t n)
 {
-    struct tally_blob *blob = tally_store_allocate(sizeof *blob + n);
+    struct tally_blob *blob = calloc(1, sizeof *blob + n);
     if (blob != NULL) {
         blob->n_owners = 1;
         blob->n = n;
@@ -58,7 +58,7 @@ static void content_free(struct tally_memory_content *content)
 /* NULL = no memory. */
 static struct tally_memory_content *content_copy(const struct tally_memory_content *from)
 {
-    struct tally_memory_content *copy = tally_store_allocate(sizeof *copy);
+    struct tally_memory_content *copy = calloc(1, sizeof *copy);
     if (copy == NULL) {
         return NULL;
     }
@@ -88,7 +88,7 @@ static struct tally_memory_content *content_copy(const struct tally_memory_conte
 static char *copy_text(const char *text)
 {
     const size_t n = text != NULL ? strlen(text) + 1 : 0;
-    char *copy = text != NULL ? tally_store_allocate(n) : NULL;
+    char *copy = text != NULL ? calloc(1, n) : NULL;
     return copy != NULL ? memcpy(copy, text, n) : NULL;
 }
 
@@ -97,8 +97,8 @@ struct tally_memory_draft *tally_memory_draft_insert(const struct tally_store_jo
                                                      const char *idempotency_key,
                                                      uint64_t request_digest)
 {
-    struct tally_memory_job *job = tally_store_allocate(sizeof *job);
-    struct tally_memory_draft *draft = tally_store_allocate(sizeof *draft);
+    struct tally_memory_job *job = calloc(1, sizeof *job);
+    struct tally_memory_draft *draft = calloc(1, sizeof *draft);
     if (job == NULL || draft == NULL) {
         free(job);
         free(draft);
@@ -120,7 +120,7 @@ struct tally_memory_draft *tally_memory_draft_insert(const struct tally_store_jo
 
 struct tally_memory_draft *tally_memory_draft_copy(struct tally_memory_job *job)
 {
-    struct tally_memory_draft *draft = tally_store_allocate(sizeof *draft);
+    struct tally_memory_draft *draft = calloc(1, sizeof *draft);
     if (draft == NULL) {
         return NULL;
     }

@@ -4,8 +4,8 @@
 
 #include "services/base/time.h"
 #include "services/coordinator/coordinator.h"
-#include "tests/simulation/storage/memory.h"
 #include "tests/harness.h"
+#include "tests/simulation/storage/memory.h"
 #include "tests/unit/services/coordinator/job_in_store.h"
 
 enum {
