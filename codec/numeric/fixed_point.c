@@ -13,11 +13,6 @@ int64_t tally_fixed_point_of(double v)
     return llrint(v * 0x1p40);
 }
 
-double tally_fixed_point_value(int64_t sum)
-{
-    return (double)sum * 0x1p-40;
-}
-
 /* llrint() has no vector form before AVX-512. Below 2^51 a sum with 1.5 * 2^52 does the same:
  * doubles of that size are the integers, so the sum is rounded to one, ties to even, and its bits
  * are those of 1.5 * 2^52 plus that integer. */

@@ -20,7 +20,10 @@ double tally_fixed_point_bound(uint32_t addends);
 
 /* Requires |v| within the bound of the sum. */
 int64_t tally_fixed_point_of(double v);
-double tally_fixed_point_value(int64_t sum);
+static inline double tally_fixed_point_value(int64_t sum)
+{
+    return (double)sum * 0x1p-40;
+}
 
 /* addends[i] <- tally_fixed_point_of(values[i]) for i < n, and of scale * levels[i] in the second;
  * in vector instructions where the values allow them, as those of gradients do. */

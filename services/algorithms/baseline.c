@@ -443,17 +443,25 @@ enum tally_status tally_baseline_receive_qsgd(const struct tally_setting *settin
     return TALLY_OK;
 }
 
+enum { BLOCK = 256 }; /* its steps stay in the processor's first cache */
+
 enum tally_status tally_baseline_decide(const struct tally_server_task *task, double scale,
                                         struct tally_scratch *scratch,
                                         struct tally_decision *decision, struct tally_error *err)
 {
     const struct tally_setting *setting = task->setting;
-    double square = 0;
-    for (size_t i = 0; i < setting->dim; i++) {
-        const double mean = tally_weighted_mean(task, i);
-        square += mean * mean;
-        const double step = tally_server_optimizer_step(setting, task->memory, i, scale * mean);
-        scratch->vector[i] = (float)(task->x[i] + step);
+    double square = 0, steps[BLOCK];
+    for (size_t at = 0; at < setting->dim; at += BLOCK) {
+        const size_t n = setting->dim - at < BLOCK ? setting->dim - at : BLOCK;
+        tally_weighted_means(task, at, n, steps);
+        for (size_t i = 0; i < n; i++) {
+            square += steps[i] * steps[i];
+            steps[i] *= scale;
+        }
+        tally_server_optimizer_steps(setting, task->memory, at, n, steps);
+        for (size_t i = 0; i < n; i++) {
+            scratch->vector[at + i] = (float)(task->x[at + i] + steps[i]);
+        }
     }
     return tally_baseline_conclude(task, square, scratch, decision, err);
 }

@@ -59,23 +59,28 @@ static double moved_v(const struct tally_server_optimizer *optimizer, double v, 
     return v > square ? v - share * square : v < square ? v + share * square : v;
 }
 
-double tally_server_optimizer_step(const struct tally_setting *setting, void *memory, size_t i,
-                                   double difference)
+void tally_server_optimizer_steps(const struct tally_setting *setting, void *memory, size_t first,
+                                  size_t n, double *differences)
 {
     const struct tally_server_optimizer *own = &setting->params->baseline.server_optimizer;
     const size_t kept = n_vectors(own);
-    if (kept == 0) {
-        return tally_server_optimizer_is_set(own) ? own->step_size * difference : difference;
+    if (!tally_server_optimizer_is_set(own)) {
+        return;
     }
-    double *m = (double *)memory + i;
-    if (kept == 1) {
-        *m = own->beta1 * *m + difference;
-        return own->step_size * *m;
+    double *m = (double *)memory + first, *v = (double *)memory + setting->dim + first;
+    for (size_t i = 0; i < n; i++) {
+        const double difference = differences[i];
+        if (kept == 0) {
+            differences[i] = own->step_size * difference;
+        } else if (kept == 1) {
+            m[i] = own->beta1 * m[i] + difference;
+            differences[i] = own->step_size * m[i];
+        } else {
+            m[i] = own->beta1 * m[i] + (1 - own->beta1) * difference;
+            v[i] = moved_v(own, v[i], difference * difference);
+            differences[i] = own->step_size * m[i] / (sqrt(v[i]) + own->tau);
+        }
     }
-    double *v = (double *)memory + setting->dim + i;
-    *m = own->beta1 * *m + (1 - own->beta1) * difference;
-    *v = moved_v(own, *v, difference * difference);
-    return own->step_size * *m / (sqrt(*v) + own->tau);
 }
 
 size_t tally_server_optimizer_bytes(const struct tally_setting *setting)

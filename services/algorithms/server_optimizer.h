@@ -42,10 +42,10 @@ struct tally_server_optimizer tally_server_optimizer_defaults(void);
 /* Whether a job has a server optimizer. */
 bool tally_server_optimizer_is_set(const struct tally_server_optimizer *optimizer);
 
-/* Returns the step of coordinate i for the mean difference D of that coordinate. Updates the
- * coordinate's m and v in `memory`, so it must be called once per round and coordinate. */
-double tally_server_optimizer_step(const struct tally_setting *setting, void *memory, size_t i,
-                                   double difference);
+/* Replaces the mean differences D of n coordinates, from `first` on, by the steps. Updates the
+ * coordinates' m and v in `memory`, so it must be called once per round and coordinate. */
+void tally_server_optimizer_steps(const struct tally_setting *setting, void *memory, size_t first,
+                                  size_t n, double *differences);
 
 /* The `memory` slots: 0 bytes without an optimizer or with sgd. */
 size_t tally_server_optimizer_bytes(const struct tally_setting *setting);

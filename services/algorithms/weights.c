@@ -143,12 +143,27 @@ void tally_weighted_sum_add_levels(const struct tally_setting *setting, uint32_t
     }
 }
 
-double tally_weighted_mean(const struct tally_server_task *task, size_t i)
+void tally_weighted_means(const struct tally_server_task *task, size_t first, size_t n,
+                          double *ret_means)
 {
     if (!task->setting->weighs_points) {
-        return tally_fixed_point_value(task->sums[i]) / (double)task->received;
+        const double received = (double)task->received;
+        for (size_t i = 0; i < n; i++) {
+            ret_means[i] = tally_fixed_point_value(task->sums[first + i]) / received;
+        }
+        return;
     }
     const struct tally_weights *weights = &task->weights;
-    const uint64_t n = weights->sum / weights->unit;
-    return tally_fixed_point_weighted_value(task->sums + 2 * i, weights->unit) / (double)n;
+    const double sum = (double)(weights->sum / weights->unit);
+    for (size_t i = 0; i < n; i++) {
+        const int64_t *word = task->sums + 2 * (first + i);
+        ret_means[i] = tally_fixed_point_weighted_value(word, weights->unit) / sum;
+    }
+}
+
+double tally_weighted_mean(const struct tally_server_task *task, size_t i)
+{
+    double mean;
+    tally_weighted_means(task, i, 1, &mean);
+    return mean;
 }

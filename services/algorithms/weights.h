@@ -44,7 +44,10 @@ void tally_weighted_sum_add_floats(const struct tally_setting *setting, uint32_t
                                    const float *values, int64_t *sums);
 void tally_weighted_sum_add_levels(const struct tally_setting *setting, uint32_t weight,
                                    const int32_t *levels, double scale, int64_t *sums);
-/* The mean of coordinate i over the messages. */
+/* The means of the coordinates from `first` on, n of them, over the messages. */
+void tally_weighted_means(const struct tally_server_task *task, size_t first, size_t n,
+                          double *ret_means);
+/* The mean of coordinate i. */
 double tally_weighted_mean(const struct tally_server_task *task, size_t i);
 
 #endif
