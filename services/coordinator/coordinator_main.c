@@ -108,7 +108,8 @@ static const struct tally_option OPTIONS[] = {
      "further "
      "jobs wait (default: half the memory of the machine or cgroup)",
      "Limits"},
-    {"max-sessions", "N", "100000", "workers at once", "Limits"},
+    {"max-sessions", "N", NULL, "workers at once; at most, and by default, --max-connections",
+     "Limits"},
     {"max-sessions-per-token", "N", "10000",
      "workers at once with one token, or with tokens of one name; no limit without tokens",
      "Limits"},
@@ -176,7 +177,6 @@ static void read_limits(const struct tally_options *options, struct settings *se
         {"max-jobs", 1, 1000000, &config->max_jobs},
         {"max-clients", 1, 100000, &config->max_clients},
         {"max-dim", 1, TALLY_MAX_DIM, &config->max_dim},
-        {"max-sessions", 1, 1000000, &config->max_sessions},
         {"max-sessions-per-token", 1, 1000000, &config->max_sessions_per_token},
         {"max-streams", 0, 1000000, &config->max_streams},
         {"idle-timeout-s", 1, 86400, &idle_s},
@@ -198,6 +198,12 @@ static void read_limits(const struct tally_options *options, struct settings *se
     if (tally_options_has(options, "max-job-bytes")) {
         tally_options_integer(options, "max-job-bytes", 1 << 20, INT64_C(1) << 50,
                               &config->max_job_bytes, err);
+    }
+    config->max_sessions = connections; /* a worker needs one */
+    if (tally_options_has(options, "max-sessions")) {
+        tally_options_integer(options, "max-sessions", 1, 1000000, &config->max_sessions, err);
+        config->max_sessions =
+            config->max_sessions < connections ? config->max_sessions : connections;
     }
     settings->server.max_body_bytes = config->max_body_bytes = (size_t)body;
     config->max_batch_bytes = body < MAX_BATCH_BYTES ? (uint32_t)body : MAX_BATCH_BYTES;

@@ -49,13 +49,12 @@ static inline bool stored_state_takes(const struct stored_state *stored, size_t 
            stored->whole_bytes + changes <= STATE_MOST_BYTES;
 }
 
-struct ordered_node; /* of session_order.h */
-struct refusal;      /* of session.h */
+struct refusal; /* of session.h */
 struct session;
 
-/* Sessions that would serve the same jobs if there were no refusals. */
+/* Sessions that would serve the same jobs if there were no refusals: all unbound ones, which serve
+ * any job, or those bound to one job. */
 struct supply {
-    struct ordered_node *free; /* sessions with a free slot, in order of joining */
     int64_t n_sessions;
     int64_t n_free; /* slots */
 };
@@ -65,8 +64,6 @@ struct job_supply {
     struct supply bound;      /* sessions that serve only this job */
     int64_t n_assigned;       /* clients at unbound sessions */
     struct refusal *refusals; /* of this job, by any session */
-    int64_t n_refusing;       /* sessions that would serve it if they did not refuse it ... */
-    int64_t n_refused_free;   /* ... and their free slots */
 };
 
 /* The last worker that refused the job because the job's plug-in is not loaded there, or because it

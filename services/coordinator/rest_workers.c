@@ -179,7 +179,7 @@ static struct tally_json *workers_here(const struct tally_coordinator *coordinat
     char cursor[CURSOR_CAPACITY] = "";
     for (int64_t n = 0; ok && s != NULL && n < page->limit; n++, s = s->next) {
         struct tally_json *worker = worker_of(coordinator, s, now_ms);
-        write_cursor(coordinator->view.number, (int64_t)s->place.number, cursor);
+        write_cursor(coordinator->view.number, (int64_t)s->number, cursor);
         ok = worker != NULL && tally_json_append(list, worker) &&
              (cursors == NULL || tally_json_append(cursors, tally_json_text(cursor)));
     }

@@ -1,6 +1,5 @@
 #include "services/coordinator/session.h"
 
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,9 +75,11 @@ struct replaced_session *session_replaced(struct session_table *table, uint64_t 
 
 struct session *session_before(const struct session_table *table, uint64_t number)
 {
-    struct ordered_node *node = ordered_before(table->in_order, number);
-    return node != NULL ? (struct session *)((char *)node - offsetof(struct session, in_all))
-                        : NULL;
+    struct session *session = table->first;
+    while (session != NULL && session->number >= number) {
+        session = session->next;
+    }
+    return session;
 }
 
 static void enter_buckets(struct session_table *table, struct session *session)
@@ -112,16 +113,18 @@ static bool draw_key(struct session_table *table)
            getrandom(table->key, sizeof table->key, 0) == (ssize_t)sizeof table->key;
 }
 
-/* Ensures at least as many buckets as there will be sessions. */
-static bool reserve_bucket(struct session_table *table)
+/* Ensures that the heap and the buckets have room for one more session. */
+static bool reserve_place(struct session_table *table)
 {
     if ((size_t)table->n_sessions < table->n_buckets) {
         return true;
     }
     const size_t n_buckets = table->n_buckets == 0 ? FIRST_BUCKETS : 2 * table->n_buckets;
+    struct session **heap = realloc(table->heap, n_buckets * sizeof(struct session *));
     struct session **by_id = calloc(n_buckets, sizeof(struct session *));
     struct session **by_name = calloc(n_buckets, sizeof(struct session *));
-    if (by_id == NULL || by_name == NULL || !draw_key(table)) {
+    table->heap = heap != NULL ? heap : table->heap;
+    if (heap == NULL || by_id == NULL || by_name == NULL || !draw_key(table)) {
         free(by_id);
         free(by_name);
         return false;
@@ -147,6 +150,82 @@ void session_table_fini(struct session_table *table)
     }
     free(table->by_id);
     free(table->by_name);
+    free(table->heap);
+}
+
+/* ---- Slots, counted for the jobs that may have them ---- */
+
+/* Where the session is counted; NULL = nowhere, because its job was removed. */
+static struct supply *supply_of(struct session_table *table, const struct session *session)
+{
+    if (!is_bound(session)) {
+        return &table->unbound;
+    }
+    return session->bound_to != NULL ? &session->bound_to->supply.bound : NULL;
+}
+
+/* Counts n more sessions like this one, with n_free more free slots; negative: fewer. */
+static void count(struct session_table *table, const struct session *session, int64_t n,
+                  int64_t n_free)
+{
+    struct supply *supply = supply_of(table, session);
+    table->n_sessions += n;
+    table->n_free += n_free;
+    if (supply != NULL) {
+        supply->n_sessions += n;
+        supply->n_free += n_free;
+    }
+}
+
+/* The job is removed: sessions bound to it serve no job from now on. */
+static void unbind(struct session_table *table, struct hosted_job *job)
+{
+    struct session *session = job->supply.bound.n_sessions > 0 ? table->first : NULL;
+    for (; session != NULL; session = session->next) {
+        session->bound_to = session->bound_to == job ? NULL : session->bound_to;
+    }
+    job->supply.bound = (struct supply){0};
+}
+
+int64_t session_n_free_for(const struct session_table *table, const struct hosted_job *job)
+{
+    int64_t n = table->unbound.n_free + job->supply.bound.n_free;
+    for (const struct refusal *r = job->supply.refusals; r != NULL; r = r->next_of_job) {
+        n -= session_may_serve(r->session, job) ? session_n_free(r->session) : 0;
+    }
+    return n;
+}
+
+int64_t session_n_serving(const struct session_table *table, const struct hosted_job *job)
+{
+    int64_t n = table->unbound.n_sessions + job->supply.bound.n_sessions;
+    for (const struct refusal *r = job->supply.refusals; r != NULL; r = r->next_of_job) {
+        n -= session_may_serve(r->session, job);
+    }
+    return n;
+}
+
+int64_t session_n_refused_assigned(const struct hosted_job *job,
+                                   bool counts(const struct hosted_job *))
+{
+    int64_t n = 0;
+    for (const struct refusal *r = job->supply.refusals; r != NULL; r = r->next_of_job) {
+        const struct session *session = r->session;
+        for (uint32_t i = 0; !is_bound(session) && i < session->n_assignments; i++) {
+            n += counts(session->assignments[i].job);
+        }
+    }
+    return n;
+}
+
+struct session *session_next_free(const struct session_table *table, const struct hosted_job *job,
+                                  const struct session *after)
+{
+    struct session *session = after != NULL ? after->next : table->first;
+    while (session != NULL && (session_n_free(session) == 0 || !session_serves(session, job))) {
+        session = session->next;
+    }
+    return session;
 }
 
 /* ---- Tokens ---- */
@@ -199,6 +278,95 @@ static void release_token(struct session_table *table, struct session_token *tok
     free(token);
 }
 
+/* ---- The heap of due times ----
+ *
+ * A binary heap in which each session knows its place. A call of a worker moves its due time later,
+ * which changes nothing here: the heap keeps the earlier time, and is corrected once that has come.
+ * So a session moves in the heap a few times a minute, however often its worker calls. */
+
+int64_t session_due_ms(const struct session *session, int64_t timeout_ms)
+{
+    return session->poll.request != NULL ? session->poll.until_ms
+                                         : session->last_contact_ms + timeout_ms + 1;
+}
+
+static void put_in_heap(struct session **heap, size_t place, struct session *session)
+{
+    heap[place] = session;
+    session->place = place;
+}
+
+/* Moves the session to where it belongs among the first n of the heap. */
+static void order_heap(struct session **heap, size_t n, struct session *session)
+{
+    size_t i = session->place;
+    while (i > 0 && heap[(i - 1) / 2]->due_ms > session->due_ms) {
+        put_in_heap(heap, i, heap[(i - 1) / 2]);
+        i = (i - 1) / 2;
+    }
+    while (2 * i + 1 < n) {
+        size_t child = 2 * i + 1;
+        child += child + 1 < n && heap[child + 1]->due_ms < heap[child]->due_ms;
+        if (heap[child]->due_ms >= session->due_ms) {
+            break;
+        }
+        put_in_heap(heap, i, heap[child]);
+        i = child;
+    }
+    put_in_heap(heap, i, session);
+}
+
+/* Exchanges the session with the last of the first n, and orders the others. */
+static void move_to_end(struct session **heap, size_t n, struct session *session)
+{
+    struct session *last = heap[n - 1];
+    put_in_heap(heap, session->place, last);
+    put_in_heap(heap, n - 1, session);
+    if (last != session) {
+        order_heap(heap, n - 1, last);
+    }
+}
+
+void session_set_timer(struct session_table *table, struct session *session, int64_t timeout_ms)
+{
+    const int64_t due_ms = session_due_ms(session, timeout_ms);
+    if (due_ms < session->due_ms) {
+        session->due_ms = due_ms;
+        order_heap(table->heap, (size_t)table->n_sessions, session);
+    }
+}
+
+static int compare_numbers(const void *a, const void *b)
+{
+    const struct session *const *left = a, *const *right = b;
+    return ((*left)->number > (*right)->number) - ((*left)->number < (*right)->number);
+}
+
+struct session *session_find_due(struct session_table *table, int64_t now_ms, int64_t timeout_ms)
+{
+    struct session **heap = table->heap, *due = NULL;
+    const size_t n_sessions = (size_t)table->n_sessions;
+    size_t n = n_sessions; /* the due ones follow the first n */
+    while (n > 0 && heap[0]->due_ms <= now_ms) {
+        heap[0]->due_ms = session_due_ms(heap[0], timeout_ms);
+        if (heap[0]->due_ms <= now_ms) {
+            move_to_end(heap, n--, heap[0]);
+        } else {
+            order_heap(heap, n, heap[0]);
+        }
+    }
+    if (n < n_sessions) {
+        qsort(&heap[n], n_sessions - n, sizeof(struct session *), compare_numbers);
+    }
+    for (; n < n_sessions; n++) {
+        heap[n]->next_due = due;
+        due = heap[n];
+        due->place = n;
+        order_heap(heap, n + 1, due);
+    }
+    return due;
+}
+
 /* ---- Coming and going ---- */
 
 /* An id that no session has. */
@@ -225,11 +393,10 @@ static void enter_table(struct session_table *table, struct session *session)
         table->first->link = &session->next;
     }
     table->first = session;
-    table->n_sessions++;
-    table->n_slots += session->n_slots;
     enter_buckets(table, session);
-    ordered_insert(&table->in_order, &session->in_all);
-    supply_add(table, session);
+    put_in_heap(table->heap, (size_t)table->n_sessions, session);
+    table->n_slots += session->n_slots;
+    count(table, session, 1, session->n_slots);
 }
 
 enum tally_status session_new(struct session_table *table, const struct session_request *request,
@@ -241,7 +408,7 @@ enum tally_status session_new(struct session_table *table, const struct session_
     struct session_token *token = take_token(table, request->identity, request->token_name);
     bool ok =
         session != NULL && assignments != NULL && token != NULL && draw_id(table, &session->id);
-    if (!ok || !reserve_bucket(table)) {
+    if (!ok || !reserve_place(table)) {
         release_token(table, token);
         free(session);
         free(assignments);
@@ -257,9 +424,8 @@ enum tally_status session_new(struct session_table *table, const struct session_
     session->n_slots = join->slots;
     session->assignments = assignments;
     session->name_hash = hash_of(table, session->name);
-    session->place =
-        (struct ordered_node){.number = table->n_joined++, .priority = session->name_hash};
-    session->in_all = session->place;
+    session->number = table->n_joined++;
+    session->due_ms = INT64_MAX; /* until session_set_timer() */
     enter_table(table, session);
     *ret_session = session;
     return TALLY_OK;
@@ -278,83 +444,6 @@ bool session_look(struct session *session, int64_t now_ms, struct tally_http_mot
         session->last_contact_ms = moved_ms;
     }
     return true;
-}
-
-/* ---- Timers ---- */
-
-int64_t session_due_ms(const struct session *session, int64_t timeout_ms)
-{
-    return session->poll.request != NULL ? session->poll.until_ms
-                                         : session->last_contact_ms + timeout_ms + 1;
-}
-
-void session_set_timer(struct session_table *table, struct session *session, int64_t timeout_ms)
-{
-    wheel_set(&table->timers, &session->timer, session_due_ms(session, timeout_ms));
-}
-
-struct session *session_of_timer(struct wheel_node *timer)
-{
-    return timer != NULL ? (struct session *)((char *)timer - offsetof(struct session, timer))
-                         : NULL;
-}
-
-static uint64_t number_of(struct wheel_node *timer)
-{
-    return session_of_timer(timer)->place.number;
-}
-
-/* Merges two lists in descending order of numbers. */
-static struct wheel_node *merge(struct wheel_node *a, struct wheel_node *b)
-{
-    struct wheel_node *merged = NULL, **last = &merged;
-    while (a != NULL && b != NULL) {
-        struct wheel_node **higher = number_of(a) > number_of(b) ? &a : &b;
-        *last = *higher;
-        last = &(*last)->next;
-        *higher = *last;
-    }
-    *last = a != NULL ? a : b;
-    return merged;
-}
-
-/* Sorts by number, the highest first: list i has 2^i nodes or none. */
-static struct wheel_node *sort(struct wheel_node *list)
-{
-    struct wheel_node *lists[64] = {NULL}, *sorted = NULL;
-    while (list != NULL) {
-        struct wheel_node *run = list;
-        size_t i = 0;
-        list = list->next;
-        run->next = NULL;
-        for (; lists[i] != NULL; i++) {
-            run = merge(lists[i], run);
-            lists[i] = NULL;
-        }
-        lists[i] = run;
-    }
-    for (size_t i = 0; i < 64; i++) {
-        sorted = merge(lists[i], sorted);
-    }
-    return sorted;
-}
-
-struct session *session_take_due(struct session_table *table, int64_t now_ms, int64_t timeout_ms)
-{
-    struct wheel_node *due = NULL;
-    struct wheel_node *timer = wheel_take(&table->timers, now_ms);
-    while (timer != NULL) {
-        struct wheel_node *next = timer->next;
-        struct session *session = session_of_timer(timer);
-        if (session_due_ms(session, timeout_ms) <= now_ms) {
-            timer->next = due;
-            due = timer;
-        } else {
-            session_set_timer(table, session, timeout_ms);
-        }
-        timer = next;
-    }
-    return session_of_timer(sort(due));
 }
 
 /* ---- Clients ---- */
@@ -411,7 +500,7 @@ static void release(struct session_table *table, struct session *session,
         }
     }
     session->n_assignments = kept;
-    supply_change_free(table, session, n_before - kept);
+    count(table, session, 0, n_before - kept);
 }
 
 void session_accept(struct session *session, const struct hosted_job *job)
@@ -419,7 +508,10 @@ void session_accept(struct session *session, const struct hosted_job *job)
     for (struct refusal **at = &session->refusals; *at != NULL; at = &(*at)->next) {
         if ((*at)->job == job) {
             struct refusal *gone = *at;
-            supply_remove_refusal(gone);
+            *gone->link_of_job = gone->next_of_job;
+            if (gone->next_of_job != NULL) {
+                gone->next_of_job->link_of_job = gone->link_of_job;
+            }
             *at = gone->next;
             session->n_refusals--;
             free(gone);
@@ -437,12 +529,10 @@ void session_free(struct session_table *table, struct session *session)
         session_accept(session, session->refusals->job);
     }
     tally_http_line_detach(&session->line);
-    supply_remove(table, session);
-    table->n_sessions--;
-    table->n_slots -= session->n_slots;
-    ordered_remove(&table->in_order, &session->in_all);
     leave_buckets(table, session);
-    wheel_remove(&session->timer);
+    move_to_end(table->heap, (size_t)table->n_sessions, session);
+    table->n_slots -= session->n_slots;
+    count(table, session, -1, -(int64_t)session_n_free(session));
     release_token(table, session->token);
     *session->link = session->next;
     if (session->next != NULL) {
@@ -461,7 +551,7 @@ void session_assign(struct session_table *table, struct session *session, struct
     put_client(session, session->n_assignments++, job, client);
     job->n_vacant--;
     job->supply.n_assigned += !is_bound(session);
-    supply_change_free(table, session, -1);
+    count(table, session, 0, -1);
 }
 
 void session_replace_client(struct hosted_job *job, uint32_t from, uint32_t to)
@@ -482,7 +572,7 @@ void session_unassign(struct session_table *table, struct hosted_job *job, uint3
         session->assignments[i] = session->assignments[i + 1];
         session->assignments[i].job->slots[session->assignments[i].client].place = i;
     }
-    supply_change_free(table, session, 1);
+    count(table, session, 0, 1);
 }
 
 enum tally_status session_refuse(struct session_table *table, struct session *session,
@@ -501,7 +591,12 @@ enum tally_status session_refuse(struct session_table *table, struct session *se
         refusal->next = session->refusals;
         session->refusals = refusal;
         session->n_refusals++;
-        supply_add_refusal(refusal);
+        refusal->next_of_job = job->supply.refusals;
+        refusal->link_of_job = &job->supply.refusals;
+        if (refusal->next_of_job != NULL) {
+            refusal->next_of_job->link_of_job = &refusal->next_of_job;
+        }
+        job->supply.refusals = refusal;
     }
     release(table, session, job);
     return TALLY_OK;
@@ -526,7 +621,7 @@ void session_release_job(struct session_table *table, struct hosted_job *job)
     while (job->supply.refusals != NULL) {
         session_accept(job->supply.refusals->session, job);
     }
-    supply_unbind(job);
+    unbind(table, job);
 }
 
 bool session_serves(const struct session *session, const struct hosted_job *job)

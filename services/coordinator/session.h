@@ -1,4 +1,11 @@
-/* session: one worker process as the coordinator knows it, and its clients. */
+/* session: one worker process as the coordinator knows it, and its clients.
+ *
+ * There are at most as many sessions as connections (coordinator_config.max_sessions): some ten
+ * thousand. What every call needs is found at once: a session by its id or its name, in a hash
+ * table, and the sessions that are due, in a heap. What happens when a job starts, ends or is
+ * listed walks the list of all sessions, newest first. A queued job asks how many slots are free
+ * for it each time that slots change, and there may be thousands of queued jobs, so slots are
+ * counted as they come and go (struct supply, hosted_job.h). */
 #ifndef TALLY_SERVICES_COORDINATOR_SESSION_H
 #define TALLY_SERVICES_COORDINATOR_SESSION_H
 
@@ -11,9 +18,6 @@
 #include "codec/list.h"
 #include "services/coordinator/calls.h"
 #include "services/coordinator/hosted_job.h"
-#include "services/coordinator/session_order.h"
-#include "services/coordinator/session_supply.h"
-#include "services/coordinator/session_wheel.h"
 
 /* A job that a worker has said it cannot serve, whichever client it has. */
 struct refusal {
@@ -97,31 +101,31 @@ struct session {
         char job_id[TALLY_MESSAGE_JOB_ID_CAPACITY]; /* of the updates */
     } poll;
     struct tally_list_node in_ready; /* sessions whose poll is to be examined */
+    uint64_t number;                 /* of sessions that had joined before */
     struct session *next, **link;    /* all sessions, newest first */
     struct session *next_of_id;      /* in the same bucket */
     uint64_t name_hash;
     struct session *next_of_name; /* in the same bucket */
-    struct wheel_node timer;      /* for session_due_ms() */
-    struct ordered_node place;    /* among those with free slots; numbered by joining */
-    struct ordered_node in_all;   /* among all sessions; same number */
+    size_t place;                 /* in session_table.heap */
+    int64_t due_ms;               /* not after session_due_ms() */
+    struct session *next_due;
 };
 
 struct session_table {
     int64_t home;             /* number of this replica, for the top 16 bits of new ids; 0 = none */
     struct session **by_id;   /* [n_buckets], by the low bits of the ids, which are random */
     struct session **by_name; /* [n_buckets], by a hash under the key */
-    size_t n_buckets;         /* a power of two, or 0 */
+    size_t n_buckets;         /* a power of two, not below n_sessions; or 0 */
+    struct session **heap;    /* [n_buckets], all sessions; none is due before heap[(i - 1) / 2] */
     uint8_t key[16];          /* random: names that share a bucket cannot be chosen */
     uint64_t n_joined;        /* sessions so far; number of the next one */
     struct session_token *tokens; /* of all sessions; few */
     struct session *first;
     int64_t n_sessions;
-    struct ordered_node *in_order;
     int64_t n_slots;
     int64_t n_free;    /* slots without a client */
     int64_t n_waiting; /* sessions with a poll that waits */
     struct supply unbound;
-    struct wheel timers;
     struct replaced_session replaced[REPLACED_SESSIONS]; /* a ring */
     uint64_t n_replaced;                                 /* so far */
 };
@@ -150,7 +154,7 @@ void session_note_replaced(struct session_table *table, const struct session *se
 struct replaced_session *session_replaced(struct session_table *table, uint64_t id);
 struct session *session_by_id(const struct session_table *table, uint64_t id);
 struct session *session_by_name(const struct session_table *table, const char *name);
-/* The newest session with a number below `number`; NULL = none. */
+/* The newest session with a number below `number`; NULL = none. Walks past all newer ones. */
 struct session *session_before(const struct session_table *table, uint64_t number);
 /* Number of sessions whose workers joined with a token of that identity. */
 int64_t session_count_of(const struct session_table *table, const struct token_identity *identity);
@@ -164,9 +168,8 @@ bool session_look(struct session *session, int64_t now_ms, struct tally_http_mot
 int64_t session_due_ms(const struct session *session, int64_t timeout_ms);
 /* To be called when session_due_ms() has become earlier. */
 void session_set_timer(struct session_table *table, struct session *session, int64_t timeout_ms);
-/* Takes the due sessions off the timers, newest first, linked by timer.next. They stay due. */
-struct session *session_take_due(struct session_table *table, int64_t now_ms, int64_t timeout_ms);
-struct session *session_of_timer(struct wheel_node *timer);
+/* The sessions that are due, newest first, linked by next_due. They stay due. */
+struct session *session_find_due(struct session_table *table, int64_t now_ms, int64_t timeout_ms);
 
 /* Gives client slot `client` of `job`, which must be vacant, to the session, which must have a free
  * slot. */
@@ -208,5 +211,21 @@ static inline bool session_may_serve(const struct session *session, const struct
 
 /* Whether the session may have clients of the job. */
 bool session_serves(const struct session *session, const struct hosted_job *job);
+
+/* ---- What the sessions have for a job. The first two take a step for each session that refuses
+ * the job. ---- */
+
+/* Slots that are free for the job. */
+int64_t session_n_free_for(const struct session_table *table, const struct hosted_job *job);
+/* Sessions that serve the job. */
+int64_t session_n_serving(const struct session_table *table, const struct hosted_job *job);
+/* Clients of unbound sessions that refuse `job`, in jobs for which counts() is true. Takes time
+ * proportional to those clients and refusals. */
+int64_t session_n_refused_assigned(const struct hosted_job *job,
+                                   bool counts(const struct hosted_job *));
+/* The newest session that serves the job and has a free slot, of those older than `after` (NULL:
+ * of all). NULL = none. */
+struct session *session_next_free(const struct session_table *table, const struct hosted_job *job,
+                                  const struct session *after);
 
 #endif

@@ -11,13 +11,13 @@
 int64_t workers_count_free_slots(const struct tally_coordinator *coordinator,
                                  const struct hosted_job *job)
 {
-    return supply_n_free(&coordinator->workers->sessions, job);
+    return session_n_free_for(&coordinator->workers->sessions, job);
 }
 
 bool workers_can_be_served(const struct tally_coordinator *coordinator,
                            const struct hosted_job *job)
 {
-    return supply_n_serving(&coordinator->workers->sessions, job) > 0;
+    return session_n_serving(&coordinator->workers->sessions, job) > 0;
 }
 
 /* Counts clients, at unbound workers, of the jobs that the caller counts. */
@@ -40,7 +40,7 @@ static int64_t count_coming_slots(const struct tally_coordinator *coordinator,
                                   const struct hosted_job *job, int64_t n_assigned)
 {
     return workers_count_free_slots(coordinator, job) + n_assigned -
-           supply_n_refused_assigned(job, hosted_job_is_progressing);
+           session_n_refused_assigned(job, hosted_job_is_progressing);
 }
 
 /* Describes a job to matching. n_assigned: clients of jobs that progress. */
@@ -119,18 +119,18 @@ void workers_find_lacking_job(const struct tally_coordinator *coordinator, int64
 
 static void fill_job(struct tally_coordinator *coordinator, struct hosted_job *job)
 {
-    const struct session_table *sessions = &coordinator->workers->sessions;
+    struct session_table *sessions = &coordinator->workers->sessions;
     uint32_t client = 0;
     struct session *session = NULL;
-    while (job->n_vacant > 0 && workers_count_free_slots(coordinator, job) > 0) {
+    int64_t n_free = workers_count_free_slots(coordinator, job);
+    for (; job->n_vacant > 0 && n_free > 0; n_free--) {
         if (session == NULL || session_n_free(session) == 0) {
-            const uint64_t before = session != NULL ? session->place.number : UINT64_MAX;
-            session = supply_next_free(sessions, job, before);
+            session = session_next_free(sessions, job, session);
         }
         while (job->slots[client].session != NULL) {
             client++;
         }
-        session_assign(&coordinator->workers->sessions, session, job, client);
+        session_assign(sessions, session, job, client);
         workers_mark_ready(coordinator, session);
     }
     if (tally_job_status(job->engine) == TALLY_JOB_RUNNING) {
@@ -157,7 +157,7 @@ static int64_t lend(struct tally_coordinator *coordinator, const struct hosted_j
 static bool can_borrow(const struct hosted_job *job, int64_t n_assigned)
 {
     return match_can_borrow(hosted_job_n_lacking(job), n_assigned - job->supply.n_assigned,
-                            supply_n_refused_assigned(job, hosted_job_is_stuck));
+                            session_n_refused_assigned(job, hosted_job_is_stuck));
 }
 
 /* Fills the job from the other stuck jobs, which get their slots back when it has ended. */

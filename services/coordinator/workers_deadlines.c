@@ -16,18 +16,17 @@ void workers_check_sessions(struct tally_coordinator *coordinator, int64_t now_m
 {
     struct session_table *sessions = &coordinator->workers->sessions;
     const int64_t timeout_ms = coordinator->config.session_timeout_ms;
-    struct session *session = session_take_due(sessions, now_ms, timeout_ms);
+    struct session *session = session_find_due(sessions, now_ms, timeout_ms);
     while (session != NULL) {
-        struct session *next = session_of_timer(session->timer.next);
+        struct session *next = session->next_due;
         struct tally_http_motion motion;
-        const bool is_polling = session->poll.request != NULL;
-        if (!is_polling) {
-            (void)session_look(session, now_ms, &motion);
-        }
-        session_set_timer(sessions, session, timeout_ms);
-        if (is_polling) {
+        if (session->poll.request != NULL) {
             workers_mark_ready(coordinator, session);
-        } else if (session_due_ms(session, timeout_ms) <= now_ms) {
+            session = next;
+            continue;
+        }
+        (void)session_look(session, now_ms, &motion); /* bytes of a message are contact */
+        if (session_due_ms(session, timeout_ms) <= now_ms) {
             tally_log(TALLY_LOG_WARN, tally_log_event("session timed out"),
                       tally_log_text("worker", session->name),
                       tally_log_integer("clients", session->n_assignments));

@@ -161,7 +161,8 @@ static enum tally_status check_session_limits(const struct tally_coordinator *co
     const struct token_identity none = {{0}};
     if (sessions->n_sessions >= config->max_sessions) {
         return tally_fail(err, TALLY_RESOURCE_EXHAUSTED, NULL,
-                          "%lld workers have a session, the limit is %lld",
+                          "%lld workers have a session, the limit is %lld: --max-sessions, or "
+                          "--max-connections if that is lower",
                           (long long)sessions->n_sessions, (long long)config->max_sessions);
     }
     const int64_t n = session_count_of(sessions, &call->identity);

@@ -31,7 +31,7 @@ static void add_refusals(const struct tally_coordinator *coordinator, const stru
     int64_t n = 0;
     const struct refusal *newest = job->supply.refusals;
     for (const struct refusal *r = newest; r != NULL; r = r->next_of_job) {
-        newest = r->session->place.number > newest->session->place.number ? r : newest;
+        newest = r->session->number > newest->session->number ? r : newest;
         n++;
     }
     if (n == 1) {

@@ -29,6 +29,7 @@ from common import FORMAT, job_document, messages  # noqa: E402
 BIN = Path(os.environ.get("TALLY_BIN", "build/release/bin")).resolve()
 MOST = 2.0
 N_CALLS, N_BATCHES = 500, 5  # batches of each kind of call; the median counts
+SESSIONS = 20000  # the default of --max-connections, which limits them
 LARGE = 100000  # clients of a queued job, more than the number of slots
 HANG_S = 120
 
@@ -38,7 +39,7 @@ class Coordinator:
         with socket.create_server(("127.0.0.1", 0)) as probe:
             port = probe.getsockname()[1]
         options = ("--listen", f"127.0.0.1:{port}", "--store", "memory:", "--session-timeout-ms", "86400000",
-                   "--log-level", "error", "--max-sessions", "1000000")
+                   "--log-level", "error", "--max-connections", "1000000")  # for --many
         self.process = subprocess.Popen([BIN / "tally-coordinator", *options], cwd=folder)
         self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=HANG_S)
         until = time.monotonic() + HANG_S
@@ -143,7 +144,7 @@ def measure(coordinator, player, idle):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--few", type=int, default=10, help="sessions (%(default)s)")
-    parser.add_argument("--many", type=int, default=LARGE - N_CALLS - 100, help="sessions (%(default)s)")
+    parser.add_argument("--many", type=int, default=SESSIONS - N_CALLS - 100, help="sessions (%(default)s)")
     parser.add_argument("--queued", type=int, default=200, help="jobs (%(default)s)")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tally-bench-") as folder:

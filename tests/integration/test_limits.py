@@ -81,6 +81,15 @@ class Limits(TallyTestCase):
         ForeignWorker(self.client, name="third")
         self.assertEqual(second.poll(wait_ms=1).WhichOneof("kind"), "idle")
 
+    def test_no_more_sessions_than_connections(self):
+        for more in ((), ("--max-sessions", "100")):
+            self.start("--max-connections", "3", *more)
+            for i in range(3):
+                ForeignWorker(self.client, name=f"w{i}")
+            error = self.assert_connect_error("resource_exhausted", lambda: ForeignWorker(self.client, name="one more"))
+            self.assertIn("3 workers have a session, the limit is 3: --max-sessions, or --max-connections", error.message)
+            self.coordinator.kill()
+
     def test_headers(self):
         self.start("--max-header-bytes", "3000")
         self.assertEqual(self.client.get("/healthz", **{"X-Long": "x" * 2000}).status, 200)

@@ -1,10 +1,9 @@
-#include "services/coordinator/session_supply.h"
+#include "services/coordinator/session.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "services/coordinator/session.h"
 #include "tests/harness.h"
 
 enum { N_JOBS = 6, N_TOKENS = 3, CLIENTS = 12, N_NAMES = 40, N_STEPS = 6000, MAX_SLOTS_HERE = 5 };
@@ -62,11 +61,12 @@ static void scene_fini(struct scene *scene)
     }
 }
 
-static void join(struct scene *scene, const char *name, struct hosted_job *bound_to, uint32_t slots)
+static struct session *join(struct scene *scene, const char *name, struct hosted_job *bound_to,
+                            uint32_t slots)
 {
     struct tally_error err = TALLY_ERROR_INIT;
     struct tally_join_request request = {.slots = slots};
-    struct session *session;
+    struct session *session = NULL;
     snprintf(request.name, sizeof request.name, "%s", name);
     snprintf(request.job_id, sizeof request.job_id, "%s", bound_to != NULL ? bound_to->row.id : "");
     const struct session_request who = {.join = &request,
@@ -74,6 +74,8 @@ static void join(struct scene *scene, const char *name, struct hosted_job *bound
                                         .identity = &scene->tokens[draw(scene, N_TOKENS)],
                                         .token_name = ""};
     TALLY_ASSERT_STATUS(session_new(&scene->table, &who, &session, &err), TALLY_OK, &err);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(session);
+    return session;
 }
 
 /* ---- Counts, compared with those of plain loops over all sessions ---- */
@@ -117,23 +119,23 @@ static int64_t count_coming(const struct scene *scene, const struct hosted_job *
     for (int i = 0; i < N_JOBS; i++) {
         n += is_counted(scene->jobs[i]) ? scene->jobs[i]->supply.n_assigned : 0;
     }
-    return n - supply_n_refused_assigned(job, is_counted);
+    return n - session_n_refused_assigned(job, is_counted);
 }
 
 /* Whether the sessions with free slots are in the same order as in the list of all sessions. */
 static bool same_order(const struct scene *scene, const struct hosted_job *job)
 {
-    uint64_t before = UINT64_MAX;
+    const struct session *last = NULL;
     for (const struct session *s = scene->table.first; s != NULL; s = s->next) {
         if (!serves(s, job) || session_n_free(s) == 0) {
             continue;
         }
-        if (supply_next_free(&scene->table, job, before) != s) {
+        if (session_next_free(&scene->table, job, last) != s) {
             return false;
         }
-        before = s->place.number;
+        last = s;
     }
-    return supply_next_free(&scene->table, job, before) == NULL;
+    return session_next_free(&scene->table, job, last) == NULL;
 }
 
 static int64_t count_all_free(const struct scene *scene)
@@ -160,7 +162,7 @@ static void expect_all_in_order(const struct scene *scene)
     uint64_t before = UINT64_MAX;
     for (const struct session *s = scene->table.first; s != NULL; s = s->next) {
         CU_ASSERT_PTR_EQUAL_FATAL(session_before(&scene->table, before), s);
-        before = s->place.number;
+        before = s->number;
     }
     CU_ASSERT_PTR_NULL(session_before(&scene->table, before));
 }
@@ -197,8 +199,8 @@ static void expect_equal_counts(const struct scene *scene)
     for (int i = 0; i < N_JOBS; i++) {
         const struct hosted_job *job = scene->jobs[i];
         const struct plain plain = count_plainly(scene, job);
-        CU_ASSERT_EQUAL_FATAL(supply_n_free(&scene->table, job), plain.n_free);
-        CU_ASSERT_EQUAL_FATAL(supply_n_serving(&scene->table, job), plain.n_serving);
+        CU_ASSERT_EQUAL_FATAL(session_n_free_for(&scene->table, job), plain.n_free);
+        CU_ASSERT_EQUAL_FATAL(session_n_serving(&scene->table, job), plain.n_serving);
         CU_ASSERT_EQUAL_FATAL(job->supply.n_assigned, plain.n_assigned);
         CU_ASSERT_EQUAL_FATAL(count_coming(scene, job), plain.n_coming);
         CU_ASSERT_FATAL(same_order(scene, job));
@@ -226,7 +228,7 @@ static void come_or_go(struct scene *scene)
 
 static void assign(struct scene *scene, struct hosted_job *job)
 {
-    struct session *session = supply_next_free(&scene->table, job, UINT64_MAX);
+    struct session *session = session_next_free(&scene->table, job, NULL);
     const uint32_t client = draw(scene, CLIENTS);
     if (job->slots[client].session != NULL) {
         session_unassign(&scene->table, job, client);
@@ -292,7 +294,7 @@ static void step(struct scene *scene)
     }
 }
 
-static void test_coordinator_supply__counts_equal_plain_loops(void)
+static void test_coordinator_session__counts_equal_plain_loops(void)
 {
     for (uint64_t seed = 1; seed <= 3; seed++) {
         struct scene scene;
@@ -305,58 +307,18 @@ static void test_coordinator_supply__counts_equal_plain_loops(void)
     }
 }
 
-/* ---- The order ---- */
+/* ---- Names ---- */
 
-enum { N_NODES = 1000 };
-
-static void test_coordinator_supply__an_order_finds_what_is_there(void)
+/* With very similar names. */
+static void test_coordinator_session__names_share_few_buckets(void)
 {
-    struct scene scene = {.random = 7};
-    static struct ordered_node nodes[N_NODES];
-    static bool is_in[N_NODES];
-    struct ordered_node *root = NULL;
-    for (int i = 0; i < 20 * N_NODES; i++) {
-        const uint32_t at = draw(&scene, N_NODES);
-        if (is_in[at]) {
-            ordered_remove(&root, &nodes[at]);
-        } else {
-            nodes[at] = (struct ordered_node){.number = at, .priority = draw(&scene, UINT32_MAX)};
-            ordered_insert(&root, &nodes[at]);
-        }
-        is_in[at] = !is_in[at];
-        const uint32_t number = draw(&scene, N_NODES + 1);
-        uint32_t below = number;
-        while (below > 0 && !is_in[below - 1]) {
-            below--;
-        }
-        CU_ASSERT_PTR_EQUAL_FATAL(ordered_before(root, number),
-                                  below > 0 ? &nodes[below - 1] : NULL);
-    }
-}
-
-static int depth_of(const struct ordered_node *root, uint64_t number)
-{
-    int depth = 1;
-    for (; root != NULL && root->number != number; depth++) {
-        root = number < root->number ? root->below : root->above;
-    }
-    return depth;
-}
-
-/* Sessions join in the order of their numbers, which is the worst case for an unbalanced tree, and
- * with very similar names. */
-static void test_coordinator_supply__joins_keep_tree_and_buckets_flat(void)
-{
-    enum { N = 20000, MAX_DEPTH = 60 }; /* 2 ln N is 20; P(depth > 60) < 10^-9 */
+    enum { N = 20000 };
     struct scene scene;
     char name[16];
     scene_init(&scene, 1);
     for (int i = 0; i < N; i++) {
         snprintf(name, sizeof name, "w%d", i);
         join(&scene, name, NULL, 1);
-    }
-    for (uint64_t i = 0; i < N; i++) {
-        CU_ASSERT_FATAL(depth_of(scene.table.unbound.free, i) <= MAX_DEPTH);
     }
     int longest = 0;
     for (size_t b = 0; b < scene.table.n_buckets; b++) {
@@ -372,7 +334,7 @@ static void test_coordinator_supply__joins_keep_tree_and_buckets_flat(void)
 
 /* Each table hashes names with its own key, so a collision in one table tells nothing about
  * another. */
-static void test_coordinator_supply__the_hash_of_a_name_has_a_secret_key(void)
+static void test_coordinator_session__the_hash_of_a_name_has_a_secret_key(void)
 {
     struct scene a, b;
     scene_init(&a, 1);
@@ -384,10 +346,65 @@ static void test_coordinator_supply__the_hash_of_a_name_has_a_secret_key(void)
     scene_fini(&b);
 }
 
+/* ---- Silence ---- */
+
+enum { TIMEOUT_MS = 15000, N_TICKS = 20000 };
+
+/* Fails unless the table finds exactly those that are due by a plain loop, in the same order. */
+static void expect_due(struct scene *scene, int64_t now_ms)
+{
+    const struct session *due = session_find_due(&scene->table, now_ms, TIMEOUT_MS);
+    for (const struct session *s = scene->table.first; s != NULL; s = s->next) {
+        if (session_due_ms(s, TIMEOUT_MS) <= now_ms) {
+            CU_ASSERT_PTR_EQUAL_FATAL(due, s);
+            due = due->next_due;
+        }
+    }
+    CU_ASSERT_PTR_NULL_FATAL(due);
+}
+
+/* The worker joins, leaves, calls, begins a long poll or is answered. */
+static void call_or_leave(struct scene *scene, int64_t now_ms)
+{
+    char name[16];
+    snprintf(name, sizeof name, "worker-%u", draw(scene, N_NAMES));
+    struct session *session = session_by_name(&scene->table, name);
+    const uint32_t kind = draw(scene, 8);
+    if (session == NULL) {
+        session = join(scene, name, NULL, 1);
+        session->last_contact_ms = now_ms;
+    } else if (kind == 0) {
+        session_free(&scene->table, session);
+        return;
+    } else if (kind < 4) {
+        session->last_contact_ms = now_ms; /* later, which needs no other call */
+        return;
+    } else {
+        const bool waits = session->poll.request != NULL;
+        session->poll.request = waits ? NULL : (void *)scene; /* not used */
+        session->poll.until_ms = now_ms + draw(scene, 30000);
+        session->last_contact_ms = now_ms;
+    }
+    session_set_timer(&scene->table, session, TIMEOUT_MS);
+}
+
+static void test_coordinator_session__who_is_due_is_found_newest_first(void)
+{
+    struct scene scene;
+    scene_init(&scene, 1);
+    int64_t now_ms = 1000000007;
+    for (int i = 0; i < N_TICKS; i++) {
+        call_or_leave(&scene, now_ms);
+        now_ms += draw(&scene, i % 100 == 0 ? 2 * TIMEOUT_MS : 500);
+        expect_due(&scene, now_ms);
+    }
+    scene_fini(&scene);
+}
+
 static const struct tally_test TESTS[] = {
-    TALLY_TEST(test_coordinator_supply__counts_equal_plain_loops),
-    TALLY_TEST(test_coordinator_supply__an_order_finds_what_is_there),
-    TALLY_TEST(test_coordinator_supply__joins_keep_tree_and_buckets_flat),
-    TALLY_TEST(test_coordinator_supply__the_hash_of_a_name_has_a_secret_key),
+    TALLY_TEST(test_coordinator_session__counts_equal_plain_loops),
+    TALLY_TEST(test_coordinator_session__names_share_few_buckets),
+    TALLY_TEST(test_coordinator_session__the_hash_of_a_name_has_a_secret_key),
+    TALLY_TEST(test_coordinator_session__who_is_due_is_found_newest_first),
 };
-TALLY_SUITE(coordinator_supply, TESTS);
+TALLY_SUITE(coordinator_session, TESTS);
