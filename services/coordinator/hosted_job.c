@@ -212,6 +212,63 @@ static enum tally_status make_stand_in(struct tally_store *store, struct hosted_
                              ret_engine, err);
 }
 
+static struct hosted_job *make(const struct tally_store_job *row)
+{
+    struct hosted_job *job = calloc(1, sizeof *job);
+    if (job != NULL) {
+        job->row = *row;
+        job->prepared = row->progress.has_f_star;
+        job->f_star = row->progress.f_star;
+        job->curvature = row->curvature;
+        memcpy(job->schedule, row->schedule, sizeof job->schedule);
+        job->recovery_bits = row->recovery_bits;
+        job->wire_in_bytes = row->wire_in_bytes;
+        job->wire_out_bytes = row->wire_out_bytes;
+        job->n_vacant = row->clients;
+        tally_list_init(&job->assigned);
+    }
+    return job;
+}
+
+static void set_spec(struct hosted_job *job, const struct tally_job_spec *spec)
+{
+    job->spec = *spec;
+    job->started_bytes = tally_footprint_started(spec);
+    job->solving_bytes = tally_footprint_solving(spec);
+}
+
+enum tally_status hosted_job_new(const struct tally_job_spec *spec, struct hosted_job **ret_job,
+                                 struct tally_error *err)
+{
+    struct tally_store_job row = {.status = TALLY_JOB_QUEUED,
+                                  .created_ms = tally_realtime_ms(),
+                                  .clients = spec->clients,
+                                  .dim = (int64_t)tally_objective_spec_dim(&spec->objective),
+                                  .horizon = spec->horizon,
+                                  .curvature = TALLY_CURVATURE_UNKNOWN};
+    snprintf(row.name, sizeof row.name, "%s", spec->name);
+    memcpy(row.labels, spec->labels, sizeof row.labels);
+    snprintf(row.algorithm, sizeof row.algorithm, "%s", tally_job_spec_algorithm(spec)->name);
+    struct hosted_job *job = make(&row);
+    struct tally_json *document = tally_document_of(spec);
+    enum tally_status status = TALLY_NO_MEMORY;
+    if (job != NULL && document != NULL) {
+        set_spec(job, spec);
+        status = tally_json_dump(document, 0, &job->document);
+    }
+    if (status == TALLY_OK) {
+        status = tally_job_new(spec, &job->engine, err);
+    }
+    tally_json_free(document);
+    if (status != TALLY_OK) {
+        hosted_job_free(job);
+        return tally_fail(err, status, NULL, "no memory for the job");
+    }
+    job->row.progress = *tally_job_progress(job->engine);
+    *ret_job = job;
+    return TALLY_OK;
+}
+
 typedef enum tally_status engine_fn(struct tally_store *store, struct hosted_job *job,
                                     struct tally_job **ret_engine, struct tally_error *err);
 
@@ -219,21 +276,12 @@ static enum tally_status load_with(struct tally_store *store, const struct tally
                                    engine_fn *make_engine, struct hosted_job **ret_job,
                                    struct tally_error *err)
 {
-    struct hosted_job *job = calloc(1, sizeof *job);
+    struct hosted_job *job = make(row);
+    struct tally_job_spec spec;
     enum tally_status status = TALLY_NO_MEMORY;
     if (job == NULL) {
         goto out;
     }
-    job->row = *row;
-    job->prepared = row->progress.has_f_star;
-    job->f_star = row->progress.f_star;
-    job->curvature = row->curvature;
-    memcpy(job->schedule, row->schedule, sizeof job->schedule);
-    job->recovery_bits = row->recovery_bits;
-    job->wire_in_bytes = row->wire_in_bytes;
-    job->wire_out_bytes = row->wire_out_bytes;
-    job->n_vacant = row->clients;
-    tally_list_init(&job->assigned);
     job->has_stored_updates = true;
     status = store->ops->document_get(store, row->key, &job->document, err);
     if (status == TALLY_NOT_FOUND) { /* every job is stored with one */
@@ -243,15 +291,14 @@ static enum tally_status load_with(struct tally_store *store, const struct tally
         }
     }
     if (status == TALLY_OK) {
-        status = tally_document_parse((const char *)job->document.data, job->document.size,
-                                      &job->spec, err);
+        status =
+            tally_document_parse((const char *)job->document.data, job->document.size, &spec, err);
         if (status != TALLY_OK && status != TALLY_NO_MEMORY) {
             status = TALLY_DATA_LOSS;
         }
     }
     if (status == TALLY_OK) {
-        job->started_bytes = tally_footprint_started(&job->spec);
-        job->solving_bytes = tally_footprint_solving(&job->spec);
+        set_spec(job, &spec);
         status = make_engine(store, job, &job->engine, err);
     }
 out:
@@ -537,23 +584,18 @@ enum tally_status hosted_job_put_rounds(struct tally_store *store, struct hosted
     return status == TALLY_OK ? put_state(store, job, outcome->n_records > 0, err) : status;
 }
 
-struct tally_json *hosted_job_detail(const struct tally_store_job *row,
-                                     const struct tally_buffer *document,
+/* Completes the detail, whose members are those of the job's document so far; it is taken. spec:
+ * NULL = not valid. */
+static struct tally_json *add_detail(struct tally_json *detail, const struct tally_store_job *row,
+                                     const struct tally_job_spec *spec,
                                      const struct tally_waiting *waiting)
 {
-    struct tally_json *detail;
-    if (tally_json_parse((const char *)document->data, document->size, &detail, NULL) != TALLY_OK) {
-        return NULL;
-    }
-    /* A document that only an older version accepted still has a detail. */
     struct tally_advice advice = {.n = 0};
     struct tally_planned planned;
     bool is_planned = false;
-    struct tally_job_spec spec;
-    if (tally_document_parse((const char *)document->data, document->size, &spec, NULL) ==
-        TALLY_OK) {
-        advice = tally_advise(&spec, &row->curvature);
-        is_planned = tally_planned_read(&spec, row->schedule, &planned);
+    if (spec != NULL) {
+        advice = tally_advise(spec, &row->curvature);
+        is_planned = tally_planned_read(spec, row->schedule, &planned);
     }
     const struct tally_job_facts facts = {.id = row->id,
                                           .status = row->status,
@@ -570,9 +612,29 @@ struct tally_json *hosted_job_detail(const struct tally_store_job *row,
                                           .curvature = row->curvature,
                                           .advice = &advice,
                                           .planned = is_planned ? &planned : NULL};
-    if (!tally_detail_add(detail, &facts, &row->progress)) {
-        tally_json_free(detail);
+    return tally_json_if_complete(detail, tally_detail_add(detail, &facts, &row->progress));
+}
+
+struct tally_json *hosted_job_detail(const struct tally_store_job *row,
+                                     const struct tally_buffer *document,
+                                     const struct tally_job_spec *spec,
+                                     const struct tally_waiting *waiting)
+{
+    struct tally_json *detail;
+    struct tally_job_spec stored = tally_job_spec_default();
+    if (tally_json_parse((const char *)document->data, document->size, &detail, NULL) != TALLY_OK) {
         return NULL;
     }
-    return detail;
+    /* A document that only an older version accepted still has a detail. */
+    if (spec == NULL && tally_document_read(detail, &stored, NULL) == TALLY_OK &&
+        tally_job_spec_validate(&stored, NULL) == TALLY_OK) {
+        spec = &stored;
+    }
+    return add_detail(detail, row, spec, waiting);
+}
+
+struct tally_json *hosted_job_new_detail(const struct hosted_job *job,
+                                         const struct tally_waiting *waiting)
+{
+    return add_detail(tally_document_of(&job->spec), &job->row, &job->spec, waiting);
 }

@@ -171,6 +171,10 @@ struct hosted_job {
 enum tally_status hosted_job_make_slots(struct hosted_job *job, struct tally_error *err);
 void hosted_job_drop_slots(struct hosted_job *job);
 
+/* Makes a new job, queued, which is yet to be stored: row.id and row.key are not set. Errors:
+ * NO_MEMORY. */
+enum tally_status hosted_job_new(const struct tally_job_spec *spec, struct hosted_job **ret_job,
+                                 struct tally_error *err);
 /* Loads a live job: engine restored, stored updates of the open round received again. Errors:
  * STORE, DATA_LOSS, NO_MEMORY. */
 enum tally_status hosted_job_load(struct tally_store *store, const struct tally_store_job *row,
@@ -223,10 +227,15 @@ void hosted_job_count_updates(struct hosted_job *job, const struct traffic_part 
 enum tally_status hosted_job_put_traffic(struct tally_store *store, struct hosted_job *job,
                                          struct tally_error *err);
 
-/* The job detail of a row and its document. waiting: what the job waits for, or NULL. Returns NULL
- * if memory runs out or the document is not JSON. */
+/* The detail of a stored job and its document. spec: that of the document; NULL = is read from it.
+ * waiting: what the job waits for, or NULL. Returns NULL if memory runs out or the document is not
+ * JSON. */
 struct tally_json *hosted_job_detail(const struct tally_store_job *row,
                                      const struct tally_buffer *document,
+                                     const struct tally_job_spec *spec,
                                      const struct tally_waiting *waiting);
+/* The same for a job that has just been made, without reading its document. */
+struct tally_json *hosted_job_new_detail(const struct hosted_job *job,
+                                         const struct tally_waiting *waiting);
 
 #endif

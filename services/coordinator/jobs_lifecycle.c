@@ -159,45 +159,24 @@ enum tally_status jobs_create(struct tally_coordinator *coordinator,
                               struct hosted_job **ret_job, struct tally_error *err)
 {
     struct tally_store *store = coordinator->store;
-    struct tally_store_job row = {.status = TALLY_JOB_QUEUED,
-                                  .created_ms = tally_realtime_ms(),
-                                  .clients = spec->clients,
-                                  .dim = (int64_t)tally_objective_spec_dim(&spec->objective),
-                                  .horizon = spec->horizon,
-                                  .curvature = TALLY_CURVATURE_UNKNOWN};
-    snprintf(row.name, sizeof row.name, "%s", spec->name);
-    memcpy(row.labels, spec->labels, sizeof row.labels);
-    snprintf(row.algorithm, sizeof row.algorithm, "%s", tally_job_spec_algorithm(spec)->name);
-    struct tally_buffer document = {0};
-    struct tally_job *engine = NULL;
     struct hosted_job *job = NULL;
-    struct tally_json *json = tally_document_of(spec);
-    enum tally_status status = json != NULL ? tally_json_dump(json, 0, &document) : TALLY_NO_MEMORY;
+    enum tally_status status = hosted_job_new(spec, &job, err);
     if (status == TALLY_OK) {
-        status = tally_job_new(spec, &engine, err);
-    }
-    if (status == TALLY_OK) {
-        row.progress = *tally_job_progress(engine);
-        status = draw_job_id(row.id, err);
+        status = draw_job_id(job->row.id, err);
     }
     if (status == TALLY_OK) {
         status = transaction_begin_write(coordinator->transaction, err);
     }
     if (status == TALLY_OK) {
-        status = store->ops->job_insert(store, &row, (const char *)document.data, document.size,
-                                        key, digest, &row.key, err);
-        if (status == TALLY_OK) {
-            status = hosted_job_load(store, &row, &job, err);
-        }
+        status = store->ops->job_insert(store, &job->row, (const char *)job->document.data,
+                                        job->document.size, key, digest, &job->row.key, err);
         if (status != TALLY_ALREADY_EXISTS) { /* this error changes nothing */
             transaction_check(coordinator->transaction, status, err);
         }
     }
-    tally_json_free(json);
-    tally_job_free(engine);
-    tally_buffer_fini(&document);
     if (status != TALLY_OK) {
-        return tally_fail(err, status, NULL, "no memory for the job");
+        hosted_job_free(job);
+        return status;
     }
     jobs_add(coordinator, job);
     hosted_job_mark_touched(job); /* it has been inserted */

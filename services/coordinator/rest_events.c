@@ -518,7 +518,8 @@ static enum tally_status make_detail(struct tally_coordinator *coordinator, stru
     enum tally_status status = store->ops->document_get(store, feed->row.key, &document, err);
     if (status == TALLY_OK) {
         struct tally_json *detail =
-            hosted_job_detail(&feed->row, &document, feed->waits ? &feed->waiting : NULL);
+            hosted_job_detail(&feed->row, &document, feed->job != NULL ? &feed->job->spec : NULL,
+                              feed->waits ? &feed->waiting : NULL);
         status = append_event(&feed->detail, "event: job\ndata: ", detail, err);
     }
     tally_buffer_fini(&document);

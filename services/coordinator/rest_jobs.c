@@ -18,6 +18,16 @@
 
 enum { DEFAULT_PAGE = 50, MAX_PAGE = 1000, MAX_IDEMPOTENCY_KEY = 128 };
 
+/* What the job waits for; NULL = nothing, or it is not live. */
+static const struct tally_waiting *waiting_of(const struct tally_coordinator *coordinator,
+                                              const struct hosted_job *job,
+                                              struct tally_waiting *waiting)
+{
+    return job != NULL && workers_job_waiting(coordinator, job, tally_monotonic_ms(), waiting)
+               ? waiting
+               : NULL;
+}
+
 /* The detail of a stored row, with what the job waits for if it is live. */
 static struct tally_json *detail_of(const struct tally_coordinator *coordinator,
                                     const struct tally_store_job *row,
@@ -25,9 +35,8 @@ static struct tally_json *detail_of(const struct tally_coordinator *coordinator,
 {
     struct tally_waiting waiting;
     const struct hosted_job *job = jobs_find(coordinator, row->id);
-    const bool waits =
-        job != NULL && workers_job_waiting(coordinator, job, tally_monotonic_ms(), &waiting);
-    return hosted_job_detail(row, document, waits ? &waiting : NULL);
+    return hosted_job_detail(row, document, job != NULL ? &job->spec : NULL,
+                             waiting_of(coordinator, job, &waiting));
 }
 
 static enum tally_status answer_detail(const struct tally_coordinator *coordinator,
@@ -38,13 +47,11 @@ static enum tally_status answer_detail(const struct tally_coordinator *coordinat
     return call_answer_json(call, status, detail_of(coordinator, row, document), err);
 }
 
-static enum tally_status answer_created(const struct tally_coordinator *coordinator,
-                                        struct call *call, const struct tally_store_job *row,
-                                        const struct tally_buffer *document,
-                                        struct tally_error *err)
+static enum tally_status answer_created(struct call *call, const struct tally_store_job *row,
+                                        struct tally_json *detail, struct tally_error *err)
 {
     snprintf(call->location, sizeof call->location, "/v1/jobs/%s", row->id);
-    return answer_detail(coordinator, call, 201, row, document, err);
+    return call_answer_json(call, 201, detail, err);
 }
 
 /* Responds with the job that an earlier request with the same key created. NOT_FOUND if there is
@@ -66,7 +73,7 @@ static enum tally_status answer_repeated(struct tally_coordinator *coordinator, 
     struct tally_buffer document = {0};
     status = jobs_read(coordinator, row.id, &row, &document, err);
     if (status == TALLY_OK) {
-        status = answer_created(coordinator, call, &row, &document, err);
+        status = answer_created(call, &row, detail_of(coordinator, &row, &document), err);
     }
     tally_buffer_fini(&document);
     return status;
@@ -154,8 +161,12 @@ static enum tally_status submit(struct tally_coordinator *coordinator, struct ca
     if (status == TALLY_ALREADY_EXISTS) {
         return answer_other(coordinator, call, key, digest, err);
     }
-    return status == TALLY_OK ? answer_created(coordinator, call, &job->row, &job->document, err)
-                              : status;
+    if (status != TALLY_OK) {
+        return status;
+    }
+    struct tally_waiting waiting;
+    return answer_created(call, &job->row,
+                          hosted_job_new_detail(job, waiting_of(coordinator, job, &waiting)), err);
 }
 
 enum tally_status rest_post_job(struct tally_coordinator *coordinator, struct call *call,

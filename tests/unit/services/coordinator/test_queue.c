@@ -1,4 +1,5 @@
 #include <sched.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "services/base/time.h"
@@ -22,6 +23,50 @@ static struct hosted_job *submit(struct scene *scene, int64_t job_deadline_ms)
                         &err);
     CU_ASSERT_PTR_NOT_NULL_FATAL(job);
     return job;
+}
+
+/* The detail as text. Takes it. */
+static struct tally_buffer text_of(struct tally_json *detail)
+{
+    struct tally_buffer text = {0};
+    CU_ASSERT_PTR_NOT_NULL_FATAL(detail);
+    CU_ASSERT_EQUAL_FATAL(tally_json_dump(detail, 0, &text), TALLY_OK);
+    tally_json_free(detail);
+    return text;
+}
+
+static void expect_same_bytes(const struct tally_buffer *a, const struct tally_buffer *b)
+{
+    CU_ASSERT_EQUAL_FATAL(a->size, b->size);
+    CU_ASSERT_EQUAL(memcmp(a->data, b->data, a->size), 0);
+}
+
+/* Its document is not parsed again, and the job is not read back. */
+static void test_coordinator_queue__a_new_job_is_what_the_store_has_of_it(void)
+{
+    struct scene scene;
+    struct tally_store_job row;
+    struct tally_error err = TALLY_ERROR_INIT;
+    struct hosted_job *again = NULL;
+    scene_init(&scene);
+    const struct hosted_job *job = submit(&scene, 1000000);
+    TALLY_ASSERT_STATUS(jobs_read_row(scene.coordinator, job->row.id, &row, &err), TALLY_OK, &err);
+    TALLY_ASSERT_STATUS(hosted_job_load(scene.store, &row, &again, &err), TALLY_OK, &err);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(again);
+    CU_ASSERT_EQUAL(memcmp(&job->spec, &again->spec, sizeof job->spec), 0);
+    CU_ASSERT_EQUAL(job->started_bytes, again->started_bytes);
+    CU_ASSERT_EQUAL(job->solving_bytes, again->solving_bytes);
+    CU_ASSERT_EQUAL(job->row.key, again->row.key);
+    CU_ASSERT_EQUAL(job->n_vacant, again->n_vacant);
+    expect_same_bytes(&job->document, &again->document);
+    struct tally_buffer made = text_of(hosted_job_new_detail(job, NULL));
+    struct tally_buffer read = text_of(hosted_job_detail(&row, &again->document, NULL, NULL));
+    expect_same_bytes(&made, &read);
+    CU_ASSERT_PTR_NOT_NULL(strstr((const char *)made.data, "\"x_checksum\": \""));
+    tally_buffer_fini(&made);
+    tally_buffer_fini(&read);
+    hosted_job_free(again);
+    scene_fini(&scene);
 }
 
 /* Waits until the solver's thread is done with n jobs, and takes all of them at once. */
@@ -112,6 +157,7 @@ static void test_coordinator_queue__the_deadline_of_a_waiting_job_ends_it(void)
 }
 
 static const struct tally_test TESTS[] = {
+    TALLY_TEST(test_coordinator_queue__a_new_job_is_what_the_store_has_of_it),
     TALLY_TEST(test_coordinator_queue__jobs_prepared_together_match_alone),
     TALLY_TEST(test_coordinator_queue__jobs_prepared_together_start),
     TALLY_TEST(test_coordinator_queue__a_waiting_job_costs_nothing_each_tick),
