@@ -5,7 +5,7 @@
  * reloaded from the store, and every request that wrote gets "unavailable".
  *
  * No locks: engines, sessions and the store belong to this thread. Other threads solve f(x*)
- * (jobs_prepare.h) and make plans for dry runs (rest_plans.h). */
+ * (jobs_prepare.h) and make plans for dry runs (rest_plans.h), with background.h. */
 #ifndef TALLY_SERVICES_COORDINATOR_COORDINATOR_H
 #define TALLY_SERVICES_COORDINATOR_COORDINATOR_H
 

@@ -1,6 +1,6 @@
 /* rest_plans: dry runs of jobs that are planned before they start. A plan takes up to two seconds
- * of processor time (services/job/job_local.h), so it is made in a thread, one at a time, while its
- * request waits. */
+ * of processor time (services/job/job_local.h), so it is made in the background (background.h), one
+ * at a time, while its request waits. A plan whose client has disconnected is not begun. */
 #ifndef TALLY_SERVICES_COORDINATOR_REST_PLANS_H
 #define TALLY_SERVICES_COORDINATOR_REST_PLANS_H
 
