@@ -297,11 +297,6 @@ static bool same_digest(const uint8_t a[TALLY_SHA256_BYTES], const uint8_t b[TAL
     return difference == 0;
 }
 
-bool same_token(const struct known_token *a, const struct known_token *b)
-{
-    return same_digest(a->digest, b->digest);
-}
-
 bool access_same_identity(const struct token_identity *a, const struct token_identity *b)
 {
     return same_digest(a->bytes, b->bytes);
@@ -441,7 +436,7 @@ static int walk_pair(const struct tally_options *options, const struct tally_tok
         for (int j = 0; j < tokens->roles[b].n; j++) {
             const struct known_token *one = &tokens->roles[a].items[i];
             const struct known_token *other = &tokens->roles[b].items[j];
-            if (same_token(one, other)) {
+            if (same_digest(one->digest, other->digest)) {
                 char first[PLACE_CAPACITY], second[PLACE_CAPACITY];
                 describe(options, a, one, first);
                 describe(options, b, other, second);

@@ -116,8 +116,6 @@ enum token_verdict token_look_up(const struct tally_tokens *tokens, unsigned wan
                                  const char *given, int64_t now_ms,
                                  const struct known_token **ret_token);
 
-/* Whether the tokens are equal, whatever their names and expiry times are. */
-bool same_token(const struct known_token *a, const struct known_token *b);
 bool access_same_identity(const struct token_identity *a, const struct token_identity *b);
 
 /* ---- Where the coordinator's tokens come from: files, and the environment. */

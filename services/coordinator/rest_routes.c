@@ -10,6 +10,8 @@
 #include "services/coordinator/workers.h"
 #include "services/dashboard/dashboard.h"
 
+static handler_fn get_healthz, get_readyz, get_asset;
+
 const struct route ROUTES[] = {
     /* The most frequent routes come first, to be matched first. */
     {"POST", "/tally.v1.WorkerService/PostUpdate", ROUTE_WORKER, ROUTE_WRITES | ROUTE_IS_UPDATE,
@@ -40,12 +42,12 @@ const struct route ROUTES[] = {
     {"GET", "/v1/jobs/{id}/series", ROUTE_ADMIN, ROUTE_IN_PIECES, rest_get_series, AT_ANY},
     {"GET", "/v1/jobs/{id}/events", ROUTE_ADMIN, ROUTE_IN_PIECES, rest_get_events, AT_ANY},
     {"GET", "/v1/workers", ROUTE_ADMIN, 0, rest_get_workers, AT_ANY},
-    {"GET", "/healthz", ROUTE_PUBLIC, ROUTE_IS_BRIEF, rest_get_healthz, AT_ANY},
-    {"GET", "/readyz", ROUTE_PUBLIC, 0, rest_get_readyz, AT_ANY},
+    {"GET", "/healthz", ROUTE_PUBLIC, ROUTE_IS_BRIEF, get_healthz, AT_ANY},
+    {"GET", "/readyz", ROUTE_PUBLIC, 0, get_readyz, AT_ANY},
     {"GET", "/metrics", ROUTE_METRICS, 0, rest_get_metrics, AT_ANY},
-    {"GET", "/", ROUTE_PUBLIC, ROUTE_IS_BRIEF, rest_get_asset, AT_ANY},
-    {"GET", "/assets/{id}", ROUTE_PUBLIC, ROUTE_IS_BRIEF, rest_get_asset, AT_ANY},
-    {"GET", "/openapi.yaml", ROUTE_PUBLIC, ROUTE_IS_BRIEF, rest_get_asset, AT_ANY},
+    {"GET", "/", ROUTE_PUBLIC, ROUTE_IS_BRIEF, get_asset, AT_ANY},
+    {"GET", "/assets/{id}", ROUTE_PUBLIC, ROUTE_IS_BRIEF, get_asset, AT_ANY},
+    {"GET", "/openapi.yaml", ROUTE_PUBLIC, ROUTE_IS_BRIEF, get_asset, AT_ANY},
     {NULL, NULL, ROUTE_PUBLIC, 0, NULL, AT_ANY},
 };
 
@@ -61,15 +63,15 @@ static enum tally_status answer_state(struct call *call, const char *state, stru
     return call_answer_json(call, 200, answer, err);
 }
 
-enum tally_status rest_get_healthz(struct tally_coordinator *coordinator, struct call *call,
-                                   struct tally_error *err)
+static enum tally_status get_healthz(struct tally_coordinator *coordinator, struct call *call,
+                                     struct tally_error *err)
 {
     (void)coordinator; /* the response shows that the loop runs */
     return answer_state(call, "ok", err);
 }
 
-enum tally_status rest_get_readyz(struct tally_coordinator *coordinator, struct call *call,
-                                  struct tally_error *err)
+static enum tally_status get_readyz(struct tally_coordinator *coordinator, struct call *call,
+                                    struct tally_error *err)
 {
     if (coordinator->draining) {
         return tally_fail(err, TALLY_UNAVAILABLE, NULL, "the coordinator is shutting down");
@@ -107,8 +109,8 @@ enum tally_status rest_get_readyz(struct tally_coordinator *coordinator, struct 
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "        \
     "connect-src 'self'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
 
-enum tally_status rest_get_asset(struct tally_coordinator *coordinator, struct call *call,
-                                 struct tally_error *err)
+static enum tally_status get_asset(struct tally_coordinator *coordinator, struct call *call,
+                                   struct tally_error *err)
 {
     (void)coordinator;
     const char *path = tally_http_path(call->request);
