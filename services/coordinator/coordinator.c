@@ -158,7 +158,7 @@ static const struct loop_ops LOOP_OPS = {.stalled = workers_forgive_stall,
                                          .work = work,
                                          .defer_until = defer_until,
                                          .has_task = poll_has_task,
-                                         .hold_poll = poll_hold_update,
+                                         .begin_poll = poll_begin_after_update,
                                          .lost = on_lost,
                                          .retire = jobs_retire,
                                          .outside = outside,
@@ -272,15 +272,15 @@ uint64_t tally_coordinator_n_requests(const struct tally_coordinator *coordinato
 void tally_coordinator_tokens_changed(struct tally_coordinator *coordinator)
 {
     poll_finish_all_idle(coordinator);
-    forwarding_end_polls(coordinator);
-    events_end_streams(coordinator);
+    forwarding_finish_polls(coordinator);
+    events_finish_streams(coordinator);
 }
 
 void tally_coordinator_drain(struct tally_coordinator *coordinator)
 {
     coordinator->draining = true;
     workers_mark_all_ready(coordinator);
-    forwarding_end_polls(coordinator);
+    forwarding_finish_polls(coordinator);
     loop_hurry(coordinator->loop);    /* the next turn stores the wire counters ... */
     coordinator->events->next_ms = 0; /* ... and ends the streams */
 }

@@ -111,7 +111,7 @@ static void publish(struct tally_coordinator *coordinator, bool committed)
             call->location[0] = '\0';
             call_answer_error(call, &err);
         }
-        if (call->polling_session == 0 || !loop->ops->hold_poll(coordinator, call)) {
+        if (call->polling_session == 0 || !loop->ops->begin_poll(coordinator, call)) {
             call_send(coordinator, call);
         }
         call = next;

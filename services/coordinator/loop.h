@@ -40,7 +40,7 @@ struct loop_ops {
     bool (*has_task)(const struct tally_coordinator *coordinator, const struct call *call);
     /* Holds the durable update's request as the session's poll, and takes the call. False: the call
      * must be answered. */
-    bool (*hold_poll)(struct tally_coordinator *coordinator, struct call *call);
+    bool (*begin_poll)(struct tally_coordinator *coordinator, struct call *call);
     /* Transaction `number` is lost: reloads the jobs that it wrote to. */
     void (*lost)(struct tally_coordinator *coordinator, uint64_t number);
     void (*retire)(struct tally_coordinator *coordinator);

@@ -293,7 +293,7 @@ void forwarding_abort_all(struct tally_coordinator *coordinator, int64_t number)
     }
 }
 
-void forwarding_end_polls(struct tally_coordinator *coordinator)
+void forwarding_finish_polls(struct tally_coordinator *coordinator)
 {
     if (coordinator->forwarding == NULL) {
         return;
@@ -307,7 +307,7 @@ void forwarding_end_polls(struct tally_coordinator *coordinator)
     }
 }
 
-void forwarding_abandon(struct tally_coordinator *coordinator, struct call *call)
+void forwarding_drop(struct tally_coordinator *coordinator, struct call *call)
 {
     coordinator->forwarding->counts[FORWARD_ABANDONED]++;
     call->request = NULL;

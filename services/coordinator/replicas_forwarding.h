@@ -63,9 +63,9 @@ void forwarding_take_results(struct tally_coordinator *coordinator);
 void forwarding_abort_all(struct tally_coordinator *coordinator, int64_t number);
 /* The same for long polls at any replica, including those that came with an update. The worker
  * polls again, with the same update. */
-void forwarding_end_polls(struct tally_coordinator *coordinator);
+void forwarding_finish_polls(struct tally_coordinator *coordinator);
 /* Frees a call whose caller has disconnected. */
-void forwarding_abandon(struct tally_coordinator *coordinator, struct call *call);
+void forwarding_drop(struct tally_coordinator *coordinator, struct call *call);
 
 /* Calls by result: [N_FORWARD_RESULTS]. */
 const uint64_t *forwarding_counts(const struct forwarding *forwarding);

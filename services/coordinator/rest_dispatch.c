@@ -137,7 +137,7 @@ void tally_coordinator_on_abandoned(void *context, struct tally_http_request *re
     if (session != NULL) {
         poll_drop(coordinator, session);
     } else if (call->forwarded != NULL) {
-        forwarding_abandon(coordinator, call);
+        forwarding_drop(coordinator, call);
     } else {
         call->request = NULL;
     }

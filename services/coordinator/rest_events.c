@@ -16,7 +16,7 @@
 #include "services/job/job_detail.h"
 
 /* Ends the stream: no event follows (rest_events.c). */
-static void end_event_stream(struct event_stream *stream);
+static void finish_stream(struct event_stream *stream);
 
 /* The events after a stream's cursor. Makes at most *n_left chunks from the store, counting *n_left
  * down. NULL with TALLY_OK: not in this turn. Errors: STORE, DATA_LOSS, NO_MEMORY. */
@@ -59,7 +59,7 @@ static bool write_text(struct event_stream *stream, const struct tally_buffer *t
     return true;
 }
 
-static void end_event_stream(struct event_stream *stream)
+static void finish_stream(struct event_stream *stream)
 {
     stream->ended = true;
     tally_http_stream_end(stream->stream);
@@ -72,7 +72,7 @@ static bool write_job_event(struct event_stream *stream, int64_t now_ms)
     if (make_detail(stream->coordinator, feed, &err) != TALLY_OK ||
         feed->detail.size > MAX_PENDING_BYTES) {
         transaction_note_damage(stream->coordinator->transaction, &err);
-        end_event_stream(stream); /* a client that reconnects gets the reason */
+        finish_stream(stream); /* a client that reconnects gets the reason */
         return false;
     }
     if (!write_text(stream, &feed->detail, now_ms)) {
@@ -98,7 +98,7 @@ static bool fill(struct event_stream *stream, int64_t now_ms, int *n_left)
             tally_log(TALLY_LOG_WARN, tally_log_event("events cannot be read"),
                       tally_log_text("job", feed->row.id), tally_log_problem(&err));
             transaction_note_damage(stream->coordinator->transaction, &err);
-            end_event_stream(stream);
+            finish_stream(stream);
             return true;
         }
         if (chunk == NULL) {
@@ -118,7 +118,7 @@ static bool fill(struct event_stream *stream, int64_t now_ms, int *n_left)
         return true;
     }
     if (is_over) {
-        end_event_stream(stream);
+        finish_stream(stream);
     }
     return true;
 }
@@ -173,7 +173,7 @@ static void serve_stream(struct event_stream *stream, int64_t now_ms, int *n_lef
     }
     if (stream->coordinator->draining ||
         (stream->token_until_ms != INT64_MAX && tally_realtime_ms() >= stream->token_until_ms)) {
-        end_event_stream(stream);
+        finish_stream(stream);
         return;
     }
     if (!fill(stream, now_ms, n_left) && *first_unserved == NULL) {
@@ -182,13 +182,13 @@ static void serve_stream(struct event_stream *stream, int64_t now_ms, int *n_lef
     beat(stream, now_ms);
 }
 
-void events_end_streams(struct tally_coordinator *coordinator)
+void events_finish_streams(struct tally_coordinator *coordinator)
 {
     TALLY_LIST_EACH(node, &coordinator->events->streams)
     {
         struct event_stream *s = TALLY_LIST_MEMBER(struct event_stream, node, node);
         if (!s->ended) {
-            end_event_stream(s);
+            finish_stream(s);
         }
     }
 }
@@ -294,9 +294,9 @@ static enum tally_status totals_at(struct tally_store *store, const struct openi
                                                    add_to_totals, ret_totals, err);
 }
 
-static enum tally_status open_stream(struct tally_coordinator *coordinator, struct call *call,
-                                     const struct tally_store_job *row,
-                                     const struct event_stream *begin, struct tally_error *err)
+static enum tally_status begin_stream(struct tally_coordinator *coordinator, struct call *call,
+                                      const struct tally_store_job *row,
+                                      const struct event_stream *begin, struct tally_error *err)
 {
     struct event_stream *stream = malloc(sizeof *stream);
     struct event_feed *feed = stream != NULL ? take_feed(coordinator, row) : NULL;
@@ -334,7 +334,7 @@ static enum tally_status open_stream(struct tally_coordinator *coordinator, stru
 }
 
 /* Opens the stream once its totals are known. */
-static enum tally_status open_when_read(struct call *call, struct tally_error *err)
+static enum tally_status begin_when_read(struct call *call, struct tally_error *err)
 {
     struct opening *opening = (struct opening *)call->pieces;
     struct event_stream *begin = &opening->begin;
@@ -358,7 +358,7 @@ static enum tally_status open_when_read(struct call *call, struct tally_error *e
             err, TALLY_RESOURCE_EXHAUSTED, NULL, "%lld event streams are open, the limit is %lld",
             (long long)coordinator->events->n_streams, (long long)coordinator->config.max_streams);
     }
-    return status == TALLY_OK ? open_stream(coordinator, call, &opening->row, begin, err) : status;
+    return status == TALLY_OK ? begin_stream(coordinator, call, &opening->row, begin, err) : status;
 }
 
 enum tally_status rest_get_events(struct tally_coordinator *coordinator, struct call *call,
@@ -392,11 +392,11 @@ enum tally_status rest_get_events(struct tally_coordinator *coordinator, struct 
     if (opening == NULL) {
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for events");
     }
-    opening->pieces = (struct response_pieces){open_when_read, free_opening, 0};
+    opening->pieces = (struct response_pieces){begin_when_read, free_opening, 0};
     opening->row = row;
     opening->begin = begin;
     call->pieces = &opening->pieces;
-    return open_when_read(call, err);
+    return begin_when_read(call, err);
 }
 
 enum {
@@ -595,7 +595,7 @@ static bool read_stored_row(struct tally_coordinator *coordinator, struct event_
         {
             struct event_stream *s = TALLY_LIST_MEMBER(struct event_stream, node, node);
             if (s->feed == feed) {
-                end_event_stream(s);
+                finish_stream(s);
             }
         }
     }

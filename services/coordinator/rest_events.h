@@ -55,7 +55,7 @@ void events_forget_job(struct hosted_job *job);
 /* Ends the streams of an ended job that is deleted. */
 void events_forget_key(struct tally_coordinator *coordinator, int64_t job_key);
 /* Ends all streams; a client that reconnects continues where it was. */
-void events_end_streams(struct tally_coordinator *coordinator);
+void events_finish_streams(struct tally_coordinator *coordinator);
 
 /* ---- The state that the event streams of one job share: what the store holds of the
  * job, and the texts made from it. */

@@ -124,9 +124,10 @@ void workers_make_task(struct session *session, struct hosted_job *job, uint32_t
 
 /* ---- Polls that wait for a task, and their responses.
  *
- * A poll is a request of its own, or comes with an update; then it begins to wait only once the
- * update is durable. While it waits, the session holds the request, which costs no thread. After
- * each commit the sessions that were marked ready are examined. */
+ * A poll is a request of its own, or comes with an update; then it begins only once the update is
+ * durable. From then on the session holds the request, which costs no thread. After each commit the
+ * sessions that were marked ready are examined. The poll finishes with a response, or is dropped
+ * because the worker has disconnected. */
 
 /* The longest time that this coordinator lets a poll wait, in ms. */
 int64_t poll_longest_wait(const struct tally_coordinator *coordinator);
@@ -135,12 +136,12 @@ int64_t poll_longest_wait(const struct tally_coordinator *coordinator);
 enum tally_status poll_keep(struct tally_coordinator *coordinator, struct call *call,
                             struct session *session, const struct tally_poll_request *message,
                             struct tally_error *err);
-/* Makes the call's request wait as the session's poll. */
-void poll_hold(struct tally_coordinator *coordinator, struct session *session,
-               const struct call *call);
+/* Begins the session's poll with the call's request. */
+void poll_begin(struct tally_coordinator *coordinator, struct session *session,
+                const struct call *call);
 /* The same for a call whose update is durable. True: the session's poll has taken the call. False:
  * the call cannot wait and must be answered. */
-bool poll_hold_update(struct tally_coordinator *coordinator, struct call *call);
+bool poll_begin_after_update(struct tally_coordinator *coordinator, struct call *call);
 /* Forgets the session's poll, because the worker has disconnected. */
 void poll_drop(struct tally_coordinator *coordinator, struct session *session);
 

@@ -59,9 +59,8 @@ enum tally_status poll_keep(struct tally_coordinator *coordinator, struct call *
     return TALLY_OK;
 }
 
-/* Makes the request wait as the session's poll. */
-void poll_hold(struct tally_coordinator *coordinator, struct session *session,
-               const struct call *call)
+void poll_begin(struct tally_coordinator *coordinator, struct session *session,
+                const struct call *call)
 {
     coordinator->workers->sessions.n_waiting++;
     session->poll.request = call->request;
@@ -95,7 +94,7 @@ static void encode_alone(struct call *call)
     }
 }
 
-bool poll_hold_update(struct tally_coordinator *coordinator, struct call *call)
+bool poll_begin_after_update(struct tally_coordinator *coordinator, struct call *call)
 {
     struct session *session = session_by_id(&coordinator->workers->sessions, call->polling_session);
     if (call->error.status != TALLY_OK) {
@@ -106,7 +105,7 @@ bool poll_hold_update(struct tally_coordinator *coordinator, struct call *call)
         encode_alone(call);
         return false;
     }
-    poll_hold(coordinator, session, call);
+    poll_begin(coordinator, session, call);
     session->poll.has_update = true;
     session->poll.is_batch = is_batch(call);
     session->poll.update = call->update_response;
@@ -169,8 +168,8 @@ static enum tally_status encode_answer(const struct session *session,
 
 /* Returns the poll's request, to be answered. The worker's silence begins now, because it may have
  * waited for longer than it may be silent. */
-static struct tally_http_request *end_poll(struct tally_coordinator *coordinator,
-                                           struct session *session, int64_t now_ms)
+static struct tally_http_request *take_request(struct tally_coordinator *coordinator,
+                                               struct session *session, int64_t now_ms)
 {
     coordinator->workers->sessions.n_waiting--;
     struct tally_http_request *request = session->poll.request;
@@ -225,7 +224,7 @@ static void finish_poll(struct tally_coordinator *coordinator, struct session *s
         }
     }
     const int64_t now_ns = tally_monotonic_ns();
-    struct tally_http_request *request = end_poll(coordinator, session, now_ns / 1000000);
+    struct tally_http_request *request = take_request(coordinator, session, now_ns / 1000000);
     /* An update's bytes were counted when it became durable. */
     const bool has_update = session->poll.has_update;
     const uint64_t in = has_update ? 0 : tally_http_wire_in_bytes(request);
@@ -307,7 +306,7 @@ static const char *find_released(struct tally_coordinator *coordinator,
     return NULL;
 }
 
-static void refuse_poll(struct tally_coordinator *coordinator, struct session *session)
+static void finish_refused(struct tally_coordinator *coordinator, struct session *session)
 {
     struct tally_error err = TALLY_ERROR_INIT;
     tally_fail(&err, TALLY_UNAVAILABLE, NULL, "%s",
@@ -316,7 +315,7 @@ static void refuse_poll(struct tally_coordinator *coordinator, struct session *s
     struct tally_buffer body = {0};
     tally_connect_error_encode(&err, &body);
     char drawn[REQUEST_ID_CAPACITY];
-    struct tally_http_request *request = end_poll(coordinator, session, tally_monotonic_ms());
+    struct tally_http_request *request = take_request(coordinator, session, tally_monotonic_ms());
     const char *told = request_id_given(request);
     if (told == NULL) {
         request_id_draw(coordinator, drawn);
@@ -336,14 +335,14 @@ static void refuse_poll(struct tally_coordinator *coordinator, struct session *s
 }
 
 /* Ends the poll without a response of its own, and acknowledges the updates that it came with. */
-static void acknowledge_alone(struct tally_coordinator *coordinator, struct session *session)
+static void finish_alone(struct tally_coordinator *coordinator, struct session *session)
 {
     struct tally_buffer body = {0};
     struct hosted_job *job = jobs_find(coordinator, session->poll.job_id);
     if (encode_acknowledgement(session, NULL, &body) != TALLY_OK) {
         return; /* out of memory: tried again, or cut off at shutdown */
     }
-    struct tally_http_request *request = end_poll(coordinator, session, tally_monotonic_ms());
+    struct tally_http_request *request = take_request(coordinator, session, tally_monotonic_ms());
     const uint64_t out = call_send_protobuf(request, &body, NULL);
     if (job != NULL) {
         count_acknowledgement(session, job, out);
@@ -377,9 +376,9 @@ static void serve_poll(struct tally_coordinator *coordinator, struct session *se
 {
     if (coordinator->draining || !may_serve(&coordinator->view, tally_monotonic_ms())) {
         if (session->poll.has_update) {
-            acknowledge_alone(coordinator, session);
+            finish_alone(coordinator, session);
         } else {
-            refuse_poll(coordinator, session);
+            finish_refused(coordinator, session);
         }
         return;
     }

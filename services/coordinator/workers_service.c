@@ -365,7 +365,7 @@ enum tally_status workers_poll(struct tally_coordinator *coordinator, struct cal
         status = poll_keep(coordinator, call, session, &message, err);
     }
     if (status == TALLY_OK) {
-        poll_hold(coordinator, session, call);
+        poll_begin(coordinator, session, call);
     }
     return status;
 }
