@@ -311,7 +311,7 @@ static void add_if_absent(struct tally_http_response *response, const char *name
 bool call_shows_request_id(const struct call *call)
 {
     const bool is_worker = call->route != NULL && call->route->kind == ROUTE_WORKER;
-    return !is_worker || call->status >= 400 || call->request_id_told; /* otherwise wasteful */
+    return !is_worker || call->status >= 400 || call->has_own_request_id; /* otherwise wasteful */
 }
 
 /* Adds the headers that follow from the status. */

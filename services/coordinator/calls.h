@@ -127,7 +127,7 @@ struct call {
         const char *name, *value; /* constants */
     } headers[MAX_CALL_HEADERS];  /* besides those that follow from the status; ended by NULL */
     char request_id[REQUEST_ID_CAPACITY]; /* the caller's, or a random one if something shows it */
-    bool request_id_told;
+    bool has_own_request_id;
     int64_t arrived_ns; /* monotonic */
     struct access access;
     struct tally_error error;  /* in the response; OK = none */

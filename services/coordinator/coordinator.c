@@ -118,7 +118,7 @@ static void work(struct tally_coordinator *coordinator, int64_t now_ms, bool tic
 static int64_t defer_until(const struct tally_coordinator *coordinator, int64_t now_ms)
 {
     const struct events *events = coordinator->events;
-    const bool is_shared = coordinator->view.is_shared || events->is_hungry;
+    const bool is_shared = coordinator->view.is_shared || events->has_more;
     const int64_t end_ms = now_ms + (is_shared ? DEFER_SHARED_MS : DEFER_MS);
     return events->n_streams > 0 && events->next_ms < end_ms ? events->next_ms : end_ms;
 }
@@ -138,7 +138,7 @@ static void outside(struct tally_coordinator *coordinator, int64_t now_ms)
         coordinator->jobs->reload_due = false;
         jobs_reload(coordinator); /* uses a separate transaction to end each damaged job */
     }
-    replicas_turn(coordinator, now_ms);
+    replicas_step(coordinator, now_ms);
 }
 
 static bool serve(struct tally_coordinator *coordinator, int64_t now_ms, bool defers)
@@ -167,7 +167,8 @@ static const struct loop_ops LOOP_OPS = {.stalled = workers_forgive_stall,
 /* ---- Start and end ---- */
 
 /* Makes the modules, from the lowest to the highest. */
-static enum tally_status open_rooms(struct tally_coordinator *coordinator, struct tally_error *err)
+static enum tally_status make_modules(struct tally_coordinator *coordinator,
+                                      struct tally_error *err)
 {
     enum tally_status status = calls_new(ROUTES, &coordinator->calls, err);
     if (status == TALLY_OK) {
@@ -207,7 +208,7 @@ enum tally_status tally_coordinator_new(const struct tally_coordinator_config *c
     }
     coordinator->config = *config;
     coordinator->store = config->store;
-    enum tally_status status = open_rooms(coordinator, err);
+    enum tally_status status = make_modules(coordinator, err);
     if (status == TALLY_OK) {
         status = coordinator->store->leases != NULL ? replicas_new(coordinator, err)
                                                     : jobs_load_all(coordinator, err);
@@ -259,7 +260,7 @@ int tally_coordinator_forward_fd(const struct tally_coordinator *coordinator)
     return forwarding_fd(coordinator->forwarding);
 }
 
-int tally_coordinator_turn(struct tally_coordinator *coordinator)
+int tally_coordinator_step(struct tally_coordinator *coordinator)
 {
     return loop_run(coordinator);
 }

@@ -429,10 +429,10 @@ static enum tally_status serve(const struct tally_options *options, struct setti
                                struct tally_error *err)
 {
     enum tally_status status = TALLY_OK;
-    int wait_ms = tally_coordinator_turn(coordinator);
+    int wait_ms = tally_coordinator_step(coordinator);
     while (status == TALLY_OK && *tally_signals_stop() == 0) {
         status = tally_http_server_step(server, wait_ms, wake_fd, err);
-        wait_ms = tally_coordinator_turn(coordinator);
+        wait_ms = tally_coordinator_step(coordinator);
         if (tally_signals_take_reload()) {
             /* An invalid file changes nothing. Between two steps, every admitted request has opened
              * its poll or stream, so revoking its token can end them. */
@@ -449,12 +449,12 @@ static enum tally_status serve(const struct tally_options *options, struct setti
     bool quiet = false;
     while (status == TALLY_OK && !quiet && tally_monotonic_ms() < end_ms) {
         const uint64_t before = tally_coordinator_n_requests(coordinator);
-        wait_ms = tally_coordinator_turn(coordinator);
+        wait_ms = tally_coordinator_step(coordinator);
         const int64_t until_ms = tally_monotonic_ms() + QUIET_MS;
         while (status == TALLY_OK && tally_monotonic_ms() < until_ms) {
             status = tally_http_server_step(server, wait_ms < QUIET_MS ? wait_ms : QUIET_MS,
                                             wake_fd, err);
-            wait_ms = tally_coordinator_turn(coordinator);
+            wait_ms = tally_coordinator_step(coordinator);
         }
         quiet = tally_coordinator_n_requests(coordinator) == before &&
                 tally_http_server_n_requests(server) == 0;

@@ -151,7 +151,7 @@ struct hosted_job {
     bool is_deleted;     /* by the open transaction; leaves the live jobs after the commit */
     bool lacks_memory;   /* to be reloaded from the store; a queued engine stands in for its own */
     bool deadline_noted; /* the open round's deadline has passed without ending it */
-    bool absence_changed;     /* the engine has not been told yet: hosted_job_mark_absence() */
+    bool absence_changed;     /* the engine does not know it yet: hosted_job_mark_absence() */
     int64_t round_opened_ms;  /* monotonic; or when the job was resumed or loaded */
     int64_t deadline_from_ms; /* monotonic; the same; also restarted after a store failure */
     int64_t waits_since_ms;   /* Unix time of round_opened_ms, or of the last change of status */

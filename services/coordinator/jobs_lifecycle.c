@@ -511,7 +511,7 @@ void jobs_reload(struct tally_coordinator *coordinator)
             continue;
         }
         if (reloads && status == TALLY_OK) {
-            hosted_job_mark_absence(job); /* the new engine has not been told */
+            hosted_job_mark_absence(job); /* the new engine does not know it yet */
             rounds_restart_clock_after_outage(job);
             coordinator->jobs->match_failed = true; /* it may be queued again and have slots */
             coordinator->jobs->unsolved = coordinator->jobs->first; /* ... and wait for f(x*) */

@@ -152,7 +152,7 @@ static void settle_job(struct tally_coordinator *coordinator, struct hosted_job 
         if (rounds_has_closed(job, &outcome) &&
             (rounds_put_closed(coordinator, job, &outcome, &err) != TALLY_OK ||
              tally_job_status_is_terminal(job->row.status))) {
-            return; /* not stored, so the engine is reloaded and told again */
+            return; /* not stored, so the engine is reloaded and gets it again */
         }
     }
     job->absence_changed = false;
@@ -174,7 +174,7 @@ void rounds_settle_absence(struct tally_coordinator *coordinator)
                             transaction_begin_write(coordinator->transaction, NULL) == TALLY_OK))) {
             settle_job(coordinator, job);
         }
-        if (job->absence_changed) { /* the engine could not be told: tries again later */
+        if (job->absence_changed) { /* the engine does not know it: tries again later */
             hosted_job_mark_absence(job);
         }
     }

@@ -2,7 +2,7 @@
  *
  * A slot records whether its client is absent: its worker's session has ended and no other worker
  * has taken the client, or it has missed a round's deadline and its worker has been silent since.
- * Once per turn, after everything that could change this, the engine is told what has changed
+ * Once per turn, after everything that could change this, the engine gets what has changed
  * (rounds_settle_absence). So a client that moves from one worker to another within a turn was
  * never absent, and nothing is forgotten if a failed commit rolls the engine back. */
 #ifndef TALLY_SERVICES_COORDINATOR_JOBS_ROUNDS_H

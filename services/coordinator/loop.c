@@ -130,7 +130,7 @@ static int time_to_next(const struct loop *loop)
 
 /* Measures the time since the last turn. It is short unless that turn or the step of the HTTP
  * server took long, or the process did not run. */
-static void look_for_stall(struct tally_coordinator *coordinator, int64_t now_ms)
+static void check_stall(struct tally_coordinator *coordinator, int64_t now_ms)
 {
     struct loop *loop = coordinator->loop;
     const int64_t pause_ms = loop->began_ms > 0 ? now_ms - loop->began_ms : 0;
@@ -150,7 +150,7 @@ int loop_run(struct tally_coordinator *coordinator)
     if (ticks) {
         loop->next_tick_ms = now_ms + TICK_MS;
     }
-    look_for_stall(coordinator, now_ms);
+    check_stall(coordinator, now_ms);
     loop->ops->work(coordinator, now_ms, ticks, seconds);
     loop->defers = may_defer(coordinator, now_ms);
     publish(coordinator, commit(coordinator));

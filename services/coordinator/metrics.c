@@ -335,12 +335,12 @@ static void load_ended(struct tally_coordinator *coordinator, struct ended_row *
 }
 
 /* Another replica may have deleted a job that ended here: each response looks up one of them. */
-static void look_for_deleted(struct tally_coordinator *coordinator)
+static void find_deleted(struct tally_coordinator *coordinator)
 {
     struct metrics *metrics = coordinator->metrics;
     if (coordinator->view.is_shared && metrics->n_ended > 0) {
-        metrics->next_look = (metrics->next_look + 1) % metrics->n_ended;
-        load_ended(coordinator, ended_at(metrics, metrics->next_look));
+        metrics->next_checked = (metrics->next_checked + 1) % metrics->n_ended;
+        load_ended(coordinator, ended_at(metrics, metrics->next_checked));
     }
 }
 
@@ -350,7 +350,7 @@ static void select_ended(struct tally_coordinator *coordinator, struct shown *sh
     struct metrics *metrics = coordinator->metrics;
     const int64_t since_ms = tally_realtime_ms() - coordinator->config.metrics_keep_ms;
     int n_kept = 0;
-    look_for_deleted(coordinator);
+    find_deleted(coordinator);
     for (int i = 0; i < metrics->n_ended; i++) {
         n_kept += ended_at(metrics, i)->row.finished_ms > since_ms;
     }

@@ -42,7 +42,7 @@ struct metrics {
     uint64_t failed_reads;   /* of rows of ended jobs */
     struct ended_row *ended; /* ring, oldest first */
     int first_ended, n_ended;
-    int next_look; /* the next one to look up in a shared store: another replica may delete it */
+    int next_checked; /* the next one to look up in a shared store: another replica may delete it */
 };
 
 /* Sets coordinator->metrics. If no other process uses the store, also reads from it which jobs

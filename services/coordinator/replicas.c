@@ -422,7 +422,7 @@ static void pause_beats(struct tally_coordinator *coordinator, int64_t began_ms)
         after_ms + lease_ms / BEATS_PER_LEASE + (2 * took_ms < lease_ms ? 2 * took_ms : lease_ms);
 }
 
-void replicas_turn(struct tally_coordinator *coordinator, int64_t now_ms)
+void replicas_step(struct tally_coordinator *coordinator, int64_t now_ms)
 {
     struct replicas *replicas = coordinator->replicas;
     if (replicas == NULL || replicas->has_left) {

@@ -43,7 +43,7 @@ void replicas_free(struct replicas *replicas);
 /* The functions below do nothing if the store has no replicas. */
 
 /* The heartbeat, if it is due. No transaction may be open. */
-void replicas_turn(struct tally_coordinator *coordinator, int64_t now_ms);
+void replicas_step(struct tally_coordinator *coordinator, int64_t now_ms);
 /* To be called when a write was refused because another replica leads the job: finds out at once
  * which jobs are still ours, and drops the others. No transaction may be open. */
 void replicas_recount(struct tally_coordinator *coordinator);

@@ -142,8 +142,8 @@ static long timeout_of(const struct call *call)
         return CALL_TIMEOUT_MS; /* an update may poll as well */
     }
     const char *text = tally_http_header(call->request, "Connect-Timeout-Ms");
-    const long told_ms = text != NULL ? strtol(text, NULL, 10) : 0;
-    return told_ms > 0 && told_ms < MAX_POLL_TIMEOUT_MS ? told_ms : MAX_POLL_TIMEOUT_MS;
+    const long given_ms = text != NULL ? strtol(text, NULL, 10) : 0;
+    return given_ms > 0 && given_ms < MAX_POLL_TIMEOUT_MS ? given_ms : MAX_POLL_TIMEOUT_MS;
 }
 
 static void add_header(struct tally_http_forward_request *request, size_t *n, const char *name,

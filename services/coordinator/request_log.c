@@ -24,9 +24,9 @@ const char *request_id_given(const struct tally_http_request *request)
 {
     static const char ALLOWED[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
                                   "0123456789._-";
-    const char *told = tally_http_header(request, "X-Request-Id");
-    const size_t n = told != NULL ? strspn(told, ALLOWED) : 0;
-    return n > 0 && n < REQUEST_ID_CAPACITY && told[n] == '\0' ? told : NULL;
+    const char *given = tally_http_header(request, "X-Request-Id");
+    const size_t n = given != NULL ? strspn(given, ALLOWED) : 0;
+    return n > 0 && n < REQUEST_ID_CAPACITY && given[n] == '\0' ? given : NULL;
 }
 
 /* Worker calls are frequent and alike. Changes by an administrator must leave a trace. */
@@ -51,9 +51,9 @@ void tally_coordinator_on_refused(void *context, const struct tally_http_refusal
 #undef REFUSAL_LABEL
     };
     struct tally_coordinator *coordinator = context;
-    const char *told = refusal->request != NULL ? request_id_given(refusal->request) : NULL;
-    if (told != NULL) {
-        memcpy(ret_request_id, told, strlen(told) + 1);
+    const char *given = refusal->request != NULL ? request_id_given(refusal->request) : NULL;
+    if (given != NULL) {
+        memcpy(ret_request_id, given, strlen(given) + 1);
     } else {
         request_id_draw(coordinator, ret_request_id);
     }

@@ -51,10 +51,10 @@ static void run(struct tally_coordinator *coordinator, struct call *call)
  * later. */
 static void name_request(struct call *call)
 {
-    const char *told = request_id_given(call->request);
-    call->request_id_told = told != NULL;
-    if (told != NULL) {
-        memcpy(call->request_id, told, strlen(told) + 1);
+    const char *given = request_id_given(call->request);
+    call->has_own_request_id = given != NULL;
+    if (given != NULL) {
+        memcpy(call->request_id, given, strlen(given) + 1);
     }
 }
 

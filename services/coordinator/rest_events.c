@@ -43,7 +43,7 @@ static struct event_feed *take_feed(struct tally_coordinator *coordinator,
 enum {
     /* Buffer per reader; a chunk and a detail must fit. */
     MAX_PENDING_BYTES = 64 * 1024,
-    CHUNKS_PER_TURN = 8 /* made per turn, in a few milliseconds */
+    CHUNKS_PER_STEP = 8 /* made per turn, in a few milliseconds */
 };
 
 /* ---- Streams ---- */
@@ -140,7 +140,7 @@ static void on_drained(void *context, struct tally_http_stream *http)
     stream->is_full = false;
     if (stream->cursor < stream->feed->row.progress.round ||
         stream->job_event != stream->feed->job_event) {
-        stream->coordinator->events->is_hungry = true;
+        stream->coordinator->events->has_more = true;
     }
 }
 
@@ -207,7 +207,7 @@ enum tally_status events_new(struct tally_coordinator *coordinator, struct tally
 
 bool events_serve(struct tally_coordinator *coordinator, int64_t now_ms)
 {
-    bool must_serve = coordinator->events->is_hungry || now_ms >= coordinator->events->next_ms;
+    bool must_serve = coordinator->events->has_more || now_ms >= coordinator->events->next_ms;
     TALLY_LIST_EACH(node, &coordinator->events->feeds)
     {
         struct event_feed *feed = TALLY_LIST_MEMBER(struct event_feed, node, node);
@@ -217,8 +217,8 @@ bool events_serve(struct tally_coordinator *coordinator, int64_t now_ms)
         return false;
     }
     coordinator->events->next_ms = now_ms + FEED_MS;
-    coordinator->events->is_hungry = false;
-    int n_left = CHUNKS_PER_TURN;
+    coordinator->events->has_more = false;
+    int n_left = CHUNKS_PER_STEP;
     struct event_stream *unserved = NULL;
     TALLY_LIST_EACH(node, &coordinator->events->streams)
     {
@@ -227,7 +227,7 @@ bool events_serve(struct tally_coordinator *coordinator, int64_t now_ms)
     }
     if (unserved != NULL) { /* this stream comes first in the next turn */
         rotate_to(&coordinator->events->streams, unserved);
-        coordinator->events->is_hungry = true;
+        coordinator->events->has_more = true;
     }
     return unserved != NULL;
 }
@@ -324,7 +324,7 @@ static enum tally_status begin_stream(struct tally_coordinator *coordinator, str
     }
     tally_list_append(&coordinator->events->streams, &stream->node);
     coordinator->events->n_streams++;
-    coordinator->events->is_hungry = true;
+    coordinator->events->has_more = true;
     char opening[64];
     const int n =
         snprintf(opening, sizeof opening, "retry: 1000\nid: %" PRId64 "\n\n", stream->cursor);
@@ -550,7 +550,7 @@ static void release_feed(struct event_feed *feed)
 void events_forget_job(struct hosted_job *job)
 {
     if (job->feed != NULL) {
-        job->feed->next_look_ms = 0;
+        job->feed->next_check_ms = 0;
         job->feed->job = NULL;
         job->feed->must_read = true;
         job->feed = NULL;
@@ -564,7 +564,7 @@ void events_forget_key(struct tally_coordinator *coordinator, int64_t job_key)
         struct event_feed *feed = TALLY_LIST_MEMBER(struct event_feed, node, node);
         if (feed->row.key == job_key) { /* the store no longer has it */
             feed->must_read = true;
-            feed->next_look_ms = 0;
+            feed->next_check_ms = 0;
         }
     }
 }
@@ -578,7 +578,7 @@ void events_adopt_job(struct tally_coordinator *coordinator, struct hosted_job *
             feed->job = job;
             job->feed = feed;
             feed->must_read = false;
-            feed->next_look_ms = 0;
+            feed->next_check_ms = 0;
         }
     }
 }
@@ -603,8 +603,8 @@ static bool read_stored_row(struct tally_coordinator *coordinator, struct event_
 }
 
 /* Updates what the live job waits for. If that has changed, writes the text of the row again. */
-static void look_at_waiting(struct tally_coordinator *coordinator, struct event_feed *feed,
-                            int64_t now_ms)
+static void update_waiting(struct tally_coordinator *coordinator, struct event_feed *feed,
+                           int64_t now_ms)
 {
     struct tally_waiting waiting;
     const bool waits =
@@ -625,26 +625,26 @@ static bool events_check_job(struct tally_coordinator *coordinator, struct event
 {
     bool is_new = false;
     if (feed->job == NULL) {
-        if (!feed->must_read || now_ms < feed->next_look_ms) {
+        if (!feed->must_read || now_ms < feed->next_check_ms) {
             return false;
         }
         is_new = read_stored_row(coordinator, feed);
-        feed->next_look_ms =
+        feed->next_check_ms =
             now_ms + (is_new ? ELSEWHERE_MS : JOB_EVENT_MS); /* later if the store cannot be read */
     } else {
         const struct tally_store_job *row = &feed->job->row;
         const bool is_stored = !feed->job->needs_reload;
         const bool at_once = is_stored && row->status != feed->row.status;
-        if (!at_once && now_ms < feed->next_look_ms) {
+        if (!at_once && now_ms < feed->next_check_ms) {
             return false;
         }
         if (is_stored) {
             is_new = feed->row.progress.round != row->progress.round || at_once;
             feed->row = *row;
         }
-        feed->next_look_ms = now_ms + FEED_MS;
+        feed->next_check_ms = now_ms + FEED_MS;
     }
-    look_at_waiting(coordinator, feed, now_ms);
+    update_waiting(coordinator, feed, now_ms);
     const bool has_changed = feed->has_new_waiting || !same_row(&feed->row, &feed->announced);
     if (has_changed &&
         (feed->row.status != feed->announced.status || now_ms >= feed->next_job_event_ms)) {
@@ -678,7 +678,7 @@ static struct event_feed *take_feed(struct tally_coordinator *coordinator,
             feed->job->feed = feed;
         }
         feed->must_read = feed->job == NULL && !tally_job_status_is_terminal(row->status);
-        look_at_waiting(coordinator, feed, tally_monotonic_ms());
+        update_waiting(coordinator, feed, tally_monotonic_ms());
         feed->has_new_waiting = false; /* the stream begins with it */
         tally_list_prepend(&coordinator->events->feeds, &feed->node);
     } else if (feed->row.status == row->status) {

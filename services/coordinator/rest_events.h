@@ -41,7 +41,7 @@ struct events {
     struct tally_list streams; /* in the order in which they are filled */
     struct tally_list feeds;   /* one for each job that has streams */
     int64_t next_ms;           /* monotonic; when they are next examined */
-    bool is_hungry;            /* some streams have used up their share and need more */
+    bool has_more;             /* some streams have used up their share and need more */
 };
 
 /* Sets coordinator->events. Errors: NO_MEMORY. */
@@ -81,7 +81,7 @@ struct event_feed {
     bool waits;                 /* whether the job waited then */
     struct tally_waiting waiting;
     bool must_read; /* the row: the job is no longer live here, but has not ended */
-    int64_t next_look_ms;
+    int64_t next_check_ms;
     int64_t next_job_event_ms;
     uint64_t job_event;               /* number of the newest job event */
     struct tally_store_job announced; /* the row that this event showed */

@@ -212,7 +212,7 @@ struct page {
     bool more;                /* more rows follow the page */
     struct job_filter filter; /* jobs that do not pass it are left out */
     struct job_order order;
-    int64_t n_looked_at;
+    int64_t n_examined;
     int n_rows, n_details;     /* in this piece */
     struct sorted_page sorted; /* in an order other than that of the store */
     bool is_sorted;            /* its places are known */
@@ -283,12 +283,12 @@ static enum tally_status add_to_page(void *context, const struct tally_store_job
                                      struct tally_error *err)
 {
     struct page *page = context;
-    page->more = page->n == page->limit || page->n_looked_at == JOBS_LOOKED_AT;
+    page->more = page->n == page->limit || page->n_examined == JOBS_EXAMINED;
     if (page->more || page->n_details == PIECE_DETAILS) {
         return TALLY_CANCELLED;
     }
     page->n_rows++;
-    page->n_looked_at++;
+    page->n_examined++;
     page->last_key = row->key;
     return job_filter_passes(&page->filter, row) ? append_detail(page, row, err) : TALLY_OK;
 }
@@ -373,7 +373,7 @@ static enum tally_status list_sorted(struct page *page, bool *ret_is_done, struc
     enum tally_status status = TALLY_OK;
     *ret_is_done = false;
     if (!page->is_sorted) {
-        return sorted_page_look(&page->sorted, store, &page->is_sorted, err);
+        return sorted_page_read(&page->sorted, store, &page->is_sorted, err);
     }
     for (int i = 0; status == TALLY_OK && i < PIECE_DETAILS && page->n_placed < n; i++) {
         struct job_place place;

@@ -279,19 +279,19 @@ void sorted_page_fini(struct sorted_page *page)
     tally_buffer_fini(&page->places);
 }
 
-static enum tally_status look_at(void *context, const struct tally_store_job *row,
+static enum tally_status examine(void *context, const struct tally_store_job *row,
                                  struct tally_error *err)
 {
     struct sorted_page *page = context;
     struct job_place place;
-    page->n_looked_at++;
+    page->n_examined++;
     page->last_key = row->key;
-    if (page->n_looked_at > JOBS_LOOKED_AT) {
+    if (page->n_examined > JOBS_EXAMINED) {
         return tally_fail(
             err, TALLY_OUT_OF_RANGE, "sort",
             "there are more than %d jobs to sort: ask for those of one status, or for "
             "the order -created, which has no limit",
-            JOBS_LOOKED_AT);
+            JOBS_EXAMINED);
     }
     if (!job_filter_passes(page->filter, row)) {
         return TALLY_OK;
@@ -322,14 +322,14 @@ static void keep_first(struct sorted_page *page)
     }
 }
 
-enum tally_status sorted_page_look(struct sorted_page *page, struct tally_store *store,
+enum tally_status sorted_page_read(struct sorted_page *page, struct tally_store *store,
                                    bool *ret_is_done, struct tally_error *err)
 {
-    const int64_t before_key = page->n_looked_at > 0 ? page->last_key : INT64_MAX;
-    const int64_t looked_at = page->n_looked_at;
+    const int64_t before_key = page->n_examined > 0 ? page->last_key : INT64_MAX;
+    const int64_t n_before = page->n_examined;
     const enum tally_status status = store->ops->job_list(store, page->filter->status, before_key,
-                                                          ROWS_AT_ONCE, look_at, page, err);
-    const bool is_done = page->n_looked_at - looked_at < ROWS_AT_ONCE;
+                                                          ROWS_AT_ONCE, examine, page, err);
+    const bool is_done = page->n_examined - n_before < ROWS_AT_ONCE;
     const size_t n = page->places.size / sizeof(struct job_place);
     if (status == TALLY_OK && (is_done || n > 2 * (size_t)page->limit + ROWS_AT_ONCE)) {
         keep_first(page); /* all sorts together cost no more than one of all places would */

@@ -83,7 +83,7 @@ enum tally_status job_order_check_default_cursor(const char *cursor, struct tall
  * examined in steps, between which the loop does other work. */
 
 /* Rows that one request examines. */
-enum { JOBS_LOOKED_AT = 10000 };
+enum { JOBS_EXAMINED = 10000 };
 
 /* begin: zeroed, with the members up to `limit`. */
 struct sorted_page {
@@ -94,14 +94,14 @@ struct sorted_page {
     int64_t limit;              /* of places */
     struct tally_buffer places; /* struct job_place, once all rows have been examined: in order */
     bool has_more;              /* more jobs follow */
-    int64_t n_looked_at, last_key;
+    int64_t n_examined, last_key;
 };
 
 void sorted_page_fini(struct sorted_page *page);
 /* Examines some more rows; *ret_is_done = there are no others. Errors: OUT_OF_RANGE (more than
- * JOBS_LOOKED_AT jobs have the status of the filter), with field "sort"; those of job_list;
+ * JOBS_EXAMINED jobs have the status of the filter), with field "sort"; those of job_list;
  * NO_MEMORY. */
-enum tally_status sorted_page_look(struct sorted_page *page, struct tally_store *store,
+enum tally_status sorted_page_read(struct sorted_page *page, struct tally_store *store,
                                    bool *ret_is_done, struct tally_error *err);
 
 #endif

@@ -88,7 +88,7 @@ static struct tally_json *worker_of(const struct tally_coordinator *coordinator,
 {
     struct tally_http_motion motion;
     if (session->poll.request == NULL) {
-        (void)session_look(session, now_ms, &motion);
+        (void)session_motion(session, now_ms, &motion);
     }
     const int64_t age_ms = session->poll.request != NULL ? 0 : now_ms - session->last_contact_ms;
     struct tally_json *object = tally_json_object();

@@ -431,7 +431,7 @@ enum tally_status session_new(struct session_table *table, const struct session_
     return TALLY_OK;
 }
 
-bool session_look(struct session *session, int64_t now_ms, struct tally_http_motion *ret_motion)
+bool session_motion(struct session *session, int64_t now_ms, struct tally_http_motion *ret_motion)
 {
     if (!tally_http_line_look(&session->line, ret_motion)) {
         *ret_motion = session->progress;

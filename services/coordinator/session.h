@@ -73,8 +73,8 @@ struct session {
     uint32_t n_assignments;
     uint32_t n_refusals;
     struct refusal *refusals;
-    uint32_t turn;      /* the assignment after the one served last, since jobs take turns */
-    bool may_be_absent; /* some of its clients have missed a deadline since its last call */
+    uint32_t next_assignment; /* after the one served last, since jobs take turns */
+    bool may_be_absent;       /* some of its clients have missed a deadline since its last call */
     int64_t last_contact_ms;
     struct tally_http_line line;       /* the connection of its last request */
     struct tally_http_motion progress; /* of a long message, as the worker said; n_whole 0 = none */
@@ -162,7 +162,7 @@ int64_t session_count_of(const struct session_table *table, const struct token_i
 /* Bytes that move on its connection are contact, too: notes it if a request of the worker, or a
  * response to it, has been under way since the last call. Returns whether one is under way, here or
  * as the worker has said; then fills in *ret_motion. */
-bool session_look(struct session *session, int64_t now_ms, struct tally_http_motion *ret_motion);
+bool session_motion(struct session *session, int64_t now_ms, struct tally_http_motion *ret_motion);
 
 /* Monotonic time at which its poll ends or, if no poll waits, its silence exceeds timeout_ms. */
 int64_t session_due_ms(const struct session *session, int64_t timeout_ms);

@@ -131,7 +131,7 @@ void workers_make_task(struct session *session, struct hosted_job *job, uint32_t
 
 /* The longest time that this coordinator lets a poll wait, in ms. */
 int64_t poll_longest_wait(const struct tally_coordinator *coordinator);
-/* Keeps a worker's poll message; ends its earlier poll, which it has abandoned. Errors:
+/* Keeps a worker's poll message; finishes its earlier poll, which it has abandoned. Errors:
  * NO_MEMORY. */
 enum tally_status poll_keep(struct tally_coordinator *coordinator, struct call *call,
                             struct session *session, const struct tally_poll_request *message,

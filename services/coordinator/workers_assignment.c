@@ -138,19 +138,20 @@ static void fill_job(struct tally_coordinator *coordinator, struct hosted_job *j
     }
 }
 
-/* Takes up to n clients away from a stuck job whose workers may serve `job`. Returns how many. */
-static int64_t lend(struct tally_coordinator *coordinator, const struct hosted_job *job,
-                    struct hosted_job *lender, int64_t n)
+/* Takes up to n clients away from another stuck job whose workers may serve `job`. Returns how
+ * many. */
+static int64_t take_clients(struct tally_coordinator *coordinator, const struct hosted_job *job,
+                            struct hosted_job *other, int64_t n)
 {
-    int64_t lent = 0;
-    for (uint32_t m = 0; m < lender->row.clients && lent < n; m++) {
-        const struct session *session = lender->slots[m].session;
+    int64_t taken = 0;
+    for (uint32_t m = 0; m < other->row.clients && taken < n; m++) {
+        const struct session *session = other->slots[m].session;
         if (session != NULL && session_serves(session, job)) {
-            session_unassign(&coordinator->workers->sessions, lender, m);
-            lent++;
+            session_unassign(&coordinator->workers->sessions, other, m);
+            taken++;
         }
     }
-    return lent;
+    return taken;
 }
 
 /* n_assigned: clients of all stuck jobs at unbound workers. */
@@ -169,7 +170,7 @@ static void borrow_slots(struct tally_coordinator *coordinator, struct hosted_jo
     {
         struct hosted_job *other = TALLY_LIST_MEMBER(struct hosted_job, in_active, node);
         if (other != job && hosted_job_is_stuck(other)) {
-            n += lend(coordinator, job, other, needed - n);
+            n += take_clients(coordinator, job, other, needed - n);
         }
     }
     tally_log(TALLY_LOG_INFO, tally_log_event("job gets the slots of other waiting jobs"),

@@ -25,7 +25,7 @@ void workers_check_sessions(struct tally_coordinator *coordinator, int64_t now_m
             session = next;
             continue;
         }
-        (void)session_look(session, now_ms, &motion); /* bytes of a message are contact */
+        (void)session_motion(session, now_ms, &motion); /* bytes of a message are contact */
         if (session_due_ms(session, timeout_ms) <= now_ms) {
             tally_log(TALLY_LOG_WARN, tally_log_event("session timed out"),
                       tally_log_text("worker", session->name),

@@ -316,18 +316,18 @@ static void finish_refused(struct tally_coordinator *coordinator, struct session
     tally_connect_error_encode(&err, &body);
     char drawn[REQUEST_ID_CAPACITY];
     struct tally_http_request *request = take_request(coordinator, session, tally_monotonic_ms());
-    const char *told = request_id_given(request);
-    if (told == NULL) {
+    const char *given = request_id_given(request);
+    if (given == NULL) {
         request_id_draw(coordinator, drawn);
     }
     const struct tally_http_response response = {
         .status = tally_status_info(err.status)->connect_http_status,
         .content_type = "application/json",
-        .headers = {{"X-Request-Id", told != NULL ? told : drawn}},
+        .headers = {{"X-Request-Id", given != NULL ? given : drawn}},
         .body = &body};
     call_counts_add_poll(&coordinator->calls->counts, 503);
     tally_log(TALLY_LOG_DEBUG, tally_log_event("poll refused"),
-              tally_log_text("request_id", told != NULL ? told : drawn),
+              tally_log_text("request_id", given != NULL ? given : drawn),
               tally_log_text("worker", session->name),
               tally_log_integer("status", response.status));
     tally_http_respond(request, &response);

@@ -389,7 +389,7 @@ enum tally_status workers_progress(struct tally_coordinator *coordinator, struct
         .is_upload = !message.receives, .n = message.bytes, .n_whole = message.of_bytes};
     session->progress_ms = session->last_contact_ms;
     struct tally_http_motion seen; /* here, perhaps: then it replaces what the worker says */
-    (void)session_look(session, session->progress_ms, &seen);
+    (void)session_motion(session, session->progress_ms, &seen);
     return workers_answer_protobuf(call, TALLY_OK, err);
 }
 

@@ -85,7 +85,7 @@ struct hosted_job *workers_find_work(struct session *session, uint32_t *clients,
 {
     const uint32_t n = session->n_assignments;
     const struct hosted_job *before = NULL;
-    for (uint32_t k = 0, first = session->turn; k < n; k++) {
+    for (uint32_t k = 0, first = session->next_assignment; k < n; k++) {
         const uint32_t i = (first + k) % n;
         struct hosted_job *job = session->assignments[i].job;
         if (job == before) { /* adjacent clients mostly belong to one job */
@@ -97,9 +97,10 @@ struct hosted_job *workers_find_work(struct session *session, uint32_t *clients,
             if (*ret_n_clients > 0) {
                 /* Without memory the order differs, which does no harm. */
                 (void)tally_job_order(job->engine, clients, *ret_n_clients, NULL);
-                session->turn = i + 1;
-                while (session->turn < n && session->assignments[session->turn].job == job) {
-                    session->turn++;
+                session->next_assignment = i + 1;
+                while (session->next_assignment < n &&
+                       session->assignments[session->next_assignment].job == job) {
+                    session->next_assignment++;
                 }
                 return job;
             }

@@ -106,7 +106,7 @@ static void add_motion(const struct tally_coordinator *coordinator, struct sessi
                        uint32_t client, int64_t now_ms, struct tally_waiting *waiting)
 {
     struct tally_http_motion motion;
-    if (session->poll.request != NULL || !session_look(session, now_ms, &motion) ||
+    if (session->poll.request != NULL || !session_motion(session, now_ms, &motion) ||
         motion.quiet_ms > coordinator->config.session_timeout_ms / 2) {
         return;
     }

@@ -9,7 +9,7 @@
 /* Event streams check their job ten times per second. This makes them check it at once. */
 static void look_now(struct scene *scene)
 {
-    scene->coordinator->events->is_hungry = true;
+    scene->coordinator->events->has_more = true;
     scene_turn(scene);
 }
 

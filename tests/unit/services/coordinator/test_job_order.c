@@ -172,7 +172,7 @@ static enum tally_status find(struct tally_store *store, struct sorted_page *pag
     bool is_done = false;
     enum tally_status status = TALLY_OK;
     while (status == TALLY_OK && !is_done) {
-        status = sorted_page_look(page, store, &is_done, err);
+        status = sorted_page_read(page, store, &is_done, err);
     }
     return status;
 }
@@ -229,10 +229,10 @@ static void test_coordinator_job_order__pages_have_each_job_once(void)
 static void test_coordinator_job_order__more_jobs_than_a_request_examines_are_refused(void)
 {
     struct tally_store *store = open_store();
-    insert(store, JOBS_LOOKED_AT, 10);
+    insert(store, JOBS_EXAMINED, 10);
     const struct job_order order = order_of("name");
     const struct job_filter all = {.status = -1};
-    CU_ASSERT_EQUAL(walk(store, &all, &order, JOBS_LOOKED_AT), JOBS_LOOKED_AT);
+    CU_ASSERT_EQUAL(walk(store, &all, &order, JOBS_EXAMINED), JOBS_EXAMINED);
     TALLY_ASSERT_STATUS(store->ops->begin(store, NULL), TALLY_OK, NULL);
     struct tally_store_job row = job(0, "last", 0);
     int64_t key;
