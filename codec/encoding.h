@@ -7,7 +7,7 @@
 #include "codec/unary/unary.h"
 
 /* The version of FORMAT.md that this code implements. Worker and coordinator compare it at Join. */
-enum { TALLY_FORMAT_VERSION = 2 };
+enum { TALLY_FORMAT_VERSION = 3 };
 
 /* Quantizes a vector and encodes its levels into `payload`, replacing its content, with the same
  * bits as tally_quantize() and encode(). `scratch` is int32[dim], working memory for this call.

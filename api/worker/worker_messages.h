@@ -35,10 +35,10 @@ enum {
 enum {
     TALLY_UPDATE_OWN_BYTES = 48,   /* client, payload_bits, clipped, loss; tags and lengths */
     TALLY_METRIC_BYTES = 48,       /* a name of up to 32 bytes, a double; tags and lengths */
-    TALLY_UPDATE_WHOLE_BYTES = 80, /* session, job_id, round, mark; what every poll has */
+    TALLY_UPDATE_WHOLE_BYTES = 80, /* session, job_id, round, mark, columns; what every poll has */
     TALLY_CURSOR_BYTES = 48,       /* job_id, iterate; tags and lengths */
     TALLY_UNDELIVERABLE_BYTES = 16 + TALLY_MESSAGE_JOB_ID_CAPACITY + TALLY_FAILURE_CAPACITY,
-    /* of a PostUpdateRequest without metrics, by a worker of one job */
+    /* of a PostUpdateRequest of one update without metrics, by a worker of one job */
     TALLY_UPDATE_BYTES = TALLY_UPDATE_OWN_BYTES + TALLY_UPDATE_WHOLE_BYTES + TALLY_CURSOR_BYTES
 };
 
@@ -65,23 +65,22 @@ struct tally_join_request {
     char job_id[TALLY_MESSAGE_JOB_ID_CAPACITY]; /* "" = any */
     struct tally_held_client *held;             /* heap when decoded: tally_join_request_fini */
     size_t n_held;                              /* at most TALLY_MAX_SLOTS */
-    uint32_t format;    /* of payloads: version of codec/FORMAT.md; 0 = the client does not say */
-    bool accepts_ended; /* the response to a job_id that has ended may be `ended` */
+    uint32_t format;                            /* TALLY_FORMAT_VERSION of the worker */
 };
 void tally_join_request_fini(struct tally_join_request *message);
 
 struct tally_join_response {
     uint64_t session;
     uint32_t session_timeout_ms;
-    uint32_t format;      /* of payloads, >= 1 */
+    uint32_t format;      /* TALLY_FORMAT_VERSION of the coordinator */
     uint32_t max_wait_ms; /* of a poll, where there are several coordinators; 0 = there is one */
-    uint32_t max_batch_bytes; /* of PostUpdatesRequest; 0 = the coordinator does not know it */
+    uint32_t max_batch_bytes;           /* of a PostUpdateRequest of several updates */
     char rival[TALLY_ADDRESS_CAPACITY]; /* of a live worker of the same name; "" = there is none */
     char ended[TALLY_ENDED_CAPACITY];   /* the status of the job, and no session; "" = not ended */
 };
 
-/* Whether a worker's payloads and a coordinator's are of the same format. Errors:
- * FAILED_PRECONDITION, naming the side to upgrade. */
+/* Whether worker and coordinator are of the same format. Errors: FAILED_PRECONDITION, naming the
+ * side to upgrade. */
 enum tally_status tally_join_check_format(uint32_t worker, uint32_t coordinator,
                                           struct tally_error *err);
 
@@ -157,50 +156,40 @@ struct tally_poll_response {
 /* Frees the arrays of a decoded response's task. */
 void tally_poll_response_fini(struct tally_poll_response *message);
 
+/* What one client has to say about a round: from the message that brings it to the engine, which
+ * takes it, and into the store. */
 struct tally_update {
-    uint64_t session;
-    char job_id[TALLY_MESSAGE_JOB_ID_CAPACITY];
-    uint32_t round;
+    uint32_t round; /* of the request, as `mark`: for all its updates */
+    uint32_t mark;  /* of the task; 0 = not given */
     uint32_t client;
     struct tally_bytes payload;
     uint64_t payload_bits;
     uint32_t clipped;
     bool has_loss;
     double loss;
-    char failure[TALLY_FAILURE_CAPACITY]; /* why the client cannot answer; "" = it does */
-    char refusal[TALLY_FAILURE_CAPACITY]; /* why the worker cannot serve the job; "" = it does */
-    bool tried;              /* refused because the computation has failed (a plug-in) */
-    uint32_t mark;           /* of the task; 0 = not given */
-    bool lacks_plugin;       /* refused because the job's plug-in is not loaded */
-    bool has_poll;           /* the response waits like that of a poll, and contains it */
-    struct tally_bytes poll; /* an encoded tally_poll_request, decoded on its own */
     struct tally_metric metrics[TALLY_METRICS_MOST];
     size_t n_metrics;
-    uint32_t columns; /* tally_columns_digest() of the worker's data; 0 = no names */
-    size_t own_bytes; /* encoded size of this update alone, if its message had several */
+    char failure[TALLY_FAILURE_CAPACITY]; /* why the client cannot answer; "" = it does */
+    char refusal[TALLY_FAILURE_CAPACITY]; /* why the worker cannot serve the job; "" = it does */
+    bool tried;                 /* refused because the computation has failed (a plug-in) */
+    bool lacks_plugin;          /* refused because the job's plug-in is not loaded */
+    struct tally_bytes encoded; /* the ClientUpdate that was decoded; encoders ignore it */
 };
 
-struct tally_update_response {
-    uint64_t formula_bits;
-    uint64_t payload_bits;
-    bool has_next;           /* set by the decoder; encoders ignore it */
-    struct tally_bytes next; /* an encoded tally_poll_response, decoded on its own */
-};
-
-/* The updates of several clients for one round. Session, job_id, round, mark, columns and poll of
- * each update are those of the message; failure and refusal are not among its fields. */
-struct tally_updates {
+/* The updates of a worker's clients for one round, and what they have in common. */
+struct tally_update_request {
     uint64_t session;
     char job_id[TALLY_MESSAGE_JOB_ID_CAPACITY];
     uint32_t round;
-    uint32_t mark, columns;
-    bool has_poll;           /* as in tally_update */
-    struct tally_bytes poll; /* as in tally_update */
+    uint32_t mark;           /* of the task; 0 = not given */
+    uint32_t columns;        /* tally_columns_digest() of the worker's data; 0 = no names */
+    bool has_poll;           /* the response waits like that of a poll, and contains it */
+    struct tally_bytes poll; /* an encoded tally_poll_request, decoded on its own */
     size_t n_updates;        /* of what was decoded */
     struct tally_bytes rest; /* of what was decoded: the updates that are still to be read */
 };
 
-/* The result of one update. */
+/* The result of one of several updates. */
 struct tally_update_result {
     uint64_t formula_bits;
     uint64_t payload_bits;
@@ -208,14 +197,14 @@ struct tally_update_result {
     char message[TALLY_RESULT_MESSAGE_CAPACITY];
 };
 
-/* As decoded. Without results all updates are acknowledged, and the bits are the sums over all of
- * them. */
-struct tally_updates_response {
+/* Without results all updates are acknowledged, and the bits are the sums over all of them. */
+struct tally_update_response {
     uint64_t formula_bits, payload_bits;
+    /* Set by the decoder; encoders ignore them. */
     size_t n_results;
     struct tally_bytes rest; /* results that are still to be read */
     bool has_next;
-    struct tally_bytes next; /* as in tally_update_response */
+    struct tally_bytes next; /* an encoded tally_poll_response, decoded on its own */
 };
 
 /* Each encoder appends the protobuf bytes to *out (errors: NO_MEMORY, TOO_LARGE). Each decoder
@@ -242,16 +231,6 @@ enum tally_status tally_poll_response_decode(const uint8_t *bytes, size_t n,
                                              struct tally_poll_response *ret_message,
                                              struct tally_error *err);
 enum tally_status tally_task_encode_shared(const struct tally_task *task, struct tally_buffer *out);
-enum tally_status tally_update_encode(const struct tally_update *message, struct tally_buffer *out);
-enum tally_status tally_update_decode(const uint8_t *bytes, size_t n,
-                                      struct tally_update *ret_message, struct tally_error *err);
-/* `next` is the response to the poll that came with the update; NULL = there was none. */
-enum tally_status tally_update_response_encode(const struct tally_update_response *message,
-                                               const struct tally_poll_response *next,
-                                               struct tally_buffer *out);
-enum tally_status tally_update_response_decode(const uint8_t *bytes, size_t n,
-                                               struct tally_update_response *ret_message,
-                                               struct tally_error *err);
 
 /* Messages with updates begin with their session, so that the coordinator knows the sender before
  * the rest has arrived. */
@@ -264,31 +243,38 @@ bool tally_session_read_first(const uint8_t field[TALLY_SESSION_FIELD_BYTES],
 /* A request is written update by update, after the session's field. The message's other fields come
  * last, so that what was written before stays as it is when the request is sent again. (The session
  * may also come with them.) */
-enum tally_status tally_updates_add(const struct tally_update *update, struct tally_buffer *out);
-enum tally_status tally_updates_end(const struct tally_updates *message, struct tally_buffer *out);
+enum tally_status tally_update_request_add(const struct tally_update *update,
+                                           struct tally_buffer *out);
+enum tally_status tally_update_request_end(const struct tally_update_request *message,
+                                           struct tally_buffer *out);
 /* Reads the message's own fields and checks the number of updates, 1 .. TALLY_MAX_UPDATES. */
-enum tally_status tally_updates_decode(const uint8_t *bytes, size_t n,
-                                       struct tally_updates *ret_message, struct tally_error *err);
+enum tally_status tally_update_request_decode(const uint8_t *bytes, size_t n,
+                                              struct tally_update_request *ret_message,
+                                              struct tally_error *err);
 /* Reads the next update; to be called n_updates times. After an error, call again for the following
  * update. Errors: MALFORMED. */
-enum tally_status tally_updates_next(struct tally_updates *message, struct tally_update *ret_update,
-                                     struct tally_error *err);
-/* A response, too, is written result by result or, if all updates are acknowledged, as sums alone.
- * `results` is what either has written, and `next` is as for tally_update_response_encode(). */
+enum tally_status tally_update_request_next(struct tally_update_request *message,
+                                            struct tally_update *ret_update,
+                                            struct tally_error *err);
+/* Reads an update by itself, as tally_update.encoded has it. Its round and mark are 0. */
+enum tally_status tally_update_decode(const uint8_t *bytes, size_t n,
+                                      struct tally_update *ret_update, struct tally_error *err);
+
+/* A response has either the results, written one by one, or the sums and `next`, the response to
+ * the poll that came with the updates; NULL = there was none. */
 enum tally_status tally_update_result_add(const struct tally_update_result *result,
                                           struct tally_buffer *out);
-enum tally_status tally_updates_sums_encode(uint64_t formula_bits, uint64_t payload_bits,
-                                            struct tally_buffer *out);
-enum tally_status tally_updates_response_encode(struct tally_bytes results,
-                                                const struct tally_poll_response *next,
-                                                struct tally_buffer *out);
-enum tally_status tally_updates_response_decode(const uint8_t *bytes, size_t n,
-                                                struct tally_updates_response *ret_message,
-                                                struct tally_error *err);
+enum tally_status tally_update_response_encode(const struct tally_update_response *message,
+                                               const struct tally_poll_response *next,
+                                               struct tally_buffer *out);
+enum tally_status tally_update_response_decode(const uint8_t *bytes, size_t n,
+                                               struct tally_update_response *ret_message,
+                                               struct tally_error *err);
 /* Reads the next result; to be called n_results times. Errors: MALFORMED. */
-enum tally_status tally_updates_response_next(struct tally_updates_response *message,
-                                              struct tally_update_result *ret_result,
-                                              struct tally_error *err);
+enum tally_status tally_update_response_next(struct tally_update_response *message,
+                                             struct tally_update_result *ret_result,
+                                             struct tally_error *err);
+
 /* How far a long message of a session has got. ProgressResponse is empty. */
 struct tally_progress_request {
     uint64_t session;

@@ -5,6 +5,7 @@
 #include <pb_decode.h>
 
 #include "api/worker/message_fields.h"
+#include "codec/encoding.h"
 #include "codec/utf8.h"
 
 /* The value of a field: the number of a varint or of 64 bits, or the content of a length. */
@@ -290,12 +291,7 @@ enum tally_status tally_join_response_decode(const uint8_t *bytes, size_t n,
                                              struct tally_error *err)
 {
     struct tally_join_response message = {.session = 0};
-    enum tally_status status =
-        decode_into(bytes, n, &JoinResponse_SCHEMA, &message, sizeof message, ret_message, err);
-    if (status == TALLY_OK && ret_message->format == 0) {
-        ret_message->format = 1; /* a coordinator that does not know the field */
-    }
-    return status;
+    return decode_into(bytes, n, &JoinResponse_SCHEMA, &message, sizeof message, ret_message, err);
 }
 
 enum tally_status tally_join_check_format(uint32_t worker, uint32_t coordinator,
@@ -304,10 +300,19 @@ enum tally_status tally_join_check_format(uint32_t worker, uint32_t coordinator,
     if (worker == coordinator) {
         return TALLY_OK;
     }
+    if (worker == 0) {
+        return tally_fail(
+            err, TALLY_FAILED_PRECONDITION, "format",
+            "the worker states no format, the coordinator's is %u: upgrade the worker",
+            coordinator);
+    }
+    const bool is_worker_older = worker < coordinator;
+    const uint32_t older = is_worker_older ? worker : coordinator;
     return tally_fail(err, TALLY_FAILED_PRECONDITION, "format",
                       "the worker's messages are of format %u, the coordinator's of format %u: "
-                      "upgrade the %s",
-                      worker, coordinator, worker < coordinator ? "worker" : "coordinator");
+                      "upgrade the %s%s",
+                      worker, coordinator, is_worker_older ? "worker" : "coordinator",
+                      older < TALLY_FORMAT_VERSION ? "; 0.15 is the last release of format 2" : "");
 }
 
 DEFINE_SCHEMA(Cursor, struct tally_cursor)
@@ -485,12 +490,6 @@ enum tally_status tally_poll_response_decode(const uint8_t *bytes, size_t n,
     return TALLY_OK;
 }
 
-/* Polls and their responses, of one update or of several, are decoded separately. */
-#define take_poll(message, value, err)                                                             \
-    ((message)->has_poll = true, take_bytes(value, &(message)->poll, err))
-#define take_next(message, value, err)                                                             \
-    ((message)->has_next = true, take_bytes(value, &(message)->next, err))
-
 DEFINE_SCHEMA(Metric, struct tally_metric)
 
 static enum tally_status take_metrics(struct tally_update *message, const struct value *value,
@@ -500,27 +499,6 @@ static enum tally_status take_metrics(struct tally_update *message, const struct
         return too_many(TALLY_METRICS_MOST, err);
     }
     return take_message(value, &Metric_SCHEMA, &message->metrics[message->n_metrics++], err);
-}
-
-DEFINE_SCHEMA(PostUpdateRequest, struct tally_update)
-
-enum tally_status tally_update_decode(const uint8_t *bytes, size_t n,
-                                      struct tally_update *ret_message, struct tally_error *err)
-{
-    struct tally_update message = {.has_poll = false};
-    return decode_into(bytes, n, &PostUpdateRequest_SCHEMA, &message, sizeof message, ret_message,
-                       err);
-}
-
-DEFINE_SCHEMA(PostUpdateResponse, struct tally_update_response)
-
-enum tally_status tally_update_response_decode(const uint8_t *bytes, size_t n,
-                                               struct tally_update_response *ret_message,
-                                               struct tally_error *err)
-{
-    struct tally_update_response message = {.has_next = false};
-    return decode_into(bytes, n, &PostUpdateResponse_SCHEMA, &message, sizeof message, ret_message,
-                       err);
 }
 
 DEFINE_SCHEMA(ClientUpdate, struct tally_update)
@@ -538,13 +516,19 @@ static enum tally_status count(const struct value *value, size_t *n, struct tall
 
 #define take_updates(message, value, err) count(value, &(message)->n_updates, err)
 #define take_results(message, value, err) count(value, &(message)->n_results, err)
-DEFINE_SCHEMA(PostUpdatesRequest, struct tally_updates)
-DEFINE_SCHEMA(PostUpdatesResponse, struct tally_updates_response)
+/* Polls and their responses are decoded separately. */
+#define take_poll(message, value, err)                                                             \
+    ((message)->has_poll = true, take_bytes(value, &(message)->poll, err))
+#define take_next(message, value, err)                                                             \
+    ((message)->has_next = true, take_bytes(value, &(message)->next, err))
+DEFINE_SCHEMA(PostUpdateRequest, struct tally_update_request)
+DEFINE_SCHEMA(PostUpdateResponse, struct tally_update_response)
 
-/* Takes the next field `tag`, of *ret_n bytes, from `rest`, which has one and was decoded. */
+/* Takes the next field `tag`, a message of *ret_bytes, from `rest`, which has one and was decoded.
+ */
 static enum tally_status take_element(struct tally_bytes *rest, uint32_t tag,
-                                      const struct schema *schema, void *into, size_t *ret_n,
-                                      struct tally_error *err)
+                                      const struct schema *schema, void *into,
+                                      struct tally_bytes *ret_bytes, struct tally_error *err)
 {
     pb_istream_t stream = pb_istream_from_buffer(rest->data, rest->size);
     struct value value = {.number = 0};
@@ -555,7 +539,7 @@ static enum tally_status take_element(struct tally_bytes *rest, uint32_t tag,
              read_value(&stream, &value, err) == TALLY_OK;
     }
     *rest = (struct tally_bytes){.data = stream.state, .size = stream.bytes_left};
-    *ret_n = value.bytes.size;
+    *ret_bytes = value.bytes;
     return ok ? take_message(&value, schema, into, err) : malformed(&stream, err);
 }
 
@@ -569,45 +553,50 @@ bool tally_session_read_first(const uint8_t field[TALLY_SESSION_FIELD_BYTES], ui
     return field[0] == (tally_v1_PostUpdateRequest_session_tag << 3 | PB_WT_64BIT);
 }
 
-enum tally_status tally_updates_decode(const uint8_t *bytes, size_t n,
-                                       struct tally_updates *ret_message, struct tally_error *err)
+enum tally_status tally_update_request_decode(const uint8_t *bytes, size_t n,
+                                              struct tally_update_request *ret_message,
+                                              struct tally_error *err)
 {
-    struct tally_updates message = {.rest = {bytes, n}};
-    enum tally_status status = decode_into(bytes, n, &PostUpdatesRequest_SCHEMA, &message,
+    struct tally_update_request message = {.rest = {bytes, n}};
+    enum tally_status status = decode_into(bytes, n, &PostUpdateRequest_SCHEMA, &message,
                                            sizeof message, ret_message, err);
     return status != TALLY_OK || message.n_updates > 0
                ? status
                : tally_fail(err, TALLY_MALFORMED, "updates", "there is none");
 }
 
-enum tally_status tally_updates_next(struct tally_updates *message, struct tally_update *ret_update,
-                                     struct tally_error *err)
+enum tally_status tally_update_request_next(struct tally_update_request *message,
+                                            struct tally_update *ret_update,
+                                            struct tally_error *err)
 {
-    *ret_update = (struct tally_update){.session = message->session,
-                                        .round = message->round,
-                                        .mark = message->mark,
-                                        .columns = message->columns};
-    memcpy(ret_update->job_id, message->job_id, sizeof message->job_id);
-    return take_element(&message->rest, tally_v1_PostUpdatesRequest_updates_tag,
-                        &ClientUpdate_SCHEMA, ret_update, &ret_update->own_bytes, err);
+    *ret_update = (struct tally_update){.round = message->round, .mark = message->mark};
+    return take_element(&message->rest, tally_v1_PostUpdateRequest_updates_tag,
+                        &ClientUpdate_SCHEMA, ret_update, &ret_update->encoded, err);
 }
 
-enum tally_status tally_updates_response_decode(const uint8_t *bytes, size_t n,
-                                                struct tally_updates_response *ret_message,
-                                                struct tally_error *err)
+enum tally_status tally_update_decode(const uint8_t *bytes, size_t n,
+                                      struct tally_update *ret_update, struct tally_error *err)
 {
-    struct tally_updates_response message = {.rest = {bytes, n}};
-    return decode_into(bytes, n, &PostUpdatesResponse_SCHEMA, &message, sizeof message, ret_message,
+    *ret_update = (struct tally_update){.encoded = {bytes, n}};
+    return decode(ret_update->encoded, &ClientUpdate_SCHEMA, ret_update, err);
+}
+
+enum tally_status tally_update_response_decode(const uint8_t *bytes, size_t n,
+                                               struct tally_update_response *ret_message,
+                                               struct tally_error *err)
+{
+    struct tally_update_response message = {.rest = {bytes, n}};
+    return decode_into(bytes, n, &PostUpdateResponse_SCHEMA, &message, sizeof message, ret_message,
                        err);
 }
 
-enum tally_status tally_updates_response_next(struct tally_updates_response *message,
-                                              struct tally_update_result *ret_result,
-                                              struct tally_error *err)
+enum tally_status tally_update_response_next(struct tally_update_response *message,
+                                             struct tally_update_result *ret_result,
+                                             struct tally_error *err)
 {
     *ret_result = (struct tally_update_result){.formula_bits = 0};
-    return take_element(&message->rest, tally_v1_PostUpdatesResponse_results_tag,
-                        &UpdateResult_SCHEMA, ret_result, &(size_t){0}, err);
+    return take_element(&message->rest, tally_v1_PostUpdateResponse_results_tag,
+                        &UpdateResult_SCHEMA, ret_result, &(struct tally_bytes){0}, err);
 }
 
 DEFINE_SCHEMA(ProgressRequest, struct tally_progress_request)

@@ -253,75 +253,53 @@ static bool put_released(pb_ostream_t *stream, uint32_t tag,
 
 DEFINE_PUT(PollTaskResponse, struct tally_poll_response)
 
-/* The poll of one update or of several, and `next` of their responses. */
-#define put_poll(stream, tag, message)                                                             \
-    (!(message)->has_poll || put_encoded(stream, tag, (message)->poll))
-#define put_next(stream, tag, message)                                                             \
-    ((message)->next == NULL ||                                                                    \
-     put_message(stream, tag, put_PollTaskResponse_fields, (message)->next))
-
 DEFINE_PUT(Metric, struct tally_metric)
 
 static bool put_metrics(pb_ostream_t *stream, uint32_t tag, const struct tally_update *message)
 {
-    bool ok = true;
-    for (size_t i = 0; ok && i < message->n_metrics; i++) {
-        ok = put_message(stream, tag, put_Metric_fields, &message->metrics[i]);
-    }
-    return ok;
+    return put_array(stream, tag, put_Metric_fields, message->metrics, message->n_metrics,
+                     sizeof message->metrics[0]);
 }
 
-DEFINE_PUT(PostUpdateRequest, struct tally_update)
+DEFINE_PUT(ClientUpdate, struct tally_update)
 
-/* The response to an update, and the response to the poll that came with it. */
+static bool put_one_update(pb_ostream_t *stream, const void *of)
+{
+    return put_message(stream, tally_v1_PostUpdateRequest_updates_tag, put_ClientUpdate_fields, of);
+}
+
+static bool put_poll(pb_ostream_t *stream, uint32_t tag, const struct tally_update_request *message)
+{
+    return !message->has_poll || put_encoded(stream, tag, message->poll);
+}
+
+/* The updates of a request, and the results of its response, are written one by one, by
+ * tally_update_request_add() and tally_update_result_add(). */
+#define put_updates(stream, tag, message) true
+#define put_results(stream, tag, message) true
+
+DEFINE_PUT(PostUpdateRequest, struct tally_update_request)
+DEFINE_PUT(UpdateResult, struct tally_update_result)
+
+static bool put_one_result(pb_ostream_t *stream, const void *of)
+{
+    return put_message(stream, tally_v1_PostUpdateResponse_results_tag, put_UpdateResult_fields,
+                       of);
+}
+
+/* The response to updates, and the response to the poll that came with them. */
 struct double_response {
     uint64_t formula_bits, payload_bits;
     const struct tally_poll_response *next;
 };
 
+static bool put_next(pb_ostream_t *stream, uint32_t tag, const struct double_response *message)
+{
+    return message->next == NULL ||
+           put_message(stream, tag, put_PollTaskResponse_fields, message->next);
+}
+
 DEFINE_PUT(PostUpdateResponse, struct double_response)
-
-DEFINE_PUT(ClientUpdate, struct tally_update)
-
-/* The updates have been written already (tally_updates_add()). */
-static bool put_updates(const pb_ostream_t *stream, uint32_t tag,
-                        const struct tally_updates *message)
-{
-    (void)stream, (void)tag, (void)message;
-    return true;
-}
-
-DEFINE_PUT(PostUpdatesRequest, struct tally_updates)
-DEFINE_PUT(UpdateResult, struct tally_update_result)
-
-/* Encoded results or sums, with their tags, and the response to the poll; or the sums
- * themselves. */
-struct updates_response {
-    struct tally_bytes results;
-    uint64_t formula_bits, payload_bits;
-    const struct tally_poll_response *next;
-};
-
-static bool put_results(pb_ostream_t *stream, uint32_t tag, const struct updates_response *message)
-{
-    (void)tag;
-    return pb_write(stream, message->results.data, message->results.size);
-}
-
-DEFINE_PUT(PostUpdatesResponse, struct updates_response)
-
-static bool put_one_update(pb_ostream_t *stream, const void *of)
-{
-    return put_message(stream, tally_v1_PostUpdatesRequest_updates_tag, put_ClientUpdate_fields,
-                       of);
-}
-
-static bool put_one_result(pb_ostream_t *stream, const void *of)
-{
-    return put_message(stream, tally_v1_PostUpdatesResponse_results_tag, put_UpdateResult_fields,
-                       of);
-}
-
 DEFINE_PUT(ProgressRequest, struct tally_progress_request)
 DEFINE_PUT(LeaveRequest, struct leave_request)
 
@@ -372,11 +350,6 @@ enum tally_status tally_task_encode_shared(const struct tally_task *task, struct
     return encode(put_shared_fields, task, out);
 }
 
-enum tally_status tally_update_encode(const struct tally_update *message, struct tally_buffer *out)
-{
-    return encode(put_PostUpdateRequest_fields, message, out);
-}
-
 enum tally_status tally_update_response_encode(const struct tally_update_response *message,
                                                const struct tally_poll_response *next,
                                                struct tally_buffer *out)
@@ -397,39 +370,22 @@ void tally_session_write_first(uint64_t session, uint8_t ret_field[TALLY_SESSION
     }
 }
 
-enum tally_status tally_updates_add(const struct tally_update *update, struct tally_buffer *out)
+enum tally_status tally_update_request_add(const struct tally_update *update,
+                                           struct tally_buffer *out)
 {
     return encode(put_one_update, update, out);
 }
 
-enum tally_status tally_updates_end(const struct tally_updates *message, struct tally_buffer *out)
+enum tally_status tally_update_request_end(const struct tally_update_request *message,
+                                           struct tally_buffer *out)
 {
-    return encode(put_PostUpdatesRequest_fields, message, out);
+    return encode(put_PostUpdateRequest_fields, message, out);
 }
 
 enum tally_status tally_update_result_add(const struct tally_update_result *result,
                                           struct tally_buffer *out)
 {
     return encode(put_one_result, result, out);
-}
-
-enum tally_status tally_updates_sums_encode(uint64_t formula_bits, uint64_t payload_bits,
-                                            struct tally_buffer *out)
-{
-    const struct updates_response sums = {.formula_bits = formula_bits,
-                                          .payload_bits = payload_bits};
-    return encode(put_PostUpdatesResponse_fields, &sums, out);
-}
-
-enum tally_status tally_updates_response_encode(struct tally_bytes results,
-                                                const struct tally_poll_response *next,
-                                                struct tally_buffer *out)
-{
-    if (next != NULL) {
-        check_task(next);
-    }
-    const struct updates_response both = {.results = results, .next = next};
-    return encode_but(put_PostUpdatesResponse_fields, &both, next != NULL ? n_apart(next) : 0, out);
 }
 
 enum tally_status tally_progress_request_encode(const struct tally_progress_request *message,

@@ -45,8 +45,7 @@ enum route_flag {
     ROUTE_IS_UPDATE = 8,  /* PostUpdate: counted by result, and may poll as well */
     ROUTE_ASKS_WORK = 16, /* refused while the coordinator shuts down */
     ROUTE_IN_PIECES = 32, /* its response may be made in pieces */
-    ROUTE_IS_BATCH = 64,  /* with ROUTE_IS_UPDATE: PostUpdates */
-    ROUTE_IS_BRIEF = 128, /* takes microseconds, and waits for no other read */
+    ROUTE_IS_BRIEF = 64,  /* takes microseconds, and waits for no other read */
 };
 
 /* Which replica responds (replicas_routing.h), if there are several. */
@@ -137,7 +136,7 @@ struct call {
     /* For updates that wait for the session's next task once they are durable. */
     uint64_t polling_session;                     /* 0 = does not poll */
     int64_t poll_until_ms;                        /* monotonic; also of a poll without updates */
-    struct tally_update_response update_response; /* of one update; of several: in the body */
+    struct tally_update_response update_response; /* of updates that are all acknowledged */
     bool streaming; /* the handler has begun a stream: nothing is left to be sent */
     bool is_held;   /* another owner keeps it and sends its response later */
     char location[64];

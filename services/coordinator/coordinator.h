@@ -35,7 +35,7 @@ struct tally_coordinator_config {
     int64_t max_job_bytes;      /* memory of started jobs and of solving f(x*) (jobs_memory.h) */
     int64_t max_sessions;       /* of workers, at once; at most as many as connections */
     size_t max_body_bytes;      /* of a request, .. */
-    uint32_t max_batch_bytes;   /* .. and of one with several updates; 0 = none is taken */
+    uint32_t max_batch_bytes;   /* .. and of one with several updates */
     int64_t max_sessions_per_token; /* at once; no limit without tokens */
     int64_t heartbeat_ms;           /* silence of an event stream after which a comment is sent */
     int64_t metrics_keep_ms;        /* how long a job that ended stays in /metrics */

@@ -25,8 +25,8 @@
  * responses were sent and QUIET_MS pass without a request. */
 enum { DRAIN_MS = 2000, QUIET_MS = 100 };
 
-/* Limit of PostUpdates requests. A longer one would hold up the loop and gain nothing, because at
- * this size the cost of the request itself is small beside that of its updates. */
+/* Limit of requests with several updates. A longer one would hold up the loop and gain nothing,
+ * because at this size the cost of the request itself is small beside that of its updates. */
 enum { MAX_BATCH_BYTES = 256 * 1024 };
 
 static const struct tally_option OPTIONS[] = {

@@ -86,21 +86,6 @@ enum tally_status hosted_job_put_traffic(struct tally_store *store, struct hoste
 
 /* ---- From and to the store ---- */
 
-struct tally_job_update hosted_job_event(const struct tally_update *update)
-{
-    return (struct tally_job_update){.round = update->round,
-                                     .client = update->client,
-                                     .mark = update->mark,
-                                     .payload = update->payload.data,
-                                     .n_payload = update->payload.size,
-                                     .payload_bits = update->payload_bits,
-                                     .clipped = update->clipped,
-                                     .has_loss = update->has_loss,
-                                     .loss = update->loss,
-                                     .metrics = update->metrics,
-                                     .n_metrics = update->n_metrics};
-}
-
 /* Receives a stored update again. */
 static enum tally_status receive_again(void *context, const struct tally_store_update *stored,
                                        struct tally_error *err)
@@ -108,9 +93,9 @@ static enum tally_status receive_again(void *context, const struct tally_store_u
     struct tally_update update;
     enum tally_status status = tally_update_decode(stored->body, stored->n_body, &update, err);
     if (status == TALLY_OK) {
-        const struct tally_job_update event = hosted_job_event(&update);
         struct tally_job_outcome outcome;
-        status = tally_job_receive(context, &event, &outcome, err);
+        update.round = (uint32_t)stored->round;
+        status = tally_job_receive(context, &update, &outcome, err);
         if (status == TALLY_OK && outcome.n_records > 0) {
             status = tally_fail(err, TALLY_DATA_LOSS, NULL, "stored updates close a round");
         }
@@ -127,11 +112,12 @@ static enum tally_status receive_again(void *context, const struct tally_store_u
 static enum tally_status take_metrics_again(void *context, const struct tally_store_update *stored,
                                             struct tally_error *err)
 {
-    struct tally_updates block;
+    struct tally_update_request block;
     struct tally_update update;
-    enum tally_status status = tally_updates_decode(stored->body, stored->n_body, &block, err);
+    enum tally_status status =
+        tally_update_request_decode(stored->body, stored->n_body, &block, err);
     for (size_t i = 0; status == TALLY_OK && i < block.n_updates; i++) {
-        status = tally_updates_next(&block, &update, err);
+        status = tally_update_request_next(&block, &update, err);
         if (status == TALLY_OK) {
             status = tally_job_restore_metrics(context, block.round, update.client, update.metrics,
                                                update.n_metrics, err);
@@ -515,7 +501,7 @@ static int64_t encode_metrics(const struct hosted_job *job, uint32_t first,
                               struct tally_buffer *out)
 {
     struct tally_update update = {0};
-    struct tally_updates block = {.round = (uint32_t)tally_job_metrics_round(job->engine)};
+    struct tally_update_request block = {.round = (uint32_t)tally_job_metrics_round(job->engine)};
     enum tally_status status = TALLY_OK;
     int64_t n = 0;
     uint32_t n_clients;
@@ -525,13 +511,13 @@ static int64_t encode_metrics(const struct hosted_job *job, uint32_t first,
         update.client = clients[i];
         update.n_metrics = tally_job_client_metrics(job->engine, clients[i], update.metrics);
         if (update.n_metrics > 0) {
-            status = tally_updates_add(&update, out);
+            status = tally_update_request_add(&update, out);
             n++;
         }
     }
     memcpy(block.job_id, job->row.id, sizeof job->row.id);
     if (status == TALLY_OK) {
-        status = tally_updates_end(&block, out);
+        status = tally_update_request_end(&block, out);
     }
     return status == TALLY_OK ? n : -1;
 }

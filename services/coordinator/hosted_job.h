@@ -112,7 +112,7 @@ struct job_marks {
 
 /* The clients' metrics of the last closed round that has any are stored among the updates, under
  * TALLY_STORE_METRICS_ROUND. Each block of the round's clients has one row, under the place of its
- * first client among them: an encoded tally_updates without payloads. Every round that closes
+ * first client among them: an encoded PostUpdateRequest without payloads. Every round that closes
  * replaces these rows. They stay when the job ends. */
 enum { CLIENT_METRICS_BLOCK = TALLY_MAX_UPDATES };
 
@@ -188,8 +188,6 @@ enum tally_status hosted_job_load_later(struct tally_store *store,
 enum tally_status hosted_job_reload(struct tally_store *store, struct hosted_job *job,
                                     struct tally_error *err);
 void hosted_job_free(struct hosted_job *job);
-/* An update, as the engine receives it; borrows the payload. */
-struct tally_job_update hosted_job_event(const struct tally_update *update);
 
 /* How many more slots the job needs (tally_job_spec_slots) so that each client of a round can have
  * one, whichever clients are drawn. */

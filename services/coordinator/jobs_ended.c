@@ -116,7 +116,7 @@ static enum tally_status fail_ended(const struct tally_store_job *row, struct ta
 /* OK if the update may have been received, as far as the row shows. The row's bits count the
  * messages of closed rounds, but not those of the round in which the job ended. */
 static enum tally_status check_row(const struct tally_store_job *row,
-                                   const struct tally_job_update *update, struct tally_error *err)
+                                   const struct tally_update *update, struct tally_error *err)
 {
     const int64_t n_closed = row->progress.round;
     const bool had_open_round = row->started_ms != 0 && row->status != TALLY_JOB_COMPLETED;
@@ -126,7 +126,7 @@ static enum tally_status check_row(const struct tally_store_job *row,
                           update->client, (long long)row->clients - 1);
     }
     if (update->round < 1 || update->round > last ||
-        update->n_payload != update->payload_bits / 8 + (update->payload_bits % 8 > 0) ||
+        update->payload.size != update->payload_bits / 8 + (update->payload_bits % 8 > 0) ||
         (update->round <= n_closed &&
          update->payload_bits > row->progress.bits.uplink.payload_bits)) {
         return fail_ended(row, err);
@@ -152,7 +152,7 @@ static enum tally_status load(struct ended_jobs *ended, struct tally_store *stor
 
 enum tally_status ended_receive(struct ended_jobs *ended, struct tally_store *store,
                                 const struct tally_store_job *row,
-                                const struct tally_job_update *update,
+                                const struct tally_update *update,
                                 struct tally_job_outcome *ret_outcome, struct tally_error *err)
 {
     enum tally_status status = check_row(row, update, err);

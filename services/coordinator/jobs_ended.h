@@ -40,7 +40,7 @@ void ended_forget(struct ended_jobs *ended, int64_t key);
  * before the job ended), ALREADY_EXISTS (a different message was), STORE, DATA_LOSS, NO_MEMORY. */
 enum tally_status ended_receive(struct ended_jobs *ended, struct tally_store *store,
                                 const struct tally_store_job *row,
-                                const struct tally_job_update *update,
+                                const struct tally_update *update,
                                 struct tally_job_outcome *ret_outcome, struct tally_error *err);
 
 #endif

@@ -1,8 +1,8 @@
 /* loop_pending: accepted updates of the step that have not been given to the store yet.
  *
- * They are stored when the step commits. Most never are: a round that closes in the same step makes
- * its updates unnecessary. Small ones are copied to one buffer, whose memory is reused. A large one
- * stays in its request's body, which is kept. */
+ * They are stored when the step commits, byte for byte as they were received. Most never are: a
+ * round that closes in the same step makes its updates unnecessary. Small ones are copied to one
+ * buffer, whose memory is reused. A large one stays in its request's body, which is kept. */
 #ifndef TALLY_SERVICES_COORDINATOR_LOOP_PENDING_H
 #define TALLY_SERVICES_COORDINATOR_LOOP_PENDING_H
 
@@ -26,20 +26,19 @@ struct pending_job {
 struct pending_updates {
     struct pending_update *items; /* [capacity] */
     size_t n, capacity;
-    size_t n_bytes;              /* of all payloads */
-    struct tally_buffer copies;  /* of the small ones */
-    struct tally_buffer encoded; /* the update that is being stored */
+    size_t n_bytes;             /* of all updates */
+    struct tally_buffer copies; /* of the small ones */
 };
 
 void pending_fini(struct pending_updates *pending);
 
 /* Keeps an accepted update until the commit, or stores it at once if pending updates would take too
- * much memory. A transaction must be open. `request`: the request, if this is its only update, or
+ * much memory. A transaction must be open. `owner`: the request, if this is its only update, or
  * else NULL; its body, to which the update points, may be taken. Errors: NO_MEMORY, and those of
  * the store. */
 enum tally_status pending_add(struct pending_updates *pending, struct tally_store *store,
                               struct pending_job job, const struct tally_update *update,
-                              struct tally_http_request *request, struct tally_error *err);
+                              struct tally_http_request *owner, struct tally_error *err);
 /* Drops the updates of the job's closed rounds. */
 void pending_drop(struct pending_updates *pending, const struct tally_store_job *row);
 /* Drops all updates of a deleted job. */

@@ -108,11 +108,8 @@ static bool has_poll(const struct call *call)
 {
     size_t n = 0;
     const uint8_t *body = tally_http_body(call->request, &n);
-    struct tally_update update;
-    struct tally_updates updates;
-    return (call->route->flags & ROUTE_IS_BATCH) != 0
-               ? tally_updates_decode(body, n, &updates, NULL) == TALLY_OK && updates.has_poll
-               : tally_update_decode(body, n, &update, NULL) == TALLY_OK && update.has_poll;
+    struct tally_update_request message;
+    return tally_update_request_decode(body, n, &message, NULL) == TALLY_OK && message.has_poll;
 }
 
 /* Whether the call may wait for a task. */

@@ -203,8 +203,8 @@ struct metrics_pieces {
     struct tally_buffer blocks; /* each after its length, a size_t */
     int64_t n_after;            /* clients of the blocks that only have clients above page.first */
     size_t n_read;              /* bytes of the blocks */
-    struct tally_updates block; /* the last one read */
-    size_t n_left;              /* of its clients */
+    struct tally_update_request block; /* the last one read */
+    size_t n_left;                     /* of its clients */
 };
 
 static void free_metrics(struct response_pieces *pieces)
@@ -215,11 +215,11 @@ static void free_metrics(struct response_pieces *pieces)
 }
 
 /* Whether the block has only clients above `first`. */
-static enum tally_status is_after(struct tally_updates block, int64_t first, bool *ret_is_after,
-                                  struct tally_error *err)
+static enum tally_status is_after(struct tally_update_request block, int64_t first,
+                                  bool *ret_is_after, struct tally_error *err)
 {
     struct tally_update update;
-    enum tally_status status = tally_updates_next(&block, &update, err);
+    enum tally_status status = tally_update_request_next(&block, &update, err);
     *ret_is_after = status == TALLY_OK && update.client > first;
     return status;
 }
@@ -230,9 +230,10 @@ static enum tally_status keep_block(void *context, const struct tally_store_upda
                                     struct tally_error *err)
 {
     struct metrics_pieces *made = context;
-    struct tally_updates block;
+    struct tally_update_request block;
     bool comes_after = false;
-    enum tally_status status = tally_updates_decode(stored->body, stored->n_body, &block, err);
+    enum tally_status status =
+        tally_update_request_decode(stored->body, stored->n_body, &block, err);
     if (status == TALLY_OK) {
         status = is_after(block, made->page.first, &comes_after, err);
     }
@@ -261,7 +262,7 @@ static enum tally_status begin_block(struct metrics_pieces *made, struct tally_e
     const uint8_t *at = made->blocks.data + made->n_read;
     memcpy(&n, at, sizeof n);
     made->n_read += sizeof n + n;
-    enum tally_status status = tally_updates_decode(at + sizeof n, n, &made->block, err);
+    enum tally_status status = tally_update_request_decode(at + sizeof n, n, &made->block, err);
     made->n_left = status == TALLY_OK ? made->block.n_updates : 0;
     return status;
 }
@@ -284,7 +285,7 @@ static enum tally_status take_client(struct call *call, struct metrics_pieces *m
 {
     struct clients_page *page = &made->page;
     struct tally_update update;
-    if (tally_updates_next(&made->block, &update, err) != TALLY_OK) {
+    if (tally_update_request_next(&made->block, &update, err) != TALLY_OK) {
         return TALLY_DATA_LOSS;
     }
     made->n_left--;

@@ -16,8 +16,6 @@ const struct route ROUTES[] = {
     /* The most frequent routes come first, to be matched first. */
     {"POST", "/tally.v1.WorkerService/PostUpdate", ROUTE_WORKER, ROUTE_WRITES | ROUTE_IS_UPDATE,
      workers_update, AT_SESSION},
-    {"POST", "/tally.v1.WorkerService/PostUpdates", ROUTE_WORKER,
-     ROUTE_WRITES | ROUTE_IS_UPDATE | ROUTE_IS_BATCH, workers_updates, AT_SESSION},
     {"POST", "/tally.v1.WorkerService/PollTask", ROUTE_WORKER,
      ROUTE_WRITES | ROUTE_IS_POLL | ROUTE_ASKS_WORK, workers_poll, AT_SESSION},
     {"POST", "/tally.v1.WorkerService/Join", ROUTE_WORKER,

@@ -539,7 +539,6 @@ void session_free(struct session_table *table, struct session *session)
         session->next->link = session->link;
     }
     free(session->poll.message);
-    tally_buffer_fini(&session->poll.results);
     tally_buffer_fini(&session->poll.parts);
     free(session->assignments);
     free(session);

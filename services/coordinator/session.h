@@ -94,9 +94,7 @@ struct session {
         int64_t arrived_ns; /* monotonic */
         /* It came with updates, which are durable; the response must acknowledge them. */
         bool has_update;
-        bool is_batch;                              /* with has_update: they came by PostUpdates */
-        struct tally_update_response update;        /* of a single update; else .. */
-        struct tally_buffer results;                /* .. of several, encoded */
+        struct tally_update_response update;
         struct tally_buffer parts;                  /* struct traffic_part of each */
         char job_id[TALLY_MESSAGE_JOB_ID_CAPACITY]; /* of the updates */
     } poll;

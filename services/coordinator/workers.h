@@ -4,8 +4,7 @@
  *     long_polls   waiting polls and their responses: a task (workers.h), idle or released
  *     deadlines    silent sessions, rounds and jobs past their deadline
  *     waiting      what a job waits for, in words
- *     worker_calls the methods of tally.v1.WorkerService; those for updates are in
- * workers_updates.c */
+ *     service      the methods of tally.v1.WorkerService but PostUpdate, which is in updates */
 #ifndef TALLY_SERVICES_COORDINATOR_WORKERS_H
 #define TALLY_SERVICES_COORDINATOR_WORKERS_H
 
@@ -26,9 +25,9 @@ struct worker_counts {
     struct histogram polls[N_POLL_KINDS]; /* seconds until the response, by its kind */
 };
 
-/* Coordinates that the updates of all PostUpdates requests of a turn may have together, besides the
- * first update of each request: a few hundred bytes can stand for a million coordinates, which take
- * 0.3 to 4 ms. */
+/* Coordinates that the updates of all requests with several updates may have together in a turn,
+ * besides the first update of each request: a few hundred bytes can stand for a million
+ * coordinates, which take 0.3 to 4 ms. */
 enum { MOST_DECODED = 1 << 23 };
 
 struct workers {
@@ -170,15 +169,13 @@ enum { WAITING_AFTER_MS = 1000 };
 bool workers_job_waiting(const struct tally_coordinator *coordinator, const struct hosted_job *job,
                          int64_t now_ms, struct tally_waiting *ret_waiting);
 
-/* ---- The methods of tally.v1.WorkerService, worker.proto. Those for updates are in
- * workers_updates.c. */
+/* ---- The methods of tally.v1.WorkerService, worker.proto. PostUpdate is in workers_updates.c. */
 
 /* Part of a worker's request has arrived, and the rest takes long: notes whose it is. Returns false
  * if more of it is needed for that. */
 bool workers_on_part(struct tally_coordinator *coordinator, const struct call *call);
 
-handler_fn workers_join, workers_poll, workers_update, workers_updates, workers_progress,
-    workers_leave;
+handler_fn workers_join, workers_poll, workers_update, workers_progress, workers_leave;
 
 /* ---- What the methods of tally.v1.WorkerService have in common. */
 

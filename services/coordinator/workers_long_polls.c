@@ -76,17 +76,9 @@ void poll_begin(struct tally_coordinator *coordinator, struct session *session,
     tally_http_forget_body(call->request);
 }
 
-static bool is_batch(const struct call *call)
-{
-    return (call->route->flags & ROUTE_IS_BATCH) != 0;
-}
-
-/* Encodes the response to one update without a task; that to several is in the body already. */
+/* Encodes the response to updates without a task. */
 static void encode_alone(struct call *call)
 {
-    if (is_batch(call)) {
-        return;
-    }
     if (tally_update_response_encode(&call->update_response, NULL, &call->body) != TALLY_OK) {
         struct tally_error err = TALLY_ERROR_INIT;
         tally_fail(&err, TALLY_NO_MEMORY, NULL, "no memory for the response");
@@ -107,13 +99,7 @@ bool poll_begin_after_update(struct tally_coordinator *coordinator, struct call 
     }
     poll_begin(coordinator, session, call);
     session->poll.has_update = true;
-    session->poll.is_batch = is_batch(call);
     session->poll.update = call->update_response;
-    if (session->poll.is_batch) { /* the body moves to the poll */
-        tally_buffer_fini(&session->poll.results);
-        session->poll.results = call->body;
-        call->body = (struct tally_buffer){0};
-    }
     memcpy(session->poll.job_id, call->job_id, sizeof session->poll.job_id);
     (void)tally_buffer_append(&session->poll.parts, call->parts.data, call->parts.size);
     call_hand_over(coordinator, call);
@@ -138,16 +124,6 @@ bool poll_has_task(const struct tally_coordinator *coordinator, const struct cal
 
 /* ---- Responses ---- */
 
-/* Encodes the response to the poll's updates; `next` is that to the poll itself, or NULL. */
-static enum tally_status encode_acknowledgement(const struct session *session,
-                                                const struct tally_poll_response *next,
-                                                struct tally_buffer *body)
-{
-    const struct tally_bytes results = {session->poll.results.data, session->poll.results.size};
-    return session->poll.is_batch ? tally_updates_response_encode(results, next, body)
-                                  : tally_update_response_encode(&session->poll.update, next, body);
-}
-
 /* Encodes the response to a poll, inside the response to its updates if it came with any. */
 static enum tally_status encode_answer(const struct session *session,
                                        const struct tally_poll_response *response,
@@ -156,14 +132,13 @@ static enum tally_status encode_answer(const struct session *session,
     /* Room for a shared task, so that it is written without being measured first. */
     const bool is_whole = response->kind == TALLY_POLL_TASK && !response->task.shared_is_apart;
     const size_t n_shared = is_whole ? response->task.shared.size : 0;
-    const bool has_results = session->poll.has_update && session->poll.is_batch;
-    const size_t n_results = has_results ? session->poll.results.size : 0;
-    enum tally_status status = tally_buffer_reserve(body, n_results + n_shared + OWN_BYTES);
+    enum tally_status status = tally_buffer_reserve(body, n_shared + OWN_BYTES);
     if (status != TALLY_OK) {
         return status;
     }
-    return session->poll.has_update ? encode_acknowledgement(session, response, body)
-                                    : tally_poll_response_encode(response, body);
+    return session->poll.has_update
+               ? tally_update_response_encode(&session->poll.update, response, body)
+               : tally_poll_response_encode(response, body);
 }
 
 /* Returns the poll's request, to be answered. The worker's silence begins now, because it may have
@@ -339,7 +314,7 @@ static void finish_alone(struct tally_coordinator *coordinator, struct session *
 {
     struct tally_buffer body = {0};
     struct hosted_job *job = jobs_find(coordinator, session->poll.job_id);
-    if (encode_acknowledgement(session, NULL, &body) != TALLY_OK) {
+    if (tally_update_response_encode(&session->poll.update, NULL, &body) != TALLY_OK) {
         return; /* out of memory: tried again, or cut off at shutdown */
     }
     struct tally_http_request *request = take_request(coordinator, session, tally_monotonic_ms());

@@ -42,8 +42,8 @@ static enum tally_status check_owner(const struct call *call, const struct sessi
 
 /* ---- Two workers of one name ---- */
 
-/* Logs the 2nd, 4th, 8th ... time, because workers up to 0.15.0 replace each other 26 times a
- * second. The 1st may be the last call of a worker that is being restarted. */
+/* Logs the 2nd, 4th, 8th ... time, because workers that do not pause, as ours does, replace each
+ * other 26 times a second. The 1st may be the last call of a worker that is being restarted. */
 static void log_rivals(const struct session *session)
 {
     const int64_t n = session->rival.n;
@@ -140,17 +140,6 @@ bool workers_on_part(struct tally_coordinator *coordinator, const struct call *c
 
 /* Join. */
 
-/* A client that does not state its format is assumed to use the current one; our own worker then
- * uses format 1, because it states its format from format 2 on. */
-static uint32_t format_of(const struct call *call, const struct tally_join_request *join)
-{
-    const char *agent = tally_http_header(call->request, "User-Agent");
-    if (join->format != 0) {
-        return join->format;
-    }
-    return agent != NULL && strcmp(agent, "tally-worker") == 0 ? 1 : TALLY_FORMAT_VERSION;
-}
-
 /* Fails unless one more session is allowed. To be called for a new name only: joining under a known
  * name replaces a session. */
 static enum tally_status check_session_limits(const struct tally_coordinator *coordinator,
@@ -177,7 +166,7 @@ static enum tally_status check_session_limits(const struct tally_coordinator *co
 static enum tally_status check_join(struct tally_coordinator *coordinator, const struct call *call,
                                     const struct tally_join_request *join, struct tally_error *err)
 {
-    if (tally_join_check_format(format_of(call, join), TALLY_FORMAT_VERSION, err) != TALLY_OK) {
+    if (tally_join_check_format(join->format, TALLY_FORMAT_VERSION, err) != TALLY_OK) {
         return TALLY_FAILED_PRECONDITION;
     }
     if (join->slots < 1 || join->slots > TALLY_MAX_SLOTS) {
@@ -200,8 +189,7 @@ static enum tally_status check_join(struct tally_coordinator *coordinator, const
 }
 
 /* The status with which the job that the worker names has ended; NULL if it is live, or the worker
- * names none. Errors: UNAVAILABLE (the job is live elsewhere), NOT_FOUND (no such job, or it has
- * ended and the worker does not accept that). */
+ * names none. Errors: UNAVAILABLE (the job is live elsewhere), NOT_FOUND (no such job). */
 static enum tally_status check_job(struct tally_coordinator *coordinator,
                                    const struct tally_join_request *join, const char **ret_ended,
                                    struct tally_error *err)
@@ -226,9 +214,7 @@ static enum tally_status check_job(struct tally_coordinator *coordinator,
         return status;
     }
     *ret_ended = tally_job_status_name(row.status);
-    return join->accepts_ended ? TALLY_OK
-                               : tally_fail(err, TALLY_NOT_FOUND, "job_id",
-                                            "job %s has ended: it is %s", join->job_id, *ret_ended);
+    return TALLY_OK;
 }
 
 static enum tally_status answer_ended(struct call *call, const char *ended, struct tally_error *err)

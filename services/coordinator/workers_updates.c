@@ -1,11 +1,13 @@
-/* workers_updates: PostUpdate and PostUpdates.
+/* workers_updates: PostUpdate.
  *
- * An update is processed in three steps: it is decoded (worker_messages.h), received by the engine,
- * and added to the step's pending updates (loop_pending.h). The response waits for the step's
- * commit. Several updates of one request are processed in the same way, one after the other, each
- * with its own result. They share the transaction: if the commit fails, all are undone and the
- * request as a whole gets the error. The same holds for an error that concerns no single update,
- * such as an unknown session. */
+ * The updates of a request are processed one after the other, each in three steps: it is decoded
+ * (worker_messages.h), received by the engine, and added to the step's pending updates
+ * (loop_pending.h). The response waits for the step's commit.
+ *
+ * The refusal of an only update is the error of the request. Of several, each has its own result.
+ * They share the transaction: if the commit fails, all are undone and the request as a whole gets
+ * the error. The same holds for an error that concerns no single update, such as an unknown
+ * session. */
 #include <stdio.h>
 #include <string.h>
 
@@ -60,14 +62,15 @@ enum tally_status workers_take_undeliverable(struct tally_coordinator *coordinat
     return status;
 }
 
-/* Takes the poll of an update for job `job_id`. It begins to wait once the update is durable. */
+/* Takes the poll of a request. It begins to wait once the updates are durable. */
 static enum tally_status take_poll(struct tally_coordinator *coordinator, struct call *call,
-                                   struct session *session, const struct tally_bytes *encoded,
-                                   const char *job_id, struct tally_error *err)
+                                   struct session *session,
+                                   const struct tally_update_request *request,
+                                   struct tally_error *err)
 {
     struct tally_poll_request message;
     enum tally_status status =
-        tally_poll_request_decode(encoded->data, encoded->size, &message, err);
+        tally_poll_request_decode(request->poll.data, request->poll.size, &message, err);
     if (status != TALLY_OK) {
         tally_error_in_field(err, "poll");
         return status;
@@ -77,7 +80,7 @@ static enum tally_status take_poll(struct tally_coordinator *coordinator, struct
     }
     for (size_t i = 0; i < message.n_cursors; i++) {
         if (message.cursors[i].job_id[0] == '\0') {
-            memcpy(message.cursors[i].job_id, job_id, sizeof message.cursors[i].job_id);
+            memcpy(message.cursors[i].job_id, request->job_id, sizeof request->job_id);
         }
     }
     status = workers_take_undeliverable(coordinator, session, &message.undeliverable, err);
@@ -102,9 +105,9 @@ static bool takes_part(const struct session *session, const struct hosted_job *j
              access_same_identity(&slot->previous_identity, &session->token->identity)));
 }
 
-/* Receives an update for a live job. `request`: see take_update(). */
+/* Receives an update for a live job. `owner`: as for pending_add(). */
 static enum tally_status receive(struct tally_coordinator *coordinator,
-                                 struct tally_http_request *request, struct hosted_job *job,
+                                 struct tally_http_request *owner, struct hosted_job *job,
                                  const struct tally_update *update,
                                  struct tally_job_outcome *ret_outcome, struct tally_error *err)
 {
@@ -115,8 +118,7 @@ static enum tally_status receive(struct tally_coordinator *coordinator,
     if (status != TALLY_OK) {
         return status;
     }
-    const struct tally_job_update event = hosted_job_event(update);
-    status = tally_job_receive(job->engine, &event, ret_outcome, err);
+    status = tally_job_receive(job->engine, update, ret_outcome, err);
     if (status != TALLY_OK || ret_outcome->duplicate) {
         return status;
     }
@@ -130,7 +132,7 @@ static enum tally_status receive(struct tally_coordinator *coordinator,
                                         .has_stored_updates = &job->has_stored_updates};
     const size_t n_pending = coordinator->transaction->pending.n;
     status = pending_add(&coordinator->transaction->pending, coordinator->store, pending, update,
-                         request, err);
+                         owner, err);
     if (coordinator->transaction->pending.n == n_pending) { /* it has been stored already */
         transaction_require(coordinator->transaction);
     }
@@ -148,11 +150,11 @@ static void note_shift(const struct hosted_job *job, const struct session *sessi
     }
 }
 
-static void note_columns(struct hosted_job *job, const struct session *session,
-                         const struct tally_update *update)
+static void note_columns(struct hosted_job *job, const struct session *session, uint32_t columns,
+                         uint32_t client)
 {
     if (job->columns.digest == 0) {
-        job->columns = (struct known_columns){.digest = update->columns, .client = update->client};
+        job->columns = (struct known_columns){.digest = columns, .client = client};
         memcpy(job->columns.worker, session->name, sizeof job->columns.worker);
     }
 }
@@ -160,29 +162,26 @@ static void note_columns(struct hosted_job *job, const struct session *session,
 /* Receives an update for a job that has ended. A job that is live at another replica does not
  * belong to this session. */
 static enum tally_status receive_ended(struct tally_coordinator *coordinator,
-                                       struct session *session, const struct tally_update *update,
+                                       struct session *session, const char *job_id,
+                                       const struct tally_update *update,
                                        struct tally_job_outcome *ret_outcome,
                                        struct tally_error *err)
 {
     struct tally_store_job row;
-    enum tally_status status = jobs_read_row(coordinator, update->job_id, &row, err);
+    enum tally_status status = jobs_read_row(coordinator, job_id, &row, err);
     if (status == TALLY_NOT_FOUND &&
-        jobs_may_be_id(update->job_id)) { /* the session may continue with other jobs */
+        jobs_may_be_id(job_id)) { /* the session may continue with other jobs */
         tally_error_clear(err);
-        return tally_fail(err, TALLY_FAILED_PRECONDITION, "job_id", "job %s is deleted",
-                          update->job_id);
+        return tally_fail(err, TALLY_FAILED_PRECONDITION, "job_id", "job %s is deleted", job_id);
     }
     if (status == TALLY_OK && !tally_job_status_is_terminal(row.status)) {
         workers_end_session(coordinator, session);
         return tally_fail(err, TALLY_NOT_FOUND, "session",
-                          "job %s is led by another coordinator: join again", update->job_id);
+                          "job %s is led by another coordinator: join again", job_id);
     }
-    if (status == TALLY_OK) {
-        const struct tally_job_update event = hosted_job_event(update);
-        status = ended_receive(&coordinator->jobs->ended, coordinator->store, &row, &event,
-                               ret_outcome, err);
-    }
-    return status;
+    return status == TALLY_OK ? ended_receive(&coordinator->jobs->ended, coordinator->store, &row,
+                                              update, ret_outcome, err)
+                              : status;
 }
 
 static enum tally_status end_in_failure(struct tally_coordinator *coordinator,
@@ -299,92 +298,74 @@ static enum tally_status take_refusal(struct tally_coordinator *coordinator,
     return end_in_failure(coordinator, job, reason, err);
 }
 
-/* The outcome of an update that is not refused. */
-struct taken {
-    enum update_result result;
-    struct tally_bits bits;
+/* A request of a session, and what has become of it so far. */
+struct post {
+    struct call *call;
+    struct session *session;
+    struct tally_update_request message;
+    struct tally_bits bits; /* of the acknowledged updates */
+    /* Of several updates: */
+    int64_t n_taken;
+    int64_t dim; /* of their job; 0 = unknown */
+    bool has_refusal, has_invalid;
 };
 
-/* Takes an update of the session. `request`: the request whose body holds only this update's
- * payload; NULL = the body holds other payloads, too. */
-static enum tally_status take_update(struct tally_coordinator *coordinator,
-                                     struct tally_http_request *request, struct session *session,
-                                     const struct tally_update *update, struct taken *ret_taken,
+/* Notes an update that was taken, so that its bytes are charged to its client. Without memory they
+ * are charged only to the job. */
+static void note_taken(struct post *post, const struct tally_update *update,
+                       enum update_result result)
+{
+    struct call *call = post->call;
+    const struct traffic_part part = {.client = update->client,
+                                      .own_bytes = {[TRAFFIC_IN] = (uint32_t)update->encoded.size},
+                                      .is_accepted = result == UPDATE_ACCEPTED,
+                                      .payload_bits = update->payload_bits};
+    (void)tally_buffer_append(&call->parts, &part, sizeof part);
+    memcpy(call->job_id, post->message.job_id, sizeof call->job_id);
+    call->updates[result]++;
+}
+
+/* Takes an update of the session. If it is the only one, its bytes may be kept in the request's
+ * body. Errors: the update is refused, or those of the request. */
+static enum tally_status take_update(struct tally_coordinator *coordinator, struct post *post,
+                                     const struct tally_update *update, struct tally_bits *ret_bits,
                                      struct tally_error *err)
 {
     enum tally_status status;
     enum update_result result = UPDATE_ACCEPTED;
     struct tally_job_outcome outcome = {0};
-    struct hosted_job *job = jobs_find(coordinator, update->job_id);
+    struct session *session = post->session;
+    const struct tally_update_request *message = &post->message;
+    struct hosted_job *job = jobs_find(coordinator, message->job_id);
     if (job == NULL) {
-        status = receive_ended(coordinator, session, update, &outcome, err);
+        status = receive_ended(coordinator, session, message->job_id, update, &outcome, err);
     } else if (!takes_part(session, job, update->client)) {
         status = tally_fail(err, TALLY_PERMISSION_DENIED, "client",
                             "client %u of job %s is not assigned to this session", update->client,
-                            update->job_id);
+                            message->job_id);
     } else if (update->refusal[0] != '\0') {
         result = UPDATE_REFUSAL;
         status = take_refusal(coordinator, session, job, update, err);
     } else if (update->failure[0] != '\0') {
         result = UPDATE_FAILURE;
         status = take_failure(coordinator, job, update, err);
-    } else if (update->columns != 0 && job->columns.digest != 0 &&
-               update->columns != job->columns.digest) {
+    } else if (message->columns != 0 && job->columns.digest != 0 &&
+               message->columns != job->columns.digest) {
         status = take_other_columns(coordinator, session, job, update, err);
     } else {
-        status = receive(coordinator, request, job, update, &outcome, err);
+        status = receive(coordinator, message->n_updates == 1 ? post->call->request : NULL, job,
+                         update, &outcome, err);
         if (status == TALLY_OK) {
             note_shift(job, session, update->client);
-            note_columns(job, session, update);
+            note_columns(job, session, message->columns, update->client);
         }
     }
-    *ret_taken = (struct taken){outcome.duplicate ? UPDATE_REPEATED : result, outcome.bits};
+    if (status == TALLY_OK) {
+        note_taken(post, update, outcome.duplicate ? UPDATE_REPEATED : result);
+        *ret_bits = outcome.bits;
+    }
     return status;
 }
-
-/* Notes an update that was taken, so that its bytes are charged to its client. Without memory they
- * are charged only to the job. */
-static void add_part(struct call *call, const struct tally_update *update,
-                     const struct taken *taken)
-{
-    const struct traffic_part part = {.client = update->client,
-                                      .own_bytes = {[TRAFFIC_IN] = (uint32_t)update->own_bytes},
-                                      .is_accepted = taken->result == UPDATE_ACCEPTED,
-                                      .payload_bits = update->payload_bits};
-    (void)tally_buffer_append(&call->parts, &part, sizeof part);
-}
-
-DEFINE_READ_MESSAGE(update, workers_find_session)
-
-enum tally_status workers_update(struct tally_coordinator *coordinator, struct call *call,
-                                 struct tally_error *err)
-{
-    struct tally_update update;
-    struct session *session = NULL;
-    struct taken taken;
-    enum tally_status status = read_update(coordinator, call, &update, &session, err);
-    if (status == TALLY_OK && update.has_poll) {
-        status = take_poll(coordinator, call, session, &update.poll, update.job_id, err);
-    }
-    if (status == TALLY_OK) {
-        status = take_update(coordinator, call->request, session, &update, &taken, err);
-    }
-    if (status != TALLY_OK) {
-        return status;
-    }
-    memcpy(call->job_id, update.job_id, sizeof call->job_id);
-    add_part(call, &update, &taken);
-    call->updates[taken.result]++;
-    call->update_response = (struct tally_update_response){.formula_bits = taken.bits.formula_bits,
-                                                           .payload_bits = taken.bits.payload_bits};
-    /* A worker that polls gets this response together with the next task. */
-    if (call->polling_session == 0) {
-        status = tally_update_response_encode(&call->update_response, NULL, &call->body);
-    }
-    return workers_answer_protobuf(call, status, err);
-}
-
-/* PostUpdates. */
 
 /* Whether an error concerns only one update. Others concern the session, the job or this
  * coordinator, and so all updates of a request. */
@@ -403,26 +384,17 @@ static void write_refusal(const struct tally_error *why, struct tally_update_res
     tally_utf8_sanitize_line(ret_result->message);
 }
 
-/* The request so far: the response if no update is refused, and what limits the rest. */
-struct sums {
-    struct tally_bits bits;
-    bool has_refusal;
-    int64_t n_taken; /* updates */
-    int64_t dim;     /* of their job; 0 = unknown */
-    bool has_invalid;
-};
-
 /* Whether the request's next update may be processed. Otherwise the worker posts it again, alone: a
  * request holds up the loop for only so long, and a worker whose message is invalid gets no more
  * than one such message decoded for each request. */
 static enum tally_status check_turn(const struct tally_coordinator *coordinator,
-                                    const struct sums *sums, struct tally_error *err)
+                                    const struct post *post, struct tally_error *err)
 {
-    if (sums->has_invalid) {
+    if (post->has_invalid) {
         return tally_fail(err, TALLY_UNAVAILABLE, NULL,
                           "an update before it in the request is invalid: post it again");
     }
-    if (sums->n_taken > 0 && coordinator->workers->n_decoded >= MOST_DECODED) {
+    if (post->n_taken > 0 && coordinator->workers->n_decoded >= MOST_DECODED) {
         return tally_fail(err, TALLY_UNAVAILABLE, NULL,
                           "updates of %d coordinates were taken at once: post it again",
                           (int)MOST_DECODED);
@@ -430,89 +402,108 @@ static enum tally_status check_turn(const struct tally_coordinator *coordinator,
     return TALLY_OK;
 }
 
-/* Takes the next update and appends its result to the response. Errors: those that end the
- * request. */
-static enum tally_status take_next(struct tally_coordinator *coordinator, struct call *call,
-                                   struct session *session, struct tally_updates *updates,
-                                   struct sums *sums, struct tally_error *err)
+/* Takes the only update of a request. */
+static enum tally_status take_only(struct tally_coordinator *coordinator, struct post *post,
+                                   struct tally_error *err)
 {
     struct tally_update update;
-    struct taken taken;
+    enum tally_status status = tally_update_request_next(&post->message, &update, err);
+    return status == TALLY_OK ? take_update(coordinator, post, &update, &post->bits, err) : status;
+}
+
+/* Takes the next update of several and appends its result to the response. Errors: those that end
+ * the request. */
+static enum tally_status take_next(struct tally_coordinator *coordinator, struct post *post,
+                                   struct tally_error *err)
+{
+    struct tally_update update;
+    struct tally_bits bits;
     struct tally_update_result result = {.formula_bits = 0};
     struct tally_error why = TALLY_ERROR_INIT;
-    const bool is_put_off = check_turn(coordinator, sums, &why) != TALLY_OK;
+    const bool is_put_off = check_turn(coordinator, post, &why) != TALLY_OK;
     enum tally_status status = is_put_off ? TALLY_UNAVAILABLE : TALLY_OK;
     if (status == TALLY_OK) {
-        status = tally_updates_next(updates, &update, &why);
+        status = tally_update_request_next(&post->message, &update, &why);
     }
     if (status == TALLY_OK) {
-        status = take_update(coordinator, NULL, session, &update, &taken, &why);
-        coordinator->workers->n_decoded += sums->dim;
-        sums->n_taken++;
+        status = take_update(coordinator, post, &update, &bits, &why);
+        coordinator->workers->n_decoded += post->dim;
+        post->n_taken++;
     }
     if (status == TALLY_OK) {
-        memcpy(call->job_id, updates->job_id, sizeof call->job_id);
-        add_part(call, &update, &taken);
-        call->updates[taken.result]++;
-        result.formula_bits = taken.bits.formula_bits;
-        result.payload_bits = taken.bits.payload_bits;
-        tally_bits_add(&sums->bits, &taken.bits);
+        result.formula_bits = bits.formula_bits;
+        result.payload_bits = bits.payload_bits;
+        tally_bits_add(&post->bits, &bits);
     } else if (is_put_off || is_refusal(status)) {
-        call->updates[call_counts_result_of(status)]++;
-        sums->has_invalid |= call_counts_result_of(status) == UPDATE_INVALID;
-        call->polling_session = 0; /* the worker has something to do */
+        post->call->updates[call_counts_result_of(status)]++;
+        post->has_invalid |= call_counts_result_of(status) == UPDATE_INVALID;
+        post->call->polling_session = 0; /* the worker has something to do */
         write_refusal(&why, &result);
-        sums->has_refusal = true;
+        post->has_refusal = true;
     } else {
         return tally_fail(err, status, why.field, "%s", why.message);
     }
-    return tally_update_result_add(&result, &call->body) == TALLY_OK
+    return tally_update_result_add(&result, &post->call->body) == TALLY_OK
                ? TALLY_OK
                : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the response");
 }
 
-/* Replaces the results by two sums if no update is refused. */
-static enum tally_status answer_updates(struct call *call, const struct sums *sums,
-                                        struct tally_error *err)
+/* The response has the results or, if no update is refused, two sums. A worker that polls gets
+ * these together with the next task. */
+static enum tally_status answer(const struct post *post, struct tally_error *err)
 {
     enum tally_status status = TALLY_OK;
-    if (!sums->has_refusal) {
+    struct call *call = post->call;
+    if (!post->has_refusal) {
         call->body.size = 0;
-        status = tally_updates_sums_encode(sums->bits.formula_bits, sums->bits.payload_bits,
-                                           &call->body);
+        call->update_response = (struct tally_update_response){
+            .formula_bits = post->bits.formula_bits, .payload_bits = post->bits.payload_bits};
+        if (call->polling_session == 0) {
+            status = tally_update_response_encode(&call->update_response, NULL, &call->body);
+        }
     }
     return workers_answer_protobuf(call, status, err);
 }
 
-enum tally_status workers_updates(struct tally_coordinator *coordinator, struct call *call,
-                                  struct tally_error *err)
+/* Reads the message and finds its session. */
+static enum tally_status read_post(struct tally_coordinator *coordinator, struct post *post,
+                                   struct tally_error *err)
 {
     const uint8_t *body = NULL;
     size_t n_body = 0;
-    struct tally_updates updates;
-    struct session *session = NULL;
-    struct sums sums = {.has_refusal = false};
-    enum tally_status status = workers_read_body(call, &body, &n_body, err);
-    if (status == TALLY_OK && n_body > coordinator->config.max_batch_bytes) {
-        status = tally_fail(err, TALLY_OUT_OF_RANGE, "updates",
-                            "a request of %zu bytes is longer than max_batch_bytes, %u", n_body,
-                            coordinator->config.max_batch_bytes);
-    }
+    const uint32_t most = coordinator->config.max_batch_bytes;
+    enum tally_status status = workers_read_body(post->call, &body, &n_body, err);
     if (status == TALLY_OK) {
-        status = tally_updates_decode(body, n_body, &updates, err);
+        status = tally_update_request_decode(body, n_body, &post->message, err);
+    }
+    if (status == TALLY_OK && post->message.n_updates > 1 && n_body > most) {
+        status =
+            tally_fail(err, TALLY_OUT_OF_RANGE, "updates",
+                       "a request of %zu bytes is longer than max_batch_bytes, %u", n_body, most);
     }
     if (status != TALLY_OK) {
         return status;
     }
-    const struct hosted_job *job = jobs_find(coordinator, updates.job_id);
-    sums.dim = job != NULL ? job->row.dim : 0;
-    call->n_updates = (uint32_t)updates.n_updates;
-    status = workers_find_session(coordinator, call, updates.session, &session, err);
-    if (status == TALLY_OK && updates.has_poll) {
-        status = take_poll(coordinator, call, session, &updates.poll, updates.job_id, err);
+    if (post->message.n_updates > 1) {
+        const struct hosted_job *job = jobs_find(coordinator, post->message.job_id);
+        post->dim = job != NULL ? job->row.dim : 0;
     }
-    for (size_t i = 0; status == TALLY_OK && i < updates.n_updates; i++) {
-        status = take_next(coordinator, call, session, &updates, &sums, err);
+    post->call->n_updates = (uint32_t)post->message.n_updates;
+    return workers_find_session(coordinator, post->call, post->message.session, &post->session,
+                                err);
+}
+
+enum tally_status workers_update(struct tally_coordinator *coordinator, struct call *call,
+                                 struct tally_error *err)
+{
+    struct post post = {.call = call};
+    enum tally_status status = read_post(coordinator, &post, err);
+    if (status == TALLY_OK && post.message.has_poll) {
+        status = take_poll(coordinator, call, post.session, &post.message, err);
     }
-    return status == TALLY_OK ? answer_updates(call, &sums, err) : status;
+    for (size_t i = 0; status == TALLY_OK && i < post.message.n_updates; i++) {
+        status = post.message.n_updates == 1 ? take_only(coordinator, &post, err)
+                                             : take_next(coordinator, &post, err);
+    }
+    return status == TALLY_OK ? answer(&post, err) : status;
 }

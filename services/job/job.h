@@ -49,6 +49,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "api/worker/worker_messages.h"
 #include "codec/buffer.h"
 #include "codec/error.h"
 #include "codec/record.h"
@@ -103,21 +104,6 @@ enum tally_status tally_job_cancel(struct tally_job *job, struct tally_error *er
 enum tally_status tally_job_fail(struct tally_job *job, const char *reason,
                                  struct tally_error *err);
 
-/* One client's message of one round. */
-struct tally_job_update {
-    int64_t round;
-    uint32_t client;
-    uint32_t mark; /* of the round that it was computed for; 0 = not given */
-    const uint8_t *payload;
-    size_t n_payload;
-    uint64_t payload_bits;
-    uint32_t clipped;
-    bool has_loss;
-    double loss;
-    const struct tally_metric *metrics; /* borrowed */
-    size_t n_metrics;
-};
-
 /* What an event led to. */
 struct tally_job_outcome {
     struct tally_bits bits; /* of the message; also for a duplicate */
@@ -132,7 +118,7 @@ struct tally_job_outcome {
  * FAILED_PRECONDITION (job not open, not the open round, a different mark, or client not drawn),
  * ALREADY_EXISTS (this client sent other bytes for this round), OUT_OF_RANGE (client), MALFORMED
  * (payload, loss or metrics), NO_MEMORY. */
-enum tally_status tally_job_receive(struct tally_job *job, const struct tally_job_update *update,
+enum tally_status tally_job_receive(struct tally_job *job, const struct tally_update *update,
                                     struct tally_job_outcome *ret_outcome, struct tally_error *err);
 
 /* What a job keeps of a client's last message to recognize a duplicate. With cohorts below M it is
@@ -169,7 +155,7 @@ const float *tally_job_shift(const struct tally_job *job, uint32_t client, int64
  * Precondition: the update is of the receipt's client and round. Errors: ALREADY_EXISTS (a
  * different message). */
 enum tally_status tally_receipt_compare(const struct tally_receipt *receipt,
-                                        const struct tally_job_update *update,
+                                        const struct tally_update *update,
                                         struct tally_job_outcome *ret_outcome,
                                         struct tally_error *err);
 

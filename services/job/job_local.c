@@ -122,15 +122,15 @@ static enum tally_status run_round(struct tally_job *job, struct tally_model_cop
     }
     for (uint32_t i = 0; status == TALLY_OK && i < n && is_open(job, ret_outcome); i++) {
         const uint32_t m = *ret_client = clients[i];
-        struct tally_job_update update;
+        struct tally_update update;
         struct tally_bits bits;
         status = tally_model_copy_compute(copy, &round, m, &update, &bits, err);
         if (status == TALLY_OK) {
             status = tally_job_receive(job, &update, ret_outcome, err);
         }
         if (status == TALLY_OK && !round.plan.cut) {
-            struct tally_message_view view = {.payload = update.payload,
-                                              .n_payload = update.n_payload,
+            struct tally_message_view view = {.payload = update.payload.data,
+                                              .n_payload = update.payload.size,
                                               .payload_bits = update.payload_bits,
                                               .grid = round.plan.grid,
                                               .client = m};

@@ -10,14 +10,14 @@ static const uint64_t CLIPPED_BITS = 32; /* a uint32 */
 
 /* Excludes the metrics, which may include times: these differ if a worker computes a lost update
  * again. */
-static uint64_t digest_of(const struct tally_job_update *update)
+static uint64_t digest_of(const struct tally_update *update)
 {
     struct {
         uint64_t payload_bits, clipped, has_loss;
         double loss;
     } rest = {update->payload_bits, update->clipped, update->has_loss,
               update->has_loss ? update->loss : 0};
-    uint64_t sum = tally_digest64(update->payload, update->n_payload);
+    uint64_t sum = tally_digest64(update->payload.data, update->payload.size);
     return tally_checksum64_more(sum, &rest, sizeof rest);
 }
 
@@ -81,13 +81,13 @@ enum tally_status tally_job_restore_metrics(struct tally_job *job, int64_t round
 }
 
 static enum tally_status compare(const struct tally_receipt *receipt,
-                                 const struct tally_job_update *update, uint64_t digest,
+                                 const struct tally_update *update, uint64_t digest,
                                  struct tally_job_outcome *ret_outcome, struct tally_error *err)
 {
     if (receipt->digest != digest) {
         return tally_fail(err, TALLY_ALREADY_EXISTS, "round",
-                          "client %u has sent another message for round %lld", update->client,
-                          (long long)update->round);
+                          "client %u has sent another message for round %u", update->client,
+                          update->round);
     }
     *ret_outcome =
         (struct tally_job_outcome){.duplicate = true,
@@ -99,7 +99,7 @@ static enum tally_status compare(const struct tally_receipt *receipt,
 }
 
 enum tally_status tally_receipt_compare(const struct tally_receipt *receipt,
-                                        const struct tally_job_update *update,
+                                        const struct tally_update *update,
                                         struct tally_job_outcome *ret_outcome,
                                         struct tally_error *err)
 {
@@ -131,7 +131,7 @@ enum tally_status tally_job_check_round(const struct tally_job *job, int64_t rou
 
 /* Returns OK if the open round still needs the update, or if the update is a duplicate; a duplicate
  * also sets *outcome. */
-static enum tally_status admit(const struct tally_job *job, const struct tally_job_update *update,
+static enum tally_status admit(const struct tally_job *job, const struct tally_update *update,
                                uint64_t digest, struct tally_job_outcome *outcome,
                                struct tally_error *err)
 {
@@ -155,20 +155,19 @@ static enum tally_status admit(const struct tally_job *job, const struct tally_j
     }
     enum tally_status status = tally_job_check_round(job, update->round, update->mark, err);
     if (status == TALLY_OK && !tally_job_is_drawn(job, update->client)) {
-        status = tally_fail(err, TALLY_FAILED_PRECONDITION, "client",
-                            "client %u is not in the cohort of round %lld", update->client,
-                            (long long)update->round);
+        status =
+            tally_fail(err, TALLY_FAILED_PRECONDITION, "client",
+                       "client %u is not in the cohort of round %u", update->client, update->round);
     }
     return status;
 }
 
-static enum tally_status check_telemetry(struct tally_job *job,
-                                         const struct tally_job_update *update,
+static enum tally_status check_telemetry(struct tally_job *job, const struct tally_update *update,
                                          struct tally_error *err)
 {
     const bool may_lack_loss = !job_has_regret(job) && !update->has_loss;
     if (update->has_loss != job->open.evaluate && !may_lack_loss) {
-        return tally_fail(err, TALLY_MALFORMED, "loss", "round %lld %s", (long long)update->round,
+        return tally_fail(err, TALLY_MALFORMED, "loss", "round %u %s", update->round,
                           job->open.evaluate ? "needs a loss; clients may omit it only in jobs "
                                                "whose reference is none"
                                              : "takes no loss");
@@ -215,12 +214,12 @@ static enum tally_status check_cut(const struct tally_message_view *view, uint32
 }
 
 /* Decodes the message and adds it to the sums. */
-static enum tally_status add_message(struct tally_job *job, const struct tally_job_update *update,
+static enum tally_status add_message(struct tally_job *job, const struct tally_update *update,
                                      struct job_client *answer, struct tally_bits *ret_bits,
                                      struct tally_error *err)
 {
-    struct tally_message_view view = {.payload = update->payload,
-                                      .n_payload = update->n_payload,
+    struct tally_message_view view = {.payload = update->payload.data,
+                                      .n_payload = update->payload.size,
                                       .payload_bits = update->payload_bits,
                                       .grid = job->open.plan.grid,
                                       .client = update->client,
@@ -250,7 +249,7 @@ static enum tally_status add_message(struct tally_job *job, const struct tally_j
     return status;
 }
 
-enum tally_status tally_job_receive(struct tally_job *job, const struct tally_job_update *update,
+enum tally_status tally_job_receive(struct tally_job *job, const struct tally_update *update,
                                     struct tally_job_outcome *ret_outcome, struct tally_error *err)
 {
     const uint64_t digest = digest_of(update);

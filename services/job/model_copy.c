@@ -19,7 +19,6 @@ struct tally_model_copy {
     struct tally_client_answer answer;
     enum tally_shift_start shift_start;
     struct tally_shift **shifts; /* [clients], each made when it is needed; NULL: not kept */
-    struct tally_metric metrics[TALLY_METRICS_MOST];
 };
 
 void tally_model_copy_free(struct tally_model_copy *copy)
@@ -168,7 +167,7 @@ enum tally_status tally_model_copy_set_shift(struct tally_model_copy *copy, uint
 
 enum tally_status tally_model_copy_compute(struct tally_model_copy *copy,
                                            const struct tally_job_round *round, uint32_t client,
-                                           struct tally_job_update *ret_update,
+                                           struct tally_update *ret_update,
                                            struct tally_bits *ret_bits, struct tally_error *err)
 {
     if (client >= copy->setting.clients) {
@@ -197,18 +196,18 @@ enum tally_status tally_model_copy_compute(struct tally_model_copy *copy,
     if (status != TALLY_OK) {
         return status;
     }
-    struct tally_job_update update = {
-        .round = round->round, .client = client, .metrics = copy->metrics};
+    struct tally_update update = {
+        .round = (uint32_t)round->round, .mark = round->mark, .client = client};
     struct tally_bits bits = {0};
-    status = tally_objective_metrics(copy->objective, client, (uint32_t)round->round, copy->x,
-                                     evaluate, copy->metrics, &update.n_metrics, err);
+    status = tally_objective_metrics(copy->objective, client, update.round, copy->x, evaluate,
+                                     update.metrics, &update.n_metrics, err);
     if (status != TALLY_OK) {
         return status;
     }
     if (!round->plan.cut || tally_weight_bits(&copy->setting) > 0) {
         bits = copy->answer.message.bits;
-        update.payload = copy->answer.message.payload.data;
-        update.n_payload = copy->answer.message.payload.size;
+        update.payload = (struct tally_bytes){copy->answer.message.payload.data,
+                                              copy->answer.message.payload.size};
         update.payload_bits = bits.payload_bits;
         update.clipped = (uint32_t)bits.clipped;
     }

@@ -46,7 +46,7 @@ enum tally_status tally_model_copy_set_shift(struct tally_model_copy *copy, uint
  * quantizer grid), NO_MEMORY, FAILED_PRECONDITION (the objective cannot answer). */
 enum tally_status tally_model_copy_compute(struct tally_model_copy *copy,
                                            const struct tally_job_round *round, uint32_t client,
-                                           struct tally_job_update *ret_update,
+                                           struct tally_update *ret_update,
                                            struct tally_bits *ret_bits, struct tally_error *err);
 
 #endif

@@ -13,10 +13,6 @@
 /* Wrong points in a row that the worker tolerates: one may be due to a damaged message. */
 enum { MAX_LOST_POINTS = 3 };
 
-/* Pause before a poll that repeats that a job's updates cannot be posted. A coordinator up to
- * 0.15.0 does not know what it says, and responds with the same task. */
-enum { REPEAT_PAUSE_MS = 1000 };
-
 /* Jobs. */
 
 static void forget_job(struct worker *worker, const char *id)
@@ -46,27 +42,25 @@ static enum tally_status tell_failure(struct worker *worker, const struct tally_
     }
     if (why->status == TALLY_FAILED_PRECONDITION) { /* the plug-in's problem, not the job's */
         *ret_refused = true;
-        return posting_refuse(worker, task, client, true, why, err);
+        return posting_refuse(worker, client, true, why, err);
     }
-    struct tally_update message = {.round = task->round, .client = client, .mark = task->mark};
-    const struct tally_bits none = {0};
-    memcpy(message.job_id, task->job_id, sizeof message.job_id);
-    posting_write_reason(why, message.failure);
+    struct tally_update failure = {.client = client};
+    posting_write_reason(why, failure.failure);
     tally_log(TALLY_LOG_ERROR, tally_log_event("client failed"),
               tally_log_text("job", task->job_id), tally_log_integer("client", client),
               tally_log_problem(why));
     patience_worked(&worker->patience);
-    return posting_post(worker, &message, &none, is_last, err);
+    return posting_post(worker, &failure, &(struct tally_bits){0}, is_last, err);
 }
 
-/* Copies the metrics of an update, except those that are not finite. */
-static void take_metrics(struct job_copy *job, const struct tally_job_update *update,
-                         struct tally_update *message)
+/* Drops the metrics of an update that are not finite. */
+static void check_metrics(struct job_copy *job, struct tally_update *update)
 {
+    size_t n = 0;
     for (size_t i = 0; i < update->n_metrics; i++) {
         const struct tally_metric *metric = &update->metrics[i];
         if (isfinite(metric->value)) {
-            message->metrics[message->n_metrics++] = *metric;
+            update->metrics[n++] = *metric;
         } else if (job_copy_note_dropped(job, metric->name)) {
             tally_log(TALLY_LOG_WARN, tally_log_event("metric dropped: it is not finite"),
                       tally_log_text("job", job->id), tally_log_text("metric", metric->name),
@@ -74,6 +68,7 @@ static void take_metrics(struct job_copy *job, const struct tally_job_update *up
                       tally_log_integer("client", update->client));
         }
     }
+    update->n_metrics = n;
 }
 
 /* Computes the update of one client and hands it over to be posted, or reports why there is
@@ -93,7 +88,7 @@ static enum tally_status answer_client(struct worker *worker, struct job_copy *j
                            task->travel_step, task->shift_gain, 0},
                  .max_bits = task->max_bits},
         .evaluate = task->evaluate};
-    struct tally_job_update update;
+    struct tally_update update;
     struct tally_bits bits = {0};
     struct tally_error why = TALLY_ERROR_INIT;
     enum tally_status status =
@@ -104,19 +99,9 @@ static enum tally_status answer_client(struct worker *worker, struct job_copy *j
     if (status != TALLY_OK) {
         return tell_failure(worker, task, client, is_last, ret_refused, &why, err);
     }
-    struct tally_update message = {.round = task->round,
-                                   .client = client,
-                                   .payload = {update.payload, update.n_payload},
-                                   .payload_bits = update.payload_bits,
-                                   .clipped = update.clipped,
-                                   .has_loss = update.has_loss,
-                                   .loss = update.loss,
-                                   .mark = task->mark,
-                                   .columns = job->objective->columns};
-    memcpy(message.job_id, task->job_id, sizeof message.job_id);
-    take_metrics(job, &update, &message);
+    check_metrics(job, &update);
     patience_worked(&worker->patience);
-    return posting_add(worker, &message, &bits, is_last, err);
+    return posting_add(worker, &update, &bits, is_last, err);
 }
 
 /* Tasks. */
@@ -159,8 +144,6 @@ static enum tally_status do_task(struct worker *worker, const struct tally_task 
     struct job_copy *job;
     struct tally_error why = TALLY_ERROR_INIT;
     if (undeliverables_repeat(&worker->undeliverables, task->job_id)) {
-        const struct worker_stop *stop = &worker->config->stop;
-        stop->wait(stop->context, REPEAT_PAUSE_MS);
         return TALLY_OK;
     }
     enum tally_status status = open_job(worker, task, &job, &why);
@@ -169,7 +152,8 @@ static enum tally_status do_task(struct worker *worker, const struct tally_task 
         return tally_fail(err, TALLY_CANCELLED, NULL, "asked to stop");
     }
     if (status != TALLY_OK && !contact_is_passing(status) && task->n_clients > 0) {
-        return posting_refuse(worker, task, task->clients[0], false, &why, err);
+        posting_begin(worker, task, 0);
+        return posting_refuse(worker, task->clients[0], false, &why, err);
     }
     if (status != TALLY_OK) {
         return tally_fail(err, status, why.field, "%s", why.message);
@@ -180,7 +164,7 @@ static enum tally_status do_task(struct worker *worker, const struct tally_task 
     }
     worker->lost_points = 0;
     bool refused = false;
-    posting_begin(worker);
+    posting_begin(worker, task, job->objective->columns);
     for (size_t i = 0; status == TALLY_OK && !refused && i < task->n_clients &&
                        !undeliverables_has_new(&worker->undeliverables, task->job_id);
          i++) {
@@ -271,8 +255,7 @@ static enum tally_status enter(struct worker *worker, bool idle, bool *ret_is_ov
     const bool had_joined = worker->joined_ms != 0;
     struct tally_error why = TALLY_ERROR_INIT;
     const enum tally_status status = contact_join(worker, &why);
-    /* A coordinator up to 0.15.0 says the same of a job that has ended and of one that never was.
-     */
+    /* A job that was deleted is as unknown as one that never was. */
     *ret_is_over =
         worker->has_ended || (status == TALLY_NOT_FOUND && had_joined && job_id != NULL &&
                               strcmp(why.field, TALLY_HTTP_FOREIGN) != 0);
@@ -345,6 +328,7 @@ enum tally_status worker_run(const struct worker_config *config, struct worker_t
     call_buffers_fini(&worker.buffers);
     tally_buffer_fini(&worker.poll);
     tally_buffer_fini(&worker.batch.encoded);
+    tally_buffer_fini(&worker.alone);
     free(worker.batch.bits);
     tally_http_client_free(worker.client);
     return status;

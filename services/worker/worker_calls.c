@@ -65,34 +65,22 @@ enum tally_status call_poll(struct tally_http_client *client, struct call_buffer
 }
 
 enum tally_status call_update(struct tally_http_client *client, struct call_buffers *buffers,
-                              const struct tally_update *message, uint32_t wait_ms,
+                              const struct tally_update_request *whole,
+                              struct tally_buffer *updates, uint32_t wait_ms,
                               struct tally_update_response *ret, struct tally_error *err)
 {
-    enum tally_status encoded = tally_update_encode(message, &buffers->request);
-    enum tally_status status =
-        perform(client, buffers, "PostUpdate", encoded, CALL_TIMEOUT_MS + (long)wait_ms, err);
-    return status != TALLY_OK ? status
-                              : tally_update_response_decode(buffers->response.data,
-                                                             buffers->response.size, ret, err);
-}
-
-enum tally_status call_updates(struct tally_http_client *client, struct call_buffers *buffers,
-                               const struct tally_updates *whole, struct tally_buffer *updates,
-                               uint32_t wait_ms, struct tally_updates_response *ret,
-                               struct tally_error *err)
-{
     const size_t n_before = updates->size;
-    struct tally_updates rest = *whole;
+    struct tally_update_request rest = *whole;
     rest.session = 0;
     tally_session_write_first(whole->session, updates->data);
-    enum tally_status encoded = tally_updates_end(&rest, updates);
+    enum tally_status encoded = tally_update_request_end(&rest, updates);
     const struct tally_bytes request = {updates->data, updates->size};
     updates->size = n_before;
-    enum tally_status status = send_request(client, buffers, "PostUpdates", encoded, request,
+    enum tally_status status = send_request(client, buffers, "PostUpdate", encoded, request,
                                             CALL_TIMEOUT_MS + (long)wait_ms, err);
     if (status == TALLY_OK) {
         status =
-            tally_updates_response_decode(buffers->response.data, buffers->response.size, ret, err);
+            tally_update_response_decode(buffers->response.data, buffers->response.size, ret, err);
     }
     return status == TALLY_OK && ret->n_results != 0 && ret->n_results != whole->n_updates
                ? tally_fail(err, TALLY_MALFORMED, "results", "%zu results for %zu updates",

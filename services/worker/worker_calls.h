@@ -23,16 +23,13 @@ enum tally_status call_join(struct tally_http_client *client, struct call_buffer
 enum tally_status call_poll(struct tally_http_client *client, struct call_buffers *buffers,
                             const struct tally_poll_request *message,
                             struct tally_poll_response *ret, struct tally_error *err);
-enum tally_status call_update(struct tally_http_client *client, struct call_buffers *buffers,
-                              const struct tally_update *message, uint32_t wait_ms,
-                              struct tally_update_response *ret, struct tally_error *err);
 /* `updates` holds the field of a session, which is replaced, and the whole->n_updates updates that
- * tally_updates_add() has written, and is otherwise unchanged afterwards. Errors: as above, and
- * MALFORMED if the number of results is neither 0 nor whole->n_updates. */
-enum tally_status call_updates(struct tally_http_client *client, struct call_buffers *buffers,
-                               const struct tally_updates *whole, struct tally_buffer *updates,
-                               uint32_t wait_ms, struct tally_updates_response *ret,
-                               struct tally_error *err);
+ * tally_update_request_add() has written, and is otherwise unchanged afterwards. Errors: as above,
+ * and MALFORMED if the number of results is neither 0 nor whole->n_updates. */
+enum tally_status call_update(struct tally_http_client *client, struct call_buffers *buffers,
+                              const struct tally_update_request *whole,
+                              struct tally_buffer *updates, uint32_t wait_ms,
+                              struct tally_update_response *ret, struct tally_error *err);
 enum tally_status call_progress(struct tally_http_client *client, struct call_buffers *buffers,
                                 const struct tally_progress_request *message,
                                 struct tally_error *err);

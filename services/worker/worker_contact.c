@@ -263,7 +263,6 @@ static enum tally_status join_once(struct worker *worker, struct tally_error *er
     struct tally_join_request request = {.slots = worker->config->slots,
                                          .format = TALLY_FORMAT_VERSION};
     snprintf(request.name, sizeof request.name, "%s", worker->config->name);
-    request.accepts_ended = worker->config->job_id != NULL;
     if (worker->config->job_id != NULL) {
         snprintf(request.job_id, sizeof request.job_id, "%s", worker->config->job_id);
     }

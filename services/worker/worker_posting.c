@@ -94,6 +94,7 @@ static enum tally_log_level level_of_refusal(const struct worker *worker, const 
 static void give_up(struct worker *worker, const struct tally_update *update,
                     const struct tally_error *why)
 {
+    const struct tally_update_request *whole = &worker->batch.whole;
     struct tally_error told = TALLY_ERROR_INIT;
     char reason[TALLY_FAILURE_CAPACITY];
     const bool has_method = strncmp(why->message, "PostUpdate: ", 12) == 0;
@@ -105,9 +106,9 @@ static void give_up(struct worker *worker, const struct tally_update *update,
     posting_write_reason(&told, reason);
     const bool is_temporary = is_on_the_way(why) && !is_foreign_refusal(why);
     const int64_t pause_ms =
-        undeliverables_add(&worker->undeliverables, update->job_id, is_temporary, reason);
+        undeliverables_add(&worker->undeliverables, whole->job_id, is_temporary, reason);
     tally_log(TALLY_LOG_WARN, tally_log_event("update cannot be posted, trying again later"),
-              tally_log_text("job", update->job_id), tally_log_integer("round", update->round),
+              tally_log_text("job", whole->job_id), tally_log_integer("round", whole->round),
               tally_log_integer("pause_ms", pause_ms), tally_log_problem(&told));
 }
 
@@ -116,6 +117,7 @@ static void give_up(struct worker *worker, const struct tally_update *update,
 static bool after_refusal(struct worker *worker, struct tally_update *update,
                           const struct tally_error *why)
 {
+    const struct tally_update_request *whole = &worker->batch.whole;
     const bool goes_again =
         why->status == TALLY_INVALID_ARGUMENT && !is_foreign_refusal(why) && update->n_metrics > 0;
     update->n_metrics = 0;
@@ -123,18 +125,19 @@ static bool after_refusal(struct worker *worker, struct tally_update *update,
         give_up(worker, update, why);
         return false;
     }
-    tally_log(level_of_refusal(worker, update->job_id, why->status),
-              tally_log_event("update refused"), tally_log_text("job", update->job_id),
-              tally_log_integer("round", update->round),
-              tally_log_integer("client", update->client), tally_log_problem(why));
+    tally_log(level_of_refusal(worker, whole->job_id, why->status),
+              tally_log_event("update refused"), tally_log_text("job", whole->job_id),
+              tally_log_integer("round", whole->round), tally_log_integer("client", update->client),
+              tally_log_problem(why));
     return goes_again;
 }
 
-/* Counts an acknowledged update, and compares its bits with those that the coordinator counted. */
-static enum tally_status count(struct worker *worker, const char *job_id,
-                               const struct tally_bits *own, uint64_t formula_bits,
-                               uint64_t payload_bits, struct tally_error *err)
+/* Counts acknowledged updates, and compares their bits with those that the coordinator counted. */
+static enum tally_status count(struct worker *worker, const struct tally_bits *own,
+                               uint64_t formula_bits, uint64_t payload_bits,
+                               struct tally_error *err)
 {
+    const char *job_id = worker->batch.whole.job_id;
     if (!undeliverables_has_new(&worker->undeliverables, job_id)) { /* of another client */
         undeliverables_remove(&worker->undeliverables, job_id);
     }
@@ -147,15 +150,15 @@ static enum tally_status count(struct worker *worker, const char *job_id,
     return TALLY_OK;
 }
 
-/* Encodes the poll that a post carries if the worker would only poll after it. `job_id`: the job
- * that the poll need not name because the post does; NULL = none. */
-static enum tally_status encode_poll(struct worker *worker, const char *job_id,
-                                     struct tally_bytes *ret_poll, struct tally_error *err)
+/* Adds the poll to a post after which the worker would only poll. It need not name the job that the
+ * post names. */
+static enum tally_status add_poll(struct worker *worker, struct tally_update_request *whole,
+                                  struct tally_error *err)
 {
     struct tally_poll_request request = {.session = 0};
     contact_begin_poll(worker, &request);
-    for (size_t i = 0; job_id != NULL && i < request.n_cursors; i++) {
-        if (strcmp(request.cursors[i].job_id, job_id) == 0) {
+    for (size_t i = 0; i < request.n_cursors; i++) {
+        if (strcmp(request.cursors[i].job_id, whole->job_id) == 0) {
             request.cursors[i].job_id[0] = '\0';
         }
     }
@@ -165,50 +168,82 @@ static enum tally_status encode_poll(struct worker *worker, const char *job_id,
         return tally_fail(err, status, NULL, "no memory for a poll");
     }
     worker->poll_wait_ms = request.wait_ms;
-    *ret_poll = (struct tally_bytes){worker->poll.data, worker->poll.size};
+    whole->has_poll = true;
+    whole->poll = (struct tally_bytes){worker->poll.data, worker->poll.size};
     return TALLY_OK;
 }
 
-/* ---- One update ---- */
-
-static enum tally_status post(struct worker *worker, struct tally_update *update,
-                              const struct tally_bits *bits, struct tally_error *err)
+/* Makes the call until it is answered or finally refused; *ret_why is then why. */
+static enum tally_status post(struct worker *worker, struct tally_update_request *whole,
+                              struct tally_buffer *updates,
+                              struct tally_update_response *ret_response,
+                              struct tally_error *ret_why, struct tally_error *err)
 {
+    bool joined_again = false, is_refused = false;
     enum tally_status status = TALLY_OK;
-    bool joined_again = false, is_refused;
-    while (status == TALLY_OK) {
-        struct tally_error why = TALLY_ERROR_INIT;
-        struct tally_update_response response;
-        update->session = worker->session;
+    while (status == TALLY_OK && !is_refused) {
+        *ret_why = (struct tally_error)TALLY_ERROR_INIT;
+        whole->session = worker->session;
         worker->has_next = false; /* the call overwrites it */
         contact_limit_calls(worker);
-        if (call_update(worker->client, &worker->buffers, update,
-                        update->has_poll ? worker->poll_wait_ms : 0, &response, &why) == TALLY_OK) {
+        if (call_update(worker->client, &worker->buffers, whole, updates,
+                        whole->has_poll ? worker->poll_wait_ms : 0, ret_response,
+                        ret_why) == TALLY_OK) {
             contact_reached(worker);
-            if (update->has_poll) {
+            if (whole->has_poll) {
                 undeliverables_answered(&worker->undeliverables);
             }
-            worker->has_next = response.has_next;
-            worker->next = response.next;
-            const bool is_message = update->failure[0] == '\0' && update->refusal[0] == '\0';
-            return is_message ? count(worker, update->job_id, bits, response.formula_bits,
-                                      response.payload_bits, err)
-                              : TALLY_OK;
-        }
-        status = after_failure(worker, &why, &joined_again, &is_refused, err);
-        if (status == TALLY_OK && is_refused && !after_refusal(worker, update, &why)) {
+            worker->has_next = ret_response->has_next;
+            worker->next = ret_response->next;
             return TALLY_OK;
         }
+        status = after_failure(worker, ret_why, &joined_again, &is_refused, err);
     }
     return status;
 }
 
+/* Appends an update to the encoded updates of a request, which begin with the field of the session.
+ * call_update() fills that in. */
+static enum tally_status append(const struct tally_update *update, struct tally_buffer *updates,
+                                struct tally_error *err)
+{
+    uint8_t session[TALLY_SESSION_FIELD_BYTES];
+    enum tally_status status = TALLY_OK;
+    if (updates->size == 0) {
+        tally_session_write_first(0, session);
+        status = tally_buffer_append(updates, session, sizeof session);
+    }
+    if (status == TALLY_OK) {
+        status = tally_update_request_add(update, updates);
+    }
+    return status == TALLY_OK ? status : tally_fail(err, status, NULL, "no memory for an update");
+}
+
+/* ---- One update ---- */
+
 enum tally_status posting_post(struct worker *worker, struct tally_update *update,
                                const struct tally_bits *bits, bool polls, struct tally_error *err)
 {
-    enum tally_status status = polls ? encode_poll(worker, NULL, &update->poll, err) : TALLY_OK;
-    update->has_poll = polls;
-    return status == TALLY_OK ? post(worker, update, bits, err) : status;
+    struct tally_update_request whole = worker->batch.whole;
+    struct tally_update_response response = {.has_next = false};
+    struct tally_error why = TALLY_ERROR_INIT;
+    bool goes_again = true;
+    whole.n_updates = 1;
+    enum tally_status status = polls ? add_poll(worker, &whole, err) : TALLY_OK;
+    while (status == TALLY_OK && goes_again) {
+        worker->alone.size = 0;
+        status = append(update, &worker->alone, err);
+        if (status == TALLY_OK) {
+            status = post(worker, &whole, &worker->alone, &response, &why, err);
+        }
+        goes_again =
+            status == TALLY_OK && why.status != TALLY_OK && after_refusal(worker, update, &why);
+    }
+    const bool counts =
+        why.status == TALLY_OK && update->failure[0] == '\0' && update->refusal[0] == '\0';
+    return status == TALLY_OK && counts
+               ? count(worker, bits, response.formula_bits, response.payload_bits, err)
+               : status;
 }
 
 void posting_write_reason(const struct tally_error *why, char ret_reason[TALLY_FAILURE_CAPACITY])
@@ -217,51 +252,57 @@ void posting_write_reason(const struct tally_error *why, char ret_reason[TALLY_F
     ret_reason[tally_utf8_valid_prefix(ret_reason, strlen(ret_reason))] = '\0';
 }
 
-enum tally_status posting_refuse(struct worker *worker, const struct tally_task *task,
-                                 uint32_t client, bool tried, const struct tally_error *why,
-                                 struct tally_error *err)
+enum tally_status posting_refuse(struct worker *worker, uint32_t client, bool tried,
+                                 const struct tally_error *why, struct tally_error *err)
 {
-    struct tally_update message = {.round = task->round,
-                                   .client = client,
+    struct tally_update refusal = {.client = client,
                                    .tried = tried,
                                    .lacks_plugin = !tried && tally_plugin_set_is_absence(why)};
-    const struct tally_bits none = {0};
-    memcpy(message.job_id, task->job_id, sizeof message.job_id);
-    posting_write_reason(why, message.refusal);
+    posting_write_reason(why, refusal.refusal);
     worker->refusal = *why;
-    tally_log(TALLY_LOG_ERROR, tally_log_event("job refused"), tally_log_text("job", task->job_id),
-              tally_log_problem(why));
-    return post(worker, &message, &none, err);
+    tally_log(TALLY_LOG_ERROR, tally_log_event("job refused"),
+              tally_log_text("job", worker->batch.whole.job_id), tally_log_problem(why));
+    return posting_post(worker, &refusal, &(struct tally_bits){0}, false, err);
 }
 
 /* ---- Several updates ---- */
 
-void posting_begin(struct worker *worker)
+/* Drops the held updates. The computation of the next one begins. */
+static void restart(struct batch *batch)
 {
-    worker->batch.n = worker->batch.encoded.size = 0;
-    worker->batch.since_ms = tally_monotonic_ms();
+    batch->n = batch->encoded.size = 0;
+    batch->since_ms = tally_monotonic_ms();
 }
 
-/* The updates of the batch, to be read by tally_updates_next(). */
-static struct tally_updates held_updates(const struct worker *worker)
+void posting_begin(struct worker *worker, const struct tally_task *task, uint32_t columns)
 {
-    struct tally_updates held = worker->batch.whole;
+    struct batch *batch = &worker->batch;
+    batch->whole =
+        (struct tally_update_request){.round = task->round, .mark = task->mark, .columns = columns};
+    memcpy(batch->whole.job_id, task->job_id, sizeof task->job_id);
+    restart(batch);
+}
+
+/* The updates of the batch, to be read by tally_update_request_next(). */
+static struct tally_update_request held_updates(const struct worker *worker)
+{
+    struct tally_update_request held = worker->batch.whole;
     held.rest = (struct tally_bytes){worker->batch.encoded.data, worker->batch.encoded.size};
     return held;
 }
 
-/* Posts the updates one by one, for a batch that the coordinator does not accept as a whole. */
-static enum tally_status post_each(struct worker *worker, struct tally_error *err)
+/* Posts the updates one by one; `polls` if there is just one. */
+static enum tally_status post_each(struct worker *worker, bool polls, struct tally_error *err)
 {
-    struct tally_updates held = held_updates(worker);
+    struct tally_update_request held = held_updates(worker);
     enum tally_status status = TALLY_OK;
     for (size_t i = 0; status == TALLY_OK && i < worker->batch.n &&
                        !undeliverables_has_new(&worker->undeliverables, held.job_id);
          i++) {
         struct tally_update update;
-        status = tally_updates_next(&held, &update, err);
+        status = tally_update_request_next(&held, &update, err);
         if (status == TALLY_OK) {
-            status = post(worker, &update, &worker->batch.bits[i], err);
+            status = posting_post(worker, &update, &worker->batch.bits[i], polls, err);
         }
     }
     return status;
@@ -274,38 +315,36 @@ static enum tally_status take_result(struct worker *worker, struct tally_update 
                                      struct tally_error *err)
 {
     if (result->code[0] == '\0') {
-        return count(worker, update->job_id, bits, result->formula_bits, result->payload_bits, err);
+        return count(worker, bits, result->formula_bits, result->payload_bits, err);
     }
-    if (undeliverables_has_new(&worker->undeliverables, update->job_id)) {
+    if (undeliverables_has_new(&worker->undeliverables, worker->batch.whole.job_id)) {
         return TALLY_OK; /* the job is left to others, with all its updates */
     }
     struct tally_error why = TALLY_ERROR_INIT;
     tally_fail(&why, tally_status_of_connect_code(result->code), NULL, "%s", result->message);
     return contact_is_passing(why.status) || after_refusal(worker, update, &why)
-               ? post(worker, update, bits, err)
+               ? posting_post(worker, update, bits, false, err)
                : TALLY_OK;
 }
 
-static enum tally_status take_results(struct worker *worker,
-                                      struct tally_updates_response *response,
+static enum tally_status take_results(struct worker *worker, struct tally_update_response *response,
                                       struct tally_error *err)
 {
-    struct tally_updates held = held_updates(worker);
+    struct tally_update_request held = held_updates(worker);
     enum tally_status status = TALLY_OK;
     if (response->n_results == 0) {
         struct tally_bits sum = {0};
         for (size_t i = 0; i < worker->batch.n; i++) {
             tally_bits_add(&sum, &worker->batch.bits[i]);
         }
-        return count(worker, held.job_id, &sum, response->formula_bits, response->payload_bits,
-                     err);
+        return count(worker, &sum, response->formula_bits, response->payload_bits, err);
     }
     for (size_t i = 0; status == TALLY_OK && i < worker->batch.n; i++) {
         struct tally_update update;
         struct tally_update_result result;
-        status = tally_updates_next(&held, &update, err);
+        status = tally_update_request_next(&held, &update, err);
         if (status == TALLY_OK) {
-            status = tally_updates_response_next(response, &result, err);
+            status = tally_update_response_next(response, &result, err);
         }
         if (status == TALLY_OK) {
             status = take_result(worker, &update, &worker->batch.bits[i], &result, err);
@@ -317,17 +356,11 @@ static enum tally_status take_results(struct worker *worker,
 /* The response is put aside while its results are read, because some updates may be posted again. A
  * response with `next` has no refused update, so no call is made before `next` is read. */
 static enum tally_status take_response(struct worker *worker,
-                                       struct tally_updates_response *response,
+                                       struct tally_update_response *response,
                                        struct tally_error *err)
 {
     struct tally_buffer body = worker->buffers.response;
     worker->buffers.response = (struct tally_buffer){0};
-    contact_reached(worker);
-    if (worker->batch.whole.has_poll) {
-        undeliverables_answered(&worker->undeliverables);
-    }
-    worker->has_next = response->has_next;
-    worker->next = response->next;
     enum tally_status status = take_results(worker, response, err);
     if (worker->buffers.response.capacity == 0) {
         worker->buffers.response = body;
@@ -350,7 +383,7 @@ static size_t whole_bytes(const struct worker *worker)
     return TALLY_UPDATE_WHOLE_BYTES + undeliverable_bytes + n_cursors * TALLY_CURSOR_BYTES;
 }
 
-/* Whether n bytes of updates fit into a batch. */
+/* Whether n bytes of updates may go together. */
 static bool fits(const struct worker *worker, size_t n)
 {
     return whole_bytes(worker) + n <= worker->max_batch_bytes;
@@ -366,42 +399,29 @@ static void shorten_batches(struct worker *worker, const struct tally_error *why
     }
 }
 
-static enum tally_status post_together(struct worker *worker, struct tally_error *err)
+/* Posts the updates together or, if they are not accepted as a whole, one by one. */
+static enum tally_status post_together(struct worker *worker, bool polls, struct tally_error *err)
 {
-    struct batch *batch = &worker->batch;
-    bool joined_again = false, is_refused = false;
-    enum tally_status status = TALLY_OK;
-    /* A new session may be with a coordinator that takes smaller batches, or none. */
-    while (status == TALLY_OK && !is_refused && fits(worker, batch->encoded.size)) {
-        struct tally_error why = TALLY_ERROR_INIT;
-        struct tally_updates_response response;
-        batch->whole.session = worker->session;
-        batch->whole.n_updates = batch->n;
-        contact_limit_calls(worker);
-        if (call_updates(worker->client, &worker->buffers, &batch->whole, &batch->encoded,
-                         batch->whole.has_poll ? worker->poll_wait_ms : 0, &response,
-                         &why) == TALLY_OK) {
-            return take_response(worker, &response, err);
-        }
-        status = after_failure(worker, &why, &joined_again, &is_refused, err);
-        shorten_batches(worker, &why);
+    struct tally_update_request whole = worker->batch.whole;
+    struct tally_update_response response = {.has_next = false};
+    struct tally_error why = TALLY_ERROR_INIT;
+    whole.n_updates = worker->batch.n;
+    enum tally_status status = polls ? add_poll(worker, &whole, err) : TALLY_OK;
+    if (status == TALLY_OK) {
+        status = post(worker, &whole, &worker->batch.encoded, &response, &why, err);
     }
-    return status == TALLY_OK ? post_each(worker, err) : status;
+    if (status == TALLY_OK && why.status != TALLY_OK) {
+        shorten_batches(worker, &why);
+        return post_each(worker, false, err);
+    }
+    return status == TALLY_OK ? take_response(worker, &response, err) : status;
 }
 
 enum tally_status posting_flush(struct worker *worker, bool polls, struct tally_error *err)
 {
-    struct batch *batch = &worker->batch;
-    if (batch->n == 0) {
-        return TALLY_OK;
-    }
-    batch->whole.has_poll = polls;
-    enum tally_status status =
-        polls ? encode_poll(worker, batch->whole.job_id, &batch->whole.poll, err) : TALLY_OK;
-    if (status == TALLY_OK) {
-        status = post_together(worker, err);
-    }
-    posting_begin(worker);
+    const enum tally_status status =
+        worker->batch.n > 1 ? post_together(worker, polls, err) : post_each(worker, polls, err);
+    restart(&worker->batch);
     return status;
 }
 
@@ -423,25 +443,13 @@ static enum tally_status hold(struct batch *batch, const struct tally_update *up
                               const struct tally_bits *bits, struct tally_error *err)
 {
     enum tally_status status = make_room(batch, err);
-    if (status != TALLY_OK) {
-        return status;
-    }
-    if (batch->n == 0) {
-        batch->whole = (struct tally_updates){
-            .round = update->round, .mark = update->mark, .columns = update->columns};
-        memcpy(batch->whole.job_id, update->job_id, sizeof update->job_id);
-        uint8_t session[TALLY_SESSION_FIELD_BYTES]; /* call_updates() fills it in */
-        tally_session_write_first(0, session);
-        status = tally_buffer_append(&batch->encoded, session, sizeof session);
+    if (status == TALLY_OK) {
+        status = append(update, &batch->encoded, err);
     }
     if (status == TALLY_OK) {
-        status = tally_updates_add(update, &batch->encoded);
+        batch->bits[batch->n++] = *bits;
     }
-    if (status != TALLY_OK) {
-        return tally_fail(err, status, NULL, "no memory for an update");
-    }
-    batch->bits[batch->n++] = *bits;
-    return TALLY_OK;
+    return status;
 }
 
 static bool is_due(const struct batch *batch)
@@ -461,7 +469,7 @@ enum tally_status posting_add(struct worker *worker, struct tally_update *update
     }
     if (status == TALLY_OK && batch->n == 0 && (is_last || is_due(batch) || !fits(worker, n))) {
         status = posting_post(worker, update, bits, is_last, err);
-        posting_begin(worker);
+        restart(batch);
         return status;
     }
     if (status == TALLY_OK) {

@@ -11,12 +11,12 @@
 #include "services/worker/worker_patience.h"
 #include "services/worker/worker_undeliverable.h"
 
-/* Updates of one round that are computed and encoded, but not posted yet (worker_posting.h). The
- * memory is reused from round to round. */
+/* Updates of one task that are computed and encoded, but not posted yet (worker_posting.h). The
+ * memory is reused from task to task. */
 struct batch {
-    struct tally_buffer encoded; /* by tally_updates_add() */
-    struct tally_updates whole;  /* their common part */
-    struct tally_bits *bits;     /* of each */
+    struct tally_buffer encoded;       /* by tally_update_request_add() */
+    struct tally_update_request whole; /* their common part */
+    struct tally_bits *bits;           /* of each */
     size_t n, capacity;
     int64_t since_ms; /* monotonic; when the computation of the first one began */
 };
@@ -27,13 +27,14 @@ struct worker {
     struct call_buffers buffers;
     struct tally_poll_response response; /* of the last poll; large */
     struct batch batch;
-    struct tally_buffer poll; /* encoded, for an update that polls as well ... */
-    uint32_t poll_wait_ms;    /* ... and for how long */
-    bool has_next;            /* the last update's response also answers its poll: */
-    struct tally_bytes next;  /* there, until the next call */
-    uint64_t session;         /* 0 = none */
-    uint32_t max_wait_ms;     /* as the coordinator said; 0 = no limit */
-    uint32_t max_batch_bytes; /* as the coordinator said; 0 = it does not know PostUpdates */
+    struct tally_buffer alone; /* an update that is posted by itself, encoded */
+    struct tally_buffer poll;  /* encoded, for an update that polls as well ... */
+    uint32_t poll_wait_ms;     /* ... and for how long */
+    bool has_next;             /* the last update's response also answers its poll: */
+    struct tally_bytes next;   /* there, until the next call */
+    uint64_t session;          /* 0 = none */
+    uint32_t max_wait_ms;      /* as the coordinator said; 0 = no limit */
+    uint32_t max_batch_bytes;  /* as the coordinator said, or less if a proxy takes no more */
     struct job_copy *jobs;
     struct undeliverables undeliverables;
     struct tally_error refusal; /* why it cannot serve the last job that it refused; OK = none */
@@ -41,7 +42,7 @@ struct worker {
     int64_t pause_ms;
     /* Monotonic times at which the progress of a call was last logged, and told. */
     int64_t progress_logged_ms, progress_told_ms;
-    int64_t session_timeout_ms; /* as the coordinator said; 0 = it does not know Progress */
+    int64_t session_timeout_ms; /* as the coordinator said; 0 = it is told of no progress */
     struct tally_http_client *progress_client; /* NULL = not needed yet */
     struct call_buffers progress_buffers;
     int64_t rival_pause_ms; /* before joining again while another worker has the name; 0 = none */

@@ -48,7 +48,7 @@ def rounds_of(worker, job, metrics=()):
         yield task
         update = worker.update(task, task.clients[0], payload=bytes(120), payload_bits=960, mark=task.mark)
         for name in metrics:
-            update.metrics.add(name=name, value=task.round / 3)
+            update.updates[0].metrics.add(name=name, value=task.round / 3)
         update.poll.wait_ms = 10000
         update.poll.cursors.add(job_id=job, iterate=task.iterate)
         answer = worker.post(update)
@@ -153,7 +153,7 @@ class Bench:
         worker = ForeignWorker(client, name="refused", job_id=job)
         task = worker.poll_task()
         payload, bits = zeros(dim, task.quantizer_intervals)
-        request = messages.PostUpdatesRequest(session=worker.session, job_id=job, round=task.round, mark=task.mark)
+        request = messages.PostUpdateRequest(session=worker.session, job_id=job, round=task.round, mark=task.mark)
         for _ in range(min(MOST_UPDATES, int(0.9 * max_batch_bytes / (len(payload) + 9)))):
             request.updates.add(client=task.clients[0], payload=payload, payload_bits=bits + 1)
         codes = []
@@ -161,7 +161,7 @@ class Bench:
         def post():
             with contextlib.suppress(OSError):  # the coordinator ends
                 while not self.is_ended:
-                    answer = client.call("PostUpdates", request, messages.PostUpdatesResponse)
+                    answer = client.call("PostUpdate", request, messages.PostUpdateResponse)
                     codes.append({result.code for result in answer.results})
 
         threading.Thread(target=post, daemon=True).start()

@@ -109,10 +109,11 @@ class Player:
     def update(self):
         task = self.task
         request = messages.PostUpdateRequest(session=self.session, job_id=task.job_id, round=task.round)
+        update = request.updates.add()
         if not task.cut:
-            request.payload, request.payload_bits = bytes(4 * 30), 32 * 30  # a gradient of zeros
+            update.payload, update.payload_bits = bytes(4 * 30), 32 * 30  # a gradient of zeros
         if task.evaluate:
-            request.loss = 0.5
+            update.loss = 0.5
         request.poll.session, request.poll.wait_ms = self.session, 10000
         cursor = request.poll.cursors.add()
         cursor.job_id, cursor.iterate = task.job_id, task.iterate

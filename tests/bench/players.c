@@ -12,7 +12,6 @@
 static const char JOIN[] = "/tally.v1.WorkerService/Join";
 static const char POLL[] = "/tally.v1.WorkerService/PollTask";
 static const char UPDATE[] = "/tally.v1.WorkerService/PostUpdate";
-static const char UPDATES[] = "/tally.v1.WorkerService/PostUpdates";
 
 enum {
     STEP_MS = 100,
@@ -27,7 +26,7 @@ enum {
     ACCUMULATE_TIMES = 5,
 };
 
-enum call { CALL_JOIN, CALL_POLL, CALL_UPDATE, CALL_UPDATES };
+enum call { CALL_JOIN, CALL_POLL, CALL_UPDATE };
 
 struct player {
     uint64_t session;
@@ -40,8 +39,6 @@ struct player {
 
 struct message {
     struct tally_buffer payload;
-    struct tally_buffer begin; /* of the protobuf field: tag and length */
-    struct tally_buffer end;   /* fields after the payload */
     struct tally_level_stats stats;
     uint32_t clipped;
 };
@@ -49,16 +46,17 @@ struct message {
 struct tally_players {
     struct tally_players_config config;
     struct tally_load *load;
-    struct tally_poll_response response;         /* large */
-    struct tally_buffer body, poll, end, sample; /* of requests */
+    struct tally_poll_response response; /* large */
+    struct tally_buffer body, poll, end; /* of requests */
+    struct tally_update_request last;    /* its poll is in `poll` */
+    uint32_t last_client;
     const struct tally_encoding *encoding;
     struct tally_grid grid; /* of the messages; 0 = no messages yet */
     struct message messages[MAX_MESSAGES];
     uint32_t n_messages, n_joined;
     struct tally_rng jitter;
     struct tally_play play;
-    struct tally_update last_update; /* without payload; of any client */
-    int64_t begin_ns, round_ns;      /* when job and round began; 0 = not yet */
+    int64_t begin_ns, round_ns; /* when job and round began; 0 = not yet */
     struct player players[];
 };
 
@@ -68,24 +66,7 @@ static void messages_fini(struct tally_players *players)
 {
     for (uint32_t i = 0; i < MAX_MESSAGES; i++) {
         tally_buffer_fini(&players->messages[i].payload);
-        tally_buffer_fini(&players->messages[i].begin);
-        tally_buffer_fini(&players->messages[i].end);
     }
-}
-
-/* Writes the parts of field 5 of PostUpdateRequest before and after the payload, so that the
- * payload itself need not be copied into every request. */
-static enum tally_status frame_message(struct message *message, uint64_t clipped)
-{
-    const struct tally_update after = {.payload_bits = message->stats.payload_bits,
-                                       .clipped = (uint32_t)clipped};
-    uint8_t tag[11] = {5 << 3 | 2};
-    size_t n = 1;
-    for (size_t left = message->payload.size; left > 0; left >>= 7) {
-        tag[n++] = (uint8_t)((left & 0x7f) | (left > 0x7f ? 0x80 : 0));
-    }
-    enum tally_status status = tally_buffer_append(&message->begin, tag, n);
-    return status == TALLY_OK ? tally_update_encode(&after, &message->end) : status;
 }
 
 /* One vector of standard deviation 1 step is rounded anew for every message, so that messages are
@@ -106,9 +87,6 @@ static enum tally_status draw_messages(struct tally_players *players, const floa
         uint64_t clipped;
         status = tally_quantize_encode(players->encoding, &vector, scratch, &message->payload,
                                        &message->stats, &clipped, err);
-        if (status == TALLY_OK && frame_message(message, clipped) != TALLY_OK) {
-            status = tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for messages");
-        }
         message->clipped = (uint32_t)clipped;
         n_bytes += message->payload.size;
     }
@@ -176,7 +154,7 @@ static enum tally_status join(struct tally_players *players, uint32_t index,
     return call(players, index, CALL_JOIN, JOIN, encoded, &body, err);
 }
 
-/* Replaces the content of `out` by a player's poll; in PostUpdates, no job is named. */
+/* Replaces the content of `out` by a player's poll; in an update, no job is named. */
 static enum tally_status write_poll(struct tally_players *players, const struct player *player,
                                     bool names_job, struct tally_buffer *out)
 {
@@ -201,92 +179,114 @@ static enum tally_status poll(struct tally_players *players, uint32_t index,
     return call(players, index, CALL_POLL, POLL, encoded, &body, err);
 }
 
-/* The fields of an update after the payload: those of the message, and the poll, whose result is in
- * the response. */
-static enum tally_status write_end(struct tally_players *players, const struct player *player,
-                                   const struct message *message)
-{
-    enum tally_status status = write_poll(players, player, true, &players->poll);
-    const struct tally_update polls = {.has_poll = true,
-                                       .poll = {players->poll.data, players->poll.size}};
-    players->end.size = 0;
-    if (status == TALLY_OK) {
-        status = tally_buffer_append(&players->end, message->end.data, message->end.size);
-    }
-    return status == TALLY_OK ? tally_update_encode(&polls, &players->end) : status;
-}
-
-static enum tally_status update(struct tally_players *players, uint32_t index,
-                                const struct tally_task *task, struct tally_error *err)
-{
-    struct player *player = &players->players[index];
-    struct tally_update request = {
-        .session = player->session, .round = task->round, .client = task->clients[0]};
-    memcpy(request.job_id, task->job_id, sizeof request.job_id);
-    players->last_update = request;
-    player->message = (index + task->round) % players->n_messages;
-    const struct message *message = &players->messages[player->message];
-    players->body.size = 0;
-    enum tally_status encoded = tally_update_encode(&request, &players->body);
-    if (encoded == TALLY_OK) {
-        encoded = tally_buffer_append(&players->body, message->begin.data, message->begin.size);
-    }
-    if (encoded == TALLY_OK) {
-        encoded = write_end(players, player, message);
-    }
-    const struct tally_load_body body = {.begin = players->body.data,
-                                         .n_begin = players->body.size,
-                                         .middle = message->payload.data,
-                                         .n_middle = message->payload.size,
-                                         .end = players->end.data,
-                                         .n_end = players->end.size};
-    return call(players, index, CALL_UPDATE, UPDATE, encoded, &body, err);
-}
-
 static const struct message *message_of(const struct tally_players *players,
                                         const struct player *player, uint32_t i)
 {
     return &players->messages[(player->message + i) % players->n_messages];
 }
 
-static enum tally_status add_updates(struct tally_players *players, const struct player *player,
-                                     const struct tally_task *task)
+static struct tally_update update_of(const struct message *message, uint32_t client)
 {
-    enum tally_status status = TALLY_OK;
-    for (uint32_t i = 0; status == TALLY_OK && i < player->n_clients; i++) {
-        const struct message *message = message_of(players, player, i);
-        const struct tally_update entry = {
-            .client = task->clients[i],
-            .payload = {message->payload.data, message->payload.size},
-            .payload_bits = message->stats.payload_bits,
-            .clipped = message->clipped};
-        status = tally_updates_add(&entry, &players->body);
+    return (struct tally_update){.client = client,
+                                 .payload = {message->payload.data, message->payload.size},
+                                 .payload_bits = message->stats.payload_bits,
+                                 .clipped = message->clipped};
+}
+
+static size_t put_varint(uint8_t *out, uint64_t value)
+{
+    size_t n = 0;
+    for (; value > 0x7f; value >>= 7) {
+        out[n++] = (uint8_t)(value | 0x80);
     }
+    out[n++] = (uint8_t)value;
+    return n;
+}
+
+/* Writes a request with one update around the payload, so that the payload itself need not be
+ * copied into every request:
+ *
+ *     | session | 6: length | 1: client | 3: bits | 4: clipped | 2: length | payload | job ... poll
+ * | */
+static enum tally_status write_around(struct tally_players *players, const struct message *message,
+                                      struct tally_load_body *ret_body)
+{
+    struct tally_update update = update_of(message, players->last_client);
+    struct tally_update_request rest = players->last;
+    uint8_t head[TALLY_SESSION_FIELD_BYTES + 11], length[11] = {2 << 3 | 2};
+    const size_t n_length = 1 + put_varint(length + 1, message->payload.size);
+    update.payload.size = players->body.size = players->end.size = 0;
+    enum tally_status status = tally_update_request_add(&update, &players->end);
+    const size_t n_fields = players->end.size - 2; /* without tag and length, which are replaced */
+    tally_session_write_first(rest.session, head);
+    size_t n_head = TALLY_SESSION_FIELD_BYTES;
+    head[n_head++] = 6 << 3 | 2;
+    n_head += put_varint(head + n_head, n_fields + n_length + message->payload.size);
+    if (status == TALLY_OK) {
+        status = tally_buffer_append(&players->body, head, n_head);
+    }
+    if (status == TALLY_OK) {
+        status = tally_buffer_append(&players->body, players->end.data + 2, n_fields);
+    }
+    if (status == TALLY_OK) {
+        status = tally_buffer_append(&players->body, length, n_length);
+    }
+    players->end.size = 0;
+    rest.session = 0;
+    rest.poll = (struct tally_bytes){players->poll.data, players->poll.size};
+    if (status == TALLY_OK) {
+        status = tally_update_request_end(&rest, &players->end);
+    }
+    *ret_body = (struct tally_load_body){.begin = players->body.data,
+                                         .n_begin = players->body.size,
+                                         .middle = message->payload.data,
+                                         .n_middle = message->payload.size,
+                                         .end = players->end.data,
+                                         .n_end = players->end.size};
     return status;
 }
 
-/* Posts the updates of all clients of a worker in one request. */
-static enum tally_status updates(struct tally_players *players, uint32_t index,
-                                 const struct tally_task *task, struct tally_error *err)
+/* Writes a request with the updates of all clients of a worker. */
+static enum tally_status write_together(struct tally_players *players, const struct player *player,
+                                        const struct tally_task *task,
+                                        struct tally_load_body *ret_body)
+{
+    enum tally_status status = TALLY_OK;
+    players->body.size = 0;
+    for (uint32_t i = 0; status == TALLY_OK && i < player->n_clients; i++) {
+        const struct tally_update update =
+            update_of(message_of(players, player, i), task->clients[i]);
+        status = tally_update_request_add(&update, &players->body);
+    }
+    struct tally_update_request whole = players->last;
+    whole.poll = (struct tally_bytes){players->poll.data, players->poll.size};
+    if (status == TALLY_OK) {
+        status = tally_update_request_end(&whole, &players->body);
+    }
+    *ret_body =
+        (struct tally_load_body){.begin = players->body.data, .n_begin = players->body.size};
+    return status;
+}
+
+/* Posts the updates of all clients of a worker, and the poll whose result is in the response. */
+static enum tally_status update(struct tally_players *players, uint32_t index,
+                                const struct tally_task *task, struct tally_error *err)
 {
     struct player *player = &players->players[index];
-    players->last_update = (struct tally_update){
-        .session = player->session, .round = task->round, .client = task->clients[0]};
-    memcpy(players->last_update.job_id, task->job_id, sizeof task->job_id);
+    players->last = (struct tally_update_request){
+        .session = player->session, .round = task->round, .has_poll = true};
+    memcpy(players->last.job_id, task->job_id, sizeof task->job_id);
+    players->last_client = task->clients[0];
     player->message = (index + task->round) % players->n_messages;
     player->n_clients = (uint32_t)task->n_clients;
-    players->body.size = 0;
+    struct tally_load_body body = {.n_begin = 0};
     enum tally_status encoded = write_poll(players, player, false, &players->poll);
-    encoded = encoded == TALLY_OK ? add_updates(players, player, task) : encoded;
-    struct tally_updates whole = {.session = player->session,
-                                  .round = task->round,
-                                  .has_poll = true,
-                                  .poll = {players->poll.data, players->poll.size}};
-    memcpy(whole.job_id, task->job_id, sizeof whole.job_id);
-    encoded = encoded == TALLY_OK ? tally_updates_end(&whole, &players->body) : encoded;
-    const struct tally_load_body body = {.begin = players->body.data,
-                                         .n_begin = players->body.size};
-    return call(players, index, CALL_UPDATES, UPDATES, encoded, &body, err);
+    if (encoded == TALLY_OK) {
+        encoded = player->n_clients == 1
+                      ? write_around(players, message_of(players, player, 0), &body)
+                      : write_together(players, player, task, &body);
+    }
+    return call(players, index, CALL_UPDATE, UPDATE, encoded, &body, err);
 }
 
 /* ---- Answers ---- */
@@ -319,8 +319,7 @@ static enum tally_status take_task(struct tally_players *players, uint32_t index
     players->play.payload_bytes += task->snapshot.size;
     player->iterate = task->iterate;
     memcpy(player->job_id, task->job_id, sizeof player->job_id);
-    return players->config.clients_per_worker > 1 ? updates(players, index, task, err)
-                                                  : update(players, index, task, err);
+    return update(players, index, task, err);
 }
 
 static enum tally_status take_poll(struct tally_players *players, uint32_t index,
@@ -349,12 +348,12 @@ static enum tally_status take_poll(struct tally_players *players, uint32_t index
 
 /* Counts acknowledged updates. Errors: DATA_LOSS (bit counts differ). */
 static enum tally_status count_updates(struct tally_players *players, const struct player *player,
-                                       uint32_t n, uint64_t formula_bits, uint64_t payload_bits,
+                                       uint64_t formula_bits, uint64_t payload_bits,
                                        struct tally_error *err)
 {
     struct tally_play *play = &players->play;
     uint64_t formula = 0, payload = 0;
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < player->n_clients; i++) {
         const struct message *sent = message_of(players, player, i);
         formula += sent->stats.formula_bits;
         payload += sent->stats.payload_bits;
@@ -372,51 +371,27 @@ static enum tally_status count_updates(struct tally_players *players, const stru
                             (unsigned long long)payload_bits, (unsigned long long)payload);
 }
 
-/* Continues once all updates of a request have been counted. */
-static enum tally_status go_on(struct tally_players *players, uint32_t index,
-                               const struct tally_load_answer *answer,
-                               const struct tally_bytes *next, struct tally_error *err)
-{
-    players->play.answer_bytes += answer->n_body;
-    tally_latencies_add(&players->play.posts, answer->ns);
-    return next != NULL ? take_poll(players, index, next->data, next->size, err)
-                        : poll(players, index, err);
-}
-
 static enum tally_status take_update(struct tally_players *players, uint32_t index,
                                      const struct tally_load_answer *answer,
                                      struct tally_error *err)
 {
-    const struct player *player = &players->players[index];
     struct tally_update_response response;
     enum tally_status status =
         tally_update_response_decode(answer->body, answer->n_body, &response, err);
     if (status == TALLY_OK) {
-        status =
-            count_updates(players, player, 1, response.formula_bits, response.payload_bits, err);
-    }
-    return status == TALLY_OK
-               ? go_on(players, index, answer, response.has_next ? &response.next : NULL, err)
-               : status;
-}
-
-static enum tally_status take_updates(struct tally_players *players, uint32_t index,
-                                      const struct tally_load_answer *answer,
-                                      struct tally_error *err)
-{
-    const struct player *player = &players->players[index];
-    struct tally_updates_response response;
-    enum tally_status status =
-        tally_updates_response_decode(answer->body, answer->n_body, &response, err);
-    if (status == TALLY_OK) {
         status = response.n_results > 0
                      ? tally_fail(err, TALLY_INTERNAL, NULL, "an update was refused")
-                     : count_updates(players, player, player->n_clients, response.formula_bits,
+                     : count_updates(players, &players->players[index], response.formula_bits,
                                      response.payload_bits, err);
     }
-    return status == TALLY_OK
-               ? go_on(players, index, answer, response.has_next ? &response.next : NULL, err)
-               : status;
+    if (status != TALLY_OK) {
+        return status;
+    }
+    players->play.answer_bytes += answer->n_body;
+    tally_latencies_add(&players->play.posts, answer->ns);
+    return response.has_next
+               ? take_poll(players, index, response.next.data, response.next.size, err)
+               : poll(players, index, err);
 }
 
 static enum tally_status take_join(struct tally_players *players, uint32_t index,
@@ -447,8 +422,6 @@ static enum tally_status on_answer(void *context, uint32_t index,
         return take_join(players, index, answer, err);
     case CALL_POLL:
         return take_poll(players, index, answer->body, answer->n_body, err);
-    case CALL_UPDATES:
-        return take_updates(players, index, answer, err);
     case CALL_UPDATE:
         break;
     }
@@ -508,7 +481,6 @@ void tally_players_free(struct tally_players *players)
         tally_buffer_fini(&players->body);
         tally_buffer_fini(&players->poll);
         tally_buffer_fini(&players->end);
-        tally_buffer_fini(&players->sample);
         free(players);
     }
 }
@@ -549,20 +521,8 @@ enum tally_status tally_players_play(struct tally_players *players, uint32_t n_r
 enum tally_status tally_players_sample(struct tally_players *players, const char **ret_path,
                                        struct tally_load_body *ret_body, struct tally_error *err)
 {
-    const struct message *message = &players->messages[0];
-    struct tally_update request = players->last_update;
-    players->sample.size = 0;
-    enum tally_status status = tally_update_encode(&request, &players->sample);
-    if (status == TALLY_OK) {
-        status = tally_buffer_append(&players->sample, message->begin.data, message->begin.size);
-    }
+    const enum tally_status status = write_around(players, &players->messages[0], ret_body);
     *ret_path = UPDATE;
-    *ret_body = (struct tally_load_body){.begin = players->sample.data,
-                                         .n_begin = players->sample.size,
-                                         .middle = message->payload.data,
-                                         .n_middle = message->payload.size,
-                                         .end = players->end.data,
-                                         .n_end = players->end.size};
     return status == TALLY_OK ? status : tally_fail(err, status, NULL, "no memory for a request");
 }
 

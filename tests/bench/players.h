@@ -11,11 +11,8 @@
  *
  * Messages. Up to 64 different messages take turns, because the branch predictor would learn a
  * single one. All of them round one vector of Gaussians of standard deviation 1 step, so that they
- * are as similar as clients' gradients. Each is framed once, as protobuf field 5; a request is this
- * message between its own head (session, job, round, client) and its tail (the next poll):
- *
- *     | session job round client | tag length | payload ... | bits clipped | poll |
- *     '------- per request ------''--------- drawn once, not copied ------''- per request
+ * are as similar as clients' gradients. The payload of a single update is drawn once and not
+ * copied; the rest of the request is written around it.
  *
  * A player with nothing to do waits in a long poll, as an idle worker does. The bits that the
  * coordinator counts are checked for every update. */

@@ -17,7 +17,7 @@ import * as programs from "./programs.mjs";
 import {validator} from "./validate.mjs";
 
 
-const FORMAT = 2; // codec/FORMAT.md
+const FORMAT = 3; // codec/FORMAT.md
 const DIM = 30;
 const ZEROS = new Uint8Array(Math.ceil(DIM / 8)); // unary: level 0 is one bit 0
 const JOB = {
@@ -73,16 +73,20 @@ async function pollTask(session, cursors = []) {
   });
 }
 
-// Returns a correct update of a task whose levels are all zero.
-const updateOf = (session, task, index, changes = {}) => ({
+// Returns a request with a correct update of a task whose levels are all zero. `changes` are of the update, `rest` of the
+// request.
+const updateOf = (session, task, index, changes = {}, rest = {}) => ({
   session,
   jobId: task.jobId,
   round: task.round,
-  client: index,
-  payload: task.cut ? new Uint8Array() : ZEROS,
-  payloadBits: task.cut ? 0n : BigInt(DIM),
-  loss: task.evaluate ? 0.5 : undefined,
-  ...changes,
+  updates: [{
+    client: index,
+    payload: task.cut ? new Uint8Array() : ZEROS,
+    payloadBits: task.cut ? 0n : BigInt(DIM),
+    loss: task.evaluate ? 0.5 : undefined,
+    ...changes,
+  }],
+  ...rest,
 });
 
 // Asserts that the call fails with a Connect error of this code, or of one of these codes.
@@ -146,14 +150,14 @@ test("an idle worker waits, then gets the task of a new job", async () => {
   const job = await getJson(`/v1/jobs/${id}`);
   assert.equal(task.xChecksum.toString(16).padStart(16, "0"), job.x_checksum);
 
-  const post = (changes) => () => client.postUpdate(updateOf(session, task, 0, changes));
+  const post = (changes, rest) => () => client.postUpdate(updateOf(session, task, 0, changes, rest));
   await fails(Code.InvalidArgument, post({payload: new Uint8Array([255, 255, 255, 255])}));
   await fails(Code.InvalidArgument, post({payload: new Uint8Array(5000).fill(255), payloadBits: 40000n}));
   await fails(Code.InvalidArgument, post({payload: new Uint8Array(), payloadBits: 0n}));
   await fails(Code.InvalidArgument, post({loss: NaN}));
-  await fails(Code.NotFound, post({session: session ^ 1n}));
-  await fails(Code.NotFound, post({jobId: "nobody"}));
-  await fails(Code.FailedPrecondition, post({round: task.round + 1}));
+  await fails(Code.NotFound, post({}, {session: session ^ 1n}));
+  await fails(Code.NotFound, post({}, {jobId: "nobody"}));
+  await fails(Code.FailedPrecondition, post({}, {round: task.round + 1}));
   await fails(Code.PermissionDenied, post({client: 2}));
   await fails(Code.NotFound, () => client.pollTask({session: session ^ 1n, waitMs: 1}));
   await fails(Code.InvalidArgument, () => client.join({name: "node", slots: 0, format: FORMAT}));

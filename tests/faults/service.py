@@ -84,9 +84,9 @@ class FaultTestCase(TallyTestCase):
         for position, exchange in enumerate(proxy.exchanges):
             if exchange.status != 200:
                 continue
-            for update, result in updates_of(exchange) if name in exchange.request_body else ():
-                if update.job_id == job_id and result.code == "":  # not just in its poll's cursors
-                    key = (update.round, update.client)
+            for request, update, result in updates_of(exchange) if name in exchange.request_body else ():
+                if request.job_id == job_id and result.code == "":  # not just in its poll's cursors
+                    key = (request.round, update.client)
                     what = (update.payload, update.loss, result.payload_bits)
                     first = acknowledged.setdefault(key, (position, what))
                     self.assertEqual(what, first[1], f"two messages acknowledged for {key}")

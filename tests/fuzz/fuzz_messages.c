@@ -28,24 +28,6 @@ DEFINE_REWRITE(join_request, tally_join_request_fini)
 DEFINE_REWRITE(join_response, no_fini)
 DEFINE_REWRITE(poll_request, no_fini)
 DEFINE_REWRITE(poll_response, tally_poll_response_fini)
-DEFINE_REWRITE(update, no_fini)
-
-/* The response to a poll inside is decoded separately, and omitted if it is malformed. */
-static bool rewrite_update_response(const uint8_t *bytes, size_t n, struct tally_buffer *out)
-{
-    struct tally_update_response message;
-    struct tally_poll_response next = {.kind = TALLY_POLL_IDLE};
-    if (tally_update_response_decode(bytes, n, &message, NULL) != TALLY_OK) {
-        return false;
-    }
-    const bool has_next =
-        message.has_next &&
-        tally_poll_response_decode(message.next.data, message.next.size, &next, NULL) == TALLY_OK;
-    FUZZ_CHECK(tally_update_response_encode(&message, has_next ? &next : NULL, out) == TALLY_OK);
-    tally_poll_response_fini(&next);
-    return true;
-}
-
 static bool rewrite_leave_request(const uint8_t *bytes, size_t n, struct tally_buffer *out)
 {
     uint64_t session;
@@ -56,51 +38,54 @@ static bool rewrite_leave_request(const uint8_t *bytes, size_t n, struct tally_b
     return true;
 }
 
-/* Every update is decoded; malformed ones are omitted. */
-static bool rewrite_updates(const uint8_t *bytes, size_t n, struct tally_buffer *out)
+/* Every update is decoded, in the request and by itself; malformed ones are omitted. */
+static bool rewrite_update_request(const uint8_t *bytes, size_t n, struct tally_buffer *out)
 {
-    struct tally_updates message;
-    struct tally_update update;
+    struct tally_update_request message;
+    struct tally_update update, again;
     size_t n_kept = 0;
-    if (tally_updates_decode(bytes, n, &message, NULL) != TALLY_OK) {
+    if (tally_update_request_decode(bytes, n, &message, NULL) != TALLY_OK) {
         return false;
     }
     for (size_t i = 0; i < message.n_updates; i++) {
-        if (tally_updates_next(&message, &update, NULL) == TALLY_OK) {
+        if (tally_update_request_next(&message, &update, NULL) == TALLY_OK) {
             n_kept++;
-            FUZZ_CHECK(tally_updates_add(&update, out) == TALLY_OK);
+            FUZZ_CHECK(tally_update_request_add(&update, out) == TALLY_OK);
+            FUZZ_CHECK(tally_update_decode(update.encoded.data, update.encoded.size, &again,
+                                           NULL) == TALLY_OK);
+            FUZZ_CHECK(again.client == update.client && again.payload.data == update.payload.data);
         }
     }
-    FUZZ_CHECK(tally_updates_next(&message, &update, NULL) == TALLY_MALFORMED);
-    FUZZ_CHECK(tally_updates_end(&message, out) == TALLY_OK);
+    FUZZ_CHECK(tally_update_request_next(&message, &update, NULL) == TALLY_MALFORMED);
+    FUZZ_CHECK(tally_update_request_end(&message, out) == TALLY_OK);
     return n_kept > 0;
 }
 
-static bool rewrite_updates_response(const uint8_t *bytes, size_t n, struct tally_buffer *out)
+/* Results, and the response to a poll, are decoded separately; malformed ones are omitted. */
+static bool rewrite_update_response(const uint8_t *bytes, size_t n, struct tally_buffer *out)
 {
-    struct tally_updates_response message;
-    if (tally_updates_response_decode(bytes, n, &message, NULL) != TALLY_OK) {
+    struct tally_update_response message;
+    struct tally_poll_response next = {.kind = TALLY_POLL_IDLE};
+    if (tally_update_response_decode(bytes, n, &message, NULL) != TALLY_OK) {
         return false;
     }
-    struct tally_buffer results = {0};
     for (size_t i = 0; i < message.n_results; i++) {
         struct tally_update_result result;
-        if (tally_updates_response_next(&message, &result, NULL) == TALLY_OK) {
-            FUZZ_CHECK(tally_update_result_add(&result, &results) == TALLY_OK);
+        if (tally_update_response_next(&message, &result, NULL) == TALLY_OK) {
+            FUZZ_CHECK(tally_update_result_add(&result, out) == TALLY_OK);
         }
     }
-    const struct tally_bytes kept = {results.data, results.size};
-    FUZZ_CHECK(tally_updates_response_encode(kept, NULL, out) == TALLY_OK);
-    FUZZ_CHECK(tally_updates_sums_encode(message.formula_bits, message.payload_bits, out) ==
-               TALLY_OK);
-    tally_buffer_fini(&results);
+    const bool has_next =
+        message.has_next &&
+        tally_poll_response_decode(message.next.data, message.next.size, &next, NULL) == TALLY_OK;
+    FUZZ_CHECK(tally_update_response_encode(&message, has_next ? &next : NULL, out) == TALLY_OK);
+    tally_poll_response_fini(&next);
     return true;
 }
 
 static bool (*const REWRITES[])(const uint8_t *bytes, size_t n, struct tally_buffer *out) = {
-    rewrite_join_request,  rewrite_join_response, rewrite_poll_request,
-    rewrite_poll_response, rewrite_update,        rewrite_update_response,
-    rewrite_leave_request, rewrite_updates,       rewrite_updates_response,
+    rewrite_join_request,   rewrite_join_response,   rewrite_poll_request,  rewrite_poll_response,
+    rewrite_update_request, rewrite_update_response, rewrite_leave_request,
 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -182,25 +182,25 @@ def message_seeds():
                                        quantizer_intervals=4)], cut=True)
     for kind, message in [
             (0, messages.JoinRequest(name="worker", slots=4, job_id=JOB,
-                                     held=[messages.HeldClient(job_id=JOB, client=7)], format=2)),
-            (1, messages.JoinResponse(session=2**60, session_timeout_ms=30000, format=2, max_wait_ms=3000)),
+                                     held=[messages.HeldClient(job_id=JOB, client=7)], format=3)),
+            (1, messages.JoinResponse(session=2**60, session_timeout_ms=30000, format=3, max_wait_ms=3000)),
             (2, messages.PollTaskRequest(session=1, wait_ms=2, cursors=[messages.Cursor(job_id=JOB, iterate=9)])),
             (3, messages.PollTaskResponse(idle={"jobs_pending": 2})),
             (3, messages.PollTaskResponse(task=task)),
             (3, messages.PollTaskResponse(task=messages.Task(job_id=JOB, snapshot=bytes(16)))),
             (3, messages.PollTaskResponse(released={"job_id": JOB})),
-            (4, messages.PostUpdateRequest(session=1, job_id=JOB, round=2, client=3, payload=b"xyz", payload_bits=24,
-                                           clipped=1, loss=0.25)),
-            (4, messages.PostUpdateRequest(session=1, job_id=JOB, failure="no data")),
-            (5, messages.PostUpdateResponse(formula_bits=5, payload_bits=6)),
-            (6, messages.LeaveRequest(session=77)),
-            (7, messages.PostUpdatesRequest(session=1, job_id=JOB, round=2, mark=3, updates=[
+            (4, messages.PostUpdateRequest(session=1, job_id=JOB, round=2, mark=3, columns=4, updates=[
                 messages.ClientUpdate(client=3, payload=b"xyz", payload_bits=24, clipped=1, loss=0.25),
                 messages.ClientUpdate(metrics=[messages.Metric(name="a", value=1)])])),
-            (8, messages.PostUpdatesResponse(results=[
+            (4, messages.PostUpdateRequest(session=1, job_id=JOB, poll={"wait_ms": 5}, updates=[
+                messages.ClientUpdate(failure="no data")])),
+            (4, messages.PostUpdateRequest(updates=[
+                messages.ClientUpdate(client=1, refusal="no plug-in", tried=True, lacks_plugin=True)])),
+            (5, messages.PostUpdateResponse(results=[
                 messages.UpdateResult(formula_bits=5, payload_bits=6),
                 messages.UpdateResult(code="already_exists", message="no")])),
-            (8, messages.PostUpdatesResponse(formula_bits=5, payload_bits=600))]:
+            (5, messages.PostUpdateResponse(formula_bits=5, payload_bits=600, next={"idle": {"jobs_pending": 1}})),
+            (6, messages.LeaveRequest(session=77))]:
         yield "messages", bytes([kind]) + message.SerializeToString()
 
 

@@ -395,18 +395,22 @@ class ForeignWorker:
         return wait_until(look, "a task")
 
     def update(self, task, client, /, dim=30, **changes):
-        """Returns a valid update for the task, with the given fields replaced."""
-        request = messages.PostUpdateRequest(
-            session=self.session, job_id=task.job_id, round=task.round, client=client
-        )
+        """Returns a request with a valid update for the task, with the given fields of either replaced."""
+        request = messages.PostUpdateRequest(session=self.session, job_id=task.job_id, round=task.round)
+        update = request.updates.add(client=client)
         if not task.cut:
-            request.payload = bytes((dim + 7) // 8)
-            request.payload_bits = dim
+            update.payload = bytes((dim + 7) // 8)
+            update.payload_bits = dim
         if task.evaluate:
-            request.loss = 0.5
+            update.loss = 0.5
         for field, value in changes.items():
-            setattr(request, field, value)
+            setattr(update if field in messages.ClientUpdate.DESCRIPTOR.fields_by_name else request, field, value)
         return request
+
+    def say(self, task, client, **fields):
+        """Posts why a client has no message: its `failure`, or a `refusal`."""
+        return self.post(messages.PostUpdateRequest(session=self.session, job_id=task.job_id, round=task.round,
+                                                    updates=[messages.ClientUpdate(client=client, **fields)]))
 
     def post(self, update):
         return self.client.call("PostUpdate", update, messages.PostUpdateResponse)
@@ -424,45 +428,27 @@ def task_of(exchange):
         answer = messages.PollTaskResponse.FromString(exchange.response_body)
     elif exchange.status == 200 and exchange.method == "PostUpdate":
         answer = messages.PostUpdateResponse.FromString(exchange.response_body).next
-    elif exchange.status == 200 and exchange.method == "PostUpdates":
-        answer = messages.PostUpdatesResponse.FromString(exchange.response_body).next
     return answer.task if answer.WhichOneof("kind") == "task" else None
 
 
 def updates_of(exchange):
-    """Returns the updates that an exchange of the recording proxy posted, each as (PostUpdateRequest, result). A result
-    has payload_bits, and a `code` if the update was refused. If several updates are all acknowledged, the response has
-    sums; the first result then has all formula_bits."""
-    if exchange.method == "PostUpdate":
-        request = messages.PostUpdateRequest.FromString(exchange.request_body)
-        if exchange.status != 200:
-            return [(request, messages.UpdateResult(code="refused"))]
+    """Returns the updates that an exchange of the recording proxy posted, each as (PostUpdateRequest, ClientUpdate,
+    result). A result has payload_bits, and a `code` if the update was refused. If all are acknowledged, the response
+    has sums; the first result then has all formula_bits."""
+    if exchange.method != "PostUpdate":
+        return []
+    request = messages.PostUpdateRequest.FromString(exchange.request_body)
+    results = len(request.updates) * [messages.UpdateResult(code="refused")]
+    if exchange.status == 200:
         answer = messages.PostUpdateResponse.FromString(exchange.response_body)
-        return [(request, messages.UpdateResult(formula_bits=answer.formula_bits, payload_bits=answer.payload_bits))]
-    if exchange.method == "PostUpdates":
-        whole = messages.PostUpdatesRequest.FromString(exchange.request_body)
-        results = len(whole.updates) * [messages.UpdateResult(code="refused")]
-        if exchange.status == 200:
-            answer = messages.PostUpdatesResponse.FromString(exchange.response_body)
-            results = answer.results or shared_out(answer, whole.updates)
-        return [(whole_update(whole, update), result) for update, result in zip(whole.updates, results, strict=True)]
-    return []
+        results = answer.results or shared_out(answer, request.updates)
+    return [(request, update, result) for update, result in zip(request.updates, results, strict=True)]
 
 
 def shared_out(answer, updates):
     assert answer.payload_bits == sum(update.payload_bits for update in updates), answer
     return [messages.UpdateResult(formula_bits=0 if i > 0 else answer.formula_bits, payload_bits=update.payload_bits)
             for i, update in enumerate(updates)]
-
-
-def whole_update(whole, update):
-    """Returns one update of a PostUpdatesRequest as if it had been posted by itself, without its poll."""
-    request = messages.PostUpdateRequest(session=whole.session, job_id=whole.job_id, round=whole.round, mark=whole.mark,
-                                         client=update.client, payload=update.payload, payload_bits=update.payload_bits,
-                                         clipped=update.clipped, metrics=update.metrics)
-    if update.HasField("loss"):
-        request.loss = update.loss
-    return request
 
 
 # What the algorithm and its accounting define, which is equal wherever a job runs.

@@ -22,7 +22,7 @@ class Exchange:
 
     @property
     def method(self):
-        """The last word of the path: Join, PollTask, PostUpdate, PostUpdates, Leave."""
+        """The last word of the path: Join, PollTask, PostUpdate, Leave."""
         return self.request.split(b" ", 2)[1].rsplit(b"/", 1)[-1].decode()
 
     @property

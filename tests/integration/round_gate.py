@@ -10,7 +10,6 @@ import threading
 from common import messages
 from recording_proxy import RecordingProxy
 
-UPDATES = {b"/PostUpdate ": messages.PostUpdateRequest, b"/PostUpdates ": messages.PostUpdatesRequest}
 LOOK_S = 0.02  # a held request checks the gate this often
 
 
@@ -38,10 +37,9 @@ class RoundGate(RecordingProxy):
 
     def _is_held(self, request):
         line, _, _ = request.partition(b"\r\n")
-        kind = next((kind for method, kind in UPDATES.items() if method in line), None)
-        if self._is_open.is_set() or kind is None:
+        if self._is_open.is_set() or b"/PostUpdate " not in line:
             return False
-        return kind.FromString(request.partition(b"\r\n\r\n")[2]).round > self._last
+        return messages.PostUpdateRequest.FromString(request.partition(b"\r\n\r\n")[2]).round > self._last
 
     def _may_pass(self, request, connection):
         """Waits at the gate. If the worker disconnects meanwhile, its request is dropped; the worker will send it

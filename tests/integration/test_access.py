@@ -21,7 +21,7 @@ import common
 from common import (ENDLESS, FORMAT, Client, ForeignWorker, TallyTestCase, essence_so_far, free_port,
                     job_document, messages, wait_until)
 
-METHODS = ("Join", "PollTask", "PostUpdate", "PostUpdates", "Progress", "Leave")
+METHODS = ("Join", "PollTask", "PostUpdate", "Progress", "Leave")
 
 
 def utc(seconds_from_now):
@@ -144,7 +144,6 @@ class Tokens(AccessTestCase):
         right = alice.update(task, 0)
         calls = {"Join": messages.JoinRequest(name="alice", slots=1, format=FORMAT), "PollTask":
                  messages.PollTaskRequest(session=alice.session), "PostUpdate": right,
-                 "PostUpdates": messages.PostUpdatesRequest(session=alice.session, job_id=job_id, updates=[{"client": 0}]),
                  "Progress": messages.ProgressRequest(session=alice.session, bytes=1, of_bytes=2),
                  "Leave": messages.LeaveRequest(session=alice.session)}
         with self.nothing_changes():
@@ -651,7 +650,8 @@ class Secrecy(AccessTestCase):
                     self.ask(client, "POST", f"/tally.v1.WorkerService/{method}", body,
                              **{"Content-Type": "application/proto"})
             for session in sessions:
-                wrong = messages.PostUpdateRequest(session=session, job_id=job_id, round=77, client=99, payload=b"x")
+                wrong = messages.PostUpdateRequest(session=session, job_id=job_id, round=77,
+                                                   updates=[{"client": 99, "payload": b"x"}])
                 for method, message in (("PollTask", messages.PollTaskRequest(session=session)), ("PostUpdate", wrong)):
                     self.ask(client, "POST", f"/tally.v1.WorkerService/{method}", message.SerializeToString(),
                              **{"Content-Type": "application/proto", "Connect-Protocol-Version": "1"})

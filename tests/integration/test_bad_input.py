@@ -373,7 +373,7 @@ class BadWorkerCalls(TallyTestCase):
 
     def test_random_bytes(self):
         source = random.Random(7)
-        for method in ("Join", "PollTask", "PostUpdate", "PostUpdates", "Progress", "Leave"):
+        for method in ("Join", "PollTask", "PostUpdate", "Progress", "Leave"):
             for _ in range(50):
                 # 0xFF cannot be the last byte of a varint, so the result is never a valid message by chance.
                 body = b"\xff" * 11 + source.randbytes(source.randrange(200))
@@ -392,7 +392,7 @@ class BadWorkerCalls(TallyTestCase):
         self.assertEqual(self.client.get("/healthz").status, 200)
 
     def test_foreign_messages(self):
-        join = messages.JoinRequest(name="x", slots=1).SerializeToString()
+        join = messages.JoinRequest(name="x", slots=1, format=FORMAT).SerializeToString()
         poll = messages.PollTaskRequest(session=self.worker.session, wait_ms=1)
         poll.cursors.add(job_id=self.job_id, iterate=1)
         for body in (join, poll.SerializeToString(), json.dumps({"session": 1}).encode(),
@@ -435,7 +435,7 @@ class BadWorkerCalls(TallyTestCase):
     def test_loss_is_missing_or_uncalled_for(self):
         update = self.worker.update(self.task, 0)
         if self.task.evaluate:
-            update.ClearField("loss")
+            update.updates[0].ClearField("loss")
             self.assert_connect_error("invalid_argument", self.worker.post, update)
             self.assert_unchanged()
 

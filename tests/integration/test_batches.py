@@ -1,17 +1,18 @@
-"""PostUpdates: the updates of several clients in one request. Each has its own result, and all acknowledged updates
-become durable together.
+"""The updates of several clients in one PostUpdate. Each has its own result, and all acknowledged updates become durable
+together.
 """
 
 import contextlib
 import http.client
 import random
+import sqlite3
 import struct
 import threading
 import time
 import unittest
 
 from common import (
-    HANG_S, Client, ConnectError, ForeignWorker, essence, job_document, messages, simulate, task_of, wait_until,
+    FORMAT, HANG_S, Client, ConnectError, ForeignWorker, essence, job_document, messages, simulate, task_of, wait_until,
 )
 from recording_proxy import RecordingProxy
 from test_messages import MessagesTestCase
@@ -19,23 +20,21 @@ from test_messages import MessagesTestCase
 ACCEPTED = ("", 30, 30)  # code, and formula and payload bits, of ForeignWorker's messages
 # The first level is 1 instead of 0: one more bit, and its sign.
 OTHER = {"payload": bytes([1, 0, 0, 0]), "payload_bits": 32}
+NOTHING = {"payload": b"", "payload_bits": 0}
 
 
 class BatchWorker(ForeignWorker):
     """A worker that posts the updates made by ForeignWorker.update() in one request."""
 
     def join_again(self):
-        return self.client.call("Join", messages.JoinRequest(name="other", slots=1), messages.JoinResponse)
+        return self.client.call("Join", messages.JoinRequest(name="other", slots=1, format=FORMAT),
+                                messages.JoinResponse)
 
     def batch(self, task, updates, wait_ms=None, **changes):
-        request = messages.PostUpdatesRequest(session=self.session, job_id=task.job_id, round=task.round,
-                                              mark=task.mark)
+        request = messages.PostUpdateRequest(session=self.session, job_id=task.job_id, round=task.round,
+                                             mark=task.mark)
         for update in updates:
-            entry = request.updates.add(client=update.client, payload=update.payload,
-                                        payload_bits=update.payload_bits, clipped=update.clipped,
-                                        metrics=update.metrics)
-            if update.HasField("loss"):
-                entry.loss = update.loss
+            request.updates.extend(update.updates)
         if wait_ms is not None:
             request.poll.wait_ms = wait_ms
             request.poll.cursors.add(job_id=task.job_id, iterate=task.iterate)
@@ -48,7 +47,7 @@ class BatchWorker(ForeignWorker):
 
     def post_all(self, request):
         """Posts the updates and returns their results. Checks that there is one result per update."""
-        answer = self.client.call("PostUpdates", request, messages.PostUpdatesResponse)
+        answer = self.client.call("PostUpdate", request, messages.PostUpdateResponse)
         if not answer.results:  # if all are acknowledged; a message of zeros costs exactly its payload bits
             assert answer.payload_bits == sum(update.payload_bits for update in request.updates), answer
             n = len(request.updates)
@@ -111,7 +110,7 @@ class Batches(BatchTestCase):
     def test_each_is_refused_alone(self):
         a, b, c = self.task.clients
         bad_metric = self.worker.update(self.task, b)
-        bad_metric.metrics.add(name="No Name", value=1)
+        bad_metric.updates[0].metrics.add(name="No Name", value=1)
         request = self.worker.batch(self.task, [
             self.worker.update(self.task, a),
             self.worker.update(self.task, a),
@@ -175,14 +174,14 @@ class Batches(BatchTestCase):
         entries = [update.SerializeToString() for update in
                    self.worker.of_clients(self.task, [a, b]).updates]
         junk = b"\x0a\x01"  # `client` of the wrong wire type, and cut short
-        body = head + b"".join(b"\x2a" + bytes([len(entry)]) + entry for entry in (entries[0], junk, entries[1]))
-        answer = messages.PostUpdatesResponse.FromString(self.client.call_raw("PostUpdates", body).body)
+        body = head + b"".join(b"\x32" + bytes([len(entry)]) + entry for entry in (entries[0], junk, entries[1]))
+        answer = messages.PostUpdateResponse.FromString(self.client.call_raw("PostUpdate", body).body)
         self.assertEqual(codes_of(answer), ["", "invalid_argument", "unavailable"])
 
     def test_what_is_wrong_with_all_of_them_changes_nothing(self):
         some = self.worker.of_clients(self.task, self.task.clients)
         for changes in {"session": 12345}, {"job_id": "nobody"}:
-            request = messages.PostUpdatesRequest()
+            request = messages.PostUpdateRequest()
             request.CopyFrom(some)
             for field, value in changes.items():
                 setattr(request, field, value)
@@ -201,7 +200,7 @@ class Batches(BatchTestCase):
         whole, n = some.SerializeToString(), len(self.worker.batch(self.task, []).SerializeToString())
         between = {n := n + 2 + len(update.SerializeToString()) for update in some.updates}
         for n in range(len(whole)):
-            answer = self.client.call_raw("PostUpdates", whole[:n])
+            answer = self.client.call_raw("PostUpdate", whole[:n])
             self.assertEqual(answer.status, 200 if n in between else 400, n)
 
     def test_another_round_job_or_mark_is_refused_for_each(self):
@@ -230,8 +229,8 @@ class Batches(BatchTestCase):
         answer = self.worker.post_all(request)
         self.assertEqual(codes_of(answer), ["", "", "", "", "already_exists"])
         self.assertEqual(self.counted(), (1, 4))
-        late = self.worker.of_clients(self.task, [a], **OTHER)
-        self.assertEqual(codes_of(self.worker.post_all(late)), ["already_exists"])
+        late = self.worker.of_clients(self.task, [a, a], **OTHER)
+        self.assertEqual(codes_of(self.worker.post_all(late)), 2 * ["already_exists"])
 
     def test_a_full_disk_takes_all_of_them_back(self):
         self.start_and_fill()
@@ -295,6 +294,120 @@ class Batches(BatchTestCase):
         again.post(again.update(self.last_task, self.last_task.clients[0]))
         self.assertEqual(self.counted(), (1, 4))
 
+class AloneAndTogether(BatchTestCase):
+    """The refusal of an only update is the error of the call; of several updates each has a result."""
+
+    STATUS = {"already_exists": 409, "failed_precondition": 400, "permission_denied": 403, "invalid_argument": 400}
+
+    def setUp(self):
+        super().setUp()
+        self.start(4)
+        self.worker = BatchWorker(self.client, slots=3)
+        self.last = BatchWorker(self.client, "last")
+        self.task, self.last_task = self.worker.poll_task(), self.last.poll_task()
+
+    def test_the_same_refusals(self):
+        a, b, _ = self.task.clients
+        self.worker.post(self.worker.update(self.task, a))
+        good = self.worker.update(self.task, a)
+        for code, wrong in (
+            ("already_exists", self.worker.update(self.task, a, **OTHER)),
+            ("permission_denied", self.worker.update(self.task, self.last_task.clients[0])),
+            ("invalid_argument", self.worker.update(self.task, b, payload_bits=31)),
+            ("invalid_argument", self.worker.update(self.task, b, loss=float("nan"))),
+            ("failed_precondition", self.worker.update(self.task, b, round=7)),
+            ("failed_precondition", self.worker.update(self.task, b, mark=self.task.mark ^ 1)),
+        ):
+            with self.subTest(code, wrong=wrong):
+                alone = self.client.call_raw("PostUpdate", wrong.SerializeToString())
+                error = alone.json()
+                self.assertEqual((alone.status, error["code"]), (self.STATUS[code], code))
+                request = messages.PostUpdateRequest()
+                request.CopyFrom(wrong)
+                request.updates.extend(good.updates)
+                results = self.client.call("PostUpdate", request, messages.PostUpdateResponse).results
+                self.assertEqual((len(results), results[0].code, results[0].message), (2, code, error["message"]))
+        self.assertEqual(self.n_stored(), 1)
+
+    def test_a_failure_and_a_refusal_may_come_with_others(self):
+        a, b, c = self.task.clients
+        answer = self.worker.post_all(self.worker.batch(self.task, [
+            self.worker.update(self.task, a), self.worker.update(self.task, b, **NOTHING, refusal="no data")]))
+        self.assertEqual(codes_of(answer), ["", ""])
+        self.assertEqual(self.n_stored(), 1)
+        self.assertEqual(self.client.job(self.job_id)["status"], "running")
+        answer = self.worker.post_all(self.worker.batch(self.task, [
+            self.worker.update(self.task, c, **NOTHING, failure="it diverges"), self.worker.update(self.task, b)]))
+        self.assertEqual(codes_of(answer), ["", "failed_precondition"])
+        detail = self.client.job(self.job_id)
+        self.assertEqual((detail["status"], detail["reason_code"]), ("failed", "client_failed"))
+
+
+class Stored(BatchTestCase):
+    """The stored bytes are the received ones, also of fields that this release does not know and in another order than
+    its own; what is read back after a crash gives the same result and the same answers."""
+
+    UNKNOWN = b"\xf0\x01\x05"  # field 30
+
+    def start_worker_of_four(self, **options):
+        self.start(4, **options)
+        self.worker = BatchWorker(self.client, slots=4)
+        self.task = self.worker.poll_task()
+
+    def requests(self):
+        """A request of one update, and one of two."""
+        a, b, c, _ = self.task.clients
+        entries = []
+        for client, changes in ((a, OTHER), (b, {}), (c, {"clipped": 2})):
+            (entry,) = self.worker.update(self.task, client, **changes).updates
+            entry.metrics.add(name="seconds", value=client + 1)
+            entry.MergeFromString(self.UNKNOWN)
+            entries.append(entry)
+        together = messages.PostUpdateRequest(session=self.worker.session, job_id=self.job_id, round=1,
+                                              mark=self.task.mark)
+        alone = messages.PostUpdateRequest()
+        alone.CopyFrom(together)
+        alone.updates.extend(entries[:1])
+        together.updates.extend(entries[1:])
+        return alone, together
+
+    def stored(self):
+        with contextlib.closing(sqlite3.connect(f"{self.folder}/tally.db")) as database:
+            return dict(database.execute("SELECT client, body FROM updates WHERE round = 1"))
+
+    def close_round(self):
+        last = self.worker.update(self.task, self.task.clients[3])
+        self.worker.post(last)
+        detail = self.client.job(self.job_id)
+        self.assertEqual(detail["round"], 1)
+        self.assertEqual([each["metrics"] for each in self.client.get_json(f"/v1/jobs/{self.job_id}/metrics")["clients"]],
+                         [{"seconds": client + 1} for client in sorted(self.task.clients[:3])])
+        return essence(detail)
+
+    def test_in_the_middle_of_a_round(self):
+        self.start_worker_of_four(name="undisturbed", store="memory:")
+        for request in self.requests():
+            self.worker.post(request)
+        expected = self.close_round()
+        self.start_worker_of_four()
+        requests = self.requests()
+        answers = [self.worker.post(request) for request in requests]
+        received = {entry.client: entry.SerializeToString() for request in requests for entry in request.updates}
+        self.assertIn(self.UNKNOWN, received[self.task.clients[0]])
+        self.assertEqual(self.stored(), received)
+        self.coordinator.kill()
+        self.coordinator = self.start_coordinator(port=self.coordinator.port)
+        self.client = self.coordinator.client
+        self.worker = BatchWorker(self.client, slots=4, held=[(self.job_id, client) for client in range(4)])
+        for request, answer in zip(requests, answers):
+            request.session = self.worker.session
+            self.assertEqual(self.worker.post(request), answer)
+        other = self.worker.update(self.task, self.task.clients[1], **OTHER)
+        self.assert_connect_error("already_exists", self.worker.post, other)
+        self.assertEqual(self.stored(), received)
+        self.assertEqual(self.close_round(), expected)
+
+
 class WireBytes(BatchTestCase):
     def test_they_are_those_on_the_wire(self):
         self.start(4)
@@ -306,9 +419,9 @@ class WireBytes(BatchTestCase):
             task = worker.post_all(worker.of_clients(task, task.clients, wait_ms=30000)).next.task
         refused = worker.of_clients(task, [77, *task.clients[:1]])  # one of the two is acknowledged
         self.assertEqual(codes_of(worker.post_all(refused)), ["permission_denied", ""])
-        worker.post_all(worker.of_clients(task, [77]))  # none is: its bytes belong to no job
+        worker.post_all(worker.of_clients(task, [77, 78]))  # none is: its bytes belong to no job
         carrying = [exchange for exchange in proxy.exchanges
-                    if exchange.method == "PostUpdates" or task_of(exchange) is not None][:-1]
+                    if exchange.method == "PostUpdate" or task_of(exchange) is not None][:-1]
         self.assertEqual(len(carrying), 5)
         wanted = {"in": sum(len(exchange.request) for exchange in carrying),
                   "out": sum(len(exchange.response) for exchange in carrying)}
@@ -328,7 +441,8 @@ class EqualResults(BatchTestCase):
             updates = [worker.update(task, client, payload=bytes([1 << client % 3, 0, 0, 0]), payload_bits=32)
                        for client in task.clients]
             for update in updates:
-                update.metrics.add(name=f"m{update.client % 2}", value=update.client)
+                (entry,) = update.updates
+                entry.metrics.add(name=f"m{entry.client % 2}", value=entry.client)
             at = 0
             for size in sizes:
                 part, at = updates[at:at + size], at + size

@@ -22,7 +22,7 @@ class ClientMetricsCase(TallyTestCase):
         for client in task.clients:
             update = hand.vector(task, client)
             for name, value in of_client.get(client, {}).items():
-                update.metrics.add(name=name, value=value)
+                update.updates[0].metrics.add(name=name, value=value)
             hand.post(update)
 
     def found(self, client, job_id, query=""):
@@ -110,7 +110,7 @@ class ClientMetrics(ClientMetricsCase):
             task = worker.poll_task()
             updates = [worker.update(task, m) for m in task.clients]
             for update in updates:
-                update.metrics.add(name="number", value=value)
+                update.updates[0].metrics.add(name="number", value=value)
             worker.post_all(worker.batch(task, updates))
             self.assertEqual(client.job(job_id)["round"], value)
 
@@ -146,8 +146,8 @@ class ClientMetrics(ClientMetricsCase):
         for worker, task in [(worker, worker.poll_task()) for worker in workers]:
             updates = [worker.update(task, m) for m in task.clients]
             for update in updates:
-                for name, value in of_client.get(update.client, {}).items():
-                    update.metrics.add(name=name, value=value)
+                for name, value in of_client.get(update.updates[0].client, {}).items():
+                    update.updates[0].metrics.add(name=name, value=value)
             worker.post_all(worker.batch(task, updates))
         self.assertEqual(client.job(job_id)["round"], 1)
         expected = self.expected(1, of_client)["clients"]

@@ -126,13 +126,13 @@ class Cohorts(TallyTestCase):
         self.start_coordinator(port=coordinator.port, store=coordinator.store)
 
         def since_join():
-            calls = [call for call in proxy.exchanges if call.method in ("Join", "PostUpdates") and call.status == 200]
+            calls = [call for call in proxy.exchanges if call.method in ("Join", "PostUpdate") and call.status == 200]
             joins = [i for i, call in enumerate(calls) if call.method == "Join"]
             return calls[joins[1]:joins[1] + 2] if len(joins) > 1 else []
         wait_until(lambda: len(since_join()) == 2, "updates after the second Join")
         join, post = since_join()
         held = messages.JoinRequest.FromString(join.request_body).held
-        updates = messages.PostUpdatesRequest.FromString(post.request_body).updates
+        updates = messages.PostUpdateRequest.FromString(post.request_body).updates
         self.assertEqual(len(held), COHORT)
         self.assertEqual({each.client for each in held}, {update.client for update in updates})
 

@@ -1,15 +1,15 @@
-"""A worker and a coordinator with different payload formats (codec/FORMAT.md, "versions"): Join fails with a clear
-message, and no payload is decoded in the wrong format.
+"""A worker and a coordinator of different formats (codec/FORMAT.md): Join fails with a clear message, and no message or
+payload is decoded in the wrong format.
 """
 
 import http.server
 import json
-import socket
 import threading
 import unittest
 
 from common import FORMAT, ForeignWorker, TallyTestCase, messages
 
+LAST_OF_OLDER = "0.15 is the last release of format 2"
 REFUSED = {"code": "failed_precondition", "message": "format: upgrade the worker, says this one"}
 
 
@@ -73,7 +73,8 @@ class Coordinator(TallyTestCase):
         live = ForeignWorker(self.client, name="w")
         before = self.workers()
         for other, behind in (
-            ({"format": 1}, "worker"),
+            ({"format": 1}, f"worker; {LAST_OF_OLDER}"),
+            ({"format": 2}, f"worker; {LAST_OF_OLDER}"),
             ({"format": FORMAT + 1}, "coordinator"),
             ({"format": 2**32 - 1}, "coordinator"),
         ):
@@ -88,19 +89,29 @@ class Coordinator(TallyTestCase):
         live.poll(wait_ms=1)  # the refused Join used up no session
 
     def test_silence(self):
-        """Tally's own workers have stated their format since 0.6.0; other workers may not know the field."""
-        body = messages.JoinRequest(name="w", slots=1).SerializeToString()
-        for agent, status in ((b"tally-worker", 400), (b"tally-worker-of-mine", 200), (b"node", 200)):
-            with self.subTest(agent):
-                with socket.create_connection(("127.0.0.1", self.coordinator.port)) as connection:
-                    connection.sendall(
-                        b"POST /tally.v1.WorkerService/Join HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
-                        b"Content-Type: application/proto\r\nConnect-Protocol-Version: 1\r\n"
-                        b"User-Agent: " + agent + b"\r\nContent-Length: %d\r\n\r\n" % len(body) + body
-                    )
-                    answer = connection.makefile("rb").read()
-                self.assertTrue(answer.startswith(b"HTTP/1.1 %d " % status), answer)
-                self.assertEqual(status == 400, b"upgrade the worker" in answer)
+        """Tally's own workers up to 0.5.0 state no format."""
+        refused = self.assert_connect_error("failed_precondition", self.join, messages.JoinRequest(name="w", slots=1))
+        self.assertIn("the worker states no format", str(refused))
+        self.assertIn(f"is {FORMAT}: upgrade the worker", str(refused))
+
+    def test_a_worker_of_0_15(self):
+        """The bytes of its calls. After an upgrade of the coordinator it still polls and posts in its old session, which
+        is unknown now, and joins again."""
+        session = b"\x09" + bytes(range(8))
+        job = b"\x12\x0c" + b"0123456789ab"
+        poll = session + b"\x10\x90\x4e\x1a\x10\x0a\x0c" + b"0123456789ab" + b"\x10\x01"
+        update = session + job + b"\x18\x01\x20\x02\x2a\x04" + bytes(4) + b"\x30\x1e\x41" + bytes(8) + b"\x68\x05"
+        updates = session + 2 * (b"\x2a\x0a\x08\x01\x12\x04" + bytes(4) + b"\x18\x1e") + job + b"\x18\x01\x20\x05"
+        for method, body, code in (("PollTask", poll, "not_found"), ("PostUpdate", update, "invalid_argument"),
+                                   ("PostUpdates", updates, "not_found")):
+            with self.subTest(method):
+                self.assertEqual(self.client.call_raw(method, body).json()["code"], code)
+        join = b"\x0a\x03old\x10\x02\x22\x10\x0a\x0c" + b"0123456789ab" + b"\x10\x01\x28\x02\x30\x01"
+        refused = self.client.call_raw("Join", join)
+        self.assertEqual((refused.status, refused.json()), (400, {
+            "code": "failed_precondition",
+            "message": "format: the worker's messages are of format 2, the coordinator's of format 3: upgrade the "
+                       f"worker; {LAST_OF_OLDER}"}))
 
     def test_others_are_told_the_same_before_what_else_is_wrong(self):
         request = messages.JoinRequest(name="", slots=0, job_id="nobody", format=1)
@@ -125,10 +136,18 @@ class Worker(TallyTestCase):
 
     def test_older_coordinator(self):
         """If such a coordinator accepts the worker, the worker leaves without requesting a task."""
-        calls, log = self.run_at(Join=[self.joined()], Leave=[messages.LeaveResponse()])
-        self.assertEqual(calls, ["Join", "Leave"])
-        self.assertIn("upgrade the coordinator", log)
-        self.assertNotIn("event=joined", log)
+        for stated in ({}, {"format": 2}):
+            with self.subTest(**stated):
+                calls, log = self.run_at(Join=[self.joined(**stated)], Leave=[messages.LeaveResponse()])
+                self.assertEqual(calls, ["Join", "Leave"])
+                self.assertIn(f"upgrade the coordinator; {LAST_OF_OLDER}", log)
+                self.assertNotIn("event=joined", log)
+
+    def test_a_coordinator_of_0_15(self):
+        message = "format: the worker's messages are of format 3, the coordinator's of format 2: upgrade the coordinator"
+        calls, log = self.run_at(Join=[{"code": "failed_precondition", "message": message}])
+        self.assertEqual(calls, ["Join"])
+        self.assertIn(message, log)
 
     def test_newer_coordinator(self):
         calls, log = self.run_at(Join=[REFUSED])

@@ -74,7 +74,7 @@ class Messages(TallyTestCase):
         for exchange in proxy.exchanges:
             self.assertEqual(exchange.status, 200)
             counted = formula_of_all = 0
-            for update, answer in updates_of(exchange):
+            for _, update, answer in updates_of(exchange):
                 self.assertEqual((answer.code, answer.payload_bits), ("", update.payload_bits))
                 counted += answer.formula_bits  # updates of a batch arrive together
                 if not update.payload:  # the horizon cut the round: the update carries only the loss, no message
@@ -261,11 +261,11 @@ class UpdateThatPolls(MessagesTestCase):
 
     def test_what_was_computed_at_another_point_does_not_count(self):
         """The store may have lost the history in which a worker computed its update or found that it cannot continue. A
-        worker up to 0.14.0 does not repeat the round's mark and is believed."""
+        worker that does not repeat the round's mark is believed."""
         self.assertNotEqual(self.first.mark, 0)
         lost = self.one.update(self.first, self.first.clients[0], mark=self.first.mark ^ 1)
         self.assert_connect_error("failed_precondition", self.one.post, lost)
-        lost.failure = "the gradient is not a number"
+        lost.updates[0].failure = "the gradient is not a number"
         self.assert_connect_error("failed_precondition", self.one.post, lost)
         self.assertEqual(self.client.job(self.job_id)["status"], "running")
         self.assertEqual(self.n_stored(), 0)

@@ -157,7 +157,7 @@ class MetricsTestCase(TallyTestCase):
             for client in range(clients):
                 update = worker.update(task, client)
                 for name, value in metrics:
-                    update.metrics.add(name=name, value=value)
+                    update.updates[0].metrics.add(name=name, value=value)
                 worker.post(update)
         return task
 
@@ -297,8 +297,7 @@ class Content(MetricsTestCase):
         expect("unknown", "not_found", worker.update(task, 1, job_id="nobody"))
         for junk in (b"\xff\xff\xff", b""):
             self.assertGreaterEqual(client.call_raw("PostUpdate", junk).status, 400)
-        expected["invalid"] += 1
-        expected["unknown"] += 1  # an empty body is a message whose session is 0
+            expected["invalid"] += 1  # an empty body is a message without updates
         self.assertEqual(client.call_raw("PostUpdate", update.SerializeToString(),
                                          {"Content-Type": "text/plain"}).status, 415)
         expected["invalid"] += 1
@@ -312,8 +311,7 @@ class Content(MetricsTestCase):
         expect("late", "failed_precondition", worker.update(task, 0, round=1))
         self.assertEqual(scrape(client).get("tally_rounds_total"), 3)
         task = worker.poll_task()
-        refusal = messages.PostUpdateRequest(session=worker.session, job_id=job_id, refusal="no data")
-        expect("refusal", None, refusal)
+        expect("refusal", None, worker.update(task, 0, refusal="no data"))
         worker = ForeignWorker(client, slots=2)
         task = worker.poll_task()
         expect("failure", None, worker.update(task, 0, failure="no memory"))

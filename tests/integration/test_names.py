@@ -7,7 +7,7 @@ No test measures time: how often the workers join is compared with the number of
 import subprocess
 import unittest
 
-from common import BIN, ConnectError, ForeignWorker, TallyTestCase, Worker, job_document, messages, wait_until
+from common import BIN, FORMAT, ConnectError, ForeignWorker, TallyTestCase, Worker, job_document, messages, wait_until
 
 
 class Names(TallyTestCase):
@@ -68,7 +68,7 @@ class Names(TallyTestCase):
 
     def test_the_response_to_join_names_the_rival(self):
         def join():
-            return self.client.call("Join", messages.JoinRequest(name="twin", slots=1), messages.JoinResponse)
+            return self.client.call("Join", messages.JoinRequest(name="twin", slots=1, format=FORMAT), messages.JoinResponse)
 
         def poll(session):
             with self.assertRaises(ConnectError):

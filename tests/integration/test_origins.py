@@ -17,7 +17,7 @@ READS = ["/v1/jobs", "/v1/jobs/none", "/v1/jobs/none/rounds", "/v1/jobs/none/rou
          "/assets/app.js", "/openapi.yaml", "/nothing"]
 WRITES = ["/v1/jobs", *(f"/v1/jobs/none/{action}" for action in ("cancel", "pause", "resume")),
           *(f"/tally.v1.WorkerService/{call}"
-            for call in ("Join", "PollTask", "PostUpdate", "PostUpdates", "Progress", "Leave")), "/nothing"]
+            for call in ("Join", "PollTask", "PostUpdate", "Progress", "Leave")), "/nothing"]
 
 
 class Origins(TallyTestCase):

@@ -112,7 +112,7 @@ class OverSelection(TallyTestCase):
             self.assertEqual(after["bits"]["uplink"], before["bits"]["uplink"])
             self.assertEqual(after["bits"]["uplink"]["messages"], WANTED * round_number)
             record = client.rounds(job_id)[-1]
-            counted = {update.client for _, update in updates[:WANTED]}
+            counted = {update.updates[0].client for _, update in updates[:WANTED]}
             self.assertEqual(record["received"], WANTED)
             self.assertFalse(counted & listed(record["missing"]))
             self.assertEqual(len(listed(record["missing"])), DRAWN - WANTED)

@@ -17,7 +17,7 @@ import unittest
 from pathlib import Path
 
 from common import (
-    BIN, HANG_S, IS_SANITIZED, TallyTestCase, essence, job_document, messages, simulate, wait_until,
+    BIN, HANG_S, IS_SANITIZED, TallyTestCase, essence, job_document, simulate, wait_until,
 )
 from test_stragglers import HOUR_MS, Hand, by_hand
 
@@ -347,8 +347,7 @@ class Plugins(TallyTestCase):
                          essence(simulate(moody_job(), ("--plugin", MOODY))))
 
     def refuse(self, hand, task, tried, reason="it is broken"):
-        hand.post(messages.PostUpdateRequest(session=hand.session, job_id=task.job_id, round=task.round,
-                                             client=task.clients[0], refusal=reason, tried=tried))
+        hand.say(task, task.clients[0], refusal=reason, tried=tried)
 
     def test_who_has_tried_in_vain_ends_the_job_and_who_lacks_something_does_not(self):
         """After a round that all clients have answered, a job fails if no worker can serve it and at least one has

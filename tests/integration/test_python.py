@@ -28,7 +28,7 @@ from common import (
 )
 from recording_proxy import RecordingProxy
 from test_tls import Authority, TlsCoordinator
-from test_undeliverable import POSTS, RefusingProxy, answer
+from test_undeliverable import POST, RefusingProxy, answer
 
 PACKAGE = REPO / "api/python"
 LIBRARY = BIN.parent / "lib/libtally.so.1"
@@ -215,10 +215,9 @@ class BesideC(PythonCase):
 
     def payloads(self, proxy):
         """Returns the payloads of all accepted updates with a message, by round and client."""
-        updates = [update for exchange in list(proxy.exchanges) for update, result in updates_of(exchange)
-                   if result.code == ""]
-        return {(update.round, update.client): (update.payload, update.payload_bits, update.loss)
-                for update in updates if update.payload}
+        return {(request.round, update.client): (update.payload, update.payload_bits, update.loss)
+                for exchange in list(proxy.exchanges) for request, update, result in updates_of(exchange)
+                if result.code == "" and update.payload}
 
     def run_job(self, *starters):
         """Runs the job; returns the detail, and the payload of every client in every round."""
@@ -565,7 +564,7 @@ class Workers(PythonCase):
 
     def test_a_worker_tells_what_it_cannot_post(self):
         coordinator = self.start_coordinator()
-        proxy = RefusingProxy(coordinator.port, lambda method, request: answer(413) if method in POSTS else None)
+        proxy = RefusingProxy(coordinator.port, lambda method, request: answer(413) if method == POST else None)
         self.addCleanup(proxy.close)
         job_id = coordinator.client.submit(plugin_job(clients=1, quorum=1))
         worker = self.play(proxy.url, pull, 4, loss=squares)

@@ -225,11 +225,13 @@ class Replicas(PostgresTestCase):
         session = update[:9]
         for method, body, code in (
             ("PostUpdate", session + b"\x12\x40" + 64 * b"a", "invalid_argument"),  # a text that is too long
-            ("PostUpdate", session + b"\x28\x01", "invalid_argument"),  # a number in place of the payload
+            ("PostUpdate", session + b"\x30\x01", "invalid_argument"),  # a number in place of the update
+            ("PostUpdate", session + b"\x32\x02\x10\x01", "invalid_argument"),  # and of the payload
             ("PostUpdate", update[:-1], "invalid_argument"),
             ("PostUpdate", update + b"\x09\x01", "invalid_argument"),  # a second session, cut short
             ("PostUpdate", b"\x08\x01", "invalid_argument"),
-            ("PostUpdate", b"", "not_found"),
+            ("PostUpdate", b"", "invalid_argument"),
+            ("PostUpdate", b"\x32\x00", "not_found"),
             ("PollTask", session + b"\x1a\x01\x0a", "invalid_argument"),
             ("Leave", session[:5], "invalid_argument"),
         ):
@@ -248,19 +250,18 @@ class Replicas(PostgresTestCase):
         job_id = a.client.submit(job_document(clients=3, quorum=3))
         worker = ForeignWorker(a.client, slots=3)
         task = worker.poll_task()
-        updates = [worker.update(task, client) for client in task.clients]
-        entries = [messages.ClientUpdate(client=update.client, payload=update.payload, payload_bits=update.payload_bits,
-                                         loss=update.loss if task.evaluate else None) for update in updates]
-        request = messages.PostUpdatesRequest(session=worker.session, job_id=job_id, round=1, updates=entries)
+        request = messages.PostUpdateRequest(session=worker.session, job_id=job_id, round=1)
+        for client in task.clients:
+            request.updates.extend(worker.update(task, client).updates)
         request.poll.wait_ms = 30000
         request.poll.cursors.add(job_id=job_id, iterate=task.iterate)
-        answer = b.client.call("PostUpdates", request, messages.PostUpdatesResponse)
+        answer = b.client.call("PostUpdate", request, messages.PostUpdateResponse)
         self.assertEqual((len(answer.results), answer.payload_bits), (0, 3 * 30))
         self.assertEqual(answer.next.task.round, 2)
-        same = a.client.call("PostUpdates", request, messages.PostUpdatesResponse)
+        same = a.client.call("PostUpdate", request, messages.PostUpdateResponse)
         self.assertEqual((same.results, same.payload_bits), (answer.results, answer.payload_bits))
-        for body in (b"", request.SerializeToString()[:-1], b"\x2a\x01"):
-            answers = [each.client.call_raw("PostUpdates", body) for each in (a, b)]
+        for body in (b"", request.SerializeToString()[:-1], b"\x32\x01"):
+            answers = [each.client.call_raw("PostUpdate", body) for each in (a, b)]
             self.assertEqual(answers[0].json()["code"], "invalid_argument")
             self.assertEqual(answers[1].body, answers[0].body)
         self.assertEqual(b.client.job(job_id)["round"], 1)

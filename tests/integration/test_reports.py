@@ -21,7 +21,7 @@ class Reports(TallyTestCase):
     def post(self, task, client, metrics):
         update = self.worker.update(task, client)
         for name, value in metrics:
-            update.metrics.add(name=name, value=value)
+            update.updates[0].metrics.add(name=name, value=value)
         return self.client.call_raw("PostUpdate", update.SerializeToString())
 
     def metrics_of(self, job_id):

@@ -464,9 +464,7 @@ class Stragglers(TallyTestCase):
     # ---- refusals ----
 
     def refuse(self, hand, task, reason="no such file"):
-        request = messages.PostUpdateRequest(session=hand.session, job_id=task.job_id, round=task.round,
-                                             client=task.clients[0], refusal=reason)
-        hand.post(request)
+        hand.say(task, task.clients[0], refusal=reason)
 
     def test_a_worker_that_cannot_serve_a_job_is_replaced(self):
         _, client = self.start()

@@ -7,7 +7,7 @@ import subprocess
 import unittest
 
 import test_python
-from common import BIN, HANG_S, IS_SANITIZED, ForeignWorker, TallyTestCase, job_document, messages, task_of, updates_of, wait_until
+from common import BIN, HANG_S, IS_SANITIZED, ForeignWorker, TallyTestCase, job_document, task_of, updates_of, wait_until
 from private_postgres import PostgresTestCase
 from recording_proxy import RecordingProxy
 from round_gate import start_gate
@@ -38,26 +38,18 @@ class Oracle:
             self._of(client)["wire_bytes"][way] += size + rest // len(own) + (i < rest % len(own))
 
     def add(self, exchange):
-        updates = [update for update, result in updates_of(exchange) if not result.code]
+        updates = [update for _, update, result in updates_of(exchange) if not result.code]
         task = task_of(exchange)
         if not updates and task is None:
             return
         shifts = {} if task is None else {shift.client: len(shift.vector) for shift in task.shifts}
         tasks = [] if task is None else [(client, shifts.get(client, 0)) for client in task.clients]
-        self._share("in", len(exchange.request), [(update.client, self._own(exchange, update)) for update in updates]
+        self._share("in", len(exchange.request), [(update.client, update.ByteSize()) for update in updates]
                     or [(client, 0) for client, _ in tasks])
         self._share("out", len(exchange.response), tasks or [(update.client, 0) for update in updates])
         for update in updates:
             self._of(update.client)["updates"] += 1
             self._of(update.client)["payload_bits"] += update.payload_bits
-
-    @staticmethod
-    def _own(exchange, update):
-        """Returns the bytes of the update's message in a request with several updates."""
-        if exchange.method == "PostUpdate":
-            return 0
-        whole = messages.PostUpdatesRequest.FromString(exchange.request_body)
-        return next(entry for entry in whole.updates if entry.client == update.client).ByteSize()
 
     def answer(self):
         return {"clients": [self.clients[client] for client in sorted(self.clients)], "next_client": None,
@@ -147,7 +139,7 @@ class Traffic(TrafficCase):
         worker.post_all(mine)
         worker.post_all(mine)  # repeated: adds bytes, but no updates
         worker.post_all(worker.of_clients(task, [77, task.clients[2]]))  # there is no client 77
-        worker.post_all(worker.of_clients(task, [77]))  # these bytes belong to no job
+        worker.post_all(worker.of_clients(task, [77, 78]))  # these bytes belong to no job
         oracle = oracle_of(proxy.exchanges)
         for again in task.clients[:2]:
             oracle.clients[again]["updates"] -= 1

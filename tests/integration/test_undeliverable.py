@@ -11,11 +11,11 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
-from common import TallyTestCase, Worker, free_port, job_document, wait_until
+from common import TallyTestCase, Worker, free_port, job_document, messages, wait_until
 from recording_proxy import RecordingProxy
 
 PROGRAMS = Path(os.environ.get("TALLY_BIN", "build/release/bin")).resolve()
-POSTS = ("PostUpdate", "PostUpdates")
+POST = "PostUpdate"
 PAGE = "<html>\r\n<head><title>{0} Go Away</title></head>\r\n<body>{0} Go Away</body>\r\n</html>\r\n"
 
 
@@ -81,7 +81,7 @@ class Undeliverable(TallyTestCase):
         return wait_until(look, f"{words!r} among what the job waits for")
 
     def posts(self):
-        return sum(self.proxy.methods.count(method) for method in POSTS)
+        return self.proxy.methods.count(POST)
 
     # ---- at submission ----
 
@@ -113,7 +113,7 @@ class Undeliverable(TallyTestCase):
 
     def check_answer(self, response, words):
         """A worker whose posts get this response posts once, and leaves the job with the reason."""
-        self.start(lambda method, request: response if method in POSTS else None)
+        self.start(lambda method, request: response if method == POST else None)
         job_id = self.client.submit(float32_job(30))
         worker = self.start_behind(options=("--wait-ms", "50"))
         text = self.reason(job_id, "cannot post its update")
@@ -129,7 +129,7 @@ class Undeliverable(TallyTestCase):
 
     def test_a_temporary_answer_to_posts_alone(self):
         is_over = False
-        self.start(lambda method, request: answer(503) if method in POSTS and not is_over else None)
+        self.start(lambda method, request: answer(503) if method == POST and not is_over else None)
         job_id = self.client.submit(float32_job(30))
         worker = self.start_behind(options=("--wait-ms", "50"))
         self.assertIn("HTTP 503", self.reason(job_id, "cannot post its update"))
@@ -140,7 +140,7 @@ class Undeliverable(TallyTestCase):
     def check_silence(self, **options):
         """A worker whose posts get no answer, while its polls do, backs off and says why until the posts pass."""
         is_over = False
-        self.start(lambda method, request: b"" if method in POSTS and not is_over else None)
+        self.start(lambda method, request: b"" if method == POST and not is_over else None)
         job_id = self.client.submit(float32_job(30, **options))
         worker = self.start_behind(options=("--wait-ms", "50"), **options)
         text = self.reason(job_id, "cannot post its update")
@@ -167,7 +167,7 @@ class Undeliverable(TallyTestCase):
 
         def refuse(method, request):
             has_given_up = worker is not None and "cannot be posted" in worker.log()
-            return response if method in POSTS and not has_given_up else None
+            return response if method == POST and not has_given_up else None
 
         self.start(refuse)
         job_id = self.client.submit(float32_job(30))
@@ -186,7 +186,7 @@ class Undeliverable(TallyTestCase):
         state = "up"
 
         def refuse(method, request):
-            return response if state == "down" or (state == "up" and method in POSTS) else None
+            return response if state == "down" or (state == "up" and method == POST) else None
 
         self.start(refuse)
         job_id = self.client.submit(float32_job(30))
@@ -204,7 +204,7 @@ class Undeliverable(TallyTestCase):
         self.check_answer(answer(413), ["HTTP 413", "body of "])
 
     def test_another_worker_with_a_way_of_its_own_gets_the_clients(self):
-        self.start(lambda method, request: answer(403) if method in POSTS else None)
+        self.start(lambda method, request: answer(403) if method == POST else None)
         job_id = self.client.submit(float32_job(30))
         self.start_behind()
         self.reason(job_id, "cannot post its update")
@@ -213,7 +213,7 @@ class Undeliverable(TallyTestCase):
 
     def test_the_worker_tries_again_and_the_job_completes(self):
         blocks = [True]
-        self.start(lambda method, request: answer(413) if blocks and method in POSTS else None)
+        self.start(lambda method, request: answer(413) if blocks and method == POST else None)
         job_id = self.client.submit(float32_job(30))
         self.start_behind()
         self.reason(job_id, "cannot post its update")
@@ -224,7 +224,7 @@ class Undeliverable(TallyTestCase):
         self.coordinator = self.start_coordinator()
         self.client = self.coordinator.client
         self.proxy = RefusingProxy(self.coordinator.port,
-                                   lambda method, request: answer(413) if method in POSTS else None)
+                                   lambda method, request: answer(413) if method == POST else None)
         self.addCleanup(self.proxy.close)
         job_id = self.client.submit(float32_job(30))
         self.start_behind(options=("--wait-ms", "50"))
@@ -236,7 +236,7 @@ class Undeliverable(TallyTestCase):
 
     def test_the_coordinators_own_refusal_of_a_message_is_told(self):
         body = '{"code": "invalid_argument", "message": "loss: inf is not finite"}'
-        self.start(lambda method, request: answer(400, kind="application/json", body=body) if method in POSTS else None)
+        self.start(lambda method, request: answer(400, kind="application/json", body=body) if method == POST else None)
         job_id = self.client.submit(float32_job(30))
         self.start_behind(options=("--wait-ms", "50"))
         self.assertIn("client 0 cannot post its update: loss: inf", self.reason(job_id, "cannot post"))
@@ -244,15 +244,23 @@ class Undeliverable(TallyTestCase):
     def check_batch(self, *results):
         """A batch of which these are the results is one attempt."""
         body = '{"code": "invalid_argument", "message": "loss: inf is not finite"}'
-        batch = b"".join(b"\x0a" + bytes((len(result),)) + result for result in results)  # PostUpdatesResponse.results
-        responses = {"PostUpdates": answer(200, kind="application/proto", body=batch),
-                     "PostUpdate": answer(400, kind="application/json", body=body)}
-        self.start(lambda method, request: responses.get(method))
+        batch = b"".join(b"\x1a" + bytes((len(result),)) + result for result in results)  # PostUpdateResponse.results
+        alone = []
+
+        def respond(method, request):
+            if method != POST:
+                return None
+            if len(messages.PostUpdateRequest.FromString(request.partition(b"\r\n\r\n")[2]).updates) > 1:
+                return answer(200, kind="application/proto", body=batch)
+            alone.append(request)
+            return answer(400, kind="application/json", body=body)
+
+        self.start(respond)
         job_id = self.client.submit(float32_job(30, clients=len(results)))
         worker = self.start_behind(clients=len(results), options=("--wait-ms", "50"))
         self.reason(job_id, "cannot post its update")
         wait_until(lambda: self.proxy.methods.count("PollTask") >= 20, "20 polls")
-        self.assertEqual(self.proxy.methods.count("PostUpdate"), 0)
+        self.assertEqual(alone, [])
         self.assertEqual(worker.log().count("update cannot be posted"), self.posts())
         self.assertLessEqual(10 * self.posts(), self.proxy.methods.count("PollTask"))
 
@@ -265,7 +273,7 @@ class Undeliverable(TallyTestCase):
 
     def test_a_temporary_answer_is_tried_again(self):
         left = [answer(503), answer(429), answer(502)]
-        self.start(lambda method, request: left.pop() if left and method in POSTS else None)
+        self.start(lambda method, request: left.pop() if left and method == POST else None)
         job_id = self.client.submit(float32_job(30))
         worker = self.start_behind()
         self.client.wait_status(job_id, "completed")
@@ -280,7 +288,7 @@ class Undeliverable(TallyTestCase):
         worker = self.start_behind(clients=8)
         self.client.wait_status(job_id, "completed")
         self.assertNotIn("cannot be posted", worker.log())
-        self.assertLess(self.proxy.refused.count("PostUpdates"), 8)  # of 20 rounds
+        self.assertLess(self.proxy.refused.count(POST), 8)  # of 20 rounds
 
     def test_nginx_as_it_is_installed_takes_no_update_of_a_megabyte(self):
         self.start()

@@ -128,7 +128,7 @@ class Unknowns(TallyTestCase):
             for client in range(10):
                 update = worker.update(task, client)
                 if not loss:
-                    update.ClearField("loss")
+                    update.updates[0].ClearField("loss")
                 answers.append(self.client.call_raw("PostUpdate", update.SerializeToString()))
             worker.leave()
             job = self.client.post(f"/v1/jobs/{job_id}/cancel").json()

@@ -25,8 +25,7 @@ class PatientHand(Hand):
         return self.client.call("PollTask", request, messages.PollTaskResponse)
 
     def refuse(self, task, reason):
-        self.post(messages.PostUpdateRequest(session=self.session, job_id=task.job_id, round=task.round,
-                                             client=task.clients[0], refusal=reason, lacks_plugin=True))
+        self.say(task, task.clients[0], refusal=reason, lacks_plugin=True)
 
 
 class Waiting(TallyTestCase):
@@ -156,14 +155,6 @@ class Waiting(TallyTestCase):
             worker = self.start_pinned(coordinator, unknown, f"unknown-{number}")
             self.assertEqual(worker.wait(), 1)
             self.assertIn(f"there is no live job {unknown}", worker.log())
-
-    def test_a_worker_that_accepts_no_ended_job_gets_an_error(self):
-        """As workers up to 0.15.0."""
-        coordinator, client = self.start()
-        job_id = client.submit(by_hand(clients=2))
-        client.post(f"/v1/jobs/{job_id}/cancel")
-        with self.assertRaisesRegex(ConnectError, "not_found.*has ended: it is cancelled"):
-            ForeignWorker(client, job_id=job_id)
 
     def test_a_worker_that_cannot_serve_its_only_job_exits_with_the_reason(self):
         coordinator, client = self.start()

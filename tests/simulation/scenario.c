@@ -9,9 +9,8 @@
 #include "tests/simulation/world/sim_http.h"
 #include "tests/simulation/world/sim_random.h"
 
-/* A coordinator up to 0.14.0 does not know PostUpdates; one with a small limit makes workers split
- * what they post. Not drawn, so that a seed with single updates runs as it did before there were
- * batches. */
+/* With a limit of 0 workers post each update by itself; a small one makes them split what they
+ * post. Not drawn, so that a seed runs the same with each. */
 static uint32_t most_batch_bytes(uint64_t seed, const struct scenario_options *options)
 {
     static const uint32_t sizes[] = {0, 300 /* two or three updates */, UINT32_MAX, UINT32_MAX};

@@ -23,7 +23,7 @@ extern const struct scenario_kind SCENARIO_REPLICAS; /* several coordinators on 
 
 struct scenario_options {
     bool is_verbose;
-    bool has_single_updates; /* no coordinator knows PostUpdates; else only in some seeds */
+    bool has_single_updates; /* workers post each update by itself; else only in some seeds */
 };
 
 void scenario_run(const struct scenario_kind *kind, uint64_t seed,

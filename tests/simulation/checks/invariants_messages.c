@@ -25,27 +25,23 @@ static bool is_message(const struct invariants_job *watch, const struct tally_up
 
 static bool is_post(const char *method)
 {
-    return strcmp(method, "PostUpdate") == 0 || strcmp(method, "PostUpdates") == 0;
+    return strcmp(method, "PostUpdate") == 0;
 }
 
-/* The updates of a PostUpdate or a PostUpdates, one after the other. */
+/* The updates of a PostUpdate, one after the other. */
 struct posted {
-    bool is_batch;
-    struct tally_updates batch;
+    struct tally_update_request message;
     size_t n_left;
     struct tally_update update; /* the one that was read last */
 };
 
 /* False: it does not decode. */
-static bool posted_begin(const char *method, const uint8_t *body, size_t n_body,
-                         struct posted *ret_posted)
+static bool posted_begin(const uint8_t *body, size_t n_body, struct posted *ret_posted)
 {
-    *ret_posted = (struct posted){.is_batch = strcmp(method, "PostUpdates") == 0, .n_left = 1};
-    if (!ret_posted->is_batch) {
-        return tally_update_decode(body, n_body, &ret_posted->update, NULL) == TALLY_OK;
-    }
-    const bool ok = tally_updates_decode(body, n_body, &ret_posted->batch, NULL) == TALLY_OK;
-    ret_posted->n_left = ok ? ret_posted->batch.n_updates : 0;
+    *ret_posted = (struct posted){.n_left = 0};
+    const bool ok =
+        tally_update_request_decode(body, n_body, &ret_posted->message, NULL) == TALLY_OK;
+    ret_posted->n_left = ok ? ret_posted->message.n_updates : 0;
     return ok;
 }
 
@@ -56,21 +52,20 @@ static bool posted_next(struct posted *posted)
         return false;
     }
     posted->n_left--;
-    const bool ok =
-        !posted->is_batch || tally_updates_next(&posted->batch, &posted->update, NULL) == TALLY_OK;
+    const bool ok = tally_update_request_next(&posted->message, &posted->update, NULL) == TALLY_OK;
     if (!ok) {
-        sim_violation("an update of a batch does not decode");
+        sim_violation("an update does not decode");
     }
     return ok;
 }
 
-static void see_acknowledged(const struct sim_peer *peer, const struct tally_update *update)
+static void see_acknowledged(const struct sim_peer *peer, const char *job_id,
+                             const struct tally_update *update)
 {
-    struct invariants_job *watch = invariants_job(update->job_id);
+    struct invariants_job *watch = invariants_job(job_id);
     if (watch == NULL) {
         if (!seen.has_gone_back) {
-            sim_violation("%s: an update of unknown job %s is acknowledged", peer->name,
-                          update->job_id);
+            sim_violation("%s: an update of unknown job %s is acknowledged", peer->name, job_id);
         }
         return;
     }
@@ -134,12 +129,12 @@ static void see_poll_answer(const struct sim_peer *peer, const uint8_t *body, si
 }
 
 /* An honest update is refused only if its round or its point is not the open one. */
-static void check_refusal(const char *worker, const struct tally_update *update,
-                          enum tally_status status, const char *message)
+static void check_refusal(const char *worker, const char *job_id, enum tally_status status,
+                          const char *message)
 {
     /* The worker may post an update from a lost history. If its round has closed in the current
      * history, the coordinator compares it with the client's update there. */
-    const struct invariants_job *watch = invariants_job(update->job_id);
+    const struct invariants_job *watch = invariants_job(job_id);
     const bool may_differ = watch != NULL && watch->has_two_histories;
     if ((status == TALLY_ALREADY_EXISTS && !may_differ) || status == TALLY_INVALID_ARGUMENT ||
         status == TALLY_INTERNAL || status == TALLY_DATA_LOSS) {
@@ -154,65 +149,42 @@ static void see_next(const struct sim_peer *peer, const struct tally_bytes *next
     see_poll_answer(peer, next->data, next->size);
 }
 
-static void see_update_answer(const struct sim_peer *peer, struct posted *posted,
+static void see_update_answer(const struct sim_peer *peer, const struct sim_message *message,
                               const uint8_t *body, size_t n_body)
 {
+    struct posted posted;
     struct tally_update_response response;
-    if (tally_update_response_decode(body, n_body, &response, NULL) != TALLY_OK) {
-        sim_violation("%s: the answer to an update does not decode", peer->name);
+    if (!posted_begin(message->body, message->n_body, &posted)) {
+        sim_violation("%s: junk is acknowledged", peer->name);
         return;
     }
-    if (response.has_next) {
-        see_next(peer, &response.next);
-    }
-    while (posted_next(posted)) {
-        see_acknowledged(peer, &posted->update);
-    }
-}
-
-static void see_batch_answer(const struct sim_peer *peer, struct posted *posted,
-                             const uint8_t *body, size_t n_body)
-{
-    struct tally_updates_response response;
-    if (tally_updates_response_decode(body, n_body, &response, NULL) != TALLY_OK ||
-        (response.n_results != 0 && response.n_results != posted->n_left)) {
-        sim_violation("%s: the answer to a batch does not decode, or has other results",
+    const char *job_id = posted.message.job_id;
+    if (tally_update_response_decode(body, n_body, &response, NULL) != TALLY_OK ||
+        (response.n_results != 0 &&
+         (response.n_results != posted.n_left || response.n_results == 1))) {
+        sim_violation("%s: the answer to updates does not decode, or has other results",
                       peer->name);
         return;
     }
     if (response.has_next) {
         see_next(peer, &response.next);
     }
-    while (posted_next(posted)) {
+    while (posted_next(&posted)) {
         struct tally_update_result result = {.code = ""};
         if (response.n_results > 0 &&
-            tally_updates_response_next(&response, &result, NULL) != TALLY_OK) {
+            tally_update_response_next(&response, &result, NULL) != TALLY_OK) {
             sim_violation("%s: the result of an update does not decode", peer->name);
         } else if (result.code[0] == '\0') {
-            see_acknowledged(peer, &posted->update);
+            see_acknowledged(peer, job_id, &posted.update);
         } else {
-            sim_note("coordinator", "refuses round %u client %u: %s", posted->update.round,
-                     posted->update.client, result.message);
-            check_refusal(peer->name, &posted->update, tally_status_of_connect_code(result.code),
+            sim_note("coordinator", "refuses round %u client %u: %s", posted.update.round,
+                     posted.update.client, result.message);
+            check_refusal(peer->name, job_id, tally_status_of_connect_code(result.code),
                           result.message);
             if (response.has_next) {
                 sim_violation("%s: a task comes with a refused update", peer->name);
             }
         }
-    }
-}
-
-static void see_updates_answer(const struct sim_peer *peer, const char *method,
-                               const struct sim_message *message, const uint8_t *body,
-                               size_t n_body)
-{
-    struct posted posted;
-    if (!posted_begin(method, message->body, message->n_body, &posted)) {
-        sim_violation("%s: junk is acknowledged", peer->name);
-    } else if (posted.is_batch) {
-        see_batch_answer(peer, &posted, body, n_body);
-    } else {
-        see_update_answer(peer, &posted, body, n_body);
     }
 }
 
@@ -299,7 +271,7 @@ void invariants_see_answer(const struct sim_peer *peer, const struct sim_message
     }
     const char *method = strrchr(message->path, '/') + 1;
     if (is_post(method)) {
-        see_updates_answer(peer, method, message, body, n_body);
+        see_update_answer(peer, message, body, n_body);
     } else if (strcmp(method, "PollTask") == 0) {
         invariants_check(); /* what this turn has committed */
         see_poll_answer(peer, body, n_body);
@@ -321,11 +293,11 @@ static void check_failure(const struct invariants_job *watch, const char *worker
     }
 }
 
-static void check_post(const char *worker, const struct tally_update *update)
+static void check_post(const char *worker, const char *job_id, const struct tally_update *update)
 {
-    const struct invariants_job *watch = invariants_job(update->job_id);
-    sim_note(worker, "posts %s round %u client %u",
-             watch != NULL ? watch->job->name : update->job_id, update->round, update->client);
+    const struct invariants_job *watch = invariants_job(job_id);
+    sim_note(worker, "posts %s round %u client %u", watch != NULL ? watch->job->name : job_id,
+             update->round, update->client);
     /* A worker may still post from a history that is lost, in which other clients were missing. */
     if (watch != NULL && !watch->has_two_histories && !is_message(watch, update)) {
         sim_violation("%s: %s posts for round %u, client %u what the client does not send: %s",
@@ -342,12 +314,12 @@ void invariants_see_post(const char *worker, const char *method, const uint8_t *
     if (!is_post(method)) {
         return;
     }
-    if (!posted_begin(method, body, n_body, &posted)) {
+    if (!posted_begin(body, n_body, &posted)) {
         sim_violation("%s posts junk", worker);
         return;
     }
     while (posted_next(&posted)) {
-        check_post(worker, &posted.update);
+        check_post(worker, posted.message.job_id, &posted.update);
     }
 }
 
@@ -355,8 +327,8 @@ void invariants_see_refusal(const char *worker, const char *method, const uint8_
                             size_t n_body, const struct tally_error *why)
 {
     struct posted posted;
-    if (is_post(method) && posted_begin(method, body, n_body, &posted) && posted_next(&posted)) {
-        check_refusal(worker, &posted.update, why->status, why->message);
+    if (is_post(method) && posted_begin(body, n_body, &posted)) {
+        check_refusal(worker, posted.message.job_id, why->status, why->message);
     }
 }
 

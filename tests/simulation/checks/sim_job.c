@@ -234,27 +234,13 @@ static bool write_document(struct sim_job *job)
                                 NULL) == TALLY_OK;
 }
 
-static uint64_t digest_of(const struct tally_bytes *payload, uint64_t payload_bits,
-                          uint32_t clipped, const double *loss)
-{
-    const uint64_t rest[] = {payload_bits, clipped, loss != NULL};
-    uint64_t sum = tally_checksum64(payload->data, payload->size);
-    sum = tally_checksum64_more(sum, rest, sizeof rest);
-    sum = loss != NULL ? tally_checksum64_more(sum, loss, sizeof *loss) : sum;
-    return sum != 0 ? sum : 1;
-}
-
 uint64_t sim_update_digest(const struct tally_update *update)
 {
-    return digest_of(&update->payload, update->payload_bits, update->clipped,
-                     update->has_loss ? &update->loss : NULL);
-}
-
-uint64_t sim_job_update_digest(const struct tally_job_update *update)
-{
-    const struct tally_bytes payload = {update->payload, update->n_payload};
-    return digest_of(&payload, update->payload_bits, update->clipped,
-                     update->has_loss ? &update->loss : NULL);
+    const uint64_t rest[] = {update->payload_bits, update->clipped, update->has_loss};
+    uint64_t sum = tally_checksum64(update->payload.data, update->payload.size);
+    sum = tally_checksum64_more(sum, rest, sizeof rest);
+    sum = update->has_loss ? tally_checksum64_more(sum, &update->loss, sizeof update->loss) : sum;
+    return sum != 0 ? sum : 1;
 }
 
 bool sim_is_listed(const char *text, int64_t client)
@@ -303,14 +289,14 @@ static bool run_round(struct sim_job *job, struct tally_job *engine, struct tall
     struct tally_job_outcome outcome = {0};
     bool ok = true;
     for (uint32_t k = 0; ok && k < n; k++) { /* also those that are too late */
-        struct tally_job_update update;
+        struct tally_update update;
         struct tally_bits bits;
         const uint32_t m = order[k];
         ok = tally_model_copy_compute(model, &round, m, &update, &bits, NULL) == TALLY_OK &&
              (outcome.n_records > 0 ||
               tally_job_receive(engine, &update, &outcome, NULL) == TALLY_OK);
         job->updates[(round.round - 1) * job->spec.clients + m] =
-            ok ? sim_job_update_digest(&update) : 0;
+            ok ? sim_update_digest(&update) : 0;
     }
     for (int i = 0; ok && i < outcome.n_records; i++) {
         job->records[job->n_rounds++] = outcome.records[i];

@@ -36,8 +36,6 @@ bool sim_job_draws(const struct sim_job *job, int64_t round, uint32_t client);
 struct tally_update;
 /* Digest of what a client sends: equal digests mean equal messages. Never 0. */
 uint64_t sim_update_digest(const struct tally_update *update);
-struct tally_job_update;
-uint64_t sim_job_update_digest(const struct tally_job_update *update);
 
 /* Whether "3 17 20-25", as tally_round_record.missing, names the client. */
 bool sim_is_listed(const char *text, int64_t client);

@@ -9,7 +9,7 @@
 
 /* What a client does in the open round. */
 struct answer {
-    struct tally_job_update update;
+    struct tally_update update;
     struct tally_buffer payload; /* of `update` */
     bool diverges;               /* there is no update */
 };
@@ -55,13 +55,13 @@ static void compute(struct sim_replay *replay, uint32_t client)
     SIM_REQUIRE(status == TALLY_OK || answer->diverges, "update of a replay");
     answer->payload.size = 0;
     if (answer->diverges) {
-        answer->update = (struct tally_job_update){.client = client};
+        answer->update = (struct tally_update){.client = client};
         return;
     }
-    SIM_REQUIRE(tally_buffer_append(&answer->payload, answer->update.payload,
-                                    answer->update.n_payload) == TALLY_OK,
+    SIM_REQUIRE(tally_buffer_append(&answer->payload, answer->update.payload.data,
+                                    answer->update.payload.size) == TALLY_OK,
                 "no memory");
-    answer->update.payload = answer->payload.data;
+    answer->update.payload.data = answer->payload.data;
 }
 
 static void open_round(struct sim_replay *replay)
@@ -171,7 +171,7 @@ bool sim_replay_draws(const struct sim_replay *replay, uint32_t client)
 
 uint64_t sim_replay_update(const struct sim_replay *replay, uint32_t client)
 {
-    return sim_job_update_digest(&replay->answers[client].update);
+    return sim_update_digest(&replay->answers[client].update);
 }
 
 bool sim_replay_diverges(const struct sim_replay *replay, uint32_t client)

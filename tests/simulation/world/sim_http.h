@@ -18,8 +18,8 @@ void sim_http_close(struct tally_http_request *request);
 /* The coordinator is gone: breaks all its connections. */
 void sim_http_drop_all(const struct sim_host *host);
 
-/* Limits the max_batch_bytes that coordinators started from now on report to workers. 0: those
- * coordinators do not know PostUpdates. */
+/* Limits the max_batch_bytes that coordinators started from now on report to workers. 0: no
+ * several updates come in one request. */
 void sim_http_limit_batches(uint32_t most_bytes);
 uint32_t sim_http_most_batch_bytes(void);
 

@@ -22,7 +22,7 @@ struct tally_join_request full_join_request(struct tally_held_client held[3])
     strcpy(held[2].job_id, "j3");
     held[2].client = 300;
     struct tally_join_request message = {
-        .slots = 12, .held = held, .n_held = 3, .format = UINT32_MAX, .accepts_ended = true};
+        .slots = 12, .held = held, .n_held = 3, .format = UINT32_MAX};
     strcpy(message.name, "worker-\xC3\xA9");
     strcpy(message.job_id, FULL_JOB_ID);
     return message;
@@ -86,21 +86,16 @@ struct tally_poll_response full_task_response(uint32_t *clients, size_t n_client
 
 struct tally_update full_update(void)
 {
-    struct tally_update message = {.session = 1,
-                                   .round = UINT32_MAX,
-                                   .client = 9,
+    struct tally_update message = {.client = 9,
                                    .payload = bytes_of(FULL_PAYLOAD, sizeof FULL_PAYLOAD),
                                    .payload_bits = 29,
                                    .clipped = 3,
                                    .has_loss = true,
                                    .loss = -0.0,
                                    .tried = true,
-                                   .mark = (1 << 28) - 1,
                                    .lacks_plugin = true,
-                                   .columns = (1 << 28) - 1,
                                    .metrics = {{"accuracy", 0.5}, {"s", -0.0}},
                                    .n_metrics = 2};
-    strcpy(message.job_id, FULL_JOB_ID);
     strcpy(message.failure, "data set \"mnist\" is not here");
     strcpy(message.refusal, "plug-in ridge is not loaded here");
     return message;
@@ -176,40 +171,15 @@ static enum tally_status decode_poll_response(const uint8_t *bytes, size_t n,
     return status;
 }
 
-static enum tally_status make_update(struct tally_buffer *out)
-{
-    struct tally_update message = full_update();
-    return tally_update_encode(&message, out);
-}
-
-static enum tally_status decode_update(const uint8_t *bytes, size_t n, struct tally_error *err)
-{
-    struct tally_update message;
-    return tally_update_decode(bytes, n, &message, err);
-}
-
-enum tally_status make_update_response(struct tally_buffer *out)
-{
-    struct tally_update_response message = {.formula_bits = UINT64_MAX, .payload_bits = 1};
-    return tally_update_response_encode(&message, NULL, out);
-}
-
-static enum tally_status decode_update_response(const uint8_t *bytes, size_t n,
-                                                struct tally_error *err)
-{
-    struct tally_update_response message;
-    return tally_update_response_decode(bytes, n, &message, err);
-}
-
-struct tally_updates full_updates(void)
+struct tally_update_request full_update_request(void)
 {
     static const uint8_t POLL[] = {0x10, 5};
-    struct tally_updates message = {.session = UINT64_MAX,
-                                    .round = UINT32_MAX,
-                                    .mark = 7,
-                                    .columns = 8,
-                                    .has_poll = true,
-                                    .poll = bytes_of(POLL, sizeof POLL)};
+    struct tally_update_request message = {.session = UINT64_MAX,
+                                           .round = UINT32_MAX,
+                                           .mark = (1 << 28) - 1,
+                                           .columns = (1 << 28) - 2,
+                                           .has_poll = true,
+                                           .poll = bytes_of(POLL, sizeof POLL)};
     strcpy(message.job_id, FULL_JOB_ID);
     return message;
 }
@@ -223,52 +193,70 @@ static enum tally_status append_whole(enum tally_status made, struct tally_buffe
     return made;
 }
 
-enum tally_status make_updates(struct tally_buffer *out)
+enum tally_status make_update_request(struct tally_buffer *out)
 {
-    const struct tally_updates message = full_updates();
+    const struct tally_update_request message = full_update_request();
     const struct tally_update update = full_update(), empty = {.client = 0};
     struct tally_buffer whole = {.size = 0};
-    enum tally_status status = tally_updates_add(&update, &whole);
-    status = status == TALLY_OK ? tally_updates_add(&empty, &whole) : status;
-    status = status == TALLY_OK ? tally_updates_end(&message, &whole) : status;
+    enum tally_status status = tally_update_request_add(&update, &whole);
+    status = status == TALLY_OK ? tally_update_request_add(&empty, &whole) : status;
+    status = status == TALLY_OK ? tally_update_request_end(&message, &whole) : status;
     return append_whole(status, &whole, out);
 }
 
-static enum tally_status decode_updates(const uint8_t *bytes, size_t n, struct tally_error *err)
+static enum tally_status decode_update_request(const uint8_t *bytes, size_t n,
+                                               struct tally_error *err)
 {
-    struct tally_updates message;
-    enum tally_status status = tally_updates_decode(bytes, n, &message, err);
+    struct tally_update_request message;
+    enum tally_status status = tally_update_request_decode(bytes, n, &message, err);
     for (size_t i = 0; status == TALLY_OK && i < message.n_updates; i++) {
         struct tally_update update;
-        status = tally_updates_next(&message, &update, err);
+        status = tally_update_request_next(&message, &update, err);
     }
     return status;
 }
 
-enum tally_status make_updates_response(struct tally_buffer *out)
+/* The content of the field that tally_update_request_add() writes. */
+static enum tally_status make_update(struct tally_buffer *out)
+{
+    const struct tally_update update = full_update();
+    struct tally_buffer field = {.size = 0};
+    enum tally_status status = tally_update_request_add(&update, &field);
+    if (status == TALLY_OK) {
+        CU_ASSERT_TRUE_FATAL(field.size < 130); /* so tag and length are two bytes */
+        status = tally_buffer_append(out, field.data + 2, field.size - 2);
+    }
+    tally_buffer_fini(&field);
+    return status;
+}
+
+static enum tally_status decode_update(const uint8_t *bytes, size_t n, struct tally_error *err)
+{
+    struct tally_update update;
+    return tally_update_decode(bytes, n, &update, err);
+}
+
+enum tally_status make_update_response(struct tally_buffer *out)
 {
     const struct tally_poll_response next = {.kind = TALLY_POLL_IDLE, .jobs_pending = 2};
     const struct tally_update_result accepted = {.formula_bits = UINT64_MAX, .payload_bits = 1};
     const struct tally_update_result refused = {.code = "invalid_argument", .message = "no"};
-    struct tally_buffer results = {.size = 0}, whole = {.size = 0};
-    enum tally_status status = tally_update_result_add(&accepted, &results);
-    status = status == TALLY_OK ? tally_update_result_add(&refused, &results) : status;
-    status = status == TALLY_OK ? tally_updates_sums_encode(3, UINT64_MAX, &results) : status;
-    if (status == TALLY_OK) {
-        status = tally_updates_response_encode(bytes_of(results.data, results.size), &next, &whole);
-    }
-    tally_buffer_fini(&results);
+    const struct tally_update_response sums = {.formula_bits = 3, .payload_bits = UINT64_MAX};
+    struct tally_buffer whole = {.size = 0};
+    enum tally_status status = tally_update_result_add(&accepted, &whole);
+    status = status == TALLY_OK ? tally_update_result_add(&refused, &whole) : status;
+    status = status == TALLY_OK ? tally_update_response_encode(&sums, &next, &whole) : status;
     return append_whole(status, &whole, out);
 }
 
-static enum tally_status decode_updates_response(const uint8_t *bytes, size_t n,
-                                                 struct tally_error *err)
+static enum tally_status decode_update_response(const uint8_t *bytes, size_t n,
+                                                struct tally_error *err)
 {
-    struct tally_updates_response message;
-    enum tally_status status = tally_updates_response_decode(bytes, n, &message, err);
+    struct tally_update_response message;
+    enum tally_status status = tally_update_response_decode(bytes, n, &message, err);
     for (size_t i = 0; status == TALLY_OK && i < message.n_results; i++) {
         struct tally_update_result result;
-        status = tally_updates_response_next(&message, &result, err);
+        status = tally_update_response_next(&message, &result, err);
     }
     return status;
 }
@@ -306,10 +294,9 @@ const struct message_type MESSAGE_TYPES[N_MESSAGE_TYPES] = {
     {"poll response (task)", decode_poll_response, make_task_response},
     {"poll response (idle)", decode_poll_response, make_idle_response},
     {"poll response (released)", decode_poll_response, make_released_response},
+    {"update request", decode_update_request, make_update_request},
     {"update", decode_update, make_update},
     {"update response", decode_update_response, make_update_response},
     {"leave request", decode_leave_request, make_leave_request},
-    {"updates", decode_updates, make_updates},
-    {"updates response", decode_updates_response, make_updates_response},
     {"progress request", decode_progress_request, make_progress_request},
 };

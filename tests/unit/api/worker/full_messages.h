@@ -35,21 +35,19 @@ enum tally_status make_idle_response(struct tally_buffer *out);
 
 enum tally_status make_released_response(struct tally_buffer *out);
 
-enum tally_status make_update_response(struct tally_buffer *out);
-
 /* Every field except the updates. */
-struct tally_updates full_updates(void);
+struct tally_update_request full_update_request(void);
 
-/* Encodes full_updates() with full_update() and an empty update. */
-enum tally_status make_updates(struct tally_buffer *out);
+/* Encodes full_update_request() with full_update() and an empty update. */
+enum tally_status make_update_request(struct tally_buffer *out);
 
-/* Encodes an accepted result, a refused result, their sums, and an idle poll response. */
-enum tally_status make_updates_response(struct tally_buffer *out);
+/* Encodes an accepted result, a refused result, sums, and an idle poll response. */
+enum tally_status make_update_response(struct tally_buffer *out);
 
 enum tally_status make_leave_request(struct tally_buffer *out);
 enum tally_status make_progress_request(struct tally_buffer *out);
 
-enum { N_MESSAGE_TYPES = 12 };
+enum { N_MESSAGE_TYPES = 11 };
 extern const struct message_type MESSAGE_TYPES[N_MESSAGE_TYPES];
 
 #endif

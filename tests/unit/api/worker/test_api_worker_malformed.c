@@ -81,7 +81,7 @@ struct bad_case {
     uint8_t bytes[48];
 };
 
-enum { JOIN = 0, JOIN_RESPONSE = 1, POLL = 2, RESPONSE = 3, UPDATE = 6, UPDATES = 9, RESULTS = 10 };
+enum { JOIN = 0, JOIN_RESPONSE = 1, POLL = 2, RESPONSE = 3, REQUEST = 6, UPDATE = 7, RESULTS = 8 };
 
 static const struct bad_case BAD_CASES[] = {
     {JOIN, "name", "text contains NUL", 5, {0x0A, 3, 'a', 0, 'b'}},
@@ -110,26 +110,30 @@ static const struct bad_case BAD_CASES[] = {
     {RESPONSE, "idle", "wrong wire type", 2, {0x08, 0}},
     {RESPONSE, "released.job_id", "text contains NUL", 5, {0x1A, 3, 0x0A, 1, 0}},
     {RESPONSE, "task.job_document", "wrong wire type", 4, {0x12, 2, 0x10, 7}},
-    {RESPONSE, "task.snapshot", "wrong wire type", 7, {0x12, 5, 0x7D, 1, 2, 3, 4}},
+    {RESPONSE, "task.snapshot", "wrong wire type", 8, {0x12, 6, 0xD5, 0x01, 1, 2, 3, 4}},
     {RESPONSE,
      "task.clients",
      "integer too large",
      9,
-     {0x12, 7, 0x6A, 5, 0xFF, 0xFF, 0xFF, 0xFF, 0x1F}},
-    {RESPONSE, "task.clients", "end-of-stream", 6, {0x12, 4, 0x6A, 2, 1, 0x80}},
-    {RESPONSE, "task.clients", "wrong wire type", 7, {0x12, 5, 0x6D, 1, 2, 3, 4}},
-    {RESPONSE, "task.broadcasts.payload", "end-of-stream", 6, {0x12, 4, 0x72, 2, 0x12, 9}},
-    {RESPONSE, "task.broadcasts.quantizer_step", "wrong wire type", 6, {0x12, 4, 0x72, 2, 0x20, 1}},
-    {UPDATE, "payload", "wrong wire type", 2, {0x28, 1}},
-    {UPDATE, "payload", "end-of-stream", 7, {0x2A, 0xFF, 0xFF, 0xFF, 0xFF, 0x0F, 1}},
-    {UPDATE, "loss", "wrong wire type", 6, {0x45, 1, 2, 3, 4, 0}},
-    {UPDATES, "updates", "there is none", 0, {0}},
-    {UPDATES, "updates", "there is none", 2, {0x18, 1}},
-    {UPDATES, "updates", "wrong wire type", 2, {0x28, 1}},
-    {UPDATES, "updates", "end-of-stream", 2, {0x2A, 1}},
-    {UPDATES, "payload", "wrong wire type", 6, {0x2A, 2, 0x10, 1, 0x18, 1}},
-    {RESULTS, "results", "wrong wire type", 2, {0x08, 1}},
-    {RESULTS, "code", "text contains NUL", 5, {0x0A, 3, 0x1A, 1, 0}},
+     {0x12, 7, 0x42, 5, 0xFF, 0xFF, 0xFF, 0xFF, 0x1F}},
+    {RESPONSE, "task.clients", "end-of-stream", 6, {0x12, 4, 0x42, 2, 1, 0x80}},
+    {RESPONSE, "task.clients", "wrong wire type", 7, {0x12, 5, 0x45, 1, 2, 3, 4}},
+    {RESPONSE, "task.broadcasts.payload", "end-of-stream", 7, {0x12, 5, 0xCA, 0x01, 2, 0x12, 9}},
+    {RESPONSE,
+     "task.broadcasts.quantizer_step",
+     "wrong wire type",
+     7,
+     {0x12, 5, 0xCA, 0x01, 2, 0x20, 1}},
+    {UPDATE, "payload", "wrong wire type", 2, {0x10, 1}},
+    {UPDATE, "payload", "end-of-stream", 7, {0x12, 0xFF, 0xFF, 0xFF, 0xFF, 0x0F, 1}},
+    {UPDATE, "loss", "wrong wire type", 6, {0x2D, 1, 2, 3, 4, 0}},
+    {REQUEST, "updates", "there is none", 0, {0}},
+    {REQUEST, "updates", "there is none", 2, {0x18, 1}},
+    {REQUEST, "updates", "wrong wire type", 2, {0x30, 1}},
+    {REQUEST, "updates", "end-of-stream", 2, {0x32, 1}},
+    {REQUEST, "payload", "wrong wire type", 6, {0x32, 2, 0x10, 1, 0x18, 1}},
+    {RESULTS, "results", "wrong wire type", 2, {0x18, 1}},
+    {RESULTS, "code", "text contains NUL", 7, {0x1A, 5, 0x1A, 3, 'a', 0, 'b'}},
 };
 
 static void test_api_worker_malformed__malformed_names_the_field(void)
@@ -179,8 +183,8 @@ static void test_api_worker_malformed__text_limits(void)
 {
     assert_text_limit(JOIN, 1, TALLY_WORKER_NAME_CAPACITY - 1);
     assert_text_limit(JOIN, 3, TALLY_MESSAGE_JOB_ID_CAPACITY - 1);
-    assert_text_limit(UPDATE, 2, TALLY_MESSAGE_JOB_ID_CAPACITY - 1);
-    assert_text_limit(UPDATE, 9, TALLY_FAILURE_CAPACITY - 1);
+    assert_text_limit(UPDATE, 7, TALLY_FAILURE_CAPACITY - 1);
+    assert_text_limit(UPDATE, 8, TALLY_FAILURE_CAPACITY - 1);
 }
 
 /* Checks that field `tag` of type `type`, with `content` each time, may occur at most `most` times.
@@ -240,12 +244,12 @@ static void test_api_worker_malformed__count_limits(void)
 {
     assert_count_limit(JOIN, 4, "\x10\x05", 2, TALLY_MAX_SLOTS, "held");
     assert_count_limit(POLL, 3, "\x10\x05", 2, TALLY_MAX_CURSORS, "cursors");
-    static const uint8_t unpacked_client[] = {0x68, 7};
-    static const uint8_t packed_clients[] = {0x6A, 2, 7, 8};
-    static const uint8_t broadcast[] = {0x72, 2, 0x08, 1};
+    static const uint8_t unpacked_client[] = {0x40, 7};
+    static const uint8_t packed_clients[] = {0x42, 2, 7, 8};
+    static const uint8_t broadcast[] = {0xCA, 0x01, 2, 0x08, 1};
     assert_task_count_limit(unpacked_client, 2, TALLY_MAX_SLOTS, "task.clients");
     assert_task_count_limit(packed_clients, 4, TALLY_MAX_SLOTS / 2, "task.clients");
-    assert_task_count_limit(broadcast, 4, TALLY_MAX_BROADCASTS, "task.broadcasts");
+    assert_task_count_limit(broadcast, 5, TALLY_MAX_BROADCASTS, "task.broadcasts");
 }
 
 static void test_api_worker_malformed__unknown_fields_are_skipped(void)
@@ -269,18 +273,18 @@ static void test_api_worker_malformed__unknown_fields_are_skipped(void)
 
 static void test_api_worker_malformed__last_value_wins(void)
 {
-    static const uint8_t twice[] = {0x18, 1, 0x12, 2, 'a', 'b', 0x18, 2, 0x12, 1, 'c'};
-    struct tally_update got;
-    CU_ASSERT_EQUAL(tally_update_decode(twice, sizeof twice, &got, NULL), TALLY_OK);
+    static const uint8_t twice[] = {0x18, 1, 0x12, 2, 'a', 'b', 0x18, 2, 0x12, 1, 'c', 0x32, 0};
+    struct tally_update_request got;
+    CU_ASSERT_EQUAL(tally_update_request_decode(twice, sizeof twice, &got, NULL), TALLY_OK);
     CU_ASSERT_EQUAL(got.round, 2);
     TALLY_ASSERT_TEXT(got.job_id, "c");
 }
 
 static void test_api_worker_malformed__failure_leaves_the_result_alone(void)
 {
-    static const uint8_t bad[] = {0x18, 7, 0x28, 1};
-    struct tally_update got = {.round = 5};
-    CU_ASSERT_EQUAL(tally_update_decode(bad, sizeof bad, &got, NULL), TALLY_MALFORMED);
+    static const uint8_t bad[] = {0x18, 7, 0x30, 1};
+    struct tally_update_request got = {.round = 5};
+    CU_ASSERT_EQUAL(tally_update_request_decode(bad, sizeof bad, &got, NULL), TALLY_MALFORMED);
     CU_ASSERT_EQUAL(got.round, 5);
 }
 
@@ -290,12 +294,13 @@ static void test_api_worker_malformed__poll_within_an_update(void)
     const struct tally_poll_request poll = {.wait_ms = 5, .n_cursors = 1, .cursors = {{"job", 3}}};
     const struct tally_poll_response idle = {.kind = TALLY_POLL_IDLE, .jobs_pending = 2};
     struct tally_buffer inner = {0}, wire = {0};
-    struct tally_update update = full_update(), got;
+    const struct tally_update update = full_update();
+    struct tally_update_request request = {.has_poll = true}, got;
     CU_ASSERT_EQUAL(tally_poll_request_encode(&poll, &inner), TALLY_OK);
-    update.has_poll = true;
-    update.poll = (struct tally_bytes){inner.data, inner.size};
-    CU_ASSERT_EQUAL(tally_update_encode(&update, &wire), TALLY_OK);
-    CU_ASSERT_EQUAL(tally_update_decode(wire.data, wire.size, &got, NULL), TALLY_OK);
+    request.poll = (struct tally_bytes){inner.data, inner.size};
+    CU_ASSERT_EQUAL(tally_update_request_add(&update, &wire), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_update_request_end(&request, &wire), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_update_request_decode(wire.data, wire.size, &got, NULL), TALLY_OK);
     struct tally_poll_request got_poll;
     CU_ASSERT_TRUE_FATAL(got.has_poll);
     CU_ASSERT_EQUAL(tally_poll_request_decode(got.poll.data, got.poll.size, &got_poll, NULL),
@@ -316,8 +321,8 @@ static void test_api_worker_malformed__poll_within_an_update(void)
     CU_ASSERT_EQUAL(memcmp(got_response.next.data, inner.data, inner.size), 0);
 
     /* An empty poll is still a poll. */
-    static const uint8_t empty[] = {0x62, 0};
-    CU_ASSERT_EQUAL(tally_update_decode(empty, sizeof empty, &got, NULL), TALLY_OK);
+    static const uint8_t empty[] = {0x32, 0, 0x3A, 0};
+    CU_ASSERT_EQUAL(tally_update_request_decode(empty, sizeof empty, &got, NULL), TALLY_OK);
     CU_ASSERT_TRUE(got.has_poll);
     tally_buffer_fini(&inner);
     tally_buffer_fini(&wire);
@@ -332,14 +337,17 @@ static void test_api_worker_malformed__metrics_have_limits(void)
     for (int i = 0; i < TALLY_METRICS_MOST; i++) {
         update.metrics[i].name[0] = (char)('a' + i);
     }
-    CU_ASSERT_EQUAL(tally_update_encode(&update, &wire), TALLY_OK);
-    TALLY_ASSERT_STATUS(tally_update_decode(wire.data, wire.size, &got, &err), TALLY_OK, &err);
+    CU_ASSERT_EQUAL(tally_update_request_add(&update, &wire), TALLY_OK);
+    uint8_t *body = wire.data + 2; /* after tag and length */
+    CU_ASSERT_TRUE_FATAL(wire.data[1] == wire.size - 2);
+    TALLY_ASSERT_STATUS(tally_update_decode(body, wire.size - 2, &got, &err), TALLY_OK, &err);
     CU_ASSERT_EQUAL(got.n_metrics, TALLY_METRICS_MOST);
-    CU_ASSERT_EQUAL(tally_buffer_append(&wire, "\x7a\3\x0a\1z", 5), TALLY_OK);
-    CU_ASSERT_EQUAL(tally_update_decode(wire.data, wire.size, &got, &err), TALLY_MALFORMED);
+    CU_ASSERT_EQUAL(tally_buffer_append(&wire, "\x32\3\x0a\1z", 5), TALLY_OK);
+    body = wire.data + 2;
+    CU_ASSERT_EQUAL(tally_update_decode(body, wire.size - 2, &got, &err), TALLY_MALFORMED);
     TALLY_ASSERT_TEXT(err.field, "metrics");
     TALLY_ASSERT_TEXT(err.message, "more than 16 elements");
-    char name[37] = "\x7a\x23\x0a\x21";
+    char name[37] = "\x32\x23\x0a\x21";
     memset(name + 4, 'a', 33);
     err = (struct tally_error)TALLY_ERROR_INIT;
     CU_ASSERT_EQUAL(tally_update_decode((const uint8_t *)name, sizeof name, &got, &err),

@@ -34,7 +34,6 @@ static void test_api_worker_messages__join_round_trip(void)
     TALLY_ASSERT_TEXT(got.job_id, FULL_JOB_ID);
     CU_ASSERT_EQUAL(got.slots, 12);
     CU_ASSERT_EQUAL(got.format, UINT32_MAX);
-    CU_ASSERT_TRUE(got.accepts_ended);
     CU_ASSERT_EQUAL_FATAL(got.n_held, 3);
     for (size_t i = 0; i < 3; i++) {
         TALLY_ASSERT_TEXT(got.held[i].job_id, held[i].job_id);
@@ -262,57 +261,74 @@ static void test_api_worker_messages__idle_and_released_round_trip(void)
     tally_buffer_fini(&wire);
 }
 
-static void test_api_worker_messages__update_round_trip(void)
+static void test_api_worker_messages__update_request_round_trip(void)
 {
-    struct tally_update sent = full_update();
+    const struct tally_update sent = full_update();
     struct tally_buffer wire = {.size = 0};
-    struct tally_update got;
-    CU_ASSERT_EQUAL(tally_update_encode(&sent, &wire), TALLY_OK);
-    CU_ASSERT_EQUAL(tally_update_decode(wire.data, wire.size, &got, NULL), TALLY_OK);
-    CU_ASSERT_EQUAL(got.session, 1);
+    struct tally_update_request got;
+    struct tally_update update;
+    CU_ASSERT_EQUAL(make_update_request(&wire), TALLY_OK);
+    CU_ASSERT_EQUAL_FATAL(tally_update_request_decode(wire.data, wire.size, &got, NULL), TALLY_OK);
     TALLY_ASSERT_TEXT(got.job_id, FULL_JOB_ID);
-    CU_ASSERT_EQUAL(got.round, UINT32_MAX);
-    CU_ASSERT_EQUAL(got.client, 9);
-    assert_bytes(got.payload, FULL_PAYLOAD, sizeof FULL_PAYLOAD);
-    CU_ASSERT_TRUE(lies_within(got.payload, &wire));
-    CU_ASSERT_EQUAL(got.payload_bits, 29);
-    CU_ASSERT_EQUAL(got.clipped, 3);
-    CU_ASSERT_TRUE(got.has_loss);
-    CU_ASSERT_TRUE(got.loss == 0 && signbit(got.loss)); /* the sign is kept too */
-    TALLY_ASSERT_TEXT(got.failure, sent.failure);
-    TALLY_ASSERT_TEXT(got.refusal, sent.refusal);
-    CU_ASSERT_TRUE(got.tried);
-    CU_ASSERT_EQUAL(got.mark, sent.mark);
-    CU_ASSERT_TRUE(got.lacks_plugin);
-    CU_ASSERT_EQUAL(got.columns, sent.columns);
-    CU_ASSERT_EQUAL(got.n_metrics, 2);
-    TALLY_ASSERT_TEXT(got.metrics[0].name, "accuracy");
-    CU_ASSERT_EQUAL(got.metrics[0].value, 0.5);
-    TALLY_ASSERT_TEXT(got.metrics[1].name, "s");
-    CU_ASSERT_TRUE(signbit(got.metrics[1].value));
-    sent.n_metrics = 0;
-    sent.has_loss = false;
-    sent.tried = false;
-    sent.lacks_plugin = false;
-    wire.size = 0;
-    CU_ASSERT_EQUAL(tally_update_encode(&sent, &wire), TALLY_OK);
-    CU_ASSERT_EQUAL(tally_update_decode(wire.data, wire.size, &got, NULL), TALLY_OK);
-    CU_ASSERT_FALSE(got.has_loss);
-    CU_ASSERT_FALSE(got.tried);
-    CU_ASSERT_FALSE(got.lacks_plugin);
-    CU_ASSERT_EQUAL(got.n_metrics, 0);
+    CU_ASSERT_EQUAL(got.session, UINT64_MAX);
+    CU_ASSERT_EQUAL(got.columns, (1 << 28) - 2);
+    CU_ASSERT_EQUAL(got.n_updates, 2);
+    CU_ASSERT_TRUE(got.has_poll);
+    assert_bytes(got.poll, full_update_request().poll.data, 2);
+    CU_ASSERT_EQUAL(tally_update_request_next(&got, &update, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL(update.round, UINT32_MAX);
+    CU_ASSERT_EQUAL(update.mark, (1 << 28) - 1);
+    CU_ASSERT_EQUAL(update.client, 9);
+    assert_bytes(update.payload, FULL_PAYLOAD, sizeof FULL_PAYLOAD);
+    CU_ASSERT_TRUE(lies_within(update.payload, &wire));
+    CU_ASSERT_EQUAL(update.payload_bits, 29);
+    CU_ASSERT_EQUAL(update.clipped, 3);
+    CU_ASSERT_TRUE(update.has_loss);
+    CU_ASSERT_TRUE(update.loss == 0 && signbit(update.loss)); /* the sign is kept too */
+    TALLY_ASSERT_TEXT(update.failure, sent.failure);
+    TALLY_ASSERT_TEXT(update.refusal, sent.refusal);
+    CU_ASSERT_TRUE(update.tried);
+    CU_ASSERT_TRUE(update.lacks_plugin);
+    CU_ASSERT_EQUAL_FATAL(update.n_metrics, 2);
+    TALLY_ASSERT_TEXT(update.metrics[0].name, "accuracy");
+    CU_ASSERT_EQUAL(update.metrics[0].value, 0.5);
+    TALLY_ASSERT_TEXT(update.metrics[1].name, "s");
+    CU_ASSERT_TRUE(signbit(update.metrics[1].value));
+    CU_ASSERT_EQUAL(tally_update_request_next(&got, &update, NULL), TALLY_OK);
+    CU_ASSERT_TRUE(update.client == 0 && update.payload.size == 0 && !update.has_loss);
+    CU_ASSERT_TRUE(!update.tried && !update.lacks_plugin && update.n_metrics == 0);
+    CU_ASSERT_EQUAL(update.encoded.size, 0);
+    CU_ASSERT_EQUAL(tally_update_request_next(&got, &update, NULL), TALLY_MALFORMED);
+    tally_buffer_fini(&wire);
+}
+
+/* The bytes of an update within its request are an update, too: they are what is stored. */
+static void test_api_worker_messages__encoded_update_decodes_by_itself(void)
+{
+    struct tally_buffer wire = {.size = 0};
+    struct tally_update_request got;
+    struct tally_update update, again;
+    CU_ASSERT_EQUAL(make_update_request(&wire), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_update_request_decode(wire.data, wire.size, &got, NULL), TALLY_OK);
+    for (int i = 0; i < 2; i++) {
+        CU_ASSERT_EQUAL(tally_update_request_next(&got, &update, NULL), TALLY_OK);
+        CU_ASSERT_TRUE(lies_within(update.encoded, &wire));
+        CU_ASSERT_EQUAL(tally_update_decode(update.encoded.data, update.encoded.size, &again, NULL),
+                        TALLY_OK);
+        CU_ASSERT_TRUE(again.round == 0 && again.mark == 0);
+        CU_ASSERT_EQUAL(again.client, update.client);
+        CU_ASSERT_EQUAL(again.payload.data, update.payload.data);
+        CU_ASSERT_EQUAL(again.payload.size, update.payload.size);
+        CU_ASSERT_EQUAL(again.payload_bits, update.payload_bits);
+        CU_ASSERT_EQUAL(again.has_loss, update.has_loss);
+        CU_ASSERT_EQUAL(again.n_metrics, update.n_metrics);
+    }
     tally_buffer_fini(&wire);
 }
 
 static void test_api_worker_messages__small_messages_round_trip(void)
 {
     struct tally_buffer wire = {.size = 0};
-    struct tally_update_response response;
-    CU_ASSERT_EQUAL(make_update_response(&wire), TALLY_OK);
-    CU_ASSERT_EQUAL(tally_update_response_decode(wire.data, wire.size, &response, NULL), TALLY_OK);
-    CU_ASSERT_EQUAL(response.formula_bits, UINT64_MAX);
-    CU_ASSERT_EQUAL(response.payload_bits, 1);
-    wire.size = 0;
     uint64_t session = 0;
     CU_ASSERT_EQUAL(make_leave_request(&wire), TALLY_OK);
     CU_ASSERT_EQUAL(wire.size, 9);
@@ -335,13 +351,12 @@ static void test_api_worker_messages__small_messages_round_trip(void)
 static void test_api_worker_messages__session_of_any_message(void)
 {
     struct tally_buffer wire = {.size = 0};
-    const struct tally_update update = full_update();
     const struct tally_poll_request poll = {
         .session = 7, .wait_ms = 5, .n_cursors = 1, .cursors = {{"job", 3}}};
     uint64_t session = 0;
-    CU_ASSERT_EQUAL(tally_update_encode(&update, &wire), TALLY_OK);
+    CU_ASSERT_EQUAL(make_update_request(&wire), TALLY_OK);
     CU_ASSERT_EQUAL(tally_leave_request_decode(wire.data, wire.size, &session, NULL), TALLY_OK);
-    CU_ASSERT_EQUAL(session, update.session);
+    CU_ASSERT_EQUAL(session, UINT64_MAX);
     wire.size = 0;
     CU_ASSERT_EQUAL(tally_poll_request_encode(&poll, &wire), TALLY_OK);
     CU_ASSERT_EQUAL(tally_leave_request_decode(wire.data, wire.size, &session, NULL), TALLY_OK);
@@ -353,36 +368,44 @@ static void test_api_worker_messages__session_of_any_message(void)
 static void test_api_worker_messages__golden_bytes(void)
 {
     static const uint8_t update_bytes[] = {
-        0x09, 1,    0,    0,    0, 0, 0, 0,    0,    /* session */
-        0x12, 1,    'j',                             /* job_id */
-        0x18, 0x80, 0x01,                            /* round 128 */
-        0x20, 2,                                     /* client */
-        0x2A, 2,    0xAB, 0xCD,                      /* payload */
-        0x30, 13,                                    /* payload_bits */
-        0x38, 1,                                     /* clipped */
-        0x41, 0,    0,    0,    0, 0, 0, 0xF0, 0x3F, /* loss 1.0 */
-        0x4A, 2,    'n',  'o'};                      /* failure */
-    struct tally_update update = {.session = 1,
-                                  .job_id = "j",
-                                  .round = 128,
-                                  .client = 2,
-                                  .payload = bytes_of("\xAB\xCD", 2),
-                                  .payload_bits = 13,
-                                  .clipped = 1,
-                                  .has_loss = true,
-                                  .loss = 1.0,
-                                  .failure = "no"};
+        0x09, 1,    0,    0,    0,    0, 0, 0,    0,    /* session */
+        0x32, 23,                                       /* updates */
+        0x08, 2,                                        /* client */
+        0x12, 2,    0xAB, 0xCD,                         /* payload */
+        0x18, 13,                                       /* payload_bits */
+        0x20, 1,                                        /* clipped */
+        0x29, 0,    0,    0,    0,    0, 0, 0xF0, 0x3F, /* loss 1.0 */
+        0x3A, 2,    'n',  'o',                          /* failure */
+        0x12, 1,    'j',                                /* job_id */
+        0x18, 0x80, 0x01,                               /* round 128 */
+        0x20, 0xFF, 0xFF, 0xFF, 0x7F,                   /* the largest mark */
+        0x28, 3};                                       /* columns */
+    const struct tally_update update = {.client = 2,
+                                        .payload = bytes_of("\xAB\xCD", 2),
+                                        .payload_bits = 13,
+                                        .clipped = 1,
+                                        .has_loss = true,
+                                        .loss = 1.0,
+                                        .failure = "no"};
+    const struct tally_update_request request = {
+        .job_id = "j", .round = 128, .mark = (UINT32_C(1) << 28) - 1, .columns = 3};
     struct tally_buffer wire = {.size = 0};
-    CU_ASSERT_EQUAL(tally_update_encode(&update, &wire), TALLY_OK);
+    uint8_t session[TALLY_SESSION_FIELD_BYTES];
+    tally_session_write_first(1, session);
+    CU_ASSERT_EQUAL(tally_buffer_append(&wire, session, sizeof session), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_update_request_add(&update, &wire), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_update_request_end(&request, &wire), TALLY_OK);
     assert_bytes(bytes_of(wire.data, wire.size), update_bytes, sizeof update_bytes);
 
-    static const uint8_t task_bytes[] = {0x12, 12,                   /* task */
-                                         0x0A, 1,  'j',              /* job_id */
-                                         0x6A, 3,  0x01, 0x80, 0x01, /* clients, packed: 1, 128 */
-                                         0x72, 2,  0x08, 0x02};      /* broadcasts: iterate 2 */
+    static const uint8_t task_bytes[] = {0x12, 18,                     /* task */
+                                         0x0A, 1,    'j',              /* job_id */
+                                         0x20, 0xFF, 0xFF, 0xFF, 0x7F, /* mark */
+                                         0x42, 3,    0x01, 0x80, 0x01, /* clients, packed: 1, 128 */
+                                         0xCA, 0x01, 2,    0x08, 0x02}; /* broadcasts: iterate 2 */
     uint32_t clients[] = {1, 128};
     struct tally_poll_response response = {.kind = TALLY_POLL_TASK,
                                            .task = {.job_id = "j",
+                                                    .mark = (UINT32_C(1) << 28) - 1,
                                                     .clients = clients,
                                                     .n_clients = 2,
                                                     .broadcasts = {{.iterate = 2}},
@@ -393,25 +416,7 @@ static void test_api_worker_messages__golden_bytes(void)
     tally_buffer_fini(&wire);
 }
 
-/* The largest mark takes five bytes in an update and six in a task. */
-static void test_api_worker_messages__golden_marks(void)
-{
-    static const uint8_t update_bytes[] = {0x68, 0xFF, 0xFF, 0xFF, 0x7F};
-    static const uint8_t task_bytes[] = {0x12, 6, 0xC0, 0x01, 0xFF, 0xFF, 0xFF, 0x7F};
-    const uint32_t most = (UINT32_C(1) << 28) - 1;
-    const struct tally_update update = {.mark = most};
-    const struct tally_poll_response response = {.kind = TALLY_POLL_TASK, .task = {.mark = most}};
-    struct tally_buffer wire = {.size = 0};
-    CU_ASSERT_EQUAL(tally_update_encode(&update, &wire), TALLY_OK);
-    assert_bytes(bytes_of(wire.data, wire.size), update_bytes, sizeof update_bytes);
-    wire.size = 0;
-    CU_ASSERT_EQUAL(tally_poll_response_encode(&response, &wire), TALLY_OK);
-    assert_bytes(bytes_of(wire.data, wire.size), task_bytes, sizeof task_bytes);
-    tally_buffer_fini(&wire);
-}
-
-/* Versions up to Tally 0.5.0 do not have the field `format`. The field numbers are frozen: all
- * versions must understand at least these bytes. */
+/* Worker and coordinator of any two formats read each other's, so these bytes stay as they are. */
 static void test_api_worker_messages__format_at_join(void)
 {
     static const uint8_t request_bytes[] = {0x0A, 1, 'w', 0x10, 3, 0x28, 2};
@@ -431,70 +436,47 @@ static void test_api_worker_messages__format_at_join(void)
     assert_bytes(bytes_of(wire.data, wire.size), response_bytes, sizeof response_bytes);
     CU_ASSERT_EQUAL(tally_join_response_decode(wire.data, wire.size - 2, &got_response, NULL),
                     TALLY_OK);
-    CU_ASSERT_EQUAL(got_response.format, 1);
+    CU_ASSERT_EQUAL(got_response.format, 0);
     tally_buffer_fini(&wire);
+}
+
+static void expect_other_format(uint32_t worker, uint32_t coordinator, const char *message)
+{
+    struct tally_error err = TALLY_ERROR_INIT;
+    CU_ASSERT_EQUAL(tally_join_check_format(worker, coordinator, &err), TALLY_FAILED_PRECONDITION);
+    TALLY_ASSERT_TEXT(err.field, "format");
+    TALLY_ASSERT_TEXT(err.message, message);
 }
 
 static void test_api_worker_messages__other_format_names_who_is_behind(void)
 {
-    struct tally_error err = TALLY_ERROR_INIT;
-    CU_ASSERT_EQUAL(tally_join_check_format(2, 2, &err), TALLY_OK);
-    CU_ASSERT_EQUAL(tally_join_check_format(1, 2, &err), TALLY_FAILED_PRECONDITION);
-    TALLY_ASSERT_TEXT(err.field, "format");
-    TALLY_ASSERT_TEXT(err.message, "the worker's messages are of format 1, the coordinator's of "
-                                   "format 2: upgrade the worker");
-    tally_error_clear(&err);
-    CU_ASSERT_EQUAL(tally_join_check_format(3, 2, &err), TALLY_FAILED_PRECONDITION);
-    TALLY_ASSERT_TEXT(err.message, "the worker's messages are of format 3, the coordinator's of "
-                                   "format 2: upgrade the coordinator");
-}
-
-static void test_api_worker_messages__updates_round_trip(void)
-{
-    const struct tally_update sent = full_update();
-    struct tally_buffer wire = {.size = 0};
-    struct tally_updates got;
-    struct tally_update update;
-    CU_ASSERT_EQUAL(make_updates(&wire), TALLY_OK);
-    CU_ASSERT_EQUAL_FATAL(tally_updates_decode(wire.data, wire.size, &got, NULL), TALLY_OK);
-    CU_ASSERT_EQUAL(got.n_updates, 2);
-    CU_ASSERT_TRUE(got.has_poll);
-    assert_bytes(got.poll, full_updates().poll.data, 2);
-    CU_ASSERT_EQUAL(tally_updates_next(&got, &update, NULL), TALLY_OK);
-    TALLY_ASSERT_TEXT(update.job_id, FULL_JOB_ID);
-    CU_ASSERT_EQUAL(update.session, UINT64_MAX);
-    CU_ASSERT_EQUAL(update.round, UINT32_MAX);
-    CU_ASSERT_EQUAL(update.mark, 7);
-    CU_ASSERT_EQUAL(update.columns, 8);
-    CU_ASSERT_EQUAL(update.client, sent.client);
-    CU_ASSERT_EQUAL(update.payload_bits, sent.payload_bits);
-    CU_ASSERT_EQUAL(update.clipped, sent.clipped);
-    CU_ASSERT_TRUE(update.has_loss && update.loss == 0 && signbit(update.loss));
-    assert_bytes(update.payload, FULL_PAYLOAD, sizeof FULL_PAYLOAD);
-    CU_ASSERT_TRUE(lies_within(update.payload, &wire));
-    CU_ASSERT_EQUAL_FATAL(update.n_metrics, 2);
-    TALLY_ASSERT_TEXT(update.metrics[1].name, "s");
-    TALLY_ASSERT_TEXT(update.failure, ""); /* not transmitted */
-    CU_ASSERT_EQUAL(tally_updates_next(&got, &update, NULL), TALLY_OK);
-    CU_ASSERT_TRUE(update.client == 0 && update.payload.size == 0 && !update.has_loss);
-    CU_ASSERT_EQUAL(update.n_metrics, 0);
-    CU_ASSERT_EQUAL(tally_updates_next(&got, &update, NULL), TALLY_MALFORMED);
-    tally_buffer_fini(&wire);
+    CU_ASSERT_EQUAL(tally_join_check_format(3, 3, NULL), TALLY_OK);
+    expect_other_format(2, 3,
+                        "the worker's messages are of format 2, the coordinator's of format 3: "
+                        "upgrade the worker; 0.15 is the last release of format 2");
+    expect_other_format(3, 2,
+                        "the worker's messages are of format 3, the coordinator's of format 2: "
+                        "upgrade the coordinator; 0.15 is the last release of format 2");
+    expect_other_format(3, 4,
+                        "the worker's messages are of format 3, the coordinator's of format 4: "
+                        "upgrade the worker");
+    expect_other_format(0, 3,
+                        "the worker states no format, the coordinator's is 3: upgrade the worker");
 }
 
 /* The encoded updates are reused when the request is sent again in another session. */
-static void test_api_worker_messages__updates_end_anew(void)
+static void test_api_worker_messages__update_request_ends_anew(void)
 {
     const struct tally_update update = full_update();
-    struct tally_updates message = full_updates(), got;
+    struct tally_update_request message = full_update_request(), got;
     struct tally_buffer wire = {.size = 0};
-    CU_ASSERT_EQUAL(tally_updates_add(&update, &wire), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_update_request_add(&update, &wire), TALLY_OK);
     const size_t n = wire.size;
     for (uint64_t session = 1; session <= 2; session++) {
         wire.size = n;
         message.session = session;
-        CU_ASSERT_EQUAL(tally_updates_end(&message, &wire), TALLY_OK);
-        CU_ASSERT_EQUAL(tally_updates_decode(wire.data, wire.size, &got, NULL), TALLY_OK);
+        CU_ASSERT_EQUAL(tally_update_request_end(&message, &wire), TALLY_OK);
+        CU_ASSERT_EQUAL(tally_update_request_decode(wire.data, wire.size, &got, NULL), TALLY_OK);
         CU_ASSERT_EQUAL(got.session, session);
         CU_ASSERT_EQUAL(got.n_updates, 1);
     }
@@ -505,38 +487,37 @@ static void test_api_worker_messages__too_many_updates_are_malformed(void)
 {
     const struct tally_update empty = {.client = 0};
     struct tally_buffer wire = {.size = 0};
-    struct tally_updates got;
+    struct tally_update_request got;
     struct tally_error err = TALLY_ERROR_INIT;
     for (int i = 0; i < TALLY_MAX_UPDATES; i++) {
-        CU_ASSERT_EQUAL(tally_updates_add(&empty, &wire), TALLY_OK);
+        CU_ASSERT_EQUAL(tally_update_request_add(&empty, &wire), TALLY_OK);
     }
-    CU_ASSERT_EQUAL(tally_updates_decode(wire.data, wire.size, &got, NULL), TALLY_OK);
-    CU_ASSERT_EQUAL(tally_updates_add(&empty, &wire), TALLY_OK);
-    TALLY_ASSERT_STATUS(tally_updates_decode(wire.data, wire.size, &got, &err), TALLY_MALFORMED,
-                        &err);
+    CU_ASSERT_EQUAL(tally_update_request_decode(wire.data, wire.size, &got, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_update_request_add(&empty, &wire), TALLY_OK);
+    TALLY_ASSERT_STATUS(tally_update_request_decode(wire.data, wire.size, &got, &err),
+                        TALLY_MALFORMED, &err);
     TALLY_ASSERT_TEXT(err.field, "updates");
     tally_buffer_fini(&wire);
 }
 
-static void test_api_worker_messages__updates_response_round_trip(void)
+static void test_api_worker_messages__update_response_round_trip(void)
 {
     struct tally_buffer wire = {.size = 0};
-    struct tally_updates_response got;
+    struct tally_update_response got;
     struct tally_update_result result;
     struct tally_poll_response next;
-    CU_ASSERT_EQUAL(make_updates_response(&wire), TALLY_OK);
-    CU_ASSERT_EQUAL_FATAL(tally_updates_response_decode(wire.data, wire.size, &got, NULL),
-                          TALLY_OK);
+    CU_ASSERT_EQUAL(make_update_response(&wire), TALLY_OK);
+    CU_ASSERT_EQUAL_FATAL(tally_update_response_decode(wire.data, wire.size, &got, NULL), TALLY_OK);
     CU_ASSERT_EQUAL(got.n_results, 2);
     CU_ASSERT_TRUE(got.formula_bits == 3 && got.payload_bits == UINT64_MAX);
-    CU_ASSERT_EQUAL(tally_updates_response_next(&got, &result, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_update_response_next(&got, &result, NULL), TALLY_OK);
     CU_ASSERT_TRUE(result.formula_bits == UINT64_MAX && result.payload_bits == 1);
     TALLY_ASSERT_TEXT(result.code, "");
-    CU_ASSERT_EQUAL(tally_updates_response_next(&got, &result, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_update_response_next(&got, &result, NULL), TALLY_OK);
     TALLY_ASSERT_TEXT(result.code, "invalid_argument");
     TALLY_ASSERT_TEXT(result.message, "no");
     CU_ASSERT_EQUAL(result.formula_bits, 0);
-    CU_ASSERT_EQUAL(tally_updates_response_next(&got, &result, NULL), TALLY_MALFORMED);
+    CU_ASSERT_EQUAL(tally_update_response_next(&got, &result, NULL), TALLY_MALFORMED);
     CU_ASSERT_TRUE_FATAL(got.has_next);
     CU_ASSERT_EQUAL(tally_poll_response_decode(got.next.data, got.next.size, &next, NULL),
                     TALLY_OK);
@@ -573,17 +554,16 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_api_worker_messages__shifts_round_trip),
     TALLY_TEST(test_api_worker_messages__empty_task_stays_a_task),
     TALLY_TEST(test_api_worker_messages__idle_and_released_round_trip),
-    TALLY_TEST(test_api_worker_messages__update_round_trip),
+    TALLY_TEST(test_api_worker_messages__update_request_round_trip),
+    TALLY_TEST(test_api_worker_messages__encoded_update_decodes_by_itself),
     TALLY_TEST(test_api_worker_messages__small_messages_round_trip),
     TALLY_TEST(test_api_worker_messages__session_of_any_message),
     TALLY_TEST(test_api_worker_messages__golden_bytes),
-    TALLY_TEST(test_api_worker_messages__golden_marks),
     TALLY_TEST(test_api_worker_messages__format_at_join),
     TALLY_TEST(test_api_worker_messages__other_format_names_who_is_behind),
-    TALLY_TEST(test_api_worker_messages__updates_round_trip),
-    TALLY_TEST(test_api_worker_messages__updates_end_anew),
+    TALLY_TEST(test_api_worker_messages__update_request_ends_anew),
     TALLY_TEST(test_api_worker_messages__too_many_updates_are_malformed),
-    TALLY_TEST(test_api_worker_messages__updates_response_round_trip),
+    TALLY_TEST(test_api_worker_messages__update_response_round_trip),
     TALLY_TEST(test_api_worker_messages__encoding_appends_and_honours_the_limit),
 };
 TALLY_SUITE(api_worker_messages, TESTS);

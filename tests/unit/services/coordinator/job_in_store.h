@@ -13,7 +13,7 @@ struct job_in_store {
     struct tally_objective *objective;
     struct tally_model_copy *model;
     struct tally_error err;
-    struct tally_job_update last; /* the model owns its payload until the next update */
+    struct tally_update last; /* the model owns its payload until the next update */
 };
 
 /* A job of one client whose point is so long that rounds store only changes of the state. */

@@ -102,7 +102,7 @@ static struct tally_http_request *call(struct scene *scene, const char *path,
 
 uint64_t scene_join(struct scene *scene, const char *name, uint32_t slots)
 {
-    struct tally_join_request join = {.slots = slots};
+    struct tally_join_request join = {.slots = slots, .format = TALLY_FORMAT_VERSION};
     struct tally_join_response response = {0};
     struct tally_error err = TALLY_ERROR_INIT;
     struct tally_buffer body = {0};
@@ -120,7 +120,7 @@ uint64_t scene_join(struct scene *scene, const char *name, uint32_t slots)
 struct tally_http_request *scene_join_pinned(struct scene *scene, const char *name,
                                              const char *job_id)
 {
-    struct tally_join_request join = {.slots = 1, .accepts_ended = true};
+    struct tally_join_request join = {.slots = 1, .format = TALLY_FORMAT_VERSION};
     struct tally_buffer body = {0};
     snprintf(join.name, sizeof join.name, "%s", name);
     snprintf(join.job_id, sizeof join.job_id, "%s", job_id);
@@ -154,7 +154,6 @@ static void compute_update(const struct hosted_job *job, uint32_t client,
     struct tally_error err = TALLY_ERROR_INIT;
     struct tally_objective *objective = NULL;
     struct tally_model_copy *copy = NULL;
-    struct tally_job_update computed;
     struct tally_bits bits;
     size_t dim;
     const double *x = tally_job_point(job->engine, &dim);
@@ -166,18 +165,10 @@ static void compute_update(const struct hosted_job *job, uint32_t client,
     TALLY_ASSERT_STATUS(
         tally_model_copy_load(copy, round->iterate, (const uint8_t *)x, dim * sizeof *x, &err),
         TALLY_OK, &err);
-    TALLY_ASSERT_STATUS(tally_model_copy_compute(copy, round, client, &computed, &bits, &err),
-                        TALLY_OK, &err);
-    *ret_computed =
-        (struct computed_update){.update = {.round = (uint32_t)computed.round,
-                                            .client = client,
-                                            .payload = {computed.payload, computed.n_payload},
-                                            .payload_bits = computed.payload_bits,
-                                            .clipped = computed.clipped,
-                                            .has_loss = computed.has_loss,
-                                            .loss = computed.loss},
-                                 .objective = objective,
-                                 .copy = copy};
+    *ret_computed = (struct computed_update){.objective = objective, .copy = copy};
+    TALLY_ASSERT_STATUS(
+        tally_model_copy_compute(copy, round, client, &ret_computed->update, &bits, &err), TALLY_OK,
+        &err);
 }
 
 static void computed_update_fini(struct computed_update *computed)
@@ -189,14 +180,20 @@ static void computed_update_fini(struct computed_update *computed)
 struct tally_http_request *scene_update(struct scene *scene, uint64_t session,
                                         struct hosted_job *job, uint32_t client)
 {
+    return scene_updates(scene, session, job, client, 1);
+}
+
+void scene_encode_update(const struct hosted_job *job, uint32_t client, struct tally_buffer *out)
+{
     struct computed_update computed;
-    struct tally_buffer body = {0};
     compute_update(job, client, &computed);
-    computed.update.session = session;
-    memcpy(computed.update.job_id, job->row.id, sizeof job->row.id);
-    CU_ASSERT_EQUAL_FATAL(tally_update_encode(&computed.update, &body), TALLY_OK);
+    CU_ASSERT_EQUAL_FATAL(tally_update_request_add(&computed.update, out), TALLY_OK);
     computed_update_fini(&computed);
-    return call(scene, "/tally.v1.WorkerService/PostUpdate", &body);
+}
+
+struct tally_http_request *scene_post_update(struct scene *scene, struct tally_buffer *body)
+{
+    return call(scene, "/tally.v1.WorkerService/PostUpdate", body);
 }
 
 void scene_progress(struct scene *scene, uint64_t session, uint64_t n, uint64_t n_whole)
@@ -212,18 +209,15 @@ void scene_progress(struct scene *scene, uint64_t session, uint64_t n, uint64_t 
 struct tally_http_request *scene_updates(struct scene *scene, uint64_t session,
                                          struct hosted_job *job, uint32_t first, uint32_t n)
 {
-    struct tally_updates message = {.session = session,
-                                    .round = (uint32_t)tally_job_open_round(job->engine)->round};
+    struct tally_update_request message = {
+        .session = session, .round = (uint32_t)tally_job_open_round(job->engine)->round};
     struct tally_buffer body = {0};
     memcpy(message.job_id, job->row.id, sizeof job->row.id);
     for (uint32_t m = first; m < first + n; m++) {
-        struct computed_update computed;
-        compute_update(job, m, &computed);
-        CU_ASSERT_EQUAL_FATAL(tally_updates_add(&computed.update, &body), TALLY_OK);
-        computed_update_fini(&computed);
+        scene_encode_update(job, m, &body);
     }
-    CU_ASSERT_EQUAL_FATAL(tally_updates_end(&message, &body), TALLY_OK);
-    return call(scene, "/tally.v1.WorkerService/PostUpdates", &body);
+    CU_ASSERT_EQUAL_FATAL(tally_update_request_end(&message, &body), TALLY_OK);
+    return scene_post_update(scene, &body);
 }
 
 void scene_leave(struct scene *scene, uint64_t session)

@@ -36,6 +36,10 @@ struct tally_http_request *scene_join_pinned(struct scene *scene, const char *na
                                              const char *job_id);
 /* Sends a poll with this waiting time. */
 struct tally_http_request *scene_poll(struct scene *scene, uint64_t session, uint32_t wait_ms);
+/* Appends the client's update for the open round, as a field of a PostUpdateRequest. */
+void scene_encode_update(const struct hosted_job *job, uint32_t client, struct tally_buffer *out);
+/* Sends an encoded PostUpdateRequest. */
+struct tally_http_request *scene_post_update(struct scene *scene, struct tally_buffer *body);
 /* Sends the client's update for the job's open round from this session. */
 struct tally_http_request *scene_update(struct scene *scene, uint64_t session,
                                         struct hosted_job *job, uint32_t client);

@@ -104,14 +104,14 @@ static void end_fini(struct end *end)
     job_in_store_fini(&end->host);
 }
 
-static enum tally_status post(struct end *end, const struct tally_job_update *update)
+static enum tally_status post(struct end *end, const struct tally_update *update)
 {
     struct tally_error err = TALLY_ERROR_INIT;
     return ended_receive(&end->ended, end->host.store, &end->row, update, &end->outcome, &err);
 }
 
 /* Passes the update to the fully loaded job and returns its response. */
-static enum tally_status ask_job(struct end *end, const struct tally_job_update *update,
+static enum tally_status ask_job(struct end *end, const struct tally_update *update,
                                  struct tally_job_outcome *ret_outcome)
 {
     struct tally_error err = TALLY_ERROR_INIT;
@@ -122,7 +122,7 @@ static enum tally_status ask_job(struct end *end, const struct tally_job_update 
     return status;
 }
 
-static void expect_answer_of_job(struct end *end, const struct tally_job_update *update)
+static void expect_answer_of_job(struct end *end, const struct tally_update *update)
 {
     struct tally_job_outcome outcome = {0};
     const enum tally_status status = ask_job(end, update, &outcome);
@@ -137,16 +137,16 @@ static void test_coordinator_ended__what_cannot_be_a_repetition_reads_no_job(voi
 {
     struct end end;
     end_init(&end, false);
-    const struct tally_job_update right = end.host.last;
+    const struct tally_update right = end.host.last;
     const uint64_t all_bits = end.row.progress.bits.uplink.payload_bits;
-    struct tally_job_update wrong[6] = {right, right, right, right, right, right};
+    struct tally_update wrong[6] = {right, right, right, right, right, right};
     wrong[0].client = 2;
     wrong[1].round = 0;
     wrong[2].round = right.round + 2;
-    wrong[3].n_payload--;
+    wrong[3].payload.size--;
     wrong[4].payload_bits += 8;
     wrong[5].payload_bits = all_bits + 1;
-    wrong[5].n_payload = all_bits / 8 + 1;
+    wrong[5].payload.size = all_bits / 8 + 1;
     CU_ASSERT_EQUAL(post(&end, &wrong[0]), TALLY_OUT_OF_RANGE);
     for (int i = 1; i < 6; i++) {
         CU_ASSERT_EQUAL(post(&end, &wrong[i]), TALLY_FAILED_PRECONDITION);
@@ -160,7 +160,7 @@ static void test_coordinator_ended__a_job_cancelled_in_the_queue_is_not_read(voi
 {
     struct end end;
     end_init(&end, false);
-    struct tally_job_update update = end.host.last;
+    struct tally_update update = end.host.last;
     end.row.started_ms = 0;
     end.row.progress = (struct tally_progress){.round = 0};
     update.round = 1;
@@ -172,8 +172,8 @@ static void test_coordinator_ended__a_job_cancelled_in_the_queue_is_not_read(voi
 /* Variants of the last message: the same one, other bytes, the round before, the open round. */
 static void post_all(struct end *end)
 {
-    const struct tally_job_update right = end->host.last;
-    struct tally_job_update other = right, early = right, late = right;
+    const struct tally_update right = end->host.last;
+    struct tally_update other = right, early = right, late = right;
     other.clipped++;
     early.round--;
     late.round = (uint32_t)end->row.progress.round + 1;

@@ -320,16 +320,16 @@ static void put_metrics(struct scene *scene, const struct tally_store_job *row, 
                                                    TALLY_STORE_METRICS_ROUND, &err),
                         TALLY_OK, &err);
     for (uint32_t first = 0; first < MANY_CLIENTS; first += CLIENT_METRICS_BLOCK) {
-        struct tally_updates block = {.round = round};
+        struct tally_update_request block = {.round = round};
         struct tally_update update = {.n_metrics = 1, .metrics = {{.name = "accuracy"}}};
         struct tally_buffer body = {0};
         for (uint32_t m = first; m < MANY_CLIENTS - 1 && m < first + CLIENT_METRICS_BLOCK; m++) {
             update.client = m;
             update.metrics[0].value = m + round;
-            CU_ASSERT_EQUAL_FATAL(tally_updates_add(&update, &body), TALLY_OK);
+            CU_ASSERT_EQUAL_FATAL(tally_update_request_add(&update, &body), TALLY_OK);
         }
         strcpy(block.job_id, row->id);
-        CU_ASSERT_EQUAL_FATAL(tally_updates_end(&block, &body), TALLY_OK);
+        CU_ASSERT_EQUAL_FATAL(tally_update_request_end(&block, &body), TALLY_OK);
         const struct tally_store_update stored = {
             .client = first, .body = body.data, .n_body = body.size};
         TALLY_ASSERT_STATUS(store->ops->update_insert(store, row->key, &stored, &err), TALLY_OK,

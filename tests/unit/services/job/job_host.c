@@ -72,8 +72,8 @@ void job_host_init_standard(struct job_host *host)
 static void drop_updates(struct job_host *host)
 {
     for (int m = 0; m < HOST_MAX_CLIENTS; m++) {
-        free((void *)(uintptr_t)host->updates[m].payload);
-        host->updates[m] = (struct tally_job_update){0};
+        free((void *)(uintptr_t)host->updates[m].payload.data);
+        host->updates[m] = (struct tally_update){0};
     }
 }
 
@@ -102,17 +102,17 @@ void job_host_compute(struct job_host *host)
     const double *x = tally_job_point(host->job, &dim);
     double sum = 0;
     for (uint32_t m = 0; m < host->spec.clients; m++) {
-        struct tally_job_update *update = &host->updates[m];
+        struct tally_update *update = &host->updates[m];
         TALLY_ASSERT_STATUS(tally_model_copy_compute(host->copy, tally_job_open_round(host->job), m,
                                                      update, &host->bits[m], &err),
                             TALLY_OK, &err);
-        if (update->n_payload > 0) {
-            uint8_t *copy = malloc(update->n_payload);
+        if (update->payload.size > 0) {
+            uint8_t *copy = malloc(update->payload.size);
             CU_ASSERT_PTR_NOT_NULL_FATAL(copy);
-            memcpy(copy, update->payload, update->n_payload);
-            update->payload = copy;
+            memcpy(copy, update->payload.data, update->payload.size);
+            update->payload.data = copy;
         } else {
-            update->payload = NULL;
+            update->payload.data = NULL;
         }
         sum += local_loss_of(host->objective, m, x);
     }

@@ -13,10 +13,9 @@ struct job_host {
     struct tally_model_copy *copy;
     struct tally_job *job;
     double f_star;
-    struct tally_job_update
-        updates[HOST_MAX_CLIENTS];            /* of the open round; payloads are on the heap */
-    struct tally_bits bits[HOST_MAX_CLIENTS]; /* their costs by the clients' count */
-    double loss;                              /* f at the open round's point */
+    struct tally_update updates[HOST_MAX_CLIENTS]; /* of the open round; payloads are on the heap */
+    struct tally_bits bits[HOST_MAX_CLIENTS];      /* their costs by the clients' count */
+    double loss;                                   /* f at the open round's point */
     struct tally_round_record records[HOST_MAX_RECORDS];
     int n_records;
 };

@@ -53,7 +53,7 @@ static void histories_fini(struct histories *histories)
     job_host_fini(&histories->present);
 }
 
-static enum tally_status receive(struct job_host *host, const struct tally_job_update *update,
+static enum tally_status receive(struct job_host *host, const struct tally_update *update,
                                  struct tally_error *err)
 {
     struct tally_job_outcome outcome;
@@ -61,7 +61,7 @@ static enum tally_status receive(struct job_host *host, const struct tally_job_u
 }
 
 /* The update is refused and leaves no trace. */
-static void expect_refusal(struct job_host *host, const struct tally_job_update *update)
+static void expect_refusal(struct job_host *host, const struct tally_update *update)
 {
     struct tally_error err = TALLY_ERROR_INIT;
     struct job_look before = job_look(host->job);
@@ -86,7 +86,7 @@ static void test_job_histories__update_of_a_lost_one_is_refused(void)
     histories_fini(&histories);
 }
 
-/* Workers up to 0.14.0 repeat no mark. */
+/* A worker need not repeat the mark. */
 static void test_job_histories__update_without_a_mark_is_taken(void)
 {
     struct job_host host;

@@ -87,7 +87,7 @@ static void test_job_horizon__first_round_that_does_not_fit_is_only_evaluated(vo
         CU_ASSERT_EQUAL(open->plan.samples, spec.horizon);
         CU_ASSERT_TRUE(open->evaluate);
         job_host_compute(&host);
-        CU_ASSERT_EQUAL(host.updates[0].n_payload, 0);
+        CU_ASSERT_EQUAL(host.updates[0].payload.size, 0);
         CU_ASSERT_TRUE(host.updates[0].has_loss);
         for (uint32_t m = 0; m < 5; m++) {
             struct tally_job_outcome outcome = job_host_send(&host, m);

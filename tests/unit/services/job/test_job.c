@@ -48,8 +48,8 @@ static void test_job_engine__new_job_is_queued_and_holds_no_point(void)
 /* Every query that a host may make of a job without vectors has an answer. */
 static void expect_without_vectors(struct tally_job *job)
 {
-    const struct tally_job_update update = {.round = 0, .client = 0};
-    const struct tally_job_update outside = {.round = 1, .client = 5};
+    const struct tally_update update = {.round = 0, .client = 0};
+    const struct tally_update outside = {.round = 1, .client = 5};
     struct tally_job_outcome outcome;
     struct tally_buffer state = {0};
     size_t dim;
@@ -193,9 +193,9 @@ static void test_job_engine__point_moves_by_the_broadcast(void)
         for (uint32_t m = 0; m < 5; m++) {
             int32_t levels[6] = {0};
             struct tally_level_stats stats;
-            const struct tally_job_update *update = &host.updates[m];
+            const struct tally_update *update = &host.updates[m];
             if (!open.plan.cut) {
-                CU_ASSERT_EQUAL(setting.encoding->decode(update->payload, update->n_payload,
+                CU_ASSERT_EQUAL(setting.encoding->decode(update->payload.data, update->payload.size,
                                                          update->payload_bits, 6, &open.plan.grid,
                                                          levels, &stats, NULL),
                                 TALLY_OK);

@@ -53,7 +53,7 @@ static void test_job_refusals__duplicates_get_the_same_answer_and_change_nothing
 }
 
 /* Sends a bad update: expects the right status and an unchanged engine. */
-static void expect_refused(struct job_host *host, const struct tally_job_update *update,
+static void expect_refused(struct job_host *host, const struct tally_update *update,
                            enum tally_status status, const char *field)
 {
     struct job_look before = job_look(host->job);
@@ -73,14 +73,14 @@ static void expect_refused(struct job_host *host, const struct tally_job_update 
 static void send_all_that_is_wrong(struct job_host *host)
 {
     const struct tally_job_round open = *tally_job_open_round(host->job);
-    const struct tally_job_update good = host->updates[2];
-    struct tally_job_update bad = good;
+    const struct tally_update good = host->updates[2];
+    struct tally_update bad = good;
     bad.client = 5;
     expect_refused(host, &bad, TALLY_OUT_OF_RANGE, "client");
     bad.client = UINT32_MAX;
     expect_refused(host, &bad, TALLY_OUT_OF_RANGE, "client");
 
-    const int64_t rounds[] = {open.round + 1, open.round - 1, 0, -1, INT64_MAX, INT64_MIN};
+    const uint32_t rounds[] = {(uint32_t)open.round + 1, (uint32_t)open.round - 1, 0, UINT32_MAX};
     for (size_t i = 0; i < sizeof rounds / sizeof rounds[0]; i++) {
         bad = good;
         bad.round = rounds[i];
@@ -107,8 +107,8 @@ static void send_all_that_is_wrong(struct job_host *host)
 
     const uint8_t junk[40] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
     bad = good;
-    bad.payload = junk;
-    bad.n_payload = sizeof junk;
+    bad.payload.data = junk;
+    bad.payload.size = sizeof junk;
     bad.payload_bits = 8 * sizeof junk;
     expect_refused(host, &bad, TALLY_MALFORMED, "payload");
     bad.payload_bits = UINT64_MAX;
@@ -123,15 +123,15 @@ static void send_all_that_is_wrong(struct job_host *host)
         return;
     }
     bad = good;
-    bad.payload = NULL;
-    bad.n_payload = 0;
+    bad.payload.data = NULL;
+    bad.payload.size = 0;
     bad.payload_bits = 0;
     expect_refused(host, &bad, TALLY_MALFORMED, "payload");
     bad = good;
     bad.payload_bits++;
     expect_refused(host, &bad, TALLY_MALFORMED, "payload");
     bad = good;
-    bad.n_payload--;
+    bad.payload.size--;
     expect_refused(host, &bad, TALLY_MALFORMED, "payload");
 }
 
@@ -177,18 +177,18 @@ static void test_job_refusals__other_bytes_for_the_same_round_already_exist(void
     job_host_init_standard(&host);
     job_host_compute(&host);
     job_host_send(&host, 1);
-    const struct tally_job_update good = host.updates[1];
-    struct tally_job_update bad = good;
-    uint8_t *payload = malloc(good.n_payload);
+    const struct tally_update good = host.updates[1];
+    struct tally_update bad = good;
+    uint8_t *payload = malloc(good.payload.size);
     CU_ASSERT_PTR_NOT_NULL_FATAL(payload);
-    for (size_t bit = 0; bit < 8 * good.n_payload; bit++) {
-        memcpy(payload, good.payload, good.n_payload);
+    for (size_t bit = 0; bit < 8 * good.payload.size; bit++) {
+        memcpy(payload, good.payload.data, good.payload.size);
         payload[bit / 8] ^= (uint8_t)(1 << bit % 8);
-        bad.payload = payload;
+        bad.payload.data = payload;
         expect_refused(&host, &bad, TALLY_ALREADY_EXISTS, "round");
     }
     bad = good;
-    bad.n_payload--;
+    bad.payload.size--;
     expect_refused(&host, &bad, TALLY_ALREADY_EXISTS, "round");
     bad = good;
     bad.payload_bits++;
@@ -214,12 +214,12 @@ static void test_job_refusals__closed_round_is_refused_once_the_next_is_answered
     struct job_host host;
     job_host_init_standard(&host);
     job_host_round(&host);
-    const struct tally_job_update old = host.updates[0];
-    uint8_t *payload = malloc(old.n_payload);
+    const struct tally_update old = host.updates[0];
+    uint8_t *payload = malloc(old.payload.size);
     CU_ASSERT_PTR_NOT_NULL_FATAL(payload);
-    memcpy(payload, old.payload, old.n_payload);
-    struct tally_job_update late = old;
-    late.payload = payload;
+    memcpy(payload, old.payload.data, old.payload.size);
+    struct tally_update late = old;
+    late.payload.data = payload;
     struct tally_job_outcome outcome;
     CU_ASSERT_EQUAL(tally_job_receive(host.job, &late, &outcome, NULL), TALLY_OK);
     CU_ASSERT_TRUE(outcome.duplicate); /* the last message of a client is remembered */

@@ -194,7 +194,7 @@ static void test_job_metrics__single_clients_are_kept(void)
 static void set_metrics(struct job_host *host, const struct tally_metric *seconds)
 {
     for (uint32_t m = 0; m < 5; m++) {
-        host->updates[m].metrics = m % 2 == 0 ? &seconds[m] : NULL;
+        host->updates[m].metrics[0] = seconds[m];
         host->updates[m].n_metrics = m % 2 == 0;
     }
 }
@@ -241,10 +241,10 @@ static void test_job_metrics__are_no_part_of_a_messages_identity(void)
     struct tally_job_outcome outcome;
     job_host_init_standard(&host);
     job_host_compute(&host);
-    host.updates[0].metrics = &first;
+    host.updates[0].metrics[0] = first;
     host.updates[0].n_metrics = 1;
     job_host_send(&host, 0);
-    host.updates[0].metrics = &second;
+    host.updates[0].metrics[0] = second;
     CU_ASSERT_EQUAL(tally_job_receive(host.job, &host.updates[0], &outcome, NULL), TALLY_OK);
     CU_ASSERT_TRUE(outcome.duplicate);
     for (uint32_t m = 1; m < 5; m++) {

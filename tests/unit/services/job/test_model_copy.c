@@ -105,15 +105,16 @@ static void test_job_model_copy__repeats_a_round_byte_for_byte(void)
     struct tally_model_copy *other;
     CU_ASSERT_EQUAL_FATAL(tally_model_copy_new(&spec, HOST.objective, &other, NULL), TALLY_OK);
     for (uint32_t m = 5; m-- > 0;) {
-        struct tally_job_update update;
+        struct tally_update update;
         struct tally_bits bits;
         CU_ASSERT_EQUAL(tally_model_copy_compute(other, tally_job_open_round(HOST.job), m, &update,
                                                  &bits, NULL),
                         TALLY_OK);
         CU_ASSERT_EQUAL(update.client, m);
         CU_ASSERT_EQUAL(update.round, 1);
-        CU_ASSERT_EQUAL_FATAL(update.n_payload, HOST.updates[m].n_payload);
-        CU_ASSERT_EQUAL(memcmp(update.payload, HOST.updates[m].payload, update.n_payload), 0);
+        CU_ASSERT_EQUAL_FATAL(update.payload.size, HOST.updates[m].payload.size);
+        CU_ASSERT_EQUAL(
+            memcmp(update.payload.data, HOST.updates[m].payload.data, update.payload.size), 0);
         CU_ASSERT_EQUAL(update.payload_bits, HOST.updates[m].payload_bits);
         CU_ASSERT_EQUAL(update.clipped, HOST.updates[m].clipped);
         CU_ASSERT_EQUAL(update.loss, HOST.updates[m].loss);
@@ -143,7 +144,7 @@ static void test_job_model_copy__refuses_rounds_that_nobody_can_play(void)
     bad[7].plan.grid.step = (double)NAN;
     bad[8].plan.grid.step = -good.plan.grid.step;
     bad[9].plan.grid.step = (double)INFINITY;
-    struct tally_job_update update;
+    struct tally_update update;
     struct tally_bits bits;
     for (size_t i = 0; i < 10; i++) {
         struct tally_error err = TALLY_ERROR_INIT;
@@ -170,14 +171,15 @@ static void test_job_model_copy__plays_by_the_announced_grid(void)
     struct tally_job_round round = *tally_job_open_round(HOST.job);
     round.plan.grid.step *= 1 + 0x1p-52;
     round.plan.grid.intervals = 2;
-    struct tally_job_update update;
+    struct tally_update update;
     struct tally_bits bits;
     CU_ASSERT_EQUAL_FATAL(tally_model_copy_compute(HOST.copy, &round, 0, &update, &bits, NULL),
                           TALLY_OK);
     int32_t levels[6];
     struct tally_level_stats stats;
-    CU_ASSERT_EQUAL(setting.encoding->decode(update.payload, update.n_payload, update.payload_bits,
-                                             6, &round.plan.grid, levels, &stats, NULL),
+    CU_ASSERT_EQUAL(setting.encoding->decode(update.payload.data, update.payload.size,
+                                             update.payload_bits, 6, &round.plan.grid, levels,
+                                             &stats, NULL),
                     TALLY_OK);
     CU_ASSERT_EQUAL(stats.payload_bits, bits.payload_bits);
     job_host_fini(&HOST);
@@ -189,14 +191,14 @@ static void test_job_model_copy__sends_nothing_in_a_cut_round(void)
     const struct tally_job_spec spec = job_host_spec();
     job_host_init(&HOST, &spec);
     struct tally_job_round round = *tally_job_open_round(HOST.job);
-    struct tally_job_update update;
+    struct tally_update update;
     struct tally_bits bits;
     CU_ASSERT_EQUAL(tally_model_copy_compute(HOST.copy, &round, 2, &update, &bits, NULL), TALLY_OK);
-    CU_ASSERT_TRUE(update.n_payload > 0); /* this message must not be sent again */
+    CU_ASSERT_TRUE(update.payload.size > 0); /* this message must not be sent again */
     const double loss = update.loss;
     round.plan.cut = true;
     CU_ASSERT_EQUAL(tally_model_copy_compute(HOST.copy, &round, 2, &update, &bits, NULL), TALLY_OK);
-    CU_ASSERT_EQUAL(update.n_payload, 0);
+    CU_ASSERT_EQUAL(update.payload.size, 0);
     CU_ASSERT_EQUAL(update.payload_bits, 0);
     CU_ASSERT_EQUAL(update.clipped, 0);
     CU_ASSERT_EQUAL(bits.messages, 0);
@@ -216,7 +218,7 @@ static void test_job_model_copy__diverged_point_is_not_finite(void)
     double x[6] = {1e60, 0, 0, 0, 0, 0};
     CU_ASSERT_EQUAL(tally_model_copy_load(HOST.copy, 1, (const uint8_t *)x, sizeof x, NULL),
                     TALLY_OK);
-    struct tally_job_update update;
+    struct tally_update update;
     struct tally_bits bits;
     struct tally_error err = TALLY_ERROR_INIT;
     TALLY_ASSERT_STATUS(tally_model_copy_compute(HOST.copy, tally_job_open_round(HOST.job), 3,
@@ -243,7 +245,7 @@ static void test_job_model_copy__shifts_begin_where_the_engines_begin(void)
         spec.initial_point.radius = 2;
         job_host_init(&HOST, &spec);
         const struct tally_job_round *open = tally_job_open_round(HOST.job);
-        struct tally_job_update own, given;
+        struct tally_update own, given;
         struct tally_bits bits;
         struct tally_model_copy *other = NULL;
         int64_t round;
@@ -255,8 +257,8 @@ static void test_job_model_copy__shifts_begin_where_the_engines_begin(void)
                         TALLY_OK);
         CU_ASSERT_EQUAL(tally_model_copy_compute(HOST.copy, open, 3, &own, &bits, NULL), TALLY_OK);
         CU_ASSERT_EQUAL(tally_model_copy_compute(other, open, 3, &given, &bits, NULL), TALLY_OK);
-        CU_ASSERT_EQUAL_FATAL(own.n_payload, given.n_payload);
-        CU_ASSERT_EQUAL(memcmp(own.payload, given.payload, own.n_payload), 0);
+        CU_ASSERT_EQUAL_FATAL(own.payload.size, given.payload.size);
+        CU_ASSERT_EQUAL(memcmp(own.payload.data, given.payload.data, own.payload.size), 0);
         tally_model_copy_free(other);
         job_host_fini(&HOST);
         n++;

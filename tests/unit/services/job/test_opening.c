@@ -215,8 +215,8 @@ static void test_job_opening__those_that_answered_decide(void)
             continue;
         }
         const struct tally_setting setting = tally_job_spec_setting(&spec);
-        const struct tally_message_view view = {.payload = host.updates[m].payload,
-                                                .n_payload = host.updates[m].n_payload,
+        const struct tally_message_view view = {.payload = host.updates[m].payload.data,
+                                                .n_payload = host.updates[m].payload.size,
                                                 .payload_bits = host.updates[m].payload_bits};
         struct tally_bits bits;
         CU_ASSERT_EQUAL(TALLY_CEAL.opening->receive(&setting, &view, &reports[n++], &bits, NULL),
@@ -269,9 +269,9 @@ static void test_job_opening__malformed_reports_change_nothing(void)
     struct job_host host;
     job_host_init(&host, &spec);
     job_host_compute(&host);
-    const struct tally_job_update good = host.updates[2];
-    struct tally_job_update bad = good;
-    bad.n_payload = 4;
+    const struct tally_update good = host.updates[2];
+    struct tally_update bad = good;
+    bad.payload.size = 4;
     bad.payload_bits = 32;
     struct tally_job_outcome outcome;
     struct tally_error err = TALLY_ERROR_INIT;

@@ -206,7 +206,7 @@ static void test_job_saving__restored_job_still_knows_the_last_messages(void)
         CU_ASSERT_EQUAL(tally_job_receive(HOST.job, &HOST.updates[m], &outcome, NULL), TALLY_OK);
         CU_ASSERT_TRUE(outcome.duplicate);
         CU_ASSERT_EQUAL(memcmp(&outcome.bits, &HOST.bits[m], sizeof outcome.bits), 0);
-        struct tally_job_update other = HOST.updates[m];
+        struct tally_update other = HOST.updates[m];
         other.clipped ^= 1;
         CU_ASSERT_EQUAL(tally_job_receive(HOST.job, &other, &outcome, NULL), TALLY_ALREADY_EXISTS);
     }
@@ -429,7 +429,7 @@ static void test_job_saving__cohorts_end_the_same(void)
     restore_at_every_round_boundary(&spec);
 }
 
-static enum tally_status receive(const struct tally_job_update *update,
+static enum tally_status receive(const struct tally_update *update,
                                  struct tally_job_outcome *ret_outcome)
 {
     return tally_job_receive(HOST.job, update, ret_outcome, NULL);
@@ -447,10 +447,10 @@ static void test_job_saving__cohorts_keep_receipts_for_sixteen_rounds(void)
     uint32_t n;
     const uint32_t client = tally_job_cohort(HOST.job, &n)[0];
     uint8_t payload[64];
-    struct tally_job_update update = HOST.updates[client];
-    CU_ASSERT_FATAL(update.n_payload <= sizeof payload);
-    memcpy(payload, update.payload, update.n_payload);
-    update.payload = payload;
+    struct tally_update update = HOST.updates[client];
+    CU_ASSERT_FATAL(update.payload.size <= sizeof payload);
+    memcpy(payload, update.payload.data, update.payload.size);
+    update.payload.data = payload;
     for (int64_t round = 1; round <= 18; round++) {
         job_host_round(&HOST);
         if (tally_job_receipt(HOST.job, client).round > 1) {

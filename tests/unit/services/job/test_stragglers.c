@@ -223,12 +223,12 @@ static void test_job_stragglers__average_is_over_those_received(void)
     for (uint32_t m = 0; m < 4; m++) {
         int32_t levels[16];
         struct tally_level_stats stats;
-        const struct tally_job_update *update = &host.updates[m];
+        const struct tally_update *update = &host.updates[m];
         tally_job_point(host.job, &dim);
-        CU_ASSERT_EQUAL_FATAL(TALLY_ENCODING_UNARY.decode(update->payload, update->n_payload,
-                                                          update->payload_bits, dim, &grid, levels,
-                                                          &stats, NULL),
-                              TALLY_OK);
+        CU_ASSERT_EQUAL_FATAL(
+            TALLY_ENCODING_UNARY.decode(update->payload.data, update->payload.size,
+                                        update->payload_bits, dim, &grid, levels, &stats, NULL),
+            TALLY_OK);
         for (size_t i = 0; i < dim; i++) {
             mean[i] += levels[i] * grid.step / 4;
         }
@@ -381,9 +381,10 @@ static void test_job_stragglers__long_lists_are_cut(void)
     TALLY_ASSERT_TEXT(text, "0-59");
     job_host_compute(&host);
     for (uint32_t m = 1; m < 60; m += 2) {
-        struct tally_job_update update = host.updates[0];
+        struct tally_update update = host.updates[0];
         struct tally_job_outcome outcome;
         update.client = m;
+        update.mark = 0; /* its own is that of another job */
         CU_ASSERT_EQUAL(tally_job_receive(job, &update, &outcome, NULL), TALLY_OK);
     }
     tally_job_list_missing(job, text);

@@ -41,7 +41,7 @@ static struct tally_job_spec weighted_spec(const struct tally_algorithm *algorit
 /* Reads the message of a minibatch_sgd client: its mean gradient. */
 static void gradient_of(uint32_t client, float *ret_gradient)
 {
-    memcpy(ret_gradient, HOST.updates[client].payload, DIM * sizeof *ret_gradient);
+    memcpy(ret_gradient, HOST.updates[client].payload.data, DIM * sizeof *ret_gradient);
 }
 
 /* The step and the loss are weighted means over the messages received, in exact arithmetic. */

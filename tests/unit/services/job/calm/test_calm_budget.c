@@ -145,7 +145,7 @@ static void open_capped(void)
     CU_ASSERT_TRUE(tally_job_open_round(HOST.job)->plan.max_bits > 0);
 }
 
-static void expect_malformed(const struct tally_job_update *update)
+static void expect_malformed(const struct tally_update *update)
 {
     struct job_look before = job_look(HOST.job);
     struct tally_job_outcome outcome;
@@ -159,9 +159,9 @@ static void expect_malformed(const struct tally_job_update *update)
 static void test_calm_budget__client_declines_only_under_a_cap(void)
 {
     open_capped();
-    struct tally_job_update empty = HOST.updates[0];
-    empty.payload = NULL;
-    empty.n_payload = 0;
+    struct tally_update empty = HOST.updates[0];
+    empty.payload.data = NULL;
+    empty.payload.size = 0;
     empty.payload_bits = 0;
     empty.clipped = 0;
     struct tally_job_outcome outcome;
@@ -179,6 +179,7 @@ static void test_calm_budget__client_declines_only_under_a_cap(void)
     job_host_init(&HOST, &spec);
     job_host_compute(&HOST);
     empty.loss = HOST.updates[0].loss;
+    empty.mark = HOST.updates[0].mark;
     expect_malformed(&empty);
     job_host_fini(&HOST);
 }
@@ -187,7 +188,7 @@ static void test_calm_budget__all_decline_and_the_talking_ends(void)
 {
     open_capped();
     for (uint32_t m = 0; m < 3; m++) {
-        HOST.updates[m].n_payload = 0;
+        HOST.updates[m].payload.size = 0;
         HOST.updates[m].payload_bits = 0;
         HOST.updates[m].clipped = 0;
         job_host_send(&HOST, m);
@@ -207,25 +208,25 @@ static void test_calm_budget__messages_that_cannot_be_are_malformed(void)
     const uint64_t cap = tally_job_open_round(HOST.job)->plan.max_bits;
     uint8_t junk[100];
     memset(junk, 0xa5, sizeof junk);
-    struct tally_job_update update = HOST.updates[0];
-    const size_t n = update.n_payload;
+    struct tally_update update = HOST.updates[0];
+    const size_t n = update.payload.size;
     update.payload_bits = cap + 1; /* longer than the cap */
-    update.payload = junk;
-    update.n_payload = (cap + 8) / 8;
+    update.payload.data = junk;
+    update.payload.size = (cap + 8) / 8;
     expect_malformed(&update);
     update = HOST.updates[0];
-    update.n_payload = n - 1; /* bytes and bits disagree */
+    update.payload.size = n - 1; /* bytes and bits disagree */
     expect_malformed(&update);
-    update.n_payload = n;
+    update.payload.size = n;
     update.payload_bits += 8;
     expect_malformed(&update);
     update.payload_bits = 0;
     expect_malformed(&update);
     update = HOST.updates[0];
-    update.n_payload = 0;
+    update.payload.size = 0;
     expect_malformed(&update);
-    update.payload = junk;
-    update.n_payload = 3; /* too short for 30 coordinates, or with bits set after the end */
+    update.payload.data = junk;
+    update.payload.size = 3; /* too short for 30 coordinates, or with bits set after the end */
     update.payload_bits = 20;
     expect_malformed(&update);
     update = HOST.updates[0];

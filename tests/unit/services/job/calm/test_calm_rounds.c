@@ -42,14 +42,14 @@ static void test_calm_rounds__malformed_report_changes_nothing(void)
     job_host_init(&HOST, &spec);
     job_host_compute(&HOST);
     uint8_t bytes[4] = {0};
-    struct tally_job_update update = HOST.updates[0];
-    CU_ASSERT_EQUAL_FATAL(update.n_payload, 3);
-    memcpy(bytes, update.payload, 3);
-    update.payload = bytes;
+    struct tally_update update = HOST.updates[0];
+    CU_ASSERT_EQUAL_FATAL(update.payload.size, 3);
+    memcpy(bytes, update.payload.data, 3);
+    update.payload.data = bytes;
     for (int i = 0; i < 4; i++) {
-        update.n_payload = (size_t[]){3, 4, 2, 0}[i];
+        update.payload.size = (size_t[]){3, 4, 2, 0}[i];
         update.payload_bits = (uint64_t[]){20, 20, 16, 0}[i];
-        bytes[2] = (uint8_t)(HOST.updates[0].payload[2] ^ (i == 0 ? 0x80 : 0)); /* padding */
+        bytes[2] = (uint8_t)(HOST.updates[0].payload.data[2] ^ (i == 0 ? 0x80 : 0)); /* padding */
         struct job_look before = job_look(HOST.job);
         struct tally_job_outcome outcome;
         CU_ASSERT_EQUAL(tally_job_receive(HOST.job, &update, &outcome, NULL), TALLY_MALFORMED);
@@ -264,7 +264,7 @@ static void test_calm_rounds__client_sends_how_far_it_travelled(void)
     travel_to(&spec);
     const struct tally_setting setting = tally_job_spec_setting(&spec);
     struct tally_job_round round = *tally_job_open_round(HOST.job);
-    struct tally_job_update update;
+    struct tally_update update;
     struct tally_bits bits;
     struct tally_rng rng;
     struct tally_level_stats stats;
@@ -281,7 +281,7 @@ static void test_calm_rounds__client_sends_how_far_it_travelled(void)
     CU_ASSERT_EQUAL_FATAL(tally_model_copy_compute(HOST.copy, &round, 1, &update, &bits, NULL),
                           TALLY_OK);
     tally_rng_init(&rng, setting.key, 1, (uint32_t)round.round, TALLY_RNG_UPLINK);
-    CU_ASSERT_EQUAL_FATAL(tally_dithered_decode(update.payload, update.n_payload,
+    CU_ASSERT_EQUAL_FATAL(tally_dithered_decode(update.payload.data, update.payload.size,
                                                 update.payload_bits, dim, &round.plan.grid, &rng,
                                                 values, &stats, NULL),
                           TALLY_OK);
@@ -357,14 +357,15 @@ static void test_calm_rounds__travelling_task_names_no_intervals(void)
     const struct tally_job_spec spec = calm_job_travelling(30, 3);
     travel_to(&spec);
     struct tally_job_round round = *tally_job_open_round(HOST.job);
-    struct tally_job_update update;
+    struct tally_update update;
     struct tally_bits bits;
     job_host_compute(&HOST);
     round.plan.grid.intervals = 0;
     CU_ASSERT_EQUAL_FATAL(tally_model_copy_compute(HOST.copy, &round, 1, &update, &bits, NULL),
                           TALLY_OK);
     CU_ASSERT_EQUAL(update.payload_bits, HOST.updates[1].payload_bits);
-    CU_ASSERT_EQUAL(memcmp(update.payload, HOST.updates[1].payload, update.n_payload), 0);
+    CU_ASSERT_EQUAL(memcmp(update.payload.data, HOST.updates[1].payload.data, update.payload.size),
+                    0);
     round.plan.facts.travel_step = 0; /* what that worker reads */
     CU_ASSERT_EQUAL(tally_model_copy_compute(HOST.copy, &round, 1, &update, &bits, NULL),
                     TALLY_OUT_OF_RANGE);

@@ -25,7 +25,7 @@ static struct tally_job_spec unlike(void)
     return spec;
 }
 
-static void decode(const struct tally_job_update *update, const struct tally_grid *grid,
+static void decode(const struct tally_update *update, const struct tally_grid *grid,
                    uint32_t client, double *ret_values)
 {
     const struct tally_setting setting = tally_job_spec_setting(&HOST.spec);
@@ -33,7 +33,7 @@ static void decode(const struct tally_job_update *update, const struct tally_gri
     struct tally_level_stats stats;
     int64_t integers[DIM];
     tally_rng_init(&rng, setting.key, client, (uint32_t)update->round, TALLY_RNG_UPLINK);
-    CU_ASSERT_EQUAL_FATAL(tally_dithered_decode(update->payload, update->n_payload,
+    CU_ASSERT_EQUAL_FATAL(tally_dithered_decode(update->payload.data, update->payload.size,
                                                 update->payload_bits, DIM, grid, &rng, integers,
                                                 &stats, NULL),
                           TALLY_OK);
