@@ -230,7 +230,7 @@ enum tally_status jobs_delete_live(struct tally_coordinator *coordinator, struct
     if (status != TALLY_OK) {
         return status;
     }
-    pending_forget(&transaction->pending, &job->row); /* or the commit would store them */
+    pending_forget(&transaction->pending, job); /* or the commit would store them */
     hosted_job_mark_touched(job);
     status = coordinator->store->ops->job_delete(coordinator->store, job->row.key, err);
     if (transaction_check(transaction, status, err) == TALLY_OK) {

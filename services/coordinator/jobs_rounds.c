@@ -112,7 +112,7 @@ enum tally_status rounds_put_closed(struct tally_coordinator *coordinator, struc
     if (transaction_check(coordinator->transaction, status, err) != TALLY_OK) {
         return status;
     }
-    pending_drop(&coordinator->transaction->pending, &job->row);
+    pending_drop(&coordinator->transaction->pending, job);
     for (int i = 0; i < outcome->n_records; i++) {
         const struct tally_round_record *record = &outcome->records[i];
         coordinator->transaction->uncommitted.closed++;

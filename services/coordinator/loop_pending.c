@@ -1,7 +1,8 @@
 #include "services/coordinator/loop_pending.h"
 
 #include <stdlib.h>
-#include <string.h>
+
+#include "services/coordinator/hosted_job.h"
 
 enum {
     /* Updates that wait for the commit: a round of 64 clients with 10^6 coordinates. */
@@ -13,7 +14,7 @@ enum {
 };
 
 struct pending_update {
-    struct pending_job job;           /* row is NULL if the update is not needed any more */
+    struct hosted_job *job;           /* NULL if the update is not needed any more */
     struct tally_store_update stored; /* its body is NULL if it is in the copies, .. */
     size_t at;                        /* .. from here on; the buffer may still move */
     struct tally_buffer taken;        /* the request's body, to which `stored` points */
@@ -33,8 +34,8 @@ static enum tally_status insert(struct pending_updates *pending, struct tally_st
     if (stored.body == NULL) {
         stored.body = pending->copies.data + item->at;
     }
-    *item->job.has_stored_updates = true;
-    return store->ops->update_insert(store, item->job.row->key, &stored, err);
+    item->job->has_stored_updates = true;
+    return store->ops->update_insert(store, item->job->row.key, &stored, err);
 }
 
 static enum tally_status reserve_item(struct pending_updates *pending)
@@ -84,7 +85,7 @@ static enum tally_status keep(struct pending_updates *pending, struct pending_up
 }
 
 enum tally_status pending_add(struct pending_updates *pending, struct tally_store *store,
-                              struct pending_job job, const struct tally_update *update,
+                              struct hosted_job *job, const struct tally_update *update,
                               struct tally_http_request *owner, struct tally_error *err)
 {
     struct pending_update item = {.job = job,
@@ -107,26 +108,26 @@ enum tally_status pending_add(struct pending_updates *pending, struct tally_stor
     return TALLY_OK;
 }
 
-static void drop_through(struct pending_updates *pending, const struct tally_store_job *row,
+static void drop_through(struct pending_updates *pending, const struct hosted_job *job,
                          int64_t round)
 {
     for (size_t i = 0; i < pending->n; i++) {
         struct pending_update *item = &pending->items[i];
-        if (item->job.row == row && item->stored.round <= round) {
-            item->job.row = NULL;
+        if (item->job == job && item->stored.round <= round) {
+            item->job = NULL;
             tally_buffer_fini(&item->taken);
         }
     }
 }
 
-void pending_drop(struct pending_updates *pending, const struct tally_store_job *row)
+void pending_drop(struct pending_updates *pending, const struct hosted_job *job)
 {
-    drop_through(pending, row, row->progress.round);
+    drop_through(pending, job, job->row.progress.round);
 }
 
-void pending_forget(struct pending_updates *pending, const struct tally_store_job *row)
+void pending_forget(struct pending_updates *pending, const struct hosted_job *job)
 {
-    drop_through(pending, row, INT64_MAX);
+    drop_through(pending, job, INT64_MAX);
 }
 
 enum tally_status pending_store(struct pending_updates *pending, struct tally_store *store,
@@ -134,7 +135,7 @@ enum tally_status pending_store(struct pending_updates *pending, struct tally_st
 {
     enum tally_status status = TALLY_OK;
     for (size_t i = 0; status == TALLY_OK && i < pending->n; i++) {
-        if (pending->items[i].job.row != NULL) {
+        if (pending->items[i].job != NULL) {
             status = insert(pending, store, &pending->items[i], err);
         }
     }

@@ -15,13 +15,8 @@
 #include "codec/error.h"
 #include "storage/store.h"
 
+struct hosted_job;
 struct pending_update;
-
-/* The job of an update; borrowed until the update is stored, dropped or cleared. */
-struct pending_job {
-    const struct tally_store_job *row; /* as last written; also identifies the job */
-    bool *has_stored_updates;          /* set once the store has one */
-};
 
 struct pending_updates {
     struct pending_update *items; /* [capacity] */
@@ -33,16 +28,17 @@ struct pending_updates {
 void pending_fini(struct pending_updates *pending);
 
 /* Keeps an accepted update until the commit, or stores it at once if pending updates would take too
- * much memory. A transaction must be open. `owner`: the request, if this is its only update, or
+ * much memory. A transaction must be open. `job` is borrowed until the update is stored, dropped or
+ * cleared. `owner`: the request, if this is its only update, or
  * else NULL; its body, to which the update points, may be taken. Errors: NO_MEMORY, and those of
  * the store. */
 enum tally_status pending_add(struct pending_updates *pending, struct tally_store *store,
-                              struct pending_job job, const struct tally_update *update,
+                              struct hosted_job *job, const struct tally_update *update,
                               struct tally_http_request *owner, struct tally_error *err);
 /* Drops the updates of the job's closed rounds. */
-void pending_drop(struct pending_updates *pending, const struct tally_store_job *row);
+void pending_drop(struct pending_updates *pending, const struct hosted_job *job);
 /* Drops all updates of a deleted job. */
-void pending_forget(struct pending_updates *pending, const struct tally_store_job *row);
+void pending_forget(struct pending_updates *pending, const struct hosted_job *job);
 /* Gives the remaining updates to the store. Errors: those of the store. */
 enum tally_status pending_store(struct pending_updates *pending, struct tally_store *store,
                                 struct tally_error *err);

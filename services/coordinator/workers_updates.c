@@ -128,12 +128,10 @@ static enum tally_status receive(struct tally_coordinator *coordinator,
         return rounds_put_closed(coordinator, job, ret_outcome, err);
     }
     hosted_job_mark_touched(job);
-    const struct pending_job pending = {.row = &job->row,
-                                        .has_stored_updates = &job->has_stored_updates};
-    const size_t n_pending = coordinator->transaction->pending.n;
-    status = pending_add(&coordinator->transaction->pending, coordinator->store, pending, update,
-                         owner, err);
-    if (coordinator->transaction->pending.n == n_pending) { /* it has been stored already */
+    struct pending_updates *pending = &coordinator->transaction->pending;
+    const size_t n_pending = pending->n;
+    status = pending_add(pending, coordinator->store, job, update, owner, err);
+    if (pending->n == n_pending) { /* it has been stored already */
         transaction_require(coordinator->transaction);
     }
     return transaction_check(coordinator->transaction, status, err);
