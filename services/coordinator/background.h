@@ -28,8 +28,9 @@ struct background_work {
 /* Starts the thread, which adds to the eventfd wake_fd when work is done. Errors: NO_MEMORY. */
 enum tally_status background_new(int wake_fd, struct background **ret_background,
                                  struct tally_error *err);
-/* Frees all work. The piece in progress keeps its memory and wake_fd, which must stay open, until
- * the process ends: reading a file, for example, cannot be stopped. NULL is allowed. */
+/* Frees all work. The piece in progress keeps its memory until run() returns, because reading a
+ * file, for example, cannot be stopped: until then, wake_fd must stay open, and what run() uses
+ * outside its struct must stay valid. NULL is allowed. */
 void background_free(struct background *background);
 
 void background_add(struct background *background, struct background_work *work);

@@ -10,10 +10,10 @@
 
 struct solve {
     struct background_work work; /* must be first */
-    const char *data_dir;
     struct tally_job_spec spec;
     int64_t bytes; /* needed to solve it */
     struct prepared result;
+    char data_dir[]; /* its own copy: a solve may outlive the options at the end of the process */
 };
 
 struct preparer {
@@ -55,7 +55,7 @@ enum tally_status preparer_new(int wake_fd, const char *data_dir, struct prepare
     if (preparer == NULL) {
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the solver thread");
     }
-    preparer->data_dir = data_dir;
+    preparer->data_dir = data_dir != NULL ? data_dir : "";
     const enum tally_status status = background_new(wake_fd, &preparer->background, err);
     if (status != TALLY_OK) {
         free(preparer);
@@ -76,12 +76,13 @@ void preparer_free(struct preparer *preparer)
 enum tally_status preparer_submit(struct preparer *preparer, const char *job_id,
                                   const struct tally_job_spec *spec, struct tally_error *err)
 {
-    struct solve *one = calloc(1, sizeof *one);
+    const size_t n = strlen(preparer->data_dir) + 1;
+    struct solve *one = calloc(1, sizeof *one + n);
     if (one == NULL) {
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory to prepare job %s", job_id);
     }
     one->work.run = solve;
-    one->data_dir = preparer->data_dir;
+    memcpy(one->data_dir, preparer->data_dir, n);
     one->spec = *spec;
     one->bytes = tally_footprint_solving(spec);
     snprintf(one->result.job_id, sizeof one->result.job_id, "%s", job_id);

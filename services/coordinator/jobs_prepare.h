@@ -11,11 +11,11 @@
 struct preparer;
 
 /* Starts the thread, which adds to the eventfd wake_fd when it has a result. data_dir: where the
- * files of job documents are (borrowed). */
+ * files of job documents are (borrowed); NULL = they have none. */
 enum tally_status preparer_new(int wake_fd, const char *data_dir, struct preparer **ret_preparer,
                                struct tally_error *err);
 /* Drops all queued jobs. A solve in progress keeps its memory and wake_fd, which must stay open,
- * until the process ends. NULL is allowed. */
+ * until it returns. NULL is allowed. */
 void preparer_free(struct preparer *preparer);
 
 /* Queues a job. Errors: NO_MEMORY. */
