@@ -1,12 +1,15 @@
 """Training loops of one's own: objectives of type `training`, whose clients send where their own steps have led."""
 
 import os
+import re
+import subprocess
+import sys
 import unittest
 
 import numpy as np
 
-from common import BIN, IS_SANITIZED, TallyTestCase, Worker, essence, simulate, wait_until
-from test_python import PythonCase
+from common import BIN, HANG_S, IS_SANITIZED, TallyTestCase, Worker, essence, simulate, wait_until
+from test_python import PACKAGE, PythonCase
 
 if not IS_SANITIZED:
     import tally
@@ -210,6 +213,15 @@ class Python(PythonCase):
                 detail = client.wait(client.submit(training_job("python")))
                 worker.stop()
                 self.assertRegex(detail["reason"], rf"training of client 0 in round 1: .*{said}")
+
+    def test_the_example_learns(self):
+        done = subprocess.run([sys.executable, PACKAGE / "examples" / "training_loop.py"], capture_output=True, text=True,
+                              env={**os.environ, "PYTHONPATH": str(PACKAGE)}, timeout=HANG_S, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        said = re.fullmatch(r"30 rounds, 79680 bits up for each client, accuracy before the last round (0\.\d+)\n",
+                            done.stdout)
+        self.assertIsNotNone(said, done.stdout)
+        self.assertGreater(float(said[1]), 0.97)
 
     def test_mistakes_of_the_caller(self):
         with self.assertRaisesRegex(ValueError, "metrics require a gradient or train"):
