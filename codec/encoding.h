@@ -1,4 +1,4 @@
-/* encoding: the table of all encodings (level_encoding.h), and their use in one call. */
+/* encoding: the table of the encodings of levels (level_encoding.h), and their use in one call. */
 #ifndef TALLY_CODEC_ENCODING_H
 #define TALLY_CODEC_ENCODING_H
 

@@ -13,11 +13,8 @@
 #include "services/base/text.h"
 #include "services/base/whole_file.h"
 
-/* ---- What the files options*.c share.
- *
- * options.c names and rows; options.c grammar of the config file; options.c
- * the three sources; options.c values and their errors; options.c --help;
- * options.c for main(). */
+/* Names and rows, the grammar of the config file, the three sources, values and their errors,
+ * --help, and what main() calls, in this order. */
 
 /* Ascending strength. */
 enum tally_option_source {

@@ -1,6 +1,6 @@
 /* calls: all requests in progress, from their arrival to their response, and their counters.
  *
- * A request becomes a call (calls.h). Dispatch runs its handler at once or queues it for after the
+ * A request becomes a call. Dispatch runs its handler at once or queues it for after the
  * commit; the turn publishes it; calls.c sends it and frees it. */
 #ifndef TALLY_SERVICES_COORDINATOR_CALLS_H
 #define TALLY_SERVICES_COORDINATOR_CALLS_H

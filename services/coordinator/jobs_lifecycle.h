@@ -1,7 +1,7 @@
 /* jobs_lifecycle: creating, preparing, changing and ending a job.
  *
  *     create -> (prepare: f(x*)) -> start -> rounds -> ended -> retire
- *                                    workers/matching/    jobs_rounds.h
+ *                                    workers_matching.h   jobs_rounds.h
  *
  * Every change is an event of the engine, written to the store in the step's transaction. If that
  * transaction is lost, the engine is ahead of the store and the job is reloaded (jobs_reload). */

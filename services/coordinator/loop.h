@@ -8,7 +8,10 @@
  *     serve     hand out tasks, answer the reads, fill the event streams
  *
  * So nothing that a crash could undo is ever visible outside: an acknowledged update is durable,
- * and no task follows from an update that is not. Higher modules do the work, through loop_ops. */
+ * and no task follows from an update that is not. Commit and publish are left out while a commit is
+ * deferred, which only updates that close no round allow; so is outside, as long as a transaction
+ * is open. The phases' bodies are LOOP_OPS in coordinator.c; serve() in coordinator_main.c
+ * alternates this pass with the HTTP server's step, in which requests that write run at once. */
 #ifndef TALLY_SERVICES_COORDINATOR_LOOP_H
 #define TALLY_SERVICES_COORDINATOR_LOOP_H
 

@@ -158,7 +158,7 @@ void session_table_fini(struct session_table *table)
 /* Where the session is counted; NULL = nowhere, because its job was removed. */
 static struct supply *supply_of(struct session_table *table, const struct session *session)
 {
-    if (!is_bound(session)) {
+    if (!session_is_bound(session)) {
         return &table->unbound;
     }
     return session->bound_to != NULL ? &session->bound_to->supply.bound : NULL;
@@ -211,7 +211,7 @@ int64_t session_n_refused_assigned(const struct hosted_job *job,
     int64_t n = 0;
     for (const struct refusal *r = job->supply.refusals; r != NULL; r = r->next_of_job) {
         const struct session *session = r->session;
-        for (uint32_t i = 0; !is_bound(session) && i < session->n_assignments; i++) {
+        for (uint32_t i = 0; !session_is_bound(session) && i < session->n_assignments; i++) {
             n += counts(session->assignments[i].job);
         }
     }
@@ -480,7 +480,7 @@ static void vacate(const struct session *session, const struct assignment *assig
     take_client(slot);
     slot->absent = true;
     assigned->job->n_vacant++;
-    assigned->job->supply.n_assigned -= !is_bound(session);
+    assigned->job->supply.n_assigned -= !session_is_bound(session);
     hosted_job_mark_absence(assigned->job);
 }
 
@@ -549,7 +549,7 @@ void session_assign(struct session_table *table, struct session *session, struct
 {
     put_client(session, session->n_assignments++, job, client);
     job->n_vacant--;
-    job->supply.n_assigned += !is_bound(session);
+    job->supply.n_assigned += !session_is_bound(session);
     count(table, session, 0, -1);
 }
 

@@ -140,10 +140,11 @@ struct session_request {
     const char *address;                   /* NULL = unknown */
 };
 
-/* Precondition: no session has the name. Errors: NO_MEMORY. */
+/* The caller sets the time of its contact and calls session_set_timer(): until then the session is
+ * never due. Precondition: no session has the name. Errors: NO_MEMORY. */
 enum tally_status session_new(struct session_table *table, const struct session_request *request,
                               struct session **ret_session, struct tally_error *err);
-/* Vacates its clients. Precondition: its poll has been answered. */
+/* Its clients are vacant and absent afterwards. Precondition: its poll has been answered. */
 void session_free(struct session_table *table, struct session *session);
 /* Notes that a worker at `address` takes the session's name over. */
 void session_note_replaced(struct session_table *table, const struct session *session,
@@ -169,17 +170,18 @@ void session_set_timer(struct session_table *table, struct session *session, int
 /* The sessions that are due, newest first, linked by next_due. They stay due. */
 struct session *session_find_due(struct session_table *table, int64_t now_ms, int64_t timeout_ms);
 
-/* Gives client slot `client` of `job`, which must be vacant, to the session, which must have a free
+/* Gives client `client` of the job, who must be vacant, to the session, which must have a free
  * slot. */
 void session_assign(struct session_table *table, struct session *session, struct hosted_job *job,
                     uint32_t client);
 /* Gives the slot of client `from` of the job to its client `to`, which must be vacant. Afterwards
  * `from` is vacant, but not absent. Precondition: no open round waits for it. */
 void session_replace_client(struct hosted_job *job, uint32_t from, uint32_t to);
-/* Takes one client away from its session, which frees a slot. */
+/* Takes one client away from its session, which frees a slot. The client is vacant and absent
+ * afterwards. */
 void session_unassign(struct session_table *table, struct hosted_job *job, uint32_t client);
-/* Takes the clients of the job from the session, which gets no more of them: the worker refuses the
- * job, as the update says. Idempotent. Errors: NO_MEMORY. */
+/* Takes the clients of the job from the session, as session_unassign() does; it gets no more of
+ * them: the worker refuses the job, as the update says. Idempotent. Errors: NO_MEMORY. */
 enum tally_status session_refuse(struct session_table *table, struct session *session,
                                  struct hosted_job *job, const struct tally_update *update,
                                  struct tally_error *err);
@@ -196,7 +198,7 @@ static inline uint32_t session_n_free(const struct session *session)
 }
 
 /* Whether it serves only one job. */
-static inline bool is_bound(const struct session *session)
+static inline bool session_is_bound(const struct session *session)
 {
     return session->pinned_job[0] != '\0';
 }
@@ -204,7 +206,7 @@ static inline bool is_bound(const struct session *session)
 /* Whether the session would serve the job if it did not refuse it. */
 static inline bool session_may_serve(const struct session *session, const struct hosted_job *job)
 {
-    return !is_bound(session) || session->bound_to == job;
+    return !session_is_bound(session) || session->bound_to == job;
 }
 
 /* Whether the session may have clients of the job. */

@@ -1,10 +1,14 @@
-/* workers: what the coordinator does with the workers that have joined.
+/* workers: what the coordinator does with the workers that have joined. workers.c ends sessions and
+ * marks those that may have something to do; the others are
  *
- *     assignment   assigns the clients of jobs to sessions and starts jobs, as matching/ decides
- *     long_polls   waiting polls and their responses: a task (workers.h), idle or released
- *     deadlines    silent sessions, rounds and jobs past their deadline
- *     waiting      what a job waits for, in words
- *     service      the methods of tally.v1.WorkerService but PostUpdate, which is in updates */
+ *     workers_service.c      the methods of tally.v1.WorkerService but PostUpdate
+ *     workers_updates.c      PostUpdate
+ *     workers_assignment.c   gives clients of jobs to sessions, starts jobs, as workers_matching.h
+ *                            decides
+ *     workers_tasks.c        the next task of a session, and what a client that returns gets
+ *     workers_long_polls.c   waiting polls and their responses: a task, idle or released
+ *     workers_deadlines.c    silent sessions, rounds and jobs past their deadline
+ *     workers_waiting.c      what a job waits for, in words */
 #ifndef TALLY_SERVICES_COORDINATOR_WORKERS_H
 #define TALLY_SERVICES_COORDINATOR_WORKERS_H
 

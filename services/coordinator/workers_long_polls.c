@@ -222,7 +222,7 @@ static void finish_poll(struct tally_coordinator *coordinator, struct session *s
 static uint32_t count_pending(const struct tally_coordinator *coordinator,
                               const struct session *session)
 {
-    if (is_bound(session)) {
+    if (session_is_bound(session)) {
         return session->bound_to != NULL && session_serves(session, session->bound_to);
     }
     /* All refused jobs are live here. */

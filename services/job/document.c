@@ -9,11 +9,11 @@
 #include "services/job/job_advice.h"
 #include "services/job/job_footprint.h"
 
-/* Reads the member `labels` of a document, if it exists, as a text. Errors: as above, with field
- * "labels.KEY" or "labels". */
-static enum tally_status tally_document_read_labels(const struct tally_json *document,
-                                                    char ret_labels[TALLY_LABELS_CAPACITY],
-                                                    struct tally_error *err);
+/* Reads the member `labels` of a document, if it exists, as a text. Errors: those of
+ * tally_document_read_label() and _count_labels(), with field "labels.KEY" or "labels". */
+static enum tally_status read_labels(const struct tally_json *document,
+                                     char ret_labels[TALLY_LABELS_CAPACITY],
+                                     struct tally_error *err);
 
 /* Prepends the name of the member that was read to the path of an error. */
 static enum tally_status in_field(enum tally_status status, const char *key,
@@ -237,7 +237,7 @@ enum tally_status tally_document_read(const struct tally_json *document,
     enum tally_status status = tally_json_read_fields(
         document, TALLY_JOB_FIELDS, TALLY_N_JOB_FIELDS, TALLY_DOCUMENT_PARTS, spec, err);
     if (status == TALLY_OK) {
-        status = tally_document_read_labels(document, spec->labels, err);
+        status = read_labels(document, spec->labels, err);
     }
     if (status == TALLY_OK) {
         status = read_algorithm(document, spec, err);
@@ -455,9 +455,9 @@ enum tally_status tally_document_read_label(const struct tally_json *labels, con
     return TALLY_OK;
 }
 
-static enum tally_status tally_document_read_labels(const struct tally_json *document,
-                                                    char ret_labels[TALLY_LABELS_CAPACITY],
-                                                    struct tally_error *err)
+static enum tally_status read_labels(const struct tally_json *document,
+                                     char ret_labels[TALLY_LABELS_CAPACITY],
+                                     struct tally_error *err)
 {
     const struct tally_json *labels = tally_json_get(document, "labels");
     char text[TALLY_LABELS_CAPACITY] = "";

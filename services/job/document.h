@@ -72,7 +72,7 @@ bool tally_planned_is_due(const struct tally_job_spec *spec);
 void tally_planned_make(const struct tally_setting *setting,
                         const struct tally_calm_schedule *schedule,
                         struct tally_planned *ret_planned);
-/* Computes the forecast of a stored plan, as text (job/job_local.h). False if the text is not a
+/* Computes the forecast of a stored plan, as text (job_local.h). False if the text is not a
  * plan, or if the job has a member so large or small that the forecast is not finite. */
 bool tally_planned_read(const struct tally_job_spec *spec, const char *schedule,
                         struct tally_planned *ret_planned);
@@ -92,7 +92,7 @@ bool tally_planned_set(struct tally_json *object, const struct tally_planned *pl
  * `document` is complete: every default is written out. `expected_bits` is {"uplink_per_client",
  * "downlink", "is_exact"}: exact for a baseline. For `calm` it is the budget, an upper bound; a
  * direction without a budget is null. For `ceal`, and for `calm` without a budget, `expected_bits`
- * is null, because the bits depend on the run. `planned` is as in document.h, or null for a
+ * is null, because the bits depend on the run. `planned` is as above, or null for a
  * job without a plan. Both numbers of bytes are estimates of job_footprint.h; --max-job-bytes
  * limits them. `not_checked` lists the checks that need the data and therefore run only when the
  * job is prepared. */

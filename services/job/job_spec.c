@@ -57,8 +57,8 @@ const struct tally_field TALLY_JOB_FIELDS[] = {
      .required = true,
      .min = 1,
      .max = INT32_MAX,
-     .doc = "number of time steps T: gradient queries per client; with a `cohort`, per client of "
-            "a round"},
+     .doc = "number of time steps T: gradient queries per client, or rounds with an objective of "
+            "type `training`; with a `cohort`, per client of a round"},
     {.name = "minibatch",
      .kind = TALLY_FIELD_INTEGER,
      .unit = "data points",
