@@ -154,10 +154,10 @@ void tally_weighted_means(const struct tally_server_task *task, size_t first, si
         return;
     }
     const struct tally_weights *weights = &task->weights;
-    const double sum = (double)(weights->sum / weights->unit);
+    const uint64_t sum = weights->sum / weights->unit;
     for (size_t i = 0; i < n; i++) {
         const int64_t *word = task->sums + 2 * (first + i);
-        ret_means[i] = tally_fixed_point_weighted_value(word, weights->unit) / sum;
+        ret_means[i] = tally_fixed_point_weighted_value(word, weights->unit) / (double)sum;
     }
 }
 

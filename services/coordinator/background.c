@@ -27,13 +27,21 @@ static struct background_work *pop(struct tally_list *queue)
     return work;
 }
 
+static void free_all(struct tally_list *queue)
+{
+    struct tally_list_node *node = queue->head.next;
+    while (node != &queue->head) {
+        struct background_work *work = TALLY_LIST_MEMBER(struct background_work, in_queue, node);
+        node = node->next;
+        free(work);
+    }
+}
+
 /* Precondition: neither its owner nor its thread uses it any more. */
 static void destroy(struct background *background)
 {
-    struct background_work *work;
-    while ((work = pop(&background->waiting)) != NULL || (work = pop(&background->done)) != NULL) {
-        free(work);
-    }
+    free_all(&background->waiting);
+    free_all(&background->done);
     pthread_cond_destroy(&background->changed);
     pthread_mutex_destroy(&background->mutex);
     free(background);

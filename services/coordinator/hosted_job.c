@@ -1,5 +1,6 @@
 #include "services/coordinator/hosted_job.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -622,5 +623,6 @@ struct tally_json *hosted_job_detail(const struct tally_store_job *row,
 struct tally_json *hosted_job_new_detail(const struct hosted_job *job,
                                          const struct tally_waiting *waiting)
 {
+    assert(job->spec.clients > 0); /* it is valid */
     return add_detail(tally_document_of(&job->spec), &job->row, &job->spec, waiting);
 }
