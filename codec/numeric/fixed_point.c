@@ -28,29 +28,19 @@ static inline int64_t fast_of(double v)
     return bits - origin;
 }
 
-enum { BLOCK = 64 };
-
-static size_t smaller(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
 void tally_fixed_point_of_floats(const float *values, size_t n, int64_t *addends)
 {
-    for (size_t at = 0; at < n; at += BLOCK) {
-        const size_t end = smaller(at + BLOCK, n);
-        uint32_t n_large = 0;
-        for (size_t i = at; i < end; i++) {
-            n_large += fabsf(values[i]) > (float)FAST_BOUND;
+    uint32_t n_large = 0;
+    for (size_t i = 0; i < n; i++) {
+        n_large += fabsf(values[i]) > (float)FAST_BOUND;
+    }
+    if (n_large == 0) {
+        for (size_t i = 0; i < n; i++) {
+            addends[i] = fast_of((double)values[i]);
         }
-        if (n_large == 0) {
-            for (size_t i = at; i < end; i++) {
-                addends[i] = fast_of((double)values[i]);
-            }
-        } else {
-            for (size_t i = at; i < end; i++) {
-                addends[i] = tally_fixed_point_of((double)values[i]);
-            }
+    } else {
+        for (size_t i = 0; i < n; i++) {
+            addends[i] = tally_fixed_point_of((double)values[i]);
         }
     }
 }
