@@ -259,16 +259,6 @@ static enum tally_status plugin_points(const struct tally_objective *objective, 
     return TALLY_OK;
 }
 
-static enum tally_status no_loss(const struct tally_objective *objective, uint32_t client,
-                                 const double *x, double *ret_loss, struct tally_error *err)
-{
-    (void)objective;
-    (void)client;
-    (void)x;
-    (void)ret_loss;
-    return tally_fail(err, TALLY_FAILED_PRECONDITION, NULL, "a training loop has no loss");
-}
-
 static enum tally_status no_gradient(const struct tally_objective *objective, uint32_t client,
                                      const double *x, int64_t n, struct tally_rng *rng,
                                      double *ret_gradient, struct tally_error *err)
@@ -282,13 +272,6 @@ static enum tally_status no_gradient(const struct tally_objective *objective, ui
     return tally_fail(err, TALLY_FAILED_PRECONDITION, NULL, "a training loop has no gradient");
 }
 
-static enum tally_status no_losses(const struct tally_objective *objective, const double *points,
-                                   size_t n, double *ret_losses, struct tally_error *err)
-{
-    (void)n;
-    return no_loss(objective, 0, points, ret_losses, err);
-}
-
 static bool never_has_loss(const struct tally_objective *objective)
 {
     (void)objective;
@@ -297,9 +280,9 @@ static bool never_has_loss(const struct tally_objective *objective)
 
 static const struct tally_objective_ops TRAINING_OPS = {
     .free = plugin_free,
-    .local_loss = no_loss,
+    .local_loss = plugin_local_loss,
     .local_gradient = no_gradient,
-    .losses = no_losses,
+    .losses = plugin_losses,
     .minimum = plugin_minimum,
     .has_loss = never_has_loss,
     .metrics = plugin_metrics,
