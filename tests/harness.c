@@ -76,6 +76,16 @@ static bool add_suite(const struct tally_suite *suite)
     return added != NULL;
 }
 
+#if defined(__SANITIZE_ADDRESS__)
+/* Read by ASan at the start; what ASAN_OPTIONS sets takes precedence. A text without its NUL must
+ * fail in every run of a test program, not only in the part of tests/run that sets options. */
+const char *__asan_default_options(void);
+const char *__asan_default_options(void)
+{
+    return "strict_string_checks=1:detect_leaks=1";
+}
+#endif
+
 int main(int argc, char **argv)
 {
     setvbuf(stdout, NULL, _IOLBF, 0);
