@@ -1,7 +1,7 @@
 #include "codec/entropy/arith.h"
 
 static const uint64_t WINDOW = UINT64_C(1) << 63;
-static const uint64_t NARROW = UINT64_C(1) << 31; /* a range below this moves the window */
+static const uint64_t NARROW = UINT64_C(1) << TALLY_ARITH_NARROW_BITS;
 static const uint32_t ONES = UINT32_MAX;
 
 /* The string is written highest bit first, but tally_bit_write() writes lowest first. */
@@ -125,6 +125,11 @@ void tally_arith_narrow(struct tally_arith_decoder *decoder, uint32_t first, uin
 {
     decoder->above -= decoder->share * first;
     decoder->range = decoder->share * width;
+    tally_arith_refill(decoder);
+}
+
+void tally_arith_refill(struct tally_arith_decoder *decoder)
+{
     if (decoder->range < NARROW) {
         const uint64_t word = next(decoder->reader, 32);
         decoder->code = (decoder->code << 32 | word) & (WINDOW - 1);

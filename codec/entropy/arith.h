@@ -57,8 +57,29 @@ void tally_arith_decoder_init(struct tally_arith_decoder *decoder, struct tally_
  * with the symbol's shares next. */
 uint32_t tally_arith_decode(struct tally_arith_decoder *decoder, unsigned bits);
 void tally_arith_narrow(struct tally_arith_decoder *decoder, uint32_t first, uint32_t width);
+/* _decode() and _narrow() of one of two symbols, without a division: the first has `width` shares
+ * of 2^TALLY_ARITH_BITS, the second the others. Whether it is the second. */
+static inline bool tally_arith_decode_bit(struct tally_arith_decoder *decoder, uint32_t width);
 /* Returns the length in bits of the string that an encoder writes for these symbols. *ret_is_exact:
  * whether the string that was read, followed by zeros, is that one. */
 uint64_t tally_arith_decoder_finish(const struct tally_arith_decoder *decoder, bool *ret_is_exact);
+
+/* Moves the window if the range is narrow. */
+void tally_arith_refill(struct tally_arith_decoder *decoder);
+enum { TALLY_ARITH_NARROW_BITS = 31 }; /* a range below 2^31 moves the window */
+
+static inline bool tally_arith_decode_bit(struct tally_arith_decoder *decoder, uint32_t width)
+{
+    const uint64_t share = decoder->range >> TALLY_ARITH_BITS, first = share * width;
+    const uint64_t rest = share * ((1u << TALLY_ARITH_BITS) - width);
+    const bool is_second = decoder->above >= first;
+    decoder->above -= is_second ? first : 0;
+    decoder->range = is_second ? rest : first;
+    decoder->astray = decoder->astray || decoder->above >= decoder->range;
+    if (decoder->range >> TALLY_ARITH_NARROW_BITS == 0) {
+        tally_arith_refill(decoder);
+    }
+    return is_second;
+}
 
 #endif
