@@ -43,6 +43,13 @@ struct tally_server_optimizer {
     double tau;          /* > 0 */
 };
 
+/* How both messages of a federated method are compressed (compression.h). Zeroed: as float32. */
+struct tally_compression {
+    int type;                 /* enum tally_compression_type */
+    double uplink_resolution; /* r_u and r_d, if they are set */
+    double downlink_resolution;
+};
+
 /* Parameters of the baselines. Each baseline uses those that its file names. */
 struct tally_baseline_params {
     double step_size;          /* eta > 0 */
@@ -56,6 +63,7 @@ struct tally_baseline_params {
     int64_t k;                 /* coordinates of a message of `ef21` */
     int compressor;            /* of `ef21`, enum tally_compressor */
     struct tally_server_optimizer server_optimizer;
+    struct tally_compression compression;
 };
 
 /* Parameters of `calm`, per coordinate unless stated otherwise; calm.c gives the equations. NaN:
@@ -316,6 +324,8 @@ struct tally_algorithm {
 
     /* Whether params.baseline.server_optimizer may be set. */
     bool takes_server_optimizer;
+    /* Whether params.baseline.compression may be set. */
+    bool takes_compression;
     /* Whether only some of the clients may take part in a round (job/job_cohort.h). Such an
      * algorithm moves the point in every round except a cut one, and keeps no state per client. */
     bool takes_cohorts;

@@ -6,6 +6,7 @@
 #include "codec/numeric/fixed_point.h"
 #include "codec/numeric/float32.h"
 #include "codec/quantize/qsgd.h"
+#include "services/algorithms/compression.h"
 #include "services/algorithms/weights.h"
 #include "services/objectives/loss_path.h"
 #include "services/objectives/losses/loss_kind.h"
@@ -106,11 +107,13 @@ enum tally_status tally_baseline_plan(const struct tally_setting *setting, int64
                                       const void *memory, struct tally_round_plan *ret_plan,
                                       struct tally_error *err)
 {
-    (void)memory;
     (void)err;
     const struct tally_baseline_params *params = &setting->params->baseline;
     const int64_t more = (int64_t)(params->local_steps_growth * (double)stage);
     *ret_plan = (struct tally_round_plan){.stage = stage, .samples = params->local_steps + more};
+    if (tally_is_compressed(setting)) {
+        ret_plan->grid = tally_compression_grid(setting, ret_plan->samples, memory);
+    }
     return TALLY_OK;
 }
 
@@ -267,8 +270,33 @@ static uint32_t qsgd_levels(const struct tally_setting *setting)
     return (uint32_t)setting->params->baseline.levels;
 }
 
+size_t tally_baseline_memory_bytes(const struct tally_setting *setting)
+{
+    return tally_is_compressed(setting) ? tally_compression_bytes(setting)
+                                        : tally_server_optimizer_bytes(setting);
+}
+
+void tally_baseline_memory_begin(const struct tally_setting *setting, const double *x,
+                                 int64_t opening_samples, const char *schedule, void *memory)
+{
+    if (tally_is_compressed(setting)) {
+        tally_compression_begin(setting, x, memory);
+    } else {
+        tally_server_optimizer_begin(setting, x, opening_samples, schedule, memory);
+    }
+}
+
+bool tally_baseline_memory_is_valid(const struct tally_setting *setting, const void *memory)
+{
+    return tally_is_compressed(setting) ? tally_compression_is_valid(setting, memory)
+                                        : tally_server_optimizer_is_valid(setting, memory);
+}
+
 struct tally_message_bits tally_baseline_bits_float32(const struct tally_setting *setting)
 {
+    if (tally_is_compressed(setting)) {
+        return tally_compression_bits(setting);
+    }
     const uint64_t bits = 32 * (uint64_t)setting->dim;
     return (struct tally_message_bits){.uplink = bits, .downlink = bits};
 }
@@ -341,6 +369,9 @@ enum tally_status tally_baseline_send_float32(const struct tally_client_task *ta
                                               struct tally_error *err)
 {
     const size_t dim = task->setting->dim;
+    if (tally_is_compressed(task->setting)) {
+        return tally_compression_send(task, scratch, message, err);
+    }
     if (tally_baseline_first_unsummable(task->setting, scratch->vector, dim) < dim) {
         return tally_baseline_diverged(task, err);
     }
@@ -401,6 +432,9 @@ enum tally_status tally_baseline_receive_float32(const struct tally_setting *set
                                                  struct tally_bits *ret_bits,
                                                  struct tally_error *err)
 {
+    if (tally_is_compressed(setting)) {
+        return tally_compression_receive(setting, plan, message, scratch, sums, ret_bits, err);
+    }
     enum tally_status status =
         tally_float32_decode(message->payload, message->n_payload, message->payload_bits,
                              setting->dim, scratch->vector, err);
@@ -443,6 +477,12 @@ enum tally_status tally_baseline_receive_qsgd(const struct tally_setting *settin
     return TALLY_OK;
 }
 
+static int64_t next_stage(const struct tally_server_task *task)
+{
+    const bool counts = is_scheduled(&task->setting->params->baseline);
+    return task->plan->stage + (counts ? task->plan->samples : 0);
+}
+
 enum { BLOCK = 256 }; /* its steps stay in the processor's first cache */
 
 enum tally_status tally_baseline_decide(const struct tally_server_task *task, double scale,
@@ -451,6 +491,10 @@ enum tally_status tally_baseline_decide(const struct tally_server_task *task, do
 {
     const struct tally_setting *setting = task->setting;
     double square = 0, steps[BLOCK];
+    if (tally_is_compressed(setting)) {
+        decision->next_stage = next_stage(task);
+        return tally_compression_decide(task, scale, scratch, decision, err);
+    }
     for (size_t at = 0; at < setting->dim; at += BLOCK) {
         const size_t n = setting->dim - at < BLOCK ? setting->dim - at : BLOCK;
         tally_weighted_means(task, at, n, steps);
@@ -473,8 +517,7 @@ enum tally_status tally_baseline_conclude(const struct tally_server_task *task, 
     const struct tally_setting *setting = task->setting;
     decision->norm = sqrt(square);
     decision->passed = true;
-    decision->next_stage =
-        task->plan->stage + (is_scheduled(&setting->params->baseline) ? task->plan->samples : 0);
+    decision->next_stage = next_stage(task);
     enum tally_status status = write_float32(setting, scratch, &decision->broadcast, err);
     if (status != TALLY_OK) {
         tally_error_wrap(err, "the new point");
@@ -487,6 +530,9 @@ enum tally_status tally_baseline_apply(const struct tally_setting *setting,
                                        struct tally_scratch *scratch, double *x,
                                        struct tally_error *err)
 {
+    if (tally_is_compressed(setting)) {
+        return tally_compression_apply(setting, broadcast, scratch, x, err);
+    }
     enum tally_status status =
         tally_float32_decode(broadcast->payload, broadcast->n_payload, broadcast->payload_bits,
                              setting->dim, scratch->vector, err);

@@ -57,9 +57,15 @@ enum tally_status tally_baseline_plan(const struct tally_setting *setting, int64
 /* The slots shared by the methods with local steps. */
 #define TALLY_FEDERATED_SLOTS                                                                      \
     TALLY_BASELINE_SLOTS, .moves_locally = true, .takes_server_optimizer = true,                   \
-                          .memory = {.bytes = tally_server_optimizer_bytes,                        \
-                                     .begin = tally_server_optimizer_begin,                        \
-                                     .is_valid = tally_server_optimizer_is_valid}
+                          .memory = {.bytes = tally_baseline_memory_bytes,                         \
+                                     .begin = tally_baseline_memory_begin,                         \
+                                     .is_valid = tally_baseline_memory_is_valid}
+
+/* The `memory` slots: of the server optimizer, and of a compressed job. */
+size_t tally_baseline_memory_bytes(const struct tally_setting *setting);
+void tally_baseline_memory_begin(const struct tally_setting *setting, const double *x,
+                                 int64_t opening_samples, const char *schedule, void *memory);
+bool tally_baseline_memory_is_valid(const struct tally_setting *setting, const void *memory);
 
 /* The `message_bits` slots for the two kinds of message. */
 struct tally_message_bits tally_baseline_bits_float32(const struct tally_setting *setting);
@@ -97,7 +103,8 @@ enum tally_status tally_baseline_check_bounds(const struct tally_setting *settin
 enum tally_status tally_baseline_open_message(struct tally_message *message, uint64_t n_bits,
                                               struct tally_error *err);
 
-/* Makes a client's message from scratch->vector, as float32 values or by QSGD with the params'
+/* Makes a client's message from scratch->vector, as float32 values, compressed if the job is
+ * (compression.h), or by QSGD with the params'
  * levels. If the job keeps shifts, the decoded message is added to the client's shift
  * (shift.h). Errors: NOT_FINITE (also for numbers that the server cannot sum,
  * codec/numeric/fixed_point.h: a diverging walk exceeds that bound first), NO_MEMORY. */

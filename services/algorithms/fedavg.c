@@ -30,6 +30,7 @@ static enum tally_status decide(const struct tally_server_task *task, struct tal
 const struct tally_algorithm TALLY_FEDAVG = {
     .name = "fedavg",
     TALLY_FEDERATED_SLOTS,
+    .takes_compression = true,
     .takes_training = true,
     .fields = TALLY_SCHEDULED_FIELDS,
     .n_fields = 4, /* all but levels */

@@ -44,6 +44,7 @@ static struct tally_step_limit step_limit(const union tally_algorithm_params *pa
 const struct tally_algorithm TALLY_FEDPROX = {
     .name = "fedprox",
     TALLY_FEDERATED_SLOTS,
+    .takes_compression = true,
     .fields = TALLY_PROXIMAL_FIELDS,
     .n_fields = 5,
     .step_limit = step_limit,

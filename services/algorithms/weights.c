@@ -143,6 +143,14 @@ void tally_weighted_sum_add_levels(const struct tally_setting *setting, uint32_t
     }
 }
 
+void tally_weighted_sum_add_block(const struct tally_setting *setting, uint32_t weight,
+                                  const double *values, size_t first, size_t n, int64_t *sums)
+{
+    int64_t addends[BLOCK];
+    tally_fixed_point_of_doubles(values, n, addends);
+    add_block(setting, weight, addends, n, sums + first * tally_weighted_sum_words(setting));
+}
+
 void tally_weighted_means(const struct tally_server_task *task, size_t first, size_t n,
                           double *ret_means)
 {

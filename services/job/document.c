@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "services/algorithms/calm.h"
+#include "services/algorithms/compression.h"
 #include "services/algorithms/server_optimizer.h"
 #include "services/algorithms/weights.h"
 #include "services/job/job_advice.h"
@@ -55,6 +56,14 @@ static enum tally_status get_typed(const struct tally_json *parent, const char *
 
 static const char *const BESIDE_TYPE[] = {"type", NULL};
 static const char *const WITH_OPTIMIZER[] = {"type", "server_optimizer", NULL};
+static const char *const WITH_COMPRESSION[] = {"type", "server_optimizer", "compression", NULL};
+
+const char *const *tally_document_algorithm_parts(const struct tally_algorithm *algorithm)
+{
+    return algorithm->takes_compression        ? WITH_COMPRESSION
+           : algorithm->takes_server_optimizer ? WITH_OPTIMIZER
+                                               : BESIDE_TYPE;
+}
 
 /* Without this member, the server moves by the mean difference. */
 static enum tally_status read_server_optimizer(const struct tally_json *algorithm,
@@ -78,6 +87,21 @@ static enum tally_status read_server_optimizer(const struct tally_json *algorith
     return in_field(status, "server_optimizer", err);
 }
 
+/* A name, or an object with both resolutions. */
+static enum tally_status read_compression(const struct tally_json *algorithm,
+                                          struct tally_compression *compression,
+                                          struct tally_error *err)
+{
+    const struct tally_json *value = tally_json_get(algorithm, "compression");
+    if (!tally_json_is_object(value)) {
+        return tally_json_read_field(algorithm, &TALLY_COMPRESSION_NAME, &compression->type, err);
+    }
+    compression->type = TALLY_COMPRESSION_SET;
+    return in_field(tally_json_read_fields(value, TALLY_COMPRESSION_FIELDS,
+                                           TALLY_N_COMPRESSION_FIELDS, NULL, compression, err),
+                    "compression", err);
+}
+
 bool tally_document_trains(const struct tally_json *document)
 {
     const char *type = tally_json_get_text(tally_json_get(document, "objective"), "type");
@@ -94,8 +118,7 @@ static enum tally_status read_algorithm(const struct tally_json *document,
         return status;
     }
     const struct tally_algorithm *algorithm = tally_job_spec_algorithm(spec);
-    const char *const *const beside =
-        algorithm->takes_server_optimizer ? WITH_OPTIMIZER : BESIDE_TYPE;
+    const char *const *const beside = tally_document_algorithm_parts(algorithm);
     struct tally_field fields[TALLY_ALGORITHM_FIELDS_MOST];
     const size_t n_fields =
         tally_algorithm_fields(algorithm, tally_document_trains(document), fields);
@@ -103,6 +126,9 @@ static enum tally_status read_algorithm(const struct tally_json *document,
     status = tally_json_read_fields(object, fields, n_fields, beside, &spec->params, err);
     if (status == TALLY_OK && algorithm->takes_server_optimizer) {
         status = read_server_optimizer(object, &spec->params.baseline.server_optimizer, err);
+    }
+    if (status == TALLY_OK && algorithm->takes_compression) {
+        status = read_compression(object, &spec->params.baseline.compression, err);
     }
     if (status == TALLY_OK && algorithm->defaults_beside != NULL) {
         spec->params = algorithm->defaults_beside(&spec->params);
@@ -353,6 +379,22 @@ static struct tally_json *typed(const char *type, const struct tally_field *fiel
     return tally_json_if_complete(object, ok);
 }
 
+/* Nothing for `none`, which a document may omit. */
+static bool set_compression(struct tally_json *algorithm,
+                            const struct tally_compression *compression)
+{
+    if (compression->type == TALLY_COMPRESSION_NONE) {
+        return true;
+    }
+    if (compression->type == TALLY_COMPRESSION_AUTO) {
+        return tally_json_set_text(algorithm, "compression", "auto");
+    }
+    struct tally_json *object = tally_json_object();
+    const bool ok = tally_json_write_fields(object, TALLY_COMPRESSION_FIELDS,
+                                            TALLY_N_COMPRESSION_FIELDS, compression);
+    return tally_json_set(algorithm, "compression", tally_json_if_complete(object, ok));
+}
+
 static struct tally_json *algorithm_of(const struct tally_job_spec *spec)
 {
     const struct tally_algorithm *algorithm = tally_job_spec_algorithm(spec);
@@ -361,6 +403,10 @@ static struct tally_json *algorithm_of(const struct tally_job_spec *spec)
     const size_t n_fields =
         tally_algorithm_fields(algorithm, spec->objective.type == TALLY_TRAINING, fields);
     struct tally_json *object = typed(algorithm->name, fields, n_fields, &spec->params);
+    if (algorithm->takes_compression) {
+        object = tally_json_if_complete(
+            object, set_compression(object, &spec->params.baseline.compression));
+    }
     if (object == NULL || !algorithm->takes_server_optimizer ||
         !tally_server_optimizer_is_set(optimizer)) {
         return object;

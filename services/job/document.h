@@ -29,6 +29,9 @@ enum tally_status tally_document_read(const struct tally_json *document,
 /* Whether the objective is of type `training`, which decides what members the algorithm has. */
 bool tally_document_trains(const struct tally_json *document);
 
+/* Keys of an algorithm's object that are not among its fields; NULL-terminated. */
+const char *const *tally_document_algorithm_parts(const struct tally_algorithm *algorithm);
+
 /* Whether the member that a path such as "objective.data.file" names is a text, given the types of
  * the document's objects. */
 bool tally_document_is_text(const struct tally_json *document, const char *path);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "codec/utf8.h"
+#include "services/algorithms/compression.h"
 #include "services/algorithms/server_optimizer.h"
 #include "services/base/nearest_name.h"
 #include "services/job/document.h"
@@ -266,9 +267,20 @@ static void check_server_optimizer(struct faults *faults, const struct tally_jso
     }
 }
 
+static void check_compression(struct faults *faults, const struct tally_json *algorithm)
+{
+    const struct tally_json *value = tally_json_get(algorithm, TALLY_COMPRESSION_NAME.name);
+    if (tally_json_is_object(value)) {
+        const struct members members = {TALLY_COMPRESSION_FIELDS, TALLY_N_COMPRESSION_FIELDS, NULL};
+        check_members(faults, value, "algorithm.compression", &members);
+    } else {
+        union scratch name;
+        check_member(faults, algorithm, "algorithm", &TALLY_COMPRESSION_NAME, &name);
+    }
+}
+
 static void check_algorithm(struct faults *faults, const struct tally_json *document)
 {
-    static const char *const with_optimizer[] = {"type", "server_optimizer", NULL};
     const struct tally_json *object = get_object(faults, document, "", "algorithm", true);
     int type;
     if (!get_type(faults, object, "algorithm", TALLY_ALGORITHM_NAMES, &type)) {
@@ -278,11 +290,13 @@ static void check_algorithm(struct faults *faults, const struct tally_json *docu
     struct tally_field fields[TALLY_ALGORITHM_FIELDS_MOST];
     const size_t n_fields =
         tally_algorithm_fields(algorithm, tally_document_trains(document), fields);
-    const struct members members = {
-        fields, n_fields, algorithm->takes_server_optimizer ? with_optimizer : BESIDE_TYPE};
+    const struct members members = {fields, n_fields, tally_document_algorithm_parts(algorithm)};
     check_members(faults, object, "algorithm", &members);
     if (algorithm->takes_server_optimizer) {
         check_server_optimizer(faults, object);
+    }
+    if (algorithm->takes_compression) {
+        check_compression(faults, object);
     }
 }
 

@@ -7,6 +7,7 @@
 
 #include "api/worker/worker_messages.h"
 #include "codec/numeric/checksum.h"
+#include "services/algorithms/compression.h"
 #include "services/algorithms/server_optimizer.h"
 #include "services/job/document.h"
 #include "services/job/job_local.h"
@@ -91,6 +92,17 @@ static void turn_into_later_method(struct tally_job_spec *spec)
 }
 
 /* Gives the job's server an optimizer. */
+/* In four jobs of ten, by digits of the seed, so that the other draws stay as they are. */
+static void add_compression(struct tally_job_spec *spec)
+{
+    const int64_t digit = spec->seed / 10000 % 10;
+    if (tally_job_spec_algorithm(spec)->takes_compression && digit < 4) {
+        spec->params.baseline.compression = (struct tally_compression){
+            digit < 2 ? TALLY_COMPRESSION_AUTO : TALLY_COMPRESSION_SET, digit < 2 ? 0 : 4,
+            digit < 2 ? 0 : 1.5};
+    }
+}
+
 static void add_server_optimizer(struct tally_job_spec *spec)
 {
     struct tally_server_optimizer *optimizer = &spec->params.baseline.server_optimizer;
@@ -217,6 +229,7 @@ static void draw_spec(struct sim_job *job, int64_t max_clients)
     if (tally_job_spec_algorithm(&spec)->takes_server_optimizer && spec.seed / 100000 % 10 < 6) {
         add_server_optimizer(&spec);
     }
+    add_compression(&spec);
     add_cohort(&spec);
     add_weights(&spec);
     job->spec = spec;

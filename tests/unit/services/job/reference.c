@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "services/algorithms/compression.h"
 #include "services/algorithms/server_optimizer.h"
 #include "services/base/labels.h"
 #include "services/job/job_reasons.h"
@@ -210,6 +211,17 @@ static void write_server_optimizers(struct tally_buffer *out)
     }
 }
 
+static void write_compression(struct tally_buffer *out)
+{
+    const struct tally_compression defaults = {0};
+    tally_buffer_append_text(
+        out, "## algorithm.compression\n\n`\"auto\"` chooses both steps by the number of clients, "
+             "coordinates and rounds; [how, and what it costs](../algorithms/COMPRESSION.md).\n"
+             "An object states them:\n\n");
+    write_head(out);
+    write_rows(out, TALLY_COMPRESSION_FIELDS, TALLY_N_COMPRESSION_FIELDS, &defaults, NULL);
+}
+
 static void write_algorithms(struct tally_buffer *out)
 {
     tally_buffer_append_text(
@@ -234,9 +246,15 @@ static void write_algorithms(struct tally_buffer *out)
                      "the server moves the point; by default it adds the clients' mean difference "
                      "|\n");
         }
+        if (algorithm->takes_compression) {
+            tally_buffer_append_text(
+                out, "| [`compression`](#algorithmcompression) | `none`, `auto` or object | | | "
+                     "`none` | how both messages are compressed; by default they are float32 |\n");
+        }
         write_rows(out, algorithm->fields, algorithm->n_fields, &defaults, &beside);
     }
     write_server_optimizers(out);
+    write_compression(out);
 }
 
 static void write_objectives(struct tally_buffer *out)

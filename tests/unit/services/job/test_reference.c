@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "services/algorithms/compression.h"
 #include "services/algorithms/server_optimizer.h"
 #include "services/job/document.h"
 #include "services/job/job_reasons.h"
@@ -95,6 +96,7 @@ static void test_document_reference__every_member_has_a_meaning(void)
         expect_documented(TALLY_SERVER_OPTIMIZER_KINDS[i].fields,
                           TALLY_SERVER_OPTIMIZER_KINDS[i].n_fields);
     }
+    expect_documented(TALLY_COMPRESSION_FIELDS, TALLY_N_COMPRESSION_FIELDS);
     for (int i = 0; TALLY_OBJECTIVE_NAMES[i] != NULL; i++) {
         expect_documented(TALLY_OBJECTIVE_KINDS[i]->fields, TALLY_OBJECTIVE_KINDS[i]->n_fields);
     }

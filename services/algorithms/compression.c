@@ -1,0 +1,461 @@
+#include "services/algorithms/compression.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "codec/adaptive/adaptive.h"
+#include "codec/dithered/dithered.h"
+#include "codec/numeric/fixed_point.h"
+#include "services/algorithms/baseline.h"
+#include "services/algorithms/weights.h"
+
+enum {
+    BLOCK = TALLY_ADAPTIVE_BLOCK,
+    STEP_BYTES = 1, /* of a message that states its step, before its levels */
+    STEP_BIAS = 128,
+    LOWEST_EXPONENT = -99, /* of a step: what a grid may have */
+    HIGHEST_EXPONENT = 99,
+    LANES = 8, /* of a sum of squares, so that it is the same with and without vectors */
+    TOP = TALLY_ADAPTIVE_MAX_LEVEL,
+};
+
+#define PARAM(member) offsetof(struct tally_compression, member)
+#define RESOLUTION(key, member, text)                                                              \
+    TALLY_REAL(key, PARAM(member), 0.001, 1000, .required = true, .unit = "standard deviations",   \
+               .doc = text)
+
+static const char *const NAMES[] = {"none", "auto", NULL};
+const struct tally_field TALLY_COMPRESSION_NAME = {
+    .name = "compression", .kind = TALLY_FIELD_CHOICE, .choices = NAMES};
+
+const struct tally_field TALLY_COMPRESSION_FIELDS[] = {
+    RESOLUTION("uplink_resolution", uplink_resolution,
+               "step of the clients' messages, in deviations of a message from the mean"),
+    RESOLUTION("downlink_resolution", downlink_resolution,
+               "step of a broadcast, in deviations of the clients' mean"),
+};
+const size_t TALLY_N_COMPRESSION_FIELDS =
+    sizeof TALLY_COMPRESSION_FIELDS / sizeof TALLY_COMPRESSION_FIELDS[0];
+
+/* The memory before z. */
+struct head {
+    double deviation; /* s; 0: unknown */
+    double queries;   /* of each client so far */
+    double spare;
+};
+
+static struct head *head_of(void *memory)
+{
+    return memory;
+}
+
+static double *z_of(void *memory)
+{
+    return (double *)((char *)memory + sizeof(struct head));
+}
+
+static void *optimizer_of(const struct tally_setting *setting, void *memory)
+{
+    return z_of(memory) + setting->dim;
+}
+
+static const struct tally_compression *own_of(const struct tally_setting *setting)
+{
+    return &setting->params->baseline.compression;
+}
+
+bool tally_is_compressed(const struct tally_setting *setting)
+{
+    return own_of(setting)->type != TALLY_COMPRESSION_NONE;
+}
+
+size_t tally_compression_bytes(const struct tally_setting *setting)
+{
+    return sizeof(struct head) + setting->dim * sizeof(double) +
+           tally_server_optimizer_bytes(setting);
+}
+
+void tally_compression_begin(const struct tally_setting *setting, const double *x, void *memory)
+{
+    *head_of(memory) = (struct head){0};
+    memcpy(z_of(memory), x, setting->dim * sizeof *x);
+    tally_server_optimizer_begin(setting, x, 0, "", optimizer_of(setting, memory));
+}
+
+bool tally_compression_is_valid(const struct tally_setting *setting, const void *memory)
+{
+    struct head head;
+    memcpy(&head, memory, sizeof head);
+    const double *z = (const double *)((const char *)memory + sizeof head);
+    bool ok = head.deviation >= 0 && isfinite(head.deviation) && head.queries >= 0 &&
+              isfinite(head.queries);
+    for (size_t i = 0; ok && i < setting->dim; i++) {
+        ok = isfinite(z[i]);
+    }
+    return ok && tally_server_optimizer_is_valid(setting, z + setting->dim);
+}
+
+/* --- resolutions ----------------------------------------------------------------------------- */
+
+struct resolutions {
+    double up, down;
+    double dead_zone; /* a coordinate below this many steps is rounded to 0 */
+};
+
+/* `auto`: COMPRESSION.md says how these were found. `left`: queries of each client that remain,
+ * those of the round included; `samples`: of the round. Few clients average little of the rounding
+ * away, the last rounds are not made good by others, and in few coordinates all of it matters. */
+static struct resolutions automatic(const struct tally_setting *setting, double left,
+                                    double samples)
+{
+    static const double UP = 12, DOWN_FIRST = 8, DOWN_LAST = 4, LEAST = 0.5, DEAD_ZONE = 0.6;
+    static const double CLIENTS = 10, ROUNDS = 8, COORDINATES = 20000;
+    const double share_left = fmin(1, left / (double)setting->horizon);
+    const double clients = sqrt(fmin(1, setting->cohort / CLIENTS));
+    const double rounds = sqrt(fmin(1, left / samples / ROUNDS));
+    const double size = sqrt(fmin(1, (double)setting->dim / COORDINATES));
+    const double down = DOWN_LAST + (DOWN_FIRST - DOWN_LAST) * share_left;
+    return (struct resolutions){fmax(UP * clients * rounds * size, LEAST),
+                                fmax(down * clients * size, LEAST), DEAD_ZONE};
+}
+
+static struct resolutions resolutions_at(const struct tally_setting *setting, double queries,
+                                         double samples)
+{
+    const struct tally_compression *own = own_of(setting);
+    if (own->type == TALLY_COMPRESSION_AUTO) {
+        return automatic(setting, (double)setting->horizon - queries, samples);
+    }
+    return (struct resolutions){own->uplink_resolution, own->downlink_resolution, 0.5};
+}
+
+static struct tally_grid grid_of(double step, double resolution)
+{
+    const struct tally_grid grid = {step, 2 * TOP, tally_dithered_scale_of(1 / resolution)};
+    return tally_dithered_grid_is_valid(&grid) ? grid : (struct tally_grid){0};
+}
+
+struct tally_grid tally_compression_grid(const struct tally_setting *setting, int64_t samples,
+                                         const void *memory)
+{
+    struct head head;
+    if (memory == NULL) {
+        return (struct tally_grid){0};
+    }
+    memcpy(&head, memory, sizeof head);
+    const double up = resolutions_at(setting, head.queries, (double)samples).up;
+    return head.deviation > 0 ? grid_of(up * head.deviation, up) : (struct tally_grid){0};
+}
+
+/* The power of two next to `step`, as an exponent that fits a byte. A step of 0 gets the lowest:
+ * with dither, a vector of zeros arrives as noise of the length of the step. */
+static int exponent_of(double step)
+{
+    int exponent;
+    if (!(step > 0)) {
+        return LOWEST_EXPONENT;
+    }
+    (void)frexp(step * 0x1.6a09e667f3bcdp+0, &exponent); /* times sqrt(2), rounded down below */
+    exponent--;
+    return exponent < LOWEST_EXPONENT    ? LOWEST_EXPONENT
+           : exponent > HIGHEST_EXPONENT ? HIGHEST_EXPONENT
+                                         : exponent;
+}
+
+/* --- uplink ---------------------------------------------------------------------------------- */
+
+static double mean_square(const float *values, size_t n)
+{
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) {
+        sum += (double)values[i] * (double)values[i];
+    }
+    return sum / (double)n;
+}
+
+/* Where the grid of a message comes from: the plan, or its first byte. */
+static struct tally_grid own_grid(int exponent, double resolution)
+{
+    const struct tally_grid grid = {ldexp(1, exponent), 2 * TOP,
+                                    tally_dithered_scale_of(1 / resolution)};
+    return grid;
+}
+
+/* Whether the server can sum all values of a message. */
+static enum tally_status check_range(const struct tally_setting *setting, double step,
+                                     const int32_t *levels, struct tally_error *err)
+{
+    const double most = tally_fixed_point_bound(setting->cohort) / step - 1;
+    for (size_t i = 0; i < setting->dim; i++) {
+        if (!(fabs((double)levels[i]) <= most)) {
+            return tally_fail(err, TALLY_MALFORMED, "payload",
+                              "coordinate %zu: level %ld of step %g is beyond %g", i,
+                              (long)levels[i], step, tally_fixed_point_bound(setting->cohort));
+        }
+    }
+    return TALLY_OK;
+}
+
+enum tally_status tally_compression_send(const struct tally_client_task *task,
+                                         struct tally_scratch *scratch,
+                                         struct tally_message *message, struct tally_error *err)
+{
+    const struct tally_setting *setting = task->setting;
+    const size_t dim = setting->dim;
+    const bool states_step = !(task->plan->grid.step > 0);
+    struct tally_grid grid = task->plan->grid;
+    struct tally_level_stats stats;
+    struct tally_rng rng;
+    uint64_t clipped;
+    if (tally_baseline_first_unsummable(setting, scratch->vector, dim) < dim) {
+        return tally_baseline_diverged(task, err);
+    }
+    message->payload.size = 0;
+    if (states_step) {
+        const double up = resolutions_at(setting, 0, (double)task->plan->samples).up;
+        const int exponent = exponent_of(up / 2 * sqrt(mean_square(scratch->vector, dim)));
+        const uint8_t byte = (uint8_t)(exponent + STEP_BIAS);
+        grid = own_grid(exponent, up);
+        const enum tally_status status = tally_buffer_append(&message->payload, &byte, STEP_BYTES);
+        if (status != TALLY_OK) {
+            return tally_fail(err, status, NULL, "no memory for a message");
+        }
+    }
+    const struct tally_vector vector = {scratch->vector, dim, &grid, &rng};
+    tally_rng_init(&rng, setting->key, task->client, task->round, TALLY_RNG_UPLINK);
+    enum tally_status status = tally_adaptive_round(&vector, scratch->levels, &clipped, err);
+    if (status == TALLY_OK && check_range(setting, grid.step, scratch->levels, NULL) != TALLY_OK) {
+        return tally_baseline_diverged(task, err);
+    }
+    if (status == TALLY_OK) {
+        status = tally_adaptive_encode(scratch->levels, dim, &rng, &message->payload, &stats, err);
+    }
+    if (status != TALLY_OK) {
+        return status;
+    }
+    const uint64_t more = states_step ? 8 * STEP_BYTES : 0;
+    message->grid = task->plan->grid;
+    message->bits = (struct tally_bits){.formula_bits = stats.formula_bits + more,
+                                        .payload_bits = stats.payload_bits + more,
+                                        .messages = 1,
+                                        .clipped = clipped};
+    return TALLY_OK;
+}
+
+/* Takes the step from the front of a message whose round has no grid. */
+static enum tally_status take_grid(const struct tally_round_plan *plan,
+                                   struct tally_message_view *message, struct tally_grid *ret_grid,
+                                   struct tally_error *err)
+{
+    *ret_grid = plan->grid;
+    if (plan->grid.step > 0) {
+        return TALLY_OK;
+    }
+    if (message->n_payload < STEP_BYTES || message->payload_bits < 8 * STEP_BYTES) {
+        return tally_fail(err, TALLY_MALFORMED, "payload",
+                          "the payload does not begin with the step of its levels");
+    }
+    const int exponent = (int)message->payload[0] - STEP_BIAS;
+    if (exponent < LOWEST_EXPONENT || exponent > HIGHEST_EXPONENT) {
+        return tally_fail(err, TALLY_MALFORMED, "payload", "step 2^%d is not from 2^%d to 2^%d",
+                          exponent, (int)LOWEST_EXPONENT, (int)HIGHEST_EXPONENT);
+    }
+    *ret_grid = own_grid(exponent, 1);
+    message->payload += STEP_BYTES;
+    message->n_payload -= STEP_BYTES;
+    message->payload_bits -= 8 * STEP_BYTES;
+    return TALLY_OK;
+}
+
+enum tally_status tally_compression_receive(const struct tally_setting *setting,
+                                            const struct tally_round_plan *plan,
+                                            const struct tally_message_view *message,
+                                            struct tally_scratch *scratch, int64_t *sums,
+                                            struct tally_bits *ret_bits, struct tally_error *err)
+{
+    struct tally_message_view view = *message;
+    struct tally_level_stats stats;
+    struct tally_grid grid;
+    struct tally_rng rng;
+    tally_rng_init(&rng, setting->key, message->client, message->number, TALLY_RNG_UPLINK);
+    enum tally_status status = take_grid(plan, &view, &grid, err);
+    if (status == TALLY_OK) {
+        status = tally_adaptive_decode(view.payload, view.n_payload, view.payload_bits,
+                                       setting->dim, &rng, scratch->levels, &stats, err);
+    }
+    if (status == TALLY_OK) {
+        status = check_range(setting, grid.step, scratch->levels, err);
+    }
+    if (status != TALLY_OK) {
+        return status;
+    }
+    double values[BLOCK], squares[LANES] = {0};
+    for (size_t at = 0, n; at < setting->dim; at += n) {
+        n = setting->dim - at < BLOCK ? setting->dim - at : BLOCK;
+        tally_adaptive_values(scratch->levels + at, at, n, grid.step, &rng, values);
+        tally_weighted_sum_add_block(setting, message->weight, values, at, n, sums);
+        size_t i = 0;
+        for (; i + LANES <= n; i += LANES) {
+            for (size_t j = 0; j < LANES; j++) {
+                squares[j] += values[i + j] * values[i + j];
+            }
+        }
+        for (; i < n; i++) {
+            squares[0] += values[i] * values[i];
+        }
+    }
+    double square = -(double)setting->dim * grid.step * grid.step / 12;
+    for (size_t j = 0; j < LANES; j++) {
+        square += squares[j];
+    }
+    scratch->square = square; /* of the difference that was sent, without the rounding's share */
+    *ret_bits = (struct tally_bits){.formula_bits = stats.formula_bits +
+                                                    (message->payload_bits - view.payload_bits),
+                                    .payload_bits = message->payload_bits,
+                                    .messages = 1};
+    return TALLY_OK;
+}
+
+/* --- downlink -------------------------------------------------------------------------------- */
+
+/* The deviation s after a round: from the mean square of the messages and the square of their mean,
+ * both per coordinate, less what rounding adds to them. A round whose rounding hides the deviation
+ * gives a part of the last one. */
+static double deviation_of(double last, double square, double square_of_mean, double rounding,
+                           double n)
+{
+    static const double LEAST_PART = 0.3, ALONE = 0.5;
+    const double least = LEAST_PART * last;
+    if (n < 2) {
+        return fmax(ALONE * sqrt(fmax(square, 0)), least);
+    }
+    const double variance = (square - (square_of_mean - rounding / n)) * n / (n - 1);
+    return fmax(sqrt(fmax(variance, 0)), least);
+}
+
+/* Rounds (z - x) / step to the nearest level, or to 0 within the dead zone. */
+static int32_t level_of(double ratio, double dead_zone)
+{
+    const double size = fabs(ratio);
+    if (size < dead_zone) {
+        return 0;
+    }
+    const double level = fmin(fmax(rint(size), 1), TOP);
+    return ratio < 0 ? -(int32_t)level : (int32_t)level;
+}
+
+/* Moves z by the server's step; returns the sums of squares of the mean and of that step. */
+static void move(const struct tally_server_task *task, double scale, double *ret_mean,
+                 double *ret_step)
+{
+    const struct tally_setting *setting = task->setting;
+    double *z = z_of(task->memory), steps[BLOCK];
+    *ret_mean = *ret_step = 0;
+    for (size_t at = 0, n; at < setting->dim; at += n) {
+        n = setting->dim - at < BLOCK ? setting->dim - at : BLOCK;
+        tally_weighted_means(task, at, n, steps);
+        for (size_t i = 0; i < n; i++) {
+            *ret_mean += steps[i] * steps[i];
+            steps[i] *= scale;
+        }
+        tally_server_optimizer_steps(setting, optimizer_of(setting, task->memory), at, n, steps);
+        for (size_t i = 0; i < n; i++) {
+            *ret_step += steps[i] * steps[i];
+            z[at + i] += steps[i];
+        }
+    }
+    tally_domain_project(&setting->domain, z, setting->dim);
+}
+
+/* The step of a broadcast, from the deviation of what the server adds to z. */
+static double broadcast_step(const struct tally_server_task *task, double deviation,
+                             double resolution)
+{
+    const struct tally_grid wanted = grid_of(resolution * deviation, resolution);
+    if (wanted.step > 0) {
+        return wanted.step;
+    }
+    const double *z = z_of(task->memory);
+    double square = 0;
+    for (size_t i = 0; i < task->setting->dim; i++) {
+        const double rest = z[i] - task->x[i];
+        square += rest * rest;
+    }
+    return ldexp(1, exponent_of(resolution / 8 * sqrt(square / (double)task->setting->dim)));
+}
+
+enum tally_status tally_compression_decide(const struct tally_server_task *task, double scale,
+                                           struct tally_scratch *scratch,
+                                           struct tally_decision *decision, struct tally_error *err)
+{
+    const struct tally_setting *setting = task->setting;
+    const double dim = (double)setting->dim, n = (double)task->received;
+    struct head *head = head_of(task->memory);
+    const double *z = z_of(task->memory);
+    double of_mean, of_step;
+    move(task, scale, &of_mean, &of_step);
+    decision->norm = sqrt(of_mean);
+    decision->passed = true;
+    if (!isfinite(of_step)) {
+        return tally_fail(err, TALLY_NOT_FINITE, NULL, "the server's step is not finite");
+    }
+    const double square = task->squares / n / dim;
+    const struct resolutions before =
+        resolutions_at(setting, head->queries, (double)task->plan->samples);
+    const double step =
+        task->plan->grid.step > 0 ? task->plan->grid.step : before.up / 2 * sqrt(fmax(square, 0));
+    const double rounding = step * step / 12;
+    head->deviation = deviation_of(head->deviation, square, of_mean / dim, rounding, n);
+    const double own = head->deviation * head->deviation + rounding;
+    const double gain = of_mean > 0 ? of_step / of_mean : 1;
+    const double down = broadcast_step(task, sqrt(own / n * gain), before.down);
+    head->queries += (double)task->plan->samples;
+    for (size_t i = 0; i < setting->dim; i++) {
+        scratch->levels[i] = level_of((z[i] - task->x[i]) / down, before.dead_zone);
+    }
+    struct tally_message *message = &decision->broadcast;
+    struct tally_level_stats stats;
+    message->payload.size = 0;
+    enum tally_status status =
+        tally_adaptive_encode(scratch->levels, setting->dim, NULL, &message->payload, &stats, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    message->grid = own_grid(0, 1);
+    message->grid.step = down;
+    message->bits = (struct tally_bits){
+        .formula_bits = stats.formula_bits, .payload_bits = stats.payload_bits, .messages = 1};
+    return TALLY_OK;
+}
+
+enum tally_status tally_compression_apply(const struct tally_setting *setting,
+                                          const struct tally_message_view *broadcast,
+                                          struct tally_scratch *scratch, double *x,
+                                          struct tally_error *err)
+{
+    if (!tally_dithered_grid_is_valid(&broadcast->grid)) {
+        return tally_fail(err, TALLY_MALFORMED, "quantizer_step",
+                          "step %g with %u intervals and scale %u is not a valid quantizer",
+                          broadcast->grid.step, broadcast->grid.intervals, broadcast->grid.scale);
+    }
+    struct tally_level_stats stats;
+    const enum tally_status status =
+        tally_adaptive_decode(broadcast->payload, broadcast->n_payload, broadcast->payload_bits,
+                              setting->dim, NULL, scratch->levels, &stats, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    for (size_t i = 0; i < setting->dim; i++) {
+        x[i] += broadcast->grid.step * scratch->levels[i];
+    }
+    tally_domain_project(&setting->domain, x, setting->dim);
+    return TALLY_OK;
+}
+
+/* Between a bit for all coordinates together and all that a level can take. */
+struct tally_message_bits tally_compression_bits(const struct tally_setting *setting)
+{
+    const uint64_t most = 64 + 16 * (uint64_t)setting->dim;
+    return (struct tally_message_bits){
+        .uplink = most, .downlink = most, .is_bound = true, .least = setting->dim / 64 + 1};
+}

@@ -1,0 +1,309 @@
+/* Compression both ways: messages, the server's estimate of the deviation, and what a broadcast
+ * rounds away. */
+#include "services/algorithms/compression.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "codec/adaptive/adaptive.h"
+#include "tests/harness.h"
+#include "tests/unit/services/algorithms/baseline_world.h"
+
+enum { DIM = 2000, CLIENTS = 8 };
+
+/* A server and its clients, each of which wants to move by `wish` plus noise of its own. */
+struct world {
+    union tally_algorithm_params params;
+    struct tally_setting setting;
+    struct tally_round_plan plan;
+    struct tally_scratch scratch;
+    struct tally_message message;
+    struct tally_decision decision;
+    double x[DIM], wish[DIM];
+    int64_t sums[2 * DIM];
+    struct tally_weights weights;
+    double squares;
+    void *memory;
+};
+
+static void init(struct world *world, double up, double down)
+{
+    memset(world, 0, sizeof *world);
+    world->params = tally_baseline_defaults();
+    world->params.baseline.compression =
+        (struct tally_compression){TALLY_COMPRESSION_SET, up, down};
+    world->setting = (struct tally_setting){.params = &world->params,
+                                            .clients = CLIENTS,
+                                            .cohort = CLIENTS,
+                                            .dim = DIM,
+                                            .horizon = 20,
+                                            .key = tally_rng_key(7, 0)};
+    CU_ASSERT_EQUAL_FATAL(tally_scratch_init(&world->scratch, DIM, TALLY_SCRATCH_CLIENT, NULL),
+                          TALLY_OK);
+    world->memory = malloc(TALLY_FEDAVG.memory.bytes(&world->setting));
+    CU_ASSERT_PTR_NOT_NULL_FATAL(world->memory);
+    for (size_t i = 0; i < DIM; i++) {
+        world->wish[i] = sin((double)i) / 10;
+    }
+    TALLY_FEDAVG.memory.begin(&world->setting, world->x, 0, "", world->memory);
+}
+
+static void fini(struct world *world)
+{
+    tally_message_fini(&world->message);
+    tally_message_fini(&world->decision.broadcast);
+    tally_scratch_fini(&world->scratch);
+    free(world->memory);
+}
+
+static void begin_round(struct world *world)
+{
+    CU_ASSERT_EQUAL_FATAL(TALLY_FEDAVG.plan(&world->setting, 0, world->memory, &world->plan, NULL),
+                          TALLY_OK);
+    memset(world->sums, 0, sizeof world->sums);
+    world->weights = (struct tally_weights){0};
+    world->squares = 0;
+}
+
+/* The difference of a client: the wish, and normal noise of deviation `noise`. */
+static void make_difference(struct world *world, uint32_t client, uint32_t round, double noise)
+{
+    double values[DIM];
+    struct tally_rng rng;
+    tally_rng_init(&rng, tally_rng_key(99, 0), client, round, TALLY_RNG_NOISE);
+    tally_rng_normal(&rng, values, DIM);
+    for (size_t i = 0; i < DIM; i++) {
+        world->scratch.vector[i] = (float)(world->wish[i] + noise * values[i]);
+    }
+}
+
+static enum tally_status send(struct world *world, uint32_t client, uint32_t round,
+                              struct tally_error *err)
+{
+    const struct tally_client_task task = {.setting = &world->setting,
+                                           .plan = &world->plan,
+                                           .client = client,
+                                           .round = round,
+                                           .x = world->x};
+    return tally_compression_send(&task, &world->scratch, &world->message, err);
+}
+
+static struct tally_message_view view_of(const struct world *world, uint32_t client, uint32_t round)
+{
+    struct tally_message_view view = tally_message_view(&world->message);
+    view.client = client;
+    view.number = round;
+    view.weight = world->setting.weighs_points ? client + 1 : 1;
+    return view;
+}
+
+static void receive(struct world *world, uint32_t client, uint32_t round)
+{
+    struct tally_bits bits;
+    struct tally_error err = TALLY_ERROR_INIT;
+    const struct tally_message_view view = view_of(world, client, round);
+    TALLY_ASSERT_STATUS(TALLY_FEDAVG.receive(&world->setting, &world->plan, &view, &world->scratch,
+                                             world->sums, &bits, &err),
+                        TALLY_OK, &err);
+    CU_ASSERT_EQUAL(bits.payload_bits, world->message.bits.payload_bits);
+    CU_ASSERT_EQUAL(bits.formula_bits, world->message.bits.formula_bits);
+    world->weights.sum += view.weight;
+    world->weights.unit = 1;
+    world->squares += world->scratch.square;
+}
+
+static void close_round(struct world *world, uint32_t round)
+{
+    struct tally_error err = TALLY_ERROR_INIT;
+    const struct tally_server_task task = {.setting = &world->setting,
+                                           .plan = &world->plan,
+                                           .sums = world->sums,
+                                           .received = CLIENTS,
+                                           .weights = world->weights,
+                                           .round = round,
+                                           .squares = world->squares,
+                                           .x = world->x,
+                                           .memory = world->memory};
+    TALLY_ASSERT_STATUS(TALLY_FEDAVG.decide(&task, &world->scratch, &world->decision, &err),
+                        TALLY_OK, &err);
+    CU_ASSERT_TRUE(world->decision.passed);
+    const struct tally_message_view view = tally_message_view(&world->decision.broadcast);
+    TALLY_ASSERT_STATUS(TALLY_FEDAVG.apply(&world->setting, &view, &world->scratch, world->x, &err),
+                        TALLY_OK, &err);
+    CU_ASSERT_TRUE(TALLY_FEDAVG.memory.is_valid(&world->setting, world->memory));
+}
+
+static void play_round(struct world *world, uint32_t round, double noise)
+{
+    struct tally_error err = TALLY_ERROR_INIT;
+    begin_round(world);
+    for (uint32_t client = 0; client < CLIENTS; client++) {
+        make_difference(world, client, round, noise);
+        TALLY_ASSERT_STATUS(send(world, client, round, &err), TALLY_OK, &err);
+        receive(world, client, round);
+    }
+    close_round(world, round);
+}
+
+static double root_mean_square(const double *a, const double *b, double factor)
+{
+    double sum = 0;
+    for (size_t i = 0; i < DIM; i++) {
+        sum += (a[i] - factor * b[i]) * (a[i] - factor * b[i]);
+    }
+    return sqrt(sum / DIM);
+}
+
+/* From the second round on the plan's step is r_u times the deviation, which clients do not
+ * state. */
+static void test_algorithms_compression__the_server_measures_the_deviation(void)
+{
+    static const double noises[] = {0.05, 0.01, 1};
+    for (size_t i = 0; i < sizeof noises / sizeof *noises; i++) {
+        struct world world;
+        init(&world, 4, 4);
+        begin_round(&world);
+        CU_ASSERT_EQUAL(world.plan.grid.step, 0);
+        for (uint32_t round = 1; round <= 3; round++) {
+            play_round(&world, round, noises[i]);
+        }
+        begin_round(&world);
+        CU_ASSERT_TRUE(fabs(world.plan.grid.step / (4 * noises[i]) - 1) < 0.15);
+        fini(&world);
+    }
+}
+
+/* Without noise of the clients a message of the first round differs from the wish by the rounding
+ * of a step that it states. */
+static void test_algorithms_compression__the_first_message_states_its_step(void)
+{
+    struct world world;
+    struct tally_error err = TALLY_ERROR_INIT;
+    init(&world, 0.5, 1);
+    begin_round(&world);
+    make_difference(&world, 3, 1, 0);
+    TALLY_ASSERT_STATUS(send(&world, 3, 1, &err), TALLY_OK, &err);
+    const double wanted = 0.25 * root_mean_square(world.wish, world.wish, 0);
+    const double step = ldexp(1, (int)world.message.payload.data[0] - 128);
+    CU_ASSERT_TRUE(step > wanted / sqrt(2.001) && step < wanted * sqrt(2.001));
+    receive(&world, 3, 1);
+    double worst = 0;
+    for (size_t i = 0; i < DIM; i++) {
+        worst = fmax(worst, fabs((double)world.sums[i] * 0x1p-40 - world.wish[i]));
+    }
+    CU_ASSERT_TRUE(worst > step / 2 * 0.9 && worst <= step / 2 * (1 + 1e-6));
+    fini(&world);
+}
+
+/* What a broadcast rounds away is sent later: x follows the sum of the means at the distance of one
+ * rounding, however many rounds there are. */
+static void test_algorithms_compression__nothing_is_lost(void)
+{
+    struct world world;
+    init(&world, 2, 8);
+    double once = 0;
+    for (uint32_t round = 1; round <= 12; round++) {
+        play_round(&world, round, 0.02);
+        once = round == 1 ? root_mean_square(world.x, world.wish, 1) : once;
+    }
+    const double rounding = world.decision.broadcast.grid.step;
+    /* the noise of twelve means, with that of their rounding, and that of one broadcast */
+    const double noise = sqrt(12 * (0.02 * 0.02 * (1 + 4 / 12.0)) / CLIENTS);
+    CU_ASSERT_TRUE(root_mean_square(world.x, world.wish, 12) <
+                   2 * sqrt(noise * noise + rounding * rounding / 12));
+    fini(&world);
+}
+
+static void test_algorithms_compression__weights_count(void)
+{
+    struct world world;
+    init(&world, 0.01, 0.01);
+    world.setting.weighs_points = true;
+    begin_round(&world);
+    struct tally_error err = TALLY_ERROR_INIT;
+    for (uint32_t client = 0; client < CLIENTS; client++) {
+        for (size_t i = 0; i < DIM; i++) {
+            world.scratch.vector[i] = (float)client;
+        }
+        TALLY_ASSERT_STATUS(send(&world, client, 1, &err), TALLY_OK, &err);
+        receive(&world, client, 1);
+    }
+    close_round(&world, 1);
+    double mean = 0; /* sum of m (m + 1) over that of m + 1 */
+    for (int m = 0; m < CLIENTS; m++) {
+        mean += m * (m + 1.0) / (CLIENTS * (CLIENTS + 1) / 2.0);
+    }
+    CU_ASSERT_TRUE(fabs(world.x[5] - mean) < 0.05);
+    fini(&world);
+}
+
+/* Clients that all stay where they are, and a later round in which they move. */
+static void test_algorithms_compression__standing_still_is_no_end(void)
+{
+    struct world world;
+    init(&world, 4, 4);
+    double wish[DIM];
+    memcpy(wish, world.wish, sizeof wish);
+    memset(world.wish, 0, sizeof world.wish);
+    play_round(&world, 1, 0);
+    play_round(&world, 2, 0);
+    CU_ASSERT_EQUAL(root_mean_square(world.x, wish, 0), 0);
+    memcpy(world.wish, wish, sizeof wish);
+    for (uint32_t round = 3; round <= 8; round++) {
+        play_round(&world, round, 0.01);
+    }
+    CU_ASSERT_TRUE(root_mean_square(world.x, wish, 6) < 0.1);
+    fini(&world);
+}
+
+static void test_algorithms_compression__junk_is_refused(void)
+{
+    struct world world;
+    struct tally_error err = TALLY_ERROR_INIT;
+    struct tally_bits bits;
+    init(&world, 4, 4);
+    begin_round(&world);
+    make_difference(&world, 0, 1, 1);
+    CU_ASSERT_EQUAL_FATAL(send(&world, 0, 1, NULL), TALLY_OK);
+    struct tally_message_view view = view_of(&world, 0, 1);
+    view.n_payload = 0;
+    view.payload_bits = 0;
+    CU_ASSERT_EQUAL(TALLY_FEDAVG.receive(&world.setting, &world.plan, &view, &world.scratch,
+                                         world.sums, &bits, &err),
+                    TALLY_MALFORMED);
+    view = view_of(&world, 0, 1);
+    world.message.payload.data[0] = 0;
+    CU_ASSERT_EQUAL(TALLY_FEDAVG.receive(&world.setting, &world.plan, &view, &world.scratch,
+                                         world.sums, &bits, &err),
+                    TALLY_MALFORMED);
+    world.message.payload.data[0] = 255; /* levels of 2^127 */
+    CU_ASSERT_EQUAL(TALLY_FEDAVG.receive(&world.setting, &world.plan, &view, &world.scratch,
+                                         world.sums, &bits, &err),
+                    TALLY_MALFORMED);
+    CU_ASSERT_TRUE(world.sums[0] == 0 && world.sums[DIM - 1] == 0);
+    world.scratch.vector[7] = NAN;
+    CU_ASSERT_EQUAL(send(&world, 0, 1, &err), TALLY_NOT_FINITE);
+    world.scratch.vector[7] = 1e30F;
+    CU_ASSERT_EQUAL(send(&world, 0, 1, &err), TALLY_NOT_FINITE);
+    const struct tally_message_view none = {.grid = {0, 2, 0}};
+    CU_ASSERT_EQUAL(TALLY_FEDAVG.apply(&world.setting, &none, &world.scratch, world.x, &err),
+                    TALLY_MALFORMED);
+    double *memory = world.memory;
+    memory[0] = -1;
+    CU_ASSERT_FALSE(TALLY_FEDAVG.memory.is_valid(&world.setting, world.memory));
+    memory[0] = 0;
+    memory[3 + DIM - 1] = NAN;
+    CU_ASSERT_FALSE(TALLY_FEDAVG.memory.is_valid(&world.setting, world.memory));
+    fini(&world);
+}
+
+static const struct tally_test TESTS[] = {
+    TALLY_TEST(test_algorithms_compression__the_server_measures_the_deviation),
+    TALLY_TEST(test_algorithms_compression__the_first_message_states_its_step),
+    TALLY_TEST(test_algorithms_compression__nothing_is_lost),
+    TALLY_TEST(test_algorithms_compression__weights_count),
+    TALLY_TEST(test_algorithms_compression__standing_still_is_no_end),
+    TALLY_TEST(test_algorithms_compression__junk_is_refused),
+};
+TALLY_SUITE(algorithms_compression, TESTS);
