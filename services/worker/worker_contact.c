@@ -109,28 +109,42 @@ static void end_progress(struct worker *worker)
     call_buffers_fini(&worker->progress_buffers);
 }
 
-/* On a connection of its own. A proxy, or another coordinator, may keep the message until it is
- * complete, and the session's coordinator would know nothing of it. Meanwhile the kernel continues
- * to send or to receive the message itself. */
-static void tell_progress(struct worker *worker, bool receives, uint64_t n, uint64_t n_whole)
+/* On a connection of its own. */
+static enum tally_status send_progress(struct worker *worker,
+                                       const struct tally_progress_request *message)
 {
-    const struct tally_progress_request message = {
-        .session = worker->session, .receives = receives, .bytes = n, .of_bytes = n_whole};
     struct tally_http_client_config config = plain_config(worker);
     const long limit_ms = (long)(worker->session_timeout_ms * 3 / 4);
     config.connect_timeout_ms = limit_ms;
     struct tally_error err = TALLY_ERROR_INIT;
+    enum tally_status status = TALLY_OK;
     worker->progress_buffers.limit_ms = limit_ms;
-    if (worker->session == 0 ||
-        (worker->progress_client == NULL &&
-         tally_http_client_new(&config, &worker->progress_client, &err) != TALLY_OK)) {
-        return;
+    if (worker->progress_client == NULL) {
+        status = tally_http_client_new(&config, &worker->progress_client, &err);
     }
-    enum tally_status status =
-        call_progress(worker->progress_client, &worker->progress_buffers, &message, &err);
+    return status == TALLY_OK
+               ? call_progress(worker->progress_client, &worker->progress_buffers, message, &err)
+               : status;
+}
+
+/* A proxy, or another coordinator, may keep the message until it is complete, and the session's
+ * coordinator would know nothing of it. Meanwhile the kernel continues to send or to receive the
+ * message itself. */
+static void tell_progress(struct worker *worker, bool receives, uint64_t n, uint64_t n_whole)
+{
+    const struct tally_progress_request message = {
+        .session = worker->session, .receives = receives, .bytes = n, .of_bytes = n_whole};
+    const enum tally_status status =
+        worker->session != 0 ? send_progress(worker, &message) : TALLY_OK;
     if (status != TALLY_OK && !contact_is_passing(status)) {
         worker->session_timeout_ms = 0; /* until the worker joins again */
     }
+}
+
+bool contact_is_answered(struct worker *worker)
+{
+    const struct tally_progress_request nothing = {.session = worker->session};
+    return !contact_is_passing(send_progress(worker, &nothing));
 }
 
 /* A slow link is neither an absent coordinator nor a lack of work, and its users want to know how

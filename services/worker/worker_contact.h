@@ -14,6 +14,9 @@ bool contact_is_passing(enum tally_status status);
 void contact_pause(struct worker *worker, const struct tally_error *why);
 /* Whether the pauses since the last successful call have grown to the longest. */
 bool contact_is_at_longest_pause(const struct worker *worker);
+/* Whether a small call is answered now, even by a refusal. Otherwise the coordinator is away, or
+ * nothing passes on the way to it. */
+bool contact_is_answered(struct worker *worker);
 /* To be called after each successful call to the coordinator. */
 void contact_reached(struct worker *worker);
 /* To be called before a call: limits its duration to what is left of the patience, plus a

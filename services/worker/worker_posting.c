@@ -45,27 +45,48 @@ static bool is_settled(const struct tally_error *why)
             status == TALLY_UNAUTHENTICATED);
 }
 
+/* What was done for a call that fails. */
+struct rescue {
+    bool joined_again; /* the session was renewed for this call */
+    bool was_answered; /* after the last failure a small call was answered */
+};
+
+/* Whether the update has an obstacle of its own on the way: since some seconds no attempt has got
+ * through, the last of them after a small call that did, and another one does now. While the
+ * coordinator is away, the update is kept: it may have been accepted already, with only its
+ * acknowledgement lost, and to compute it again may take long. *ret_goes_again: it has just become
+ * known that small calls get through. */
+static bool has_obstacle(struct worker *worker, const struct tally_error *why,
+                         struct rescue *rescue, bool *ret_goes_again)
+{
+    const bool asks = is_on_the_way(why) && contact_is_at_longest_pause(worker);
+    const bool was_answered = rescue->was_answered;
+    rescue->was_answered = asks && contact_is_answered(worker);
+    *ret_goes_again = rescue->was_answered && !was_answered;
+    return rescue->was_answered && was_answered;
+}
+
 /* Decides what to do after a failed call. OK: the call is made again, unless *ret_is_refused is
- * set. *joined_again: the session was renewed for this call. */
+ * set. */
 static enum tally_status after_failure(struct worker *worker, const struct tally_error *why,
-                                       bool *joined_again, bool *ret_is_refused,
+                                       struct rescue *rescue, bool *ret_is_refused,
                                        struct tally_error *err)
 {
     const enum tally_status status = why->status;
     const bool is_passing = contact_is_passing(status) && !is_foreign_refusal(why);
-    *ret_is_refused =
-        is_foreign_refusal(why) || (is_on_the_way(why) && contact_is_at_longest_pause(worker));
-    if (*ret_is_refused) {
-        return TALLY_OK;
-    }
     if ((is_passing || status == TALLY_CANCELLED) && contact_is_stopping(worker)) {
         return tally_fail(err, TALLY_CANCELLED, NULL, "asked to stop");
+    }
+    bool goes_again = false;
+    *ret_is_refused = is_foreign_refusal(why) || has_obstacle(worker, why, rescue, &goes_again);
+    if (*ret_is_refused || goes_again) {
+        return TALLY_OK;
     }
     if (status == TALLY_UNAUTHENTICATED && contact_renew_token(worker)) {
         return TALLY_OK;
     }
-    if (status == TALLY_NOT_FOUND && !*joined_again) {
-        *joined_again = true;
+    if (status == TALLY_NOT_FOUND && !rescue->joined_again) {
+        rescue->joined_again = true;
         return contact_join(worker, err);
     }
     if (!is_passing) {
@@ -73,7 +94,7 @@ static enum tally_status after_failure(struct worker *worker, const struct tally
         return TALLY_OK;
     }
     contact_pause(worker, why);
-    *joined_again = false;
+    rescue->joined_again = false;
     return contact_check_patience(worker, err);
 }
 
@@ -179,7 +200,8 @@ static enum tally_status post(struct worker *worker, struct tally_update_request
                               struct tally_update_response *ret_response,
                               struct tally_error *ret_why, struct tally_error *err)
 {
-    bool joined_again = false, is_refused = false;
+    struct rescue rescue = {.joined_again = false};
+    bool is_refused = false;
     enum tally_status status = TALLY_OK;
     while (status == TALLY_OK && !is_refused) {
         *ret_why = (struct tally_error)TALLY_ERROR_INIT;
@@ -197,7 +219,7 @@ static enum tally_status post(struct worker *worker, struct tally_update_request
             worker->next = ret_response->next;
             return TALLY_OK;
         }
-        status = after_failure(worker, ret_why, &joined_again, &is_refused, err);
+        status = after_failure(worker, ret_why, &rescue, &is_refused, err);
     }
     return status;
 }

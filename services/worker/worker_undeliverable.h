@@ -7,9 +7,10 @@
  * until an update of the job is accepted.
  *
  * A proxy also gives temporary answers, such as 503, or none: it closes the connection. If this
- * befalls updates while polls pass, the same holds. If polls fail too, the coordinator is away, and
- * the update has no obstacle of its own. A poll that passes may also mean that the coordinator is
- * back. So after the first such failure the worker polls without a word of it, and tries again.
+ * befalls updates while small calls pass (worker_posting.c), the same holds. If these fail too, the
+ * coordinator is away, and the worker keeps the update. A small call that passes may also mean that
+ * the coordinator is back. So after the first such failure the worker polls without a word of it,
+ * and tries again.
  *
  *     NEW --poll with the reason--> TOLD --pause--> DUE --poll without a reason--> TRYING --> NEW
  *     SUSPECTED (temporary, the first failure) --any poll--> TRYING

@@ -5,13 +5,17 @@ No test measures time. How often a worker posts is compared with how often it po
 announces.
 """
 
+import contextlib
 import os
+import sqlite3
 import subprocess
 import unittest
 from pathlib import Path
 from unittest import mock
 
-from common import TallyTestCase, Worker, free_port, job_document, messages, wait_until
+from common import (
+    ForeignWorker, TallyTestCase, Worker, free_port, job_document, messages, uplink_of_workers, wait_until,
+)
 from recording_proxy import RecordingProxy
 
 PROGRAMS = Path(os.environ.get("TALLY_BIN", "build/release/bin")).resolve()
@@ -33,12 +37,17 @@ def answer(status, *headers, kind="text/html", body=None):
 
 class RefusingProxy(RecordingProxy):
     """Calls refuse(method, request) for each request, and sends the response that it returns instead of forwarding
-    the request. `methods` lists all requests by method."""
+    the request. `methods` lists all requests by method, `n_connections` counts also those that found no coordinator."""
 
     def __init__(self, port, refuse):
         self.refuse = refuse
         self.methods, self.refused = [], []
+        self.n_connections = 0
         super().__init__(port, keeps=False)
+
+    def _serve(self, connection):
+        self.n_connections += 1
+        super()._serve(connection)
 
     def _may_pass(self, request, connection):
         method = method_of(request)
@@ -145,7 +154,7 @@ class Undeliverable(TallyTestCase):
         worker = self.start_behind(options=("--wait-ms", "50"), **options)
         text = self.reason(job_id, "cannot post its update")
         self.assertRegex(text, rf"POST {self.proxy.url}/tally.v1.WorkerService/PostUpdate: (Empty reply|Recv failure)")
-        self.assertLessEqual(self.posts(), 10 * worker.log().count("update cannot be posted"))
+        self.assertLessEqual(self.posts(), 12 * worker.log().count("update cannot be posted"))
         is_over = True
         self.client.wait_status(job_id, "completed")
 
@@ -191,14 +200,45 @@ class Undeliverable(TallyTestCase):
         self.start(refuse)
         job_id = self.client.submit(float32_job(30))
         worker = self.start_behind()
-        wait_until(lambda: "PostUpdate" in self.proxy.refused, "a post")
+        wait_until(lambda: POST in self.proxy.refused, "a post")
         state = "down"
-        wait_until(lambda: "PollTask" in self.proxy.refused, "a poll")
-        self.assertIn("update cannot be posted", worker.log())
+        wait_until(lambda: self.proxy.refused.count(POST) >= 10, "ten posts")
+        n_polls = self.proxy.methods.count("PollTask")
         state = "up again"
         self.client.wait_status(job_id, "completed")
+        # The update was kept and computed once.
+        self.assertNotIn("cannot be posted", worker.log())
+        self.assertEqual(self.proxy.refused.count("PollTask"), 0)
+        self.assertEqual(n_polls, 1)
         asked = [event for event in self.coordinator.log().splitlines() if "cannot post" in event]
         self.assertEqual(asked, [])
+
+    def test_an_update_is_counted_although_its_acknowledgement_was_lost_in_an_outage(self):
+        """The worker of a client keeps the update that the coordinator stored before it was killed, and learns that it
+        counts, however long the outage was."""
+        self.coordinator = self.start_coordinator()
+        self.client = self.coordinator.client
+        self.proxy = RefusingProxy(self.coordinator.port, lambda method, request: None)
+        self.addCleanup(self.proxy.close)
+        other = ForeignWorker(self.client, "other")
+        worker = self.start_behind()
+        job_id = self.client.submit(float32_job(30, clients=2, quorum=2, horizon=1))
+        client = other.poll_task().clients[0]
+        with contextlib.closing(sqlite3.connect(f"{self.folder}/tally.db")) as store:
+            wait_until(lambda: store.execute("SELECT count(*) FROM updates WHERE round > 0").fetchone() == (1,),
+                       "the update to be stored")
+        self.coordinator.kill()
+        n_before = self.proxy.n_connections
+        wait_until(lambda: self.proxy.n_connections >= n_before + 12, "a dozen attempts")
+        self.coordinator = self.start_coordinator(port=self.coordinator.port, store=self.coordinator.store)
+        self.client = self.coordinator.client
+        other = ForeignWorker(self.client, "other", held=[(job_id, client)])
+        other.post(other.update(other.poll_task(), client, payload=bytes(120), payload_bits=960))
+        detail = self.client.wait_status(job_id, "completed")
+        self.assertEqual(detail["bits"]["uplink"]["messages"], 2)
+        self.wait_until_heard(self.client, [worker])
+        self.assert_ends_well(worker)
+        self.assertEqual(uplink_of_workers([worker])["messages"], 1)
 
     def test_413(self):
         self.check_answer(answer(413), ["HTTP 413", "body of "])
