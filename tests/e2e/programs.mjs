@@ -8,7 +8,7 @@ import path from "node:path";
 import {setTimeout as pause} from "node:timers/promises";
 
 const BIN = process.env.TALLY_BIN;
-export const HANG_MS = 1_200_000; // a safeguard, far longer than anything takes
+export const HANG_MS = 120_000; // a safeguard, far longer than any single step takes
 
 // Starts one of our programs, or that of an absolute path; its output is collected in `log`.
 export function start(cwd, program, ...args) {

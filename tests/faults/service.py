@@ -15,7 +15,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "integration"))
 
 from common import (  # noqa: E402
-    ENDLESS, Lateness, TallyTestCase, essence, essence_so_far, job_document, simulate, sum_of_rounds, task_of,
+    ENDLESS, HANG_S, Lateness, TallyTestCase, essence, essence_so_far, job_document, simulate, sum_of_rounds, task_of,
     updates_of, uplink_of_workers, wait_until,
 )
 from recording_proxy import Exchange, RecordingProxy, read_message  # noqa: E402
@@ -122,7 +122,7 @@ class FaultTestCase(TallyTestCase):
             self.assertIn(detail["status"], ("queued", "running"), f"ended before round {wanted}")
             return detail if detail["round"] >= wanted else None
 
-        return wait_until(look, f"round {wanted}", pause_s=pause_s)
+        return wait_until(look, f"round {wanted}", HANG_S, pause_s)
 
     def wait_for_more(self, client, job_id, rounds):
         return self.wait_for_round(client, job_id, client.job(job_id)["round"] + rounds)

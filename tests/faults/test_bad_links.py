@@ -14,7 +14,7 @@ from link import NEAR, Link
 from namespaces import skip
 from service import FaultTestCase, job_document, wait_until
 
-from common import Process, essence, free_port, simulate  # service.py has found the folder
+from common import HANG_S, Process, essence, free_port, simulate  # service.py has found the folder
 
 # On a busy machine, a worker may take longer than the session timeout to compute. Then a test is repeated with a longer
 # timeout and a slower link.
@@ -111,7 +111,7 @@ class BadLinks(FaultTestCase):
             job_id = self.client.submit(each)
             detail = wait_until(lambda job_id=job_id: next(
                 (d for d in [self.look(job_id)] if d["status"] not in ("queued", "running")), None),
-                f"{each['name']} to end", pause_s=0.1)
+                f"{each['name']} to end", HANG_S, pause_s=0.1)
             self.say(f"{each['name']}: {detail['status']} after {time.monotonic() - began:.0f} s")
             self.assertEqual(essence(detail), essence(simulate(each)))
             details.append(detail)
@@ -148,9 +148,9 @@ class BadLinks(FaultTestCase):
         self.start({"up_bytes_per_s": 40000}, workers=1, options=("--session-timeout-ms", "3000"))
         each = document("fedavg", 100000, clients=1, horizon=2)
         job_id = self.client.submit(each)
-        wait_until(lambda: self.look(job_id) and "is sending" in "".join(self.texts), "the update to be sent")
+        wait_until(lambda: self.look(job_id) and "is sending" in "".join(self.texts), "the update to be sent", HANG_S)
         self.link.become(loss=1)
-        wait_until(lambda: self.look(job_id) and self.texts[-1].endswith("it has no worker"), "the session to end")
+        wait_until(lambda: self.look(job_id) and self.texts[-1].endswith("it has no worker"), "the session to end", HANG_S)
         self.link.become()
         self.assertEqual(essence(self.client.wait_status(job_id, "completed")), essence(simulate(each)))
 
@@ -181,7 +181,7 @@ class BadLinks(FaultTestCase):
         self.finish(*(document(algorithm, dim, clients=1) for algorithm in ("ceal", "fedpaq", "fedavg")
                       for dim in (30, 7840)))
         job_id = self.client.submit(document("fedavg", 300000, clients=1))
-        wait_until(lambda: self.look(job_id) and "413" in "".join(self.texts), "the reason in `waiting`")
+        wait_until(lambda: self.look(job_id) and "413" in "".join(self.texts), "the reason in `waiting`", HANG_S)
         self.say(self.texts[-1])
 
     def test_a_proxy_that_answers_html(self):

@@ -30,7 +30,10 @@ FORMAT = int(re.match(r"# .*, version (\d+)\n", (REPO / "codec/FORMAT.md").read_
 # A runner started in the background ignores SIGINT, and the processes that it starts would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-HANG_S = 1200  # far above what anything takes here, with sanitizers and on a machine that is ten times overloaded
+# How long a test waits while nothing happens: far above what any single step takes on a machine that is ten times
+# overloaded, so that a test of a broken program fails within minutes.
+SILENCE_S = 600 if IS_SANITIZED else 120
+HANG_S = 1200  # the same for what computes without a sign of life, such as a command, and for a wait in all
 
 
 def _generate_messages():
@@ -55,15 +58,19 @@ def _generate_messages():
 messages = _generate_messages()
 
 
-def wait_until(condition, what, timeout_s=HANG_S, pause_s=0.01):
-    """Polls until condition() is true and returns its value."""
-    limit = time.monotonic() + timeout_s
+def wait_until(condition, what, timeout_s=SILENCE_S, pause_s=0.01, progress=None):
+    """Polls until condition() is true and returns its value. If progress() has a new value, the time begins again."""
+    began = moved = time.monotonic()
+    known = progress and progress()
     while True:
         value = condition()
         if value:
             return value
-        if time.monotonic() > limit:
-            raise AssertionError(f"waited {timeout_s} s for {what}")
+        now = time.monotonic()
+        if progress and known != (latest := progress()):
+            known, moved = latest, now
+        if now > moved + timeout_s or now > began + max(timeout_s, HANG_S):
+            raise AssertionError(f"waited {now - began:.0f} s for {what}")
         time.sleep(pause_s)
 
 
@@ -217,12 +224,12 @@ class Process:
     def kill(self):
         """Sends SIGKILL and waits for the process to end."""
         self.popen.kill()
-        self.popen.wait(HANG_S)
+        self.popen.wait(SILENCE_S)
 
     def terminate(self):
         """Sends SIGTERM; returns the exit status, negative for a signal."""
         signal_once_caught(self.popen, signal.SIGTERM)
-        return self.popen.wait(HANG_S)
+        return self.popen.wait(SILENCE_S)
 
     def wait(self):
         return self.popen.wait(HANG_S)
@@ -269,7 +276,7 @@ class Client:
     def connect(self, timeout_s):
         return http.client.HTTPConnection(self.host, self.port, timeout=timeout_s)
 
-    def request(self, method, path, body=None, headers=None, timeout_s=HANG_S):
+    def request(self, method, path, body=None, headers=None, timeout_s=SILENCE_S):
         connection = self.connect(timeout_s)
         try:
             connection.request(method, path, body, headers or {})
@@ -321,20 +328,31 @@ class Client:
     def wait_rounds(self, job_id, more):
         """Waits until the job has closed `more` rounds; its horizon must be beyond them."""
         wanted = self.job(job_id)["round"] + more
-        wait_until(lambda: self.job(job_id)["round"] >= wanted, f"round {wanted} of job {job_id}", pause_s=0.002)
+        closed = 0
+
+        def look():
+            nonlocal closed
+            closed = self.job(job_id)["round"]
+            return closed >= wanted
+
+        wait_until(look, f"round {wanted} of job {job_id}", pause_s=0.002, progress=lambda: closed)
 
     def wait_status(self, job_id, *wanted):
         """Returns the detail once the job has one of the statuses; raises if the job ends with another."""
 
+        seen = None
+
         def look():
+            nonlocal seen
             detail = self.job(job_id)
+            seen = [detail[key] for key in ("status", "round", "waiting")]
             if detail["status"] in wanted:
                 return detail
             if detail["status"] in ("completed", "failed", "cancelled"):
                 raise AssertionError(f"job ended {detail['status']}: {detail.get('reason')}")
             return None
 
-        return wait_until(look, f"job {job_id} to be {' or '.join(wanted)}")
+        return wait_until(look, f"job {job_id} to be {' or '.join(wanted)}", progress=lambda: seen)
 
     def call_raw(self, method, body, headers=None):
         """Makes one Connect call with these bytes as its body."""
@@ -540,7 +558,7 @@ class TallyTestCase(unittest.TestCase):
                 signal_once_caught(process.popen, signal.SIGTERM)
             for process in group:
                 try:
-                    status = process.wait()
+                    status = process.popen.wait(SILENCE_S)
                 except subprocess.TimeoutExpired:
                     process.kill()
                     status = "no"

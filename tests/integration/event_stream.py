@@ -3,7 +3,7 @@
 import http.client
 import json
 
-from common import HANG_S
+from common import SILENCE_S
 
 COLUMNS = ["round", "time_step", "iterate", "stage", "samples", "norm", "passed", "cut", "loss",
            "cumulative_regret", "uplink_formula", "uplink_payload", "downlink_formula",
@@ -13,7 +13,7 @@ COLUMNS = ["round", "time_step", "iterate", "stage", "samples", "norm", "passed"
 class Stream:
     """A reader of an event stream, written from the standard for server-sent events."""
 
-    def __init__(self, port, job_id, last_event_id=None, after=None, headers=None, timeout_s=HANG_S,
+    def __init__(self, port, job_id, last_event_id=None, after=None, headers=None, timeout_s=SILENCE_S,
                  host="127.0.0.1"):
         self.connection = http.client.HTTPConnection(host, port, timeout=timeout_s)
         path = f"/v1/jobs/{job_id}/events" + ("" if after is None else f"?after={after}")

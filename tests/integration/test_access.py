@@ -36,7 +36,7 @@ class TokenClient(Client):
         super().__init__(port)
         self.token = token
 
-    def request(self, method, path, body=None, headers=None, timeout_s=common.HANG_S):
+    def request(self, method, path, body=None, headers=None, timeout_s=common.SILENCE_S):
         bearer = {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
         return super().request(method, path, body, {**bearer, **(headers or {})}, timeout_s)
 

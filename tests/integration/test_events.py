@@ -116,6 +116,7 @@ class Events(EventsTestCase):
             self.assertEqual(stream.status, 200)
             quota = random.randrange(1, 400)
             for data in stream.rounds():
+                self.assertEqual(data["round"], len(rounds) + 1)
                 rounds.append(data)
                 quota -= 1
                 if quota == 0:

@@ -2,7 +2,7 @@
 
 import unittest
 
-from common import ForeignWorker, TallyTestCase, job_document, wait_until
+from common import HANG_S, ForeignWorker, TallyTestCase, job_document, wait_until
 
 
 class Slots(TallyTestCase):
@@ -29,7 +29,7 @@ class Slots(TallyTestCase):
                 self.play(worker)
             return client.job(job_id)["status"] == "completed"
 
-        wait_until(look, f"job {job_id} to complete")
+        wait_until(look, f"job {job_id} to complete", HANG_S)
 
     def test_jobs_that_all_lack_workers_do_not_wait_for_each_other(self):
         client = self.start_coordinator().client

@@ -14,7 +14,7 @@ for folder in ("integration", "postgres"):
     sys.path.insert(0, str(Path(__file__).resolve().parents[1] / folder))
 
 from common import (  # noqa: E402
-    Coordinator, Worker, essence, job_document, simulate, wait_until,
+    HANG_S, Coordinator, Worker, essence, job_document, simulate, wait_until,
 )
 
 N_JOBS = 200
@@ -110,7 +110,7 @@ class Crowd:
         began = time.monotonic()
         for i in range(N_WORKERS):
             self.processes.append(Worker(self.folder, self.coordinators[i % n].url, f"w{i}", clients=slots))
-        wait_until(self._is_done, f"{len(jobs)} jobs on {self.name}", pause_s=0.1)
+        wait_until(self._is_done, f"{len(jobs)} jobs on {self.name}", HANG_S, pause_s=0.1)
         seconds = time.monotonic() - began
         texts = self._metrics()
         client = self.coordinators[0].client

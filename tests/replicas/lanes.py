@@ -5,7 +5,7 @@ import statistics
 import threading
 import time
 
-from common import essence, job_document, simulate, sum_of_rounds, wait_until
+from common import HANG_S, essence, job_document, simulate, sum_of_rounds, wait_until
 from replicas import PatientClient
 
 CLIENTS = 4
@@ -97,7 +97,7 @@ class Lanes:
             self.check()
             return condition()
 
-        return wait_until(look, what)
+        return wait_until(look, what, HANG_S)
 
     def stop(self):
         """Waits for the last jobs to end; returns all jobs with their documents."""

@@ -19,7 +19,7 @@ for folder in ("faults", "integration"):
     sys.path.insert(0, str(Path(__file__).resolve().parents[1] / folder))
 
 from common import (  # noqa: E402
-    HANG_S, REPO, Client, Lateness, Process, wait_until,
+    REPO, SILENCE_S, Client, Lateness, Process, wait_until,
 )
 from namespaces import Network, skip  # noqa: E402
 from service import FaultTestCase, RecordingProxy  # noqa: E402
@@ -63,8 +63,8 @@ class PatientClient(Client):
         super().__init__(port, host)
         self.refusals = 0
 
-    def request(self, method, path, body=None, headers=None, timeout_s=HANG_S):
-        until = time.monotonic() + HANG_S
+    def request(self, method, path, body=None, headers=None, timeout_s=SILENCE_S):
+        until = time.monotonic() + SILENCE_S
         while True:
             try:
                 answer = super().request(method, path, body, headers, timeout_s)
@@ -74,7 +74,7 @@ class PatientClient(Client):
             except (OSError, http.client.HTTPException) as error:
                 why = error
             if time.monotonic() > until:
-                raise AssertionError(f"{method} {path}: {why!r} for {HANG_S} s")
+                raise AssertionError(f"{method} {path}: {why!r} for {SILENCE_S} s")
             self.refusals += 1
             time.sleep(0.05)
 
