@@ -400,7 +400,7 @@ void call_hand_over(struct tally_coordinator *coordinator, struct call *call)
 void call_send(struct tally_coordinator *coordinator, struct call *call)
 {
     if (call->request == NULL) {
-        call->access.status = 499; /* the client has disconnected */
+        call->logged.status = 499; /* the client has disconnected */
         if (call->request_id[0] == '\0') {
             request_id_draw(coordinator, call->request_id);
         }
@@ -408,8 +408,8 @@ void call_send(struct tally_coordinator *coordinator, struct call *call)
     } else if (!call->streaming) {
         request_log_begin(coordinator, call);
         const uint64_t in = tally_http_wire_in_bytes(call->request);
-        call->access.bytes = respond(call);
-        charge_job(coordinator, call, in, call->access.bytes);
+        call->logged.bytes = respond(call);
+        charge_job(coordinator, call, in, call->logged.bytes);
     }
     request_log_end(coordinator, call);
     call_free(coordinator, call);

@@ -1,7 +1,7 @@
 /* calls: all requests in progress, from their arrival to their response, and their counters.
  *
  * A request becomes a call. Dispatch runs its handler at once or queues it for after the
- * commit; the turn publishes it; calls.c sends it and frees it. */
+ * commit; calls.c sends its response after the commit, and frees it. */
 #ifndef TALLY_SERVICES_COORDINATOR_CALLS_H
 #define TALLY_SERVICES_COORDINATOR_CALLS_H
 
@@ -70,7 +70,7 @@ struct route {
 
 /* What the log says about a request; copied, because the request is gone once it has its
  * response. */
-struct access {
+struct logged_request {
     char method[16], path[256]; /* truncated; "" if the client disconnected first */
     int status;
     uint64_t bytes; /* of the response on the wire; 0 for a stream, which has only begun */
@@ -128,7 +128,7 @@ struct call {
     char request_id[REQUEST_ID_CAPACITY]; /* the caller's, or a random one if something shows it */
     bool has_own_request_id;
     int64_t arrived_ns; /* monotonic */
-    struct access access;
+    struct logged_request logged;
     struct tally_error error;  /* in the response; OK = none */
     struct tally_json *errors; /* all errors in the request's document; NULL = not known */
     /* For the metrics: the number of updates (0: not known), and how many had each result. */

@@ -260,7 +260,7 @@ int tally_coordinator_forward_fd(const struct tally_coordinator *coordinator)
     return forwarding_fd(coordinator->forwarding);
 }
 
-int tally_coordinator_step(struct tally_coordinator *coordinator)
+int tally_coordinator_turn(struct tally_coordinator *coordinator)
 {
     return loop_run(coordinator);
 }

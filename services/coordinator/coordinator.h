@@ -66,9 +66,9 @@ void tally_coordinator_on_abandoned(void *context, struct tally_http_request *re
 void tally_coordinator_on_refused(void *context, const struct tally_http_refusal *refusal,
                                   char ret_request_id[TALLY_HTTP_REQUEST_ID_CAPACITY]);
 
-/* Commits, publishes and ticks. To be called after every step of the server. Returns how long the
+/* One turn of the loop (loop.h). To be called after every step of the server. Returns how long the
  * next step may wait, in ms. */
-int tally_coordinator_step(struct tally_coordinator *coordinator);
+int tally_coordinator_turn(struct tally_coordinator *coordinator);
 
 /* Readable when another thread has something for the loop. */
 int tally_coordinator_wake_fd(const struct tally_coordinator *coordinator);

@@ -423,16 +423,16 @@ static int join_wakers(const struct tally_coordinator *coordinator)
     return fd;
 }
 
-static enum tally_status serve(const struct tally_options *options, struct settings *settings,
-                               struct tally_http_server *server,
-                               struct tally_coordinator *coordinator, int wake_fd,
-                               struct tally_error *err)
+static enum tally_status run_loop(const struct tally_options *options, struct settings *settings,
+                                  struct tally_http_server *server,
+                                  struct tally_coordinator *coordinator, int wake_fd,
+                                  struct tally_error *err)
 {
     enum tally_status status = TALLY_OK;
-    int wait_ms = tally_coordinator_step(coordinator);
+    int wait_ms = tally_coordinator_turn(coordinator);
     while (status == TALLY_OK && *tally_signals_stop() == 0) {
         status = tally_http_server_step(server, wait_ms, wake_fd, err);
-        wait_ms = tally_coordinator_step(coordinator);
+        wait_ms = tally_coordinator_turn(coordinator);
         if (tally_signals_take_reload()) {
             /* An invalid file changes nothing. Between two steps, every admitted request has opened
              * its poll or stream, so revoking its token can end them. */
@@ -449,12 +449,12 @@ static enum tally_status serve(const struct tally_options *options, struct setti
     bool quiet = false;
     while (status == TALLY_OK && !quiet && tally_monotonic_ms() < end_ms) {
         const uint64_t before = tally_coordinator_n_requests(coordinator);
-        wait_ms = tally_coordinator_step(coordinator);
+        wait_ms = tally_coordinator_turn(coordinator);
         const int64_t until_ms = tally_monotonic_ms() + QUIET_MS;
         while (status == TALLY_OK && tally_monotonic_ms() < until_ms) {
             status = tally_http_server_step(server, wait_ms < QUIET_MS ? wait_ms : QUIET_MS,
                                             wake_fd, err);
-            wait_ms = tally_coordinator_step(coordinator);
+            wait_ms = tally_coordinator_turn(coordinator);
         }
         quiet = tally_coordinator_n_requests(coordinator) == before &&
                 tally_http_server_n_requests(server) == 0;
@@ -516,7 +516,7 @@ static enum tally_status run(const struct tally_options *options, struct setting
                   tally_log_integer("max_job_bytes", settings->coordinator.max_job_bytes),
                   tally_log_text("scheme", settings->server.tls_cert != NULL ? "https" : "http"));
         log_tls(server, settings->server.tls_key);
-        status = serve(options, settings, server, coordinator, wake_fd, err);
+        status = run_loop(options, settings, server, coordinator, wake_fd, err);
     }
     tally_buffer_fini(&label);
     tally_http_server_free(server);

@@ -64,7 +64,9 @@ static bool commit(struct tally_coordinator *coordinator)
 }
 
 /* Whether the transaction may stay open: nothing waits for it but updates whose responses wait for
- * the next task anyway. Most of them need not be written at all if their round closes first. */
+ * the next task anyway. Most of them need not be written at all if their round closes first. Each
+ * call is examined once: a task that appears later follows from a write or from another worker's
+ * call, which end the deferral, or from a time limit of seconds. */
 static bool may_defer(struct tally_coordinator *coordinator, int64_t now_ms)
 {
     struct loop *loop = coordinator->loop;
@@ -95,7 +97,7 @@ static bool may_defer(struct tally_coordinator *coordinator, int64_t now_ms)
 }
 
 /* Responds to the step's writes, with an error if they are not committed. */
-static void publish(struct tally_coordinator *coordinator, bool committed)
+static void acknowledge(struct tally_coordinator *coordinator, bool committed)
 {
     struct loop *loop = coordinator->loop;
     if (loop->defers) {
@@ -153,7 +155,7 @@ int loop_run(struct tally_coordinator *coordinator)
     check_stall(coordinator, now_ms);
     loop->ops->work(coordinator, now_ms, ticks, seconds);
     loop->defers = may_defer(coordinator, now_ms);
-    publish(coordinator, commit(coordinator));
+    acknowledge(coordinator, commit(coordinator));
     loop->ops->retire(coordinator);
     commit(coordinator); /* of the retired jobs: nobody waits for it */
     transaction_end_step(transaction);

@@ -1,17 +1,18 @@
-/* loop: one pass of the loop, after every step of the HTTP server.
+/* loop: one turn of the loop, after every step of the HTTP server.
  *
- *     work      run what is due, take results of other threads, in the step's transaction
- *     commit    one commit for everything that the step wrote (group commit)
- *     publish   acknowledge the writes, only after the commit
- *     retire    remove jobs that ended, in a transaction of their own
- *     outside   use the store without a transaction: heartbeats, reloading jobs
- *     serve     hand out tasks, answer the reads, fill the event streams
+ *     work         run what is due, take results of other threads, in the step's transaction
+ *     commit       one commit for everything that the step wrote (group commit)
+ *     acknowledge  respond to the writes, only after the commit
+ *     retire       remove jobs that ended, in a transaction of their own
+ *     outside      use the store without a transaction: heartbeats, reloading jobs
+ *     serve        hand out tasks, answer the reads, fill the event streams
  *
  * So nothing that a crash could undo is ever visible outside: an acknowledged update is durable,
- * and no task follows from an update that is not. Commit and publish are left out while a commit is
- * deferred, which only updates that close no round allow; so is outside, as long as a transaction
- * is open. The phases' bodies are LOOP_OPS in coordinator.c; serve() in coordinator_main.c
- * alternates this pass with the HTTP server's step, in which requests that write run at once. */
+ * and no task follows from an update that is not. Commit and acknowledge are left out while a
+ * commit is deferred, which only updates that close no round allow; so is outside, as long as a
+ * transaction is open. The phases' bodies are LOOP_OPS in coordinator.c; run_loop() in
+ * coordinator_main.c alternates this turn with the HTTP server's step, in which requests that write
+ * run at once. */
 #ifndef TALLY_SERVICES_COORDINATOR_LOOP_H
 #define TALLY_SERVICES_COORDINATOR_LOOP_H
 

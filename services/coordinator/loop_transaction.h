@@ -2,15 +2,14 @@
  *
  *                    begin_update                 begin_write
  *        NONE ------------------> DEFERRABLE -----------------> REQUIRED
- *         |  \---------------------- begin_write --------------->/
  *         | the store refuses               |                    |
  *         v                                 | a write fails      |
  *      REFUSED   until the step ends        v                    v
  *                                    FAILED (the store) or FENCED (another replica leads the job)
  *
- * A transaction ends in NONE: committed if it is DEFERRABLE or REQUIRED, rolled back if it is
- * FAILED or FENCED. While it is DEFERRABLE it holds nothing but updates whose responses wait for
- * the next task anyway; the turn may leave it open for a while. */
+ * begin_write makes both moves. A transaction ends in NONE: committed if it is DEFERRABLE or
+ * REQUIRED, rolled back if it is FAILED or FENCED. While it is DEFERRABLE it holds nothing but
+ * updates whose responses wait for the next task anyway; the turn may leave it open for a while. */
 #ifndef TALLY_SERVICES_COORDINATOR_LOOP_TRANSACTION_H
 #define TALLY_SERVICES_COORDINATOR_LOOP_TRANSACTION_H
 

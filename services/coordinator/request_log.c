@@ -66,37 +66,37 @@ void tally_coordinator_on_refused(void *context, const struct tally_http_refusal
 
 void request_log_begin(struct tally_coordinator *coordinator, struct call *call)
 {
-    struct access *access = &call->access;
+    struct logged_request *logged = &call->logged;
     const bool is_logged = tally_log_is_on(level_of(call, call->status));
-    access->status = call->status;
+    logged->status = call->status;
     if (call->request_id[0] == '\0' && (is_logged || call_shows_request_id(call))) {
         request_id_draw(coordinator, call->request_id);
     }
     if (is_logged) {
-        snprintf(access->method, sizeof access->method, "%s", tally_http_method(call->request));
-        snprintf(access->path, sizeof access->path, "%s", tally_http_path(call->request));
+        snprintf(logged->method, sizeof logged->method, "%s", tally_http_method(call->request));
+        snprintf(logged->path, sizeof logged->path, "%s", tally_http_path(call->request));
     }
 }
 
 void request_log_end(struct tally_coordinator *coordinator, const struct call *call)
 {
-    const struct access *access = &call->access;
+    const struct logged_request *logged = &call->logged;
     const double seconds = (double)(tally_monotonic_ns() - call->arrived_ns) / 1e9;
-    call_counts_add(&coordinator->calls->counts, coordinator->calls->routes, call, access->status,
+    call_counts_add(&coordinator->calls->counts, coordinator->calls->routes, call, logged->status,
                     seconds);
-    const enum tally_log_level level = level_of(call, access->status);
+    const enum tally_log_level level = level_of(call, logged->status);
     if (!tally_log_is_on(level)) {
         return;
     }
     struct tally_log_pair pairs[10] = {
         tally_log_event("request"),
         tally_log_text("request_id", call->request_id),
-        tally_log_text("method", access->method),
+        tally_log_text("method", logged->method),
         tally_log_text("route", call->route != NULL ? call->route->path : "unmatched"),
-        tally_log_integer("status", access->status),
+        tally_log_integer("status", logged->status),
         tally_log_real("duration_ms", (double)(int64_t)(seconds * 1e6) / 1e3),
-        tally_log_unsigned("bytes", access->bytes),
-        tally_log_text("path", access->path),
+        tally_log_unsigned("bytes", logged->bytes),
+        tally_log_text("path", logged->path),
     };
     size_t n = 8;
     if (call->forwarded != NULL) {

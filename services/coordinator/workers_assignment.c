@@ -1,3 +1,5 @@
+/* workers_assignment: gives clients of jobs to sessions, and starts jobs, in the order of
+ * workers_matching.h. */
 #include "services/coordinator/workers.h"
 
 #include "services/base/log.h"

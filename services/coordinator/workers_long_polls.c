@@ -1,3 +1,5 @@
+/* workers_long_polls: polls that wait for a task, and their responses. An update that polls becomes
+ * such a poll once it is durable, and its acknowledgement travels with the task. */
 #include "services/coordinator/workers.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* workers_service: Join, PollTask, Progress and Leave, and whose session a call names. */
 #include "services/coordinator/workers.h"
 
 #include <stdio.h>

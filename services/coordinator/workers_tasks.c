@@ -1,3 +1,5 @@
+/* workers_tasks: the next task of a session, and what a client that returns gets: broadcasts, or
+ * the point. */
 #include "services/coordinator/workers.h"
 
 #include <stdio.h>

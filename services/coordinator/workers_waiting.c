@@ -1,3 +1,4 @@
+/* workers_waiting: what a job waits for, in words that say what to do about it. */
 #include "services/coordinator/workers.h"
 
 #include <stdarg.h>

@@ -140,7 +140,7 @@ static void turn(void *context, int64_t life)
     if (process.it == NULL || life != process.n_lives || process.turn_at_us != sim_now_us()) {
         return; /* of an earlier life, or an earlier turn was planned meanwhile */
     }
-    const int64_t wait_us = (int64_t)tally_coordinator_step(process.it) * 1000;
+    const int64_t wait_us = (int64_t)tally_coordinator_turn(process.it) * 1000;
     bury_if_killed();
     if (process.it != NULL) {
         invariants_check();
@@ -172,7 +172,7 @@ static void drain(void)
 {
     tally_coordinator_drain(process.it);
     for (int i = 0; i < DRAIN_TURNS && !sim_disk_is_killed(); i++) {
-        tally_coordinator_step(process.it);
+        tally_coordinator_turn(process.it);
     }
     if (sim_disk_is_killed()) {
         bury_if_killed();

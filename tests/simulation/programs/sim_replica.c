@@ -280,7 +280,7 @@ static enum tally_status begin(struct sim_replica *replica, struct tally_error *
 
 static void turn(struct sim_replica *replica, int64_t max_wait_us)
 {
-    const int64_t wait_us = (int64_t)tally_coordinator_step(replica->it) * 1000;
+    const int64_t wait_us = (int64_t)tally_coordinator_turn(replica->it) * 1000;
     if (!replica->is_killed) {
         invariants_check();
     }

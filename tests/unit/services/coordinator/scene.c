@@ -45,7 +45,7 @@ void scene_fini(struct scene *scene)
 
 void scene_turn(struct scene *scene)
 {
-    (void)tally_coordinator_step(scene->coordinator);
+    (void)tally_coordinator_turn(scene->coordinator);
 }
 
 struct hosted_job *scene_add_job(struct scene *scene, int clients, enum tally_policy policy,

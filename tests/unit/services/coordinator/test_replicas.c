@@ -134,11 +134,11 @@ static bool turn_until_led(struct pair *pair, int n_tries)
 {
     const int64_t key = pair->a.job->row.key;
     for (int i = 0; i < 10000 && !pair->store->leases->holds(pair->store, key); i++) {
-        tally_coordinator_step(pair->b);
+        tally_coordinator_turn(pair->b);
         usleep(1000);
     }
     for (int i = 0; i < 10000 && n_refused < n_tries; i++) {
-        tally_coordinator_step(pair->b);
+        tally_coordinator_turn(pair->b);
         usleep(1000);
     }
     return pair->store->leases->holds(pair->store, key) && n_refused >= n_tries;
@@ -169,7 +169,7 @@ static struct tally_store_job load_by_b(struct pair *pair)
     is_away = false;
     CU_ASSERT_TRUE(turn_until_led(pair, n_refused));
     for (int i = 0; i < 20; i++) { /* two leases: "b" loads the job it took */
-        tally_coordinator_step(pair->b);
+        tally_coordinator_turn(pair->b);
         usleep(LEASE_MS * 1000 / 10);
     }
     TALLY_ASSERT_STATUS(pair->store->ops->job_get(pair->store, "j", &row, &pair->a.err), TALLY_OK,
@@ -217,7 +217,7 @@ static void test_coordinator_replicas__a_job_is_loaded_by_its_present_row(void)
 static bool turn_until(struct pair *pair, bool serves)
 {
     for (int i = 0; i < 10000; i++) {
-        tally_coordinator_step(pair->b);
+        tally_coordinator_turn(pair->b);
         if (may_serve(&pair->b->view, tally_monotonic_ms()) == serves) {
             return true;
         }
@@ -237,7 +237,7 @@ static void test_coordinator_replicas__steps_down_without_heartbeats(void)
     CU_ASSERT_FALSE(may_serve(&view, view.serves_until_ms));
     is_cut_off = true;
     CU_ASSERT_TRUE(turn_until(&pair, false));
-    tally_coordinator_step(pair.b);                           /* "b" notices */
+    tally_coordinator_turn(pair.b);                           /* "b" notices */
     CU_ASSERT_TRUE(replicas_counts(pair.b)->step_downs >= 1); /* more on a slow machine */
     is_cut_off = false;
     CU_ASSERT_TRUE(turn_until(&pair, true));
