@@ -29,7 +29,7 @@ BEGIN, END = "<!-- tests/bench/bench_scaling.py writes from here -->", "<!-- to 
 
 CLIENTS = (10, 64, 256, 1024, 4096)
 DIMS = (30, 1000, 7840, 10 ** 5, 10 ** 6)
-STORES = ("sqlite", "memory")
+STORE = "sqlite"
 HANG_S = 900  # of one point
 
 # Memory is measured with two jobs of so few rounds, so that the stored rounds count alike at every point.
@@ -45,7 +45,7 @@ OVERHEAD_CLIENTS, OVERHEAD_DIMS = 64, (30, 7840)
 def bench(clients, dim, *options):
     """Returns the rows of one point. Raises RuntimeError with the reason if there are none."""
     words = [BIN / "tally-bench", "coordinator", "--json", "--clients", clients, "--dim", dim,
-             "--store", ",".join(STORES), *options]
+             "--store", STORE, *options]
     try:
         done = subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=HANG_S)
     except subprocess.TimeoutExpired:
@@ -96,10 +96,10 @@ def measure(arguments):
 
 # Tables.
 
-def values(report, store, key):
+def values(report, key):
     """Returns {(clients, dim): value} for the points that have a value."""
     return {(point["clients"], point["dim"]): row[key]
-            for point in report["points"] for row in point["rows"] if row["store"] == store}
+            for point in report["points"] for row in point["rows"]}
 
 
 def written(dim):
@@ -111,10 +111,10 @@ def table(heads, rows):
     return lines + ["| " + " | ".join(row) + " |" for row in rows]
 
 
-def memory_rows(report, store):
+def memory_rows(report):
     """Returns the RSS at every number of clients, the memory per additional client, and the size of a message."""
-    rss = values(report, store, "job_rss_mb")
-    payload = values(report, store, "payload_bytes_per_update")
+    rss = values(report, "job_rss_mb")
+    payload = values(report, "payload_bytes_per_update")
     for dim in DIMS:
         have = [clients for clients in CLIENTS if (clients, dim) in rss]
         cells = [f"{rss[clients, dim]:.1f}" if clients in have else "-" for clients in CLIENTS]
@@ -125,18 +125,17 @@ def memory_rows(report, store):
         yield [written(dim), *cells, f"{each:,.0f}", f"{payload[have[-1], dim]:,.0f}"]
 
 
-def speed_rows(report, store, key, form):
-    found = values(report, store, key)
+def speed_rows(report, key, form):
+    found = values(report, key)
     for dim in DIMS:
         yield [written(dim), *(form(found[clients, dim]) if (clients, dim) in found else "-" for clients in CLIENTS)]
 
 
 def overhead_rows(report):
-    for store in STORES:
-        for dim in OVERHEAD_DIMS:
-            row = [values(report, store, f"{part}_bytes_per_update").get((OVERHEAD_CLIENTS, dim))
-                   for part in ("payload", "protobuf", "http", "wire")]
-            yield [store, written(dim), *("-" if value is None else f"{value:,.1f}" for value in row)]
+    for dim in OVERHEAD_DIMS:
+        row = [values(report, f"{part}_bytes_per_update").get((OVERHEAD_CLIENTS, dim))
+               for part in ("payload", "protobuf", "http", "wire")]
+        yield [written(dim), *("-" if value is None else f"{value:,.1f}" for value in row)]
 
 
 def exceptions(report):
@@ -151,18 +150,15 @@ def exceptions(report):
 def tables(report):
     heads = ["d", *(f"M = {clients:,}" for clients in CLIENTS)]
     lines = [f"{report['date']}, {report['machine']}; `{report['command']}`.", *exceptions(report), ""]
-    for store in STORES:
-        lines += [f"Peak RSS in MB, {store}, after two jobs of {FEW_ROUNDS} rounds. The last two columns are in bytes: memory "
-                  "for each further client, and the payload of its messages in a round, both ways:", "",
-                  *table([*heads, "bytes each", "messages"], memory_rows(report, store)), ""]
-    for store in STORES:
-        lines += [f"Updates per second, {store}:", "",
-                  *table(heads, speed_rows(report, store, "updates_per_s", "{:,.0f}".format)), ""]
-    for store in STORES:
-        lines += [f"Microseconds of processor time for an update, {store}:", "",
-                  *table(heads, speed_rows(report, store, "cpu_us_per_update", "{:,.1f}".format)), ""]
-    lines += [f"Bytes of an update, there and back, M = {OVERHEAD_CLIENTS}:", "",
-              *table(["store", "d", "payload", "protobuf", "HTTP", "together"], overhead_rows(report))]
+    lines += [f"Peak RSS in MB after two jobs of {FEW_ROUNDS} rounds. The last two columns are in bytes: memory for each "
+              "further client, and the payload of its messages in a round, both ways:", "",
+              *table([*heads, "bytes each", "messages"], memory_rows(report)), "",
+              "Updates per second:", "",
+              *table(heads, speed_rows(report, "updates_per_s", "{:,.0f}".format)), "",
+              "Microseconds of processor time for an update:", "",
+              *table(heads, speed_rows(report, "cpu_us_per_update", "{:,.1f}".format)), "",
+              f"Bytes of an update, there and back, M = {OVERHEAD_CLIENTS}:", "",
+              *table(["d", "payload", "protobuf", "HTTP", "together"], overhead_rows(report))]
     return "\n".join(lines) + "\n"
 
 
@@ -171,9 +167,9 @@ def tables(report):
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00")
 POINTS = (5, 7, 9, 11, 13)
 
-HEAD = """set terminal svg size 1000,760 font "sans-serif,13" background "#ffffff"
+HEAD = """set terminal svg size 1400,420 font "sans-serif,13" background "#ffffff"
 set output "scaling.svg"
-set multiplot layout 2,2
+set multiplot layout 1,3
 set logscale xy
 set grid linecolor "#dddddd"
 set border 3
@@ -209,26 +205,24 @@ def panel(name, title, axes, labels, extra=()):
 
 
 def script(report):
-    def over_dims(store, key):
-        found = values(report, store, key)
+    def over_dims(key):
+        found = values(report, key)
         return [[(dim, found[clients, dim]) for dim in DIMS if (clients, dim) in found] for clients in CLIENTS]
 
-    rss = values(report, "sqlite", "job_rss_mb")
-    payload = values(report, "sqlite", "payload_bytes_per_update").get((CLIENTS[0], DIMS[-1]), 0)
-    codec = values(report, "memory", "accumulate_us_per_update")
+    rss = values(report, "job_rss_mb")
+    payload = values(report, "payload_bytes_per_update").get((CLIENTS[0], DIMS[-1]), 0)
+    codec = values(report, "accumulate_us_per_update")
     clients, dims = [f"M = {m}" for m in CLIENTS], [f"d = {written(dim)}" for dim in DIMS]
-    data = [block("sqlite", over_dims("sqlite", "updates_per_s")), block("memory", over_dims("memory", "updates_per_s")),
-            block("cpu", over_dims("memory", "cpu_us_per_update")),
+    data = [block("speed", over_dims("updates_per_s")), block("cpu", over_dims("cpu_us_per_update")),
             block("codec", [[(dim, codec[64, dim]) for dim in DIMS if (64, dim) in codec]]),
             block("rss", [[(m, rss[m, dim]) for m in CLIENTS if (m, dim) in rss] for dim in DIMS])]
     return "\n".join([
         *data, HEAD,
-        panel("sqlite", "Updates per second, SQLite", ("dimension d", "updates/s"), clients),
-        panel("memory", "Updates per second, in memory", ("dimension d", "updates/s"), clients),
+        panel("speed", "Updates per second", ("dimension d", "updates/s"), clients),
         'set format y "10^{%T}"\nset key top left maxrows 3\nset yrange [0.1:1e6]',
-        panel("cpu", "Processor time for an update, in memory", ("dimension d", "µs"), clients,
+        panel("cpu", "Processor time for an update", ("dimension d", "µs"), clients,
               ["$codec title \"codec alone\" with lines linecolor \"#000000\" dashtype 2"]),
-        MEMORY + panel("rss", "Peak memory, SQLite", ("clients M", "RSS, MB"), dims,
+        MEMORY + panel("rss", "Peak memory", ("clients M", "RSS, MB"), dims,
                        [f"{payload / 1e6} * x title \"M messages of d = {written(DIMS[-1])}\" "
                         "linecolor \"#000000\" dashtype 2"])]) + "\n"
 
