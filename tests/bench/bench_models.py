@@ -5,7 +5,7 @@
         TALLY_BIN: folder of the programs, TALLY_LIBRARY: path of libtally.so.1
 
 One Python worker runs all clients and posts updates that were computed in advance, so that nearly all that is measured
-is Tally. Jobs are `fedavg` (float32) and `fedpaq` with 7 levels. The first rounds are not measured. The processor time
+is Tally. Jobs are `fedavg` (float32), `fedpaq` with 7 levels, and `fedavg` with `compression`. The first rounds are not measured. The processor time
 is that of the coordinator, per update, also as a ratio to the unavoidable: adding as many float32 values to as many
 doubles, measured in the same run (median of the runs between the jobs). The highest memory is that of the coordinator.
 """
@@ -28,7 +28,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "integratio
 
 from common import Coordinator, memory_bytes  # noqa: E402
 
-METHODS = {"fedavg": {"type": "fedavg"}, "fedpaq": {"type": "fedpaq", "levels": 7}}
+METHODS = {"fedavg": {"type": "fedavg"}, "fedpaq": {"type": "fedpaq", "levels": 7},
+           "compressed": {"type": "fedavg", "compression": "auto"}}
 WARM_UP = 3  # rounds
 WORKER = """
 import sys, numpy, tally
