@@ -102,6 +102,11 @@ struct tally_plugin {
      * `points`: 1 to 33554432. metrics(), if there is one, is called afterwards. */
     int (*train)(void *state, const struct tally_plugin_training *task, float *weights,
                  uint64_t *ret_samples, char *ret_why, size_t capacity);
+
+    /* Optional; the struct of an older plugin.h ends with `train`. Writes the point from which the
+     * job is to start, float[dim], each finite. Called, at one worker, before a job starts whose
+     * `initial_point` is of type `first`. */
+    int (*initial)(void *state, float *ret_weights, char *ret_why, size_t capacity);
 };
 
 /* The one symbol that a plug-in exports, even if it is compiled with hidden visibility. */

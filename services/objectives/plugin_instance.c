@@ -30,6 +30,12 @@ bool tally_plugin_has_train(const struct tally_plugin *plugin)
            plugin->train != NULL;
 }
 
+bool tally_plugin_has_initial(const struct tally_plugin *plugin)
+{
+    return plugin->size >= offsetof(struct tally_plugin, initial) + sizeof plugin->initial &&
+           plugin->initial != NULL;
+}
+
 bool tally_plugin_is_name(const char *name)
 {
     const size_t n = strnlen(name, TALLY_PLUGIN_NAME_CAPACITY);
@@ -173,6 +179,18 @@ static enum tally_status local_train(struct tally_plugin_instance *instance, uin
     return TALLY_OK;
 }
 
+static enum tally_status local_initial(struct tally_plugin_instance *instance, float *ret_weights,
+                                       struct tally_error *err)
+{
+    struct local_instance *self = (struct local_instance *)instance;
+    char why[TALLY_PLUGIN_WHY_CAPACITY] = "";
+    for (uint64_t i = 0; i < self->dim; i++) {
+        ret_weights[i] = NAN;
+    }
+    const int code = self->plugin->initial(self->state, ret_weights, why, sizeof why);
+    return code == 0 ? TALLY_OK : failed(code, why, err);
+}
+
 static void local_free(struct tally_plugin_instance *instance)
 {
     struct local_instance *self = (struct local_instance *)instance;
@@ -186,6 +204,7 @@ static const struct tally_plugin_instance_ops LOCAL_OPS = {
     .loss = local_loss,
     .metrics = local_metrics,
     .train = local_train,
+    .initial = local_initial,
 };
 
 enum tally_status tally_plugin_instance_open(const struct tally_plugin *plugin,
@@ -202,7 +221,8 @@ enum tally_status tally_plugin_instance_open(const struct tally_plugin *plugin,
                                                 .has_gradient = plugin->gradient != NULL,
                                                 .has_loss = plugin->loss != NULL,
                                                 .has_metrics = tally_plugin_has_metrics(plugin),
-                                                .has_train = tally_plugin_has_train(plugin)};
+                                                .has_train = tally_plugin_has_train(plugin),
+                                                .has_initial = tally_plugin_has_initial(plugin)};
     memcpy(self->base.name, plugin->name, strlen(plugin->name) + 1);
     self->plugin = plugin;
     self->dim = problem->dim;

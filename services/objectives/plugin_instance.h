@@ -39,12 +39,16 @@ struct tally_plugin_instance_ops {
     enum tally_status (*train)(struct tally_plugin_instance *instance, uint32_t client,
                                uint32_t round, float *weights, uint64_t *ret_samples,
                                struct tally_error *err);
+    /* Writes the point to start from, float[dim]; its values are not looked at, those that the
+     * plug-in leaves out are NaN. Only if has_initial. Errors: as gradient. */
+    enum tally_status (*initial)(struct tally_plugin_instance *instance, float *ret_weights,
+                                 struct tally_error *err);
 };
 
 struct tally_plugin_instance {
     const struct tally_plugin_instance_ops *ops;
     char name[TALLY_PLUGIN_NAME_CAPACITY];
-    bool has_gradient, has_loss, has_metrics, has_train;
+    bool has_gradient, has_loss, has_metrics, has_train, has_initial;
 };
 
 /* Whether this is a plug-in that can be used: its ABI, its size, its name, and all functions that
@@ -55,6 +59,7 @@ enum tally_status tally_plugin_check(const struct tally_plugin *plugin, struct t
  * it. */
 bool tally_plugin_has_metrics(const struct tally_plugin *plugin);
 bool tally_plugin_has_train(const struct tally_plugin *plugin);
+bool tally_plugin_has_initial(const struct tally_plugin *plugin);
 
 /* A legal name of a plug-in: 1 to 64 of a-z 0-9 - _ */
 bool tally_plugin_is_name(const char *name);

@@ -211,13 +211,8 @@ static enum tally_status plugin_metrics(const struct tally_objective *objective,
 
 /* Training. */
 
-static enum tally_status check_trained(const float *weights, size_t dim, uint64_t samples,
-                                       struct tally_error *err)
+static enum tally_status check_weights(const float *weights, size_t dim, struct tally_error *err)
 {
-    if (samples < 1 || samples > TALLY_DATA_MAX_POINTS) {
-        return tally_fail(err, TALLY_FAILED_PRECONDITION, NULL, "samples %llu outside [1, %d]",
-                          (unsigned long long)samples, (int)TALLY_DATA_MAX_POINTS);
-    }
     size_t i = 0;
     while (i < dim && isfinite(weights[i])) {
         i++;
@@ -225,6 +220,33 @@ static enum tally_status check_trained(const float *weights, size_t dim, uint64_
     return i == dim ? TALLY_OK
                     : tally_fail(err, TALLY_FAILED_PRECONDITION, NULL, "weight %zu is %s", i,
                                  isnan(weights[i]) ? "NaN" : "infinite");
+}
+
+static enum tally_status check_trained(const float *weights, size_t dim, uint64_t samples,
+                                       struct tally_error *err)
+{
+    if (samples < 1 || samples > TALLY_DATA_MAX_POINTS) {
+        return tally_fail(err, TALLY_FAILED_PRECONDITION, NULL, "samples %llu outside [1, %d]",
+                          (unsigned long long)samples, (int)TALLY_DATA_MAX_POINTS);
+    }
+    return check_weights(weights, dim, err);
+}
+
+static enum tally_status plugin_initial(const struct tally_objective *objective, float *ret_weights,
+                                        struct tally_error *err)
+{
+    struct tally_plugin_instance *instance = of(objective)->instance;
+    enum tally_status status =
+        instance->has_initial
+            ? instance->ops->initial(instance, ret_weights, err)
+            : tally_fail(err, TALLY_FAILED_PRECONDITION, NULL, "it has no function \"initial\"");
+    if (status == TALLY_OK) {
+        status = check_weights(ret_weights, objective->dim, err);
+    }
+    if (status == TALLY_FAILED_PRECONDITION) {
+        tally_error_wrap(err, "plug-in %s: initial point", instance->name);
+    }
+    return status;
 }
 
 static enum tally_status plugin_train(const struct tally_objective *objective, uint32_t client,
@@ -288,6 +310,7 @@ static const struct tally_objective_ops TRAINING_OPS = {
     .metrics = plugin_metrics,
     .points = plugin_points,
     .train = plugin_train,
+    .initial = plugin_initial,
 };
 
 static const struct tally_objective_ops PLUGIN_OPS = {
@@ -298,6 +321,7 @@ static const struct tally_objective_ops PLUGIN_OPS = {
     .minimum = plugin_minimum,
     .has_loss = plugin_has_loss,
     .metrics = plugin_metrics,
+    .initial = plugin_initial,
 };
 
 enum tally_status tally_plugin_objective_of(struct tally_plugin_instance *instance,

@@ -87,6 +87,20 @@ static enum tally_status isolated_train(struct tally_plugin_instance *instance, 
     return status;
 }
 
+static enum tally_status isolated_initial(struct tally_plugin_instance *instance,
+                                          float *ret_weights, struct tally_error *err)
+{
+    struct isolated_instance *self = (struct isolated_instance *)instance;
+    struct tally_plugin_request request = {.operation = TALLY_PLUGIN_INITIAL};
+    struct tally_plugin_reply reply;
+    enum tally_status status = tally_plugin_process_call(self->process, &request, &reply, err);
+    if (status == TALLY_OK) {
+        memcpy(ret_weights, tally_plugin_process_gradient(self->process),
+               self->dim * sizeof *ret_weights);
+    }
+    return status;
+}
+
 static void isolated_instance_free(struct tally_plugin_instance *instance)
 {
     struct isolated_instance *self = (struct isolated_instance *)instance;
@@ -98,7 +112,8 @@ static const struct tally_plugin_instance_ops INSTANCE_OPS = {.free = isolated_i
                                                               .gradient = isolated_gradient,
                                                               .loss = isolated_loss,
                                                               .metrics = isolated_metrics,
-                                                              .train = isolated_train};
+                                                              .train = isolated_train,
+                                                              .initial = isolated_initial};
 
 /* Starts a child that loads the shared object. `reply` receives the result. */
 static enum tally_status start(const char *path, const struct tally_plugin_limits *limits,
@@ -146,6 +161,7 @@ static enum tally_status isolated_open(const struct tally_plugin_source *source,
         instance->base.has_loss = reply.has_loss != 0;
         instance->base.has_metrics = reply.has_metrics != 0;
         instance->base.has_train = reply.has_train != 0;
+        instance->base.has_initial = reply.has_initial != 0;
         status = tally_plugin_process_call(instance->process, &request, &reply, err);
     }
     if (status != TALLY_OK) {
@@ -175,6 +191,7 @@ static enum tally_status look_at(struct isolated_source *self, struct tally_erro
     enum tally_status status = start(self->path, &self->limits, &none, &process, &reply, err);
     if (status == TALLY_OK) {
         memcpy(self->base.name, reply.name, sizeof self->base.name);
+        self->base.has_initial = reply.has_initial != 0;
         tally_plugin_process_free(process);
     }
     return status;

@@ -117,6 +117,7 @@ static enum tally_status load(struct host *host, struct tally_plugin_reply *repl
         reply->has_gradient = host->file.plugin->gradient != NULL;
         reply->has_loss = host->file.plugin->loss != NULL;
         reply->has_train = tally_plugin_has_train(host->file.plugin);
+        reply->has_initial = tally_plugin_has_initial(host->file.plugin);
         reply->has_metrics = tally_plugin_has_metrics(host->file.plugin);
         snprintf(reply->name, sizeof reply->name, "%s", host->file.plugin->name);
     }
@@ -154,6 +155,9 @@ static enum tally_status serve(struct host *host, struct tally_plugin_request *r
         memcpy(weights, x, dim * sizeof *weights);
         return instance->ops->train(instance, request->client, (uint32_t)request->round, weights,
                                     &reply->samples, err);
+    }
+    if (instance != NULL && instance->has_initial && request->operation == TALLY_PLUGIN_INITIAL) {
+        return instance->ops->initial(instance, (float *)(x + dim), err);
     }
     return tally_fail(err, TALLY_INTERNAL, NULL, "request %u out of order", request->operation);
 }

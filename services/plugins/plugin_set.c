@@ -73,6 +73,7 @@ static enum tally_status add(struct tally_plugin_set *set, const struct table_so
     }
     *self = *source;
     self->base.ops = &TABLE_OPS;
+    self->base.has_initial = tally_plugin_has_initial(source->plugin);
     memcpy(self->base.name, name, strlen(name) + 1);
     enum tally_status status = tally_plugin_set_take(set, &self->base, err);
     if (status != TALLY_OK) {

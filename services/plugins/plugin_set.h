@@ -27,6 +27,7 @@ struct tally_plugin_source_ops {
 struct tally_plugin_source {
     const struct tally_plugin_source_ops *ops;
     char name[TALLY_PLUGIN_NAME_CAPACITY];
+    bool has_initial; /* offers a point to start from */
     bool is_override; /* replaces the objective of every job with this dim */
     uint64_t dim;     /* the only dim that it serves; 0 = any */
     struct tally_plugin_source *next;

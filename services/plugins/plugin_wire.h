@@ -35,7 +35,8 @@ enum tally_plugin_operation {
     TALLY_PLUGIN_GRADIENT,
     TALLY_PLUGIN_LOSS,
     TALLY_PLUGIN_METRICS,
-    TALLY_PLUGIN_TRAIN /* weights, float[dim], in the places of x and of the gradient */
+    TALLY_PLUGIN_TRAIN,  /* weights, float[dim], in the places of x and of the gradient */
+    TALLY_PLUGIN_INITIAL /* weights, float[dim], in the place of the gradient */
 };
 
 struct tally_plugin_request {
@@ -53,6 +54,7 @@ struct tally_plugin_reply {
     uint32_t has_loss;                             /* LOAD */
     double loss;                                   /* LOSS */
     uint32_t has_metrics, has_gradient, has_train; /* LOAD */
+    uint32_t has_initial;                          /* LOAD */
     uint32_t n_metrics;                            /* METRICS */
     uint64_t samples;                              /* TRAIN */
     struct tally_metric metrics[TALLY_METRICS_MOST];

@@ -23,4 +23,9 @@ enum tally_status tally_matrix_load(const struct tally_data_source *source, cons
                                     size_t rows, size_t columns, double **ret_values,
                                     struct tally_error *err);
 
+/* Reads a .npy file of dim finite values, float32 or float64, of any shape in C order, into a new
+ * double[dim]. Errors: as above. */
+enum tally_status tally_vector_load(const struct tally_data_source *source, const char *name,
+                                    size_t dim, double **ret_values, struct tally_error *err);
+
 #endif

@@ -94,10 +94,23 @@ size_t tally_npy_type_bytes(enum tally_npy_type type)
     return TYPES[type].n_bytes;
 }
 
-/* Reads a shape such as "(7,)": the first two lengths, and how many lengths there are. */
-static bool read_shape(struct cursor *cursor, size_t ret_shape[2], size_t *ret_n)
+const char *tally_npy_type_name(enum tally_npy_type type)
 {
-    size_t n = 0;
+    return TYPES[type].descr;
+}
+
+/* a b, or SIZE_MAX. */
+static size_t product(size_t a, size_t b)
+{
+    return b > 0 && a > SIZE_MAX / b ? SIZE_MAX : a * b;
+}
+
+/* Reads a shape such as "(7,)": the first two lengths, how many lengths there are, and their
+ * product. */
+static bool read_shape(struct cursor *cursor, size_t ret_shape[2], size_t *ret_n,
+                       size_t *ret_n_values)
+{
+    size_t n = 0, n_values = 1;
     if (!skip(cursor, '(')) {
         return false;
     }
@@ -110,17 +123,19 @@ static bool read_shape(struct cursor *cursor, size_t ret_shape[2], size_t *ret_n
             ret_shape[n] = length;
         }
         n++;
+        n_values = product(n_values, length);
         if (!skip(cursor, ',') && !(n > 1 && cursor->at < cursor->end && *cursor->at == ')')) {
             return false;
         }
     }
     *ret_n = n;
+    *ret_n_values = n_values;
     return true;
 }
 
 struct header {
     char descr[16];
-    size_t shape[2], n_dims;
+    size_t shape[2], n_dims, n_values;
     bool is_fortran;
     bool has_descr, has_order, has_shape;
 };
@@ -147,7 +162,7 @@ static bool read_entry(struct cursor *cursor, struct header *header)
         header->is_fortran = skip_word(cursor, "True");
         return header->is_fortran || skip_word(cursor, "False");
     }
-    return read_shape(cursor, header->shape, &header->n_dims);
+    return read_shape(cursor, header->shape, &header->n_dims, &header->n_values);
 }
 
 static bool read_header(struct cursor *cursor, struct header *header)
@@ -230,7 +245,8 @@ enum tally_status tally_npy_header_parse(const uint8_t *bytes, size_t n,
     *ret_header = (struct tally_npy_header){.type = (enum tally_npy_type)type,
                                             .is_fortran = header.is_fortran,
                                             .n_dims = header.n_dims,
-                                            .shape = {header.shape[0], header.shape[1]}};
+                                            .shape = {header.shape[0], header.shape[1]},
+                                            .n_values = header.n_values};
     return TALLY_OK;
 }
 

@@ -28,6 +28,8 @@ enum tally_npy_type {
 };
 
 size_t tally_npy_type_bytes(enum tally_npy_type type);
+/* As in the header: "<f4". */
+const char *tally_npy_type_name(enum tally_npy_type type);
 
 /* The parsed header. */
 struct tally_npy_header {
@@ -35,6 +37,7 @@ struct tally_npy_header {
     bool is_fortran; /* values of a column lie together */
     size_t n_dims;
     size_t shape[2]; /* of the first two */
+    size_t n_values; /* of all; SIZE_MAX: more than fit */
 };
 
 /* The bytes before a header's text, and the longest text, which is NumPy's own limit. */

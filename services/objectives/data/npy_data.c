@@ -267,3 +267,79 @@ enum tally_status tally_matrix_load(const struct tally_data_source *source, cons
     *ret_values = matrix.values;
     return TALLY_OK;
 }
+
+/* Vectors. */
+
+static enum tally_status check_vector(struct tally_data_file *file,
+                                      const struct tally_npy_header *header, size_t dim)
+{
+    char wanted[64];
+    if (header->type != TALLY_NPY_FLOAT32 && header->type != TALLY_NPY_FLOAT64) {
+        return tally_data_file_refuse(file, "has dtype %s, not float32 or float64",
+                                      tally_npy_type_name(header->type));
+    }
+    if (header->n_values != dim) {
+        snprintf(wanted, sizeof wanted, "(%zu,) or another of %zu values", dim, dim);
+        return refuse_shape(file, header, wanted);
+    }
+    return !header->is_fortran || header->n_dims < 2
+               ? TALLY_OK
+               : tally_data_file_refuse(file, "is in Fortran order; save what "
+                                              "numpy.ascontiguousarray() makes of it");
+}
+
+static enum tally_status read_vector(struct tally_data_file *file, enum tally_npy_type type,
+                                     size_t dim, double *ret_values)
+{
+    uint8_t bytes[TALLY_DATA_WINDOW];
+    const size_t n_value = tally_npy_type_bytes(type);
+    for (size_t done = 0; done < dim;) {
+        const size_t left = dim - done, most = sizeof bytes / n_value;
+        const size_t wanted = left < most ? left : most;
+        const size_t n = tally_data_file_read(file, bytes, wanted * n_value) / n_value;
+        for (size_t i = 0; i < n; i++) {
+            double *value = &ret_values[done + i];
+            (void)tally_npy_value(type, bytes, i, value); /* exact for floats */
+            if (!isfinite(*value)) {
+                return tally_data_file_refuse(file, "coordinate %zu is %s", done + i,
+                                              isnan(*value) ? "NaN" : "infinite");
+            }
+        }
+        done += n;
+        if (n < wanted) {
+            return tally_data_file_refuse(file, "ends after %zu of %zu values", done, dim);
+        }
+    }
+    return tally_data_file_peek(file) == TALLY_DATA_END
+               ? file->status
+               : tally_data_file_refuse(file, "has data after its %zu values", dim);
+}
+
+enum tally_status tally_vector_load(const struct tally_data_source *source, const char *name,
+                                    size_t dim, double **ret_values, struct tally_error *err)
+{
+    struct tally_npy_header header = {.n_dims = 0};
+    struct tally_data_file *file;
+    double *values = NULL;
+    enum tally_status status = tally_data_file_open(source, name, &file, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    status = read_header(file, &header);
+    if (status == TALLY_OK) {
+        status = check_vector(file, &header, dim);
+    }
+    if (status == TALLY_OK) {
+        values = malloc(dim * sizeof *values);
+        status = values != NULL ? read_vector(file, header.type, dim, values)
+                                : tally_fail(err, TALLY_NO_MEMORY, NULL,
+                                             "no memory for the values of %s", file->name);
+    }
+    tally_data_file_close(file);
+    if (status != TALLY_OK) {
+        free(values);
+        return status;
+    }
+    *ret_values = values;
+    return TALLY_OK;
+}

@@ -53,6 +53,15 @@ enum tally_status tally_objective_train(const struct tally_objective *objective,
     return objective->ops->train(objective, client, round, weights, err);
 }
 
+enum tally_status tally_objective_initial(const struct tally_objective *objective,
+                                          float *ret_weights, struct tally_error *err)
+{
+    return objective->ops->initial != NULL
+               ? objective->ops->initial(objective, ret_weights, err)
+               : tally_fail(err, TALLY_FAILED_PRECONDITION, "initial_point.type",
+                            "only a plug-in offers an initial point");
+}
+
 enum tally_status tally_objective_local_loss(const struct tally_objective *objective,
                                              uint32_t client, const double *x, double *ret_loss,
                                              struct tally_error *err)

@@ -138,6 +138,9 @@ struct tally_objective_ops {
     /* NULL: the objective has gradients. Otherwise it has nothing but this and `points`. */
     enum tally_status (*train)(const struct tally_objective *objective, uint32_t client,
                                uint32_t round, float *weights, struct tally_error *err);
+    /* NULL: it offers none. */
+    enum tally_status (*initial)(const struct tally_objective *objective, float *ret_weights,
+                                 struct tally_error *err);
     /* NULL: not available. Errors: as local_loss. */
     enum tally_status (*evaluate)(const struct tally_objective *objective, uint32_t client,
                                   const double *x, struct tally_evaluation *ret_evaluation,
@@ -198,6 +201,11 @@ bool tally_objective_trains(const struct tally_objective *objective);
  * of samples that this client used. Errors: FAILED_PRECONDITION. */
 enum tally_status tally_objective_train(const struct tally_objective *objective, uint32_t client,
                                         uint32_t round, float *weights, struct tally_error *err);
+
+/* Writes the point that this process offers a job to start from, float[dim], all finite. Errors:
+ * FAILED_PRECONDITION (also if it offers none). */
+enum tally_status tally_objective_initial(const struct tally_objective *objective,
+                                          float *ret_weights, struct tally_error *err);
 
 /* Sets ret_losses[n] to f at n points (double[n][dim]). For evaluation only. f is computed over the
  * data in this process: those of all clients or, with sharding `local`, those of this worker. */
