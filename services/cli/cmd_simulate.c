@@ -1,5 +1,6 @@
 /* tally simulate FILE: runs a job document in this process, on the same engine as the service. */
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "services/base/progress_bar.h"
 #include "services/base/signals.h"
@@ -95,7 +96,8 @@ static enum tally_status run_job(struct simulation *simulation,
                                  struct tally_local_preparation *ret_preparation,
                                  struct tally_job **ret_job, struct tally_error *err)
 {
-    const struct tally_job_spec *spec = &simulation->spec;
+    struct tally_job_spec *spec = &simulation->spec;
+    double *initial = NULL;
     const struct tally_local_observer observer = {.context = simulation, .on_round = on_round};
     struct tally_objective *objective = NULL;
     const struct tally_data_source files = {
@@ -106,9 +108,15 @@ static enum tally_status run_job(struct simulation *simulation,
         status = tally_local_prepare(spec, objective, NULL, ret_preparation, err);
     }
     if (status == TALLY_OK) {
+        status = tally_local_initial(spec, objective, &files, &initial, err);
+    }
+    if (status == TALLY_OK) {
+        ret_preparation->initial = initial;
         status =
             tally_local_run_prepared(spec, objective, ret_preparation, &observer, ret_job, err);
+        ret_preparation->initial = NULL;
     }
+    free(initial);
     tally_objective_free(objective);
     return status;
 }

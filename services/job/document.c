@@ -191,6 +191,26 @@ static enum tally_status read_domain(const struct tally_json *document, struct t
     return in_field(status, "domain", err);
 }
 
+/* Without this member, the job starts from 0. */
+static enum tally_status read_initial_point(const struct tally_json *document,
+                                            struct tally_initial_point *initial,
+                                            struct tally_error *err)
+{
+    const struct tally_json *object = NULL;
+    if (tally_json_get(document, "initial_point") == NULL) {
+        return TALLY_OK;
+    }
+    enum tally_status status = get_typed(document, "initial_point", TALLY_INITIAL_POINT_NAMES,
+                                         &object, &initial->type, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    const struct tally_initial_point_kind *kind = &TALLY_INITIAL_POINT_KINDS[initial->type];
+    status =
+        tally_json_read_fields(object, kind->fields, kind->n_fields, BESIDE_TYPE, initial, err);
+    return in_field(status, "initial_point", err);
+}
+
 /* Reads an optional object made of plain fields. */
 static enum tally_status read_optional(const struct tally_json *document, const char *key,
                                        const struct tally_field *fields, size_t n_fields,
@@ -272,8 +292,7 @@ enum tally_status tally_document_read(const struct tally_json *document,
         status = read_objective(document, &spec->objective, err);
     }
     if (status == TALLY_OK) {
-        status = read_optional(document, "initial_point", TALLY_INITIAL_POINT_FIELDS,
-                               TALLY_N_INITIAL_POINT_FIELDS, &spec->initial_point, err);
+        status = read_initial_point(document, &spec->initial_point, err);
     }
     if (status == TALLY_OK) {
         status = read_domain(document, &spec->domain, err);
@@ -438,12 +457,14 @@ struct tally_json *tally_document_of(const struct tally_job_spec *spec)
 {
     const bool has_value = spec->reference.type == TALLY_REFERENCE_VALUE;
     const struct tally_domain_kind *domain = &TALLY_DOMAIN_KINDS[spec->domain.type];
+    const struct tally_initial_point_kind *initial =
+        &TALLY_INITIAL_POINT_KINDS[spec->initial_point.type];
     struct tally_json *document = tally_json_object();
     struct tally_json *parts[] = {
         algorithm_of(spec),
         objective_of(&spec->objective),
-        typed(TALLY_INITIAL_POINT_NAMES[spec->initial_point.type], TALLY_INITIAL_POINT_FIELDS + 1,
-              TALLY_N_INITIAL_POINT_FIELDS - 1, &spec->initial_point),
+        typed(TALLY_INITIAL_POINT_NAMES[spec->initial_point.type], initial->fields,
+              initial->n_fields, &spec->initial_point),
         typed(TALLY_DOMAIN_NAMES[spec->domain.type], domain->fields, domain->n_fields,
               &spec->domain),
         typed(TALLY_REFERENCE_NAMES[spec->reference.type], TALLY_REFERENCE_FIELDS + 1,

@@ -335,6 +335,17 @@ static void check_domain(struct faults *faults, const struct tally_json *documen
     }
 }
 
+static void check_initial_point(struct faults *faults, const struct tally_json *document)
+{
+    const struct tally_json *object = get_object(faults, document, "", "initial_point", false);
+    int type;
+    if (get_type(faults, object, "initial_point", TALLY_INITIAL_POINT_NAMES, &type)) {
+        const struct tally_initial_point_kind *kind = &TALLY_INITIAL_POINT_KINDS[type];
+        const struct members members = {kind->fields, kind->n_fields, BESIDE_TYPE};
+        check_members(faults, object, "initial_point", &members);
+    }
+}
+
 static void check_optional(struct faults *faults, const struct tally_json *document,
                            const char *key, const struct tally_field *fields, size_t n)
 {
@@ -353,8 +364,7 @@ static void check_all_members(struct faults *faults, const struct tally_json *do
     check_labels(faults, document);
     check_algorithm(faults, document);
     check_objective(faults, document);
-    check_optional(faults, document, "initial_point", TALLY_INITIAL_POINT_FIELDS,
-                   TALLY_N_INITIAL_POINT_FIELDS);
+    check_initial_point(faults, document);
     check_domain(faults, document);
     check_optional(faults, document, "budget", TALLY_BUDGET_FIELDS, TALLY_N_BUDGET_FIELDS);
     check_optional(faults, document, "reference", TALLY_REFERENCE_FIELDS, TALLY_N_REFERENCE_FIELDS);

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include "services/job/job_engine.h"
@@ -159,7 +160,8 @@ enum tally_status tally_job_new(const struct tally_job_spec *spec, struct tally_
 {
     struct tally_job *job = NULL;
     enum tally_status status = job_make_queued(spec, &job, err);
-    if (status == TALLY_OK && job->setting.dim <= SUMMED_DIM) {
+    if (status == TALLY_OK && job->setting.dim <= SUMMED_DIM &&
+        !tally_initial_point_is_given(&spec->initial_point)) {
         status = sum_initial_point(job, err);
     }
     if (status != TALLY_OK) {
@@ -173,6 +175,11 @@ enum tally_status tally_job_new(const struct tally_job_spec *spec, struct tally_
 enum tally_status tally_job_make_initial_point(const struct tally_job_spec *spec, double **ret_x,
                                                struct tally_error *err)
 {
+    if (tally_initial_point_is_given(&spec->initial_point)) {
+        return tally_fail(err, TALLY_FAILED_PRECONDITION, "initial_point",
+                          "the initial point is of type %s and is not known before the job starts",
+                          TALLY_INITIAL_POINT_NAMES[spec->initial_point.type]);
+    }
     const size_t dim = tally_objective_spec_dim(&spec->objective);
     double *x = vector_new(dim * sizeof *x);
     if (x == NULL) {
@@ -185,12 +192,18 @@ enum tally_status tally_job_make_initial_point(const struct tally_job_spec *spec
 
 /* Events. */
 
-enum tally_status tally_job_start(struct tally_job *job, double f_star, const char *schedule,
-                                  struct tally_error *err)
+enum tally_status tally_job_start_from(struct tally_job *job, const double *x, double f_star,
+                                       const char *schedule, struct tally_error *err)
 {
+    assert(tally_initial_point_is_given(&job->spec.initial_point) == (x != NULL));
     enum tally_status status = job->status == TALLY_JOB_QUEUED && !job_has_started(job)
                                    ? job_make_vectors(job, err)
                                    : TALLY_OK;
+    if (status == TALLY_OK && x != NULL && job->status == TALLY_JOB_QUEUED) {
+        memcpy(job->x, x, job->setting.dim * sizeof *x);
+        tally_domain_project(&job->setting.domain, job->x, job->setting.dim);
+        job->progress.x_checksum = job_sum_point(job);
+    }
     if (status == TALLY_OK) {
         status = job_move(job, TALLY_EVENT_START, err);
     }
@@ -201,6 +214,12 @@ enum tally_status tally_job_start(struct tally_job *job, double f_star, const ch
         job_open_round(job, NULL);
     }
     return status;
+}
+
+enum tally_status tally_job_start(struct tally_job *job, double f_star, const char *schedule,
+                                  struct tally_error *err)
+{
+    return tally_job_start_from(job, NULL, f_star, schedule, err);
 }
 
 enum tally_status tally_job_pause(struct tally_job *job, struct tally_error *err)

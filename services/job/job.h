@@ -79,7 +79,8 @@ enum tally_status tally_job_save_change(const struct tally_job *job, int64_t sin
 size_t tally_job_change_bytes(const struct tally_job *job, int64_t since);
 /* Restores a saved job. `state` is a saved state followed by the later changes. n = 0: no round has
  * closed; only f(x*) is taken from progress, and for a queued job also x_checksum. Errors:
- * DATA_LOSS (the bytes are damaged or do not fit the spec or progress), NO_MEMORY. */
+ * DATA_LOSS (the bytes are damaged or do not fit the spec or progress, or there are none although
+ * the job has started from a given point), NO_MEMORY. */
 enum tally_status tally_job_restore(const struct tally_job_spec *spec, enum tally_job_status status,
                                     const struct tally_progress *progress, const uint8_t *state,
                                     size_t n, struct tally_job **ret_job, struct tally_error *err);
@@ -93,6 +94,11 @@ enum tally_status tally_job_restore(const struct tally_job_spec *spec, enum tall
  * FAILED_PRECONDITION, NO_MEMORY. */
 enum tally_status tally_job_start(struct tally_job *job, double f_star, const char *schedule,
                                   struct tally_error *err);
+/* The same for a job whose initial point is given (initial_point.h): x, double[dim], is that point,
+ * finite; NULL = it is not given. From here on the state contains it, so the host stores the state
+ * together with the start. */
+enum tally_status tally_job_start_from(struct tally_job *job, const double *x, double f_star,
+                                       const char *schedule, struct tally_error *err);
 /* Errors: FAILED_PRECONDITION, with a message that names the current status. */
 enum tally_status tally_job_pause(struct tally_job *job, struct tally_error *err);
 /* The time limit of the open round starts again. Errors: those of tally_job_pause(). */
@@ -186,7 +192,8 @@ const struct tally_progress *tally_job_progress(const struct tally_job *job);
 /* The current point, double[dim]; borrowed until the next event. NULL: the job has not started. */
 const double *tally_job_point(const struct tally_job *job, size_t *ret_dim);
 
-/* The point that a job starts from, double[dim]; free() frees it. Errors: NO_MEMORY. */
+/* The point that a job starts from, double[dim]; free() frees it. Errors: FAILED_PRECONDITION (it
+ * is given, and only a started job has it), NO_MEMORY. */
 enum tally_status tally_job_make_initial_point(const struct tally_job_spec *spec, double **ret_x,
                                                struct tally_error *err);
 

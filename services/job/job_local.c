@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codec/numeric/checksum.h"
 #include "services/algorithms/weights.h"
 #include "services/job/job_reasons.h"
 #include "services/job/model_copy.h"
@@ -53,6 +54,66 @@ enum tally_status tally_local_prepare(const struct tally_job_spec *spec,
         *ret_preparation = preparation;
     }
     return status;
+}
+
+/* A new double[dim] with the point that the objective offers. */
+static enum tally_status take_offer(const struct tally_objective *objective, double **ret_x,
+                                    struct tally_error *err)
+{
+    const size_t dim = objective->dim;
+    float *weights = malloc(dim * sizeof *weights);
+    double *x = malloc(dim * sizeof *x);
+    enum tally_status status =
+        weights != NULL && x != NULL
+            ? tally_objective_initial(objective, weights, err)
+            : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a point of dim %zu", dim);
+    for (size_t i = 0; status == TALLY_OK && i < dim; i++) {
+        x[i] = (double)weights[i];
+    }
+    free(weights);
+    if (status != TALLY_OK) {
+        free(x);
+        return status;
+    }
+    *ret_x = x;
+    return TALLY_OK;
+}
+
+enum tally_status tally_local_initial(struct tally_job_spec *spec,
+                                      const struct tally_objective *objective,
+                                      const struct tally_data_source *files, double **ret_x,
+                                      struct tally_error *err)
+{
+    const size_t dim = tally_objective_spec_dim(&spec->objective);
+    double *x = NULL;
+    enum tally_status status = TALLY_OK;
+    switch ((enum tally_initial_point_type)spec->initial_point.type) {
+    case TALLY_INITIAL_ZEROS:
+    case TALLY_INITIAL_RANDOM_SPHERE:
+        break;
+    case TALLY_INITIAL_NPY:
+        status = tally_initial_point_read(&spec->initial_point, dim, files, &x, err);
+        if (status == TALLY_OK) {
+            status = tally_initial_point_match(&spec->initial_point,
+                                               tally_checksum64(x, dim * sizeof *x), err);
+        }
+        break;
+    case TALLY_INITIAL_JOB:
+        status = tally_fail(err, TALLY_INVALID_ARGUMENT, "initial_point.type",
+                            "only a coordinator has earlier jobs; save the model with `tally "
+                            "export %s --format npy` and use type npy",
+                            spec->initial_point.job);
+        break;
+    case TALLY_INITIAL_FIRST:
+        status = take_offer(objective, &x, err);
+        break;
+    }
+    if (status != TALLY_OK) {
+        free(x);
+        return status;
+    }
+    *ret_x = x;
+    return TALLY_OK;
 }
 
 /* Brings the copy to the engine's point. */
@@ -219,7 +280,13 @@ enum tally_status tally_local_run_prepared(const struct tally_job_spec *spec,
         status = tally_job_new(spec, &job, err);
     }
     if (status == TALLY_OK) {
-        status = tally_job_start(job, preparation->f_star, preparation->schedule, err);
+        status = tally_job_start_from(job, preparation->initial, preparation->f_star,
+                                      preparation->schedule, err);
+    }
+    if (status == TALLY_OK && preparation->initial != NULL) {
+        size_t dim;
+        const double *x = tally_job_point(job, &dim);
+        status = tally_model_copy_load(copy, 1, (const uint8_t *)x, dim * sizeof *x, err);
     }
     if (status == TALLY_OK) {
         status = run_rounds(job, copy, observer, err);

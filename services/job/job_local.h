@@ -22,6 +22,7 @@ struct tally_local_preparation {
     double f_star;
     struct tally_curvature curvature;       /* unknown unless f(x*) is solved for */
     char schedule[TALLY_SCHEDULE_CAPACITY]; /* of tally_local_schedule() */
+    const double *initial;                  /* double[dim], borrowed; NULL: it is not given */
 };
 /* Stops once *stop is set; `stop` may be NULL. `objective` is used only to solve for f(x*) and may
  * otherwise be NULL. Errors: those of tally_objective_minimum(). */
@@ -29,6 +30,16 @@ enum tally_status tally_local_prepare(const struct tally_job_spec *spec,
                                       const struct tally_objective *objective,
                                       const atomic_bool *stop,
                                       struct tally_local_preparation *ret_preparation,
+                                      struct tally_error *err);
+
+/* Makes the initial point of a job in which it is given (initial_point.h): reads the file of type
+ * `npy`, whose checksum is checked or set, or asks the objective for its start. *ret_x is a new
+ * double[dim], which free() frees, or NULL if the point is not given. Errors: those of
+ * tally_initial_point_read(), of tally_initial_point_match() and of tally_objective_initial();
+ * INVALID_ARGUMENT (type `job`: there are no earlier jobs here). */
+enum tally_status tally_local_initial(struct tally_job_spec *spec,
+                                      const struct tally_objective *objective,
+                                      const struct tally_data_source *files, double **ret_x,
                                       struct tally_error *err);
 
 /* The schedule that the job's algorithm plans before it starts; "" if it plans none. The same on

@@ -19,7 +19,8 @@ const struct tally_reason_info TALLY_REASON_INFO[TALLY_N_REASONS] = {
     [TALLY_REASON_PREPARATION_FAILED] =
         {ROW(PREPARATION_FAILED, "preparation_failed", FAILED),
          "services/coordinator/jobs_lifecycle.c",
-         "The coordinator could not read the data files, or could not compute f(x*).",
+         "The coordinator could not read the data files or the initial point, or could not compute "
+         "f(x*).",
          "correct the file that the text names, or the members of `data`; if f(x) has no minimum, "
          "give an `l2`, a bounded `domain` or a `reference` of type `none`"},
     [TALLY_REASON_NO_WORKER_CAN_SERVE] =

@@ -368,10 +368,15 @@ enum tally_status tally_job_restore(const struct tally_job_spec *spec, enum tall
     if (result != TALLY_OK) {
         return result;
     }
-    if (status != TALLY_JOB_QUEUED || n > 0) {
+    const bool is_given = tally_initial_point_is_given(&spec->initial_point);
+    job->status = status;
+    if (n == 0 && is_given && job_is_open(job)) {
+        result = tally_fail(err, TALLY_DATA_LOSS, NULL,
+                            "the stored job has no state, which has its initial point");
+    }
+    if (result == TALLY_OK && (status != TALLY_JOB_QUEUED || n > 0) && (n > 0 || !is_given)) {
         result = job_make_vectors(job, err);
     }
-    job->status = status;
     if (result == TALLY_OK) {
         result = load(job, progress, state, n, err);
     }

@@ -124,25 +124,6 @@ const char *const TALLY_JOB_ENCODING_NAMES[] = {"unary", "entropy", "dithered", 
 
 const char *const TALLY_POLICY_NAMES[] = {"wait", "drop", "fail", NULL};
 
-const char *const TALLY_INITIAL_POINT_NAMES[] = {"zeros", "random_sphere", NULL};
-const struct tally_field TALLY_INITIAL_POINT_FIELDS[] = {
-    {.name = "type",
-     .kind = TALLY_FIELD_CHOICE,
-     .offset = offsetof(struct tally_initial_point, type),
-     .required = true,
-     .choices = TALLY_INITIAL_POINT_NAMES,
-     .doc = "the initial point: 0, or uniform on a sphere around 0"},
-    {.name = "radius",
-     .kind = TALLY_FIELD_REAL,
-     .unit = "norm of x",
-     .offset = offsetof(struct tally_initial_point, radius),
-     .min = 0,
-     .max = 1e9,
-     .doc = "radius of the sphere"},
-};
-const size_t TALLY_N_INITIAL_POINT_FIELDS =
-    sizeof TALLY_INITIAL_POINT_FIELDS / sizeof TALLY_INITIAL_POINT_FIELDS[0];
-
 const char *const TALLY_REFERENCE_NAMES[] = {"solve", "value", "none", NULL};
 const struct tally_field TALLY_REFERENCE_FIELDS[] = {
     {.name = "type",
@@ -353,6 +334,18 @@ static enum tally_status check_training(const struct tally_job_spec *spec, struc
                             "of type none");
 }
 
+static enum tally_status check_initial_point(const struct tally_job_spec *spec,
+                                             struct tally_error *err)
+{
+    if (spec->initial_point.type == TALLY_INITIAL_FIRST &&
+        !tally_objective_spec_is_plugin(&spec->objective)) {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, "initial_point.type",
+                          "only the workers of an objective of type training or plugin offer an "
+                          "initial point");
+    }
+    return tally_initial_point_validate(&spec->initial_point, err);
+}
+
 static enum tally_status check_objective(const struct tally_job_spec *spec, struct tally_error *err)
 {
     if (spec->minibatch == 0 && spec->objective.type == TALLY_PLUGIN) {
@@ -468,9 +461,9 @@ static enum tally_status check_stages(const struct tally_job_spec *spec, struct 
 
 static enum tally_status (*const RULES[])(const struct tally_job_spec *spec,
                                           struct tally_error *err) = {
-    check_cohort,    check_over_selection, check_weighting, check_quorum,
-    check_deadline,  check_training,       check_objective, check_domain,
-    check_reference, check_calm,           check_stages,
+    check_cohort,        check_over_selection, check_weighting, check_quorum,
+    check_deadline,      check_training,       check_objective, check_domain,
+    check_initial_point, check_reference,      check_calm,      check_stages,
 };
 const size_t TALLY_N_JOB_RULES = sizeof RULES / sizeof RULES[0];
 
@@ -493,7 +486,7 @@ enum tally_status tally_job_spec_validate(const struct tally_job_spec *spec,
 void tally_job_spec_initial_point(const struct tally_job_spec *spec, double *ret_x)
 {
     struct tally_setting setting = tally_job_spec_setting(spec);
-    if (spec->initial_point.type == TALLY_INITIAL_ZEROS) {
+    if (spec->initial_point.type != TALLY_INITIAL_RANDOM_SPHERE) {
         memset(ret_x, 0, setting.dim * sizeof *ret_x);
     } else {
         struct tally_rng rng;

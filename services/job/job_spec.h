@@ -10,16 +10,11 @@
 #include "codec/field.h"
 #include "codec/record.h"
 #include "services/algorithms/algorithm.h"
+#include "services/job/initial_point.h"
 #include "services/objectives/objective.h"
 #include "services/objectives/solve/domain.h"
 
 enum { TALLY_MAX_CLIENTS = 100000 };
-
-enum tally_initial_point_type { TALLY_INITIAL_ZEROS, TALLY_INITIAL_RANDOM_SPHERE };
-struct tally_initial_point {
-    int type;      /* enum tally_initial_point_type */
-    double radius; /* of the sphere that the point is uniform on */
-};
 
 enum tally_reference_type {
     TALLY_REFERENCE_SOLVE,
@@ -77,10 +72,6 @@ extern const char *const TALLY_POLICY_NAMES[];
 extern const struct tally_field TALLY_BUDGET_FIELDS[];
 extern const size_t TALLY_N_BUDGET_FIELDS;
 
-extern const char *const TALLY_INITIAL_POINT_NAMES[];
-extern const struct tally_field TALLY_INITIAL_POINT_FIELDS[];
-extern const size_t TALLY_N_INITIAL_POINT_FIELDS;
-
 extern const char *const TALLY_REFERENCE_NAMES[];
 extern const struct tally_field TALLY_REFERENCE_FIELDS[];
 extern const size_t TALLY_N_REFERENCE_FIELDS;
@@ -119,7 +110,7 @@ bool tally_job_spec_weighs_losses(const struct tally_job_spec *spec);
 /* The part of the spec that algorithms see; borrows from spec. */
 struct tally_setting tally_job_spec_setting(const struct tally_job_spec *spec);
 
-/* Writes x^(1), double[dim], projected onto the domain. */
+/* Writes x^(1), double[dim], projected onto the domain; zeros if it is given (initial_point.h). */
 void tally_job_spec_initial_point(const struct tally_job_spec *spec, double *ret_x);
 
 #endif

@@ -132,7 +132,13 @@ static enum tally_status shift_of(struct tally_model_copy *copy, uint32_t client
             return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the shift of client %u",
                               client);
         }
-        tally_job_spec_initial_point(&copy->spec, x);
+        /* A given point is here only as long as the copy is at it; later the coordinator sends the
+         * shift. */
+        if (tally_initial_point_is_given(&copy->spec.initial_point)) {
+            memcpy(x, copy->x, dim * sizeof *x);
+        } else {
+            tally_job_spec_initial_point(&copy->spec, x);
+        }
         tally_shift_begin(copy->shifts[client], copy->shift_start == TALLY_SHIFT_POINT ? x : NULL,
                           dim);
         free(x);

@@ -305,10 +305,15 @@ static void write_others(struct tally_buffer *out)
         "| `KEY` | text |  | at most %d bytes of UTF-8 | none | the value of the "
         "label; any text without control characters. A key has " TALLY_LABEL_KEY_RULE " |\n\n",
         TALLY_LABEL_VALUE_CAPACITY - 1);
-    tally_buffer_append_text(out, "## initial_point\n\n");
-    write_head(out);
-    write_rows(out, TALLY_INITIAL_POINT_FIELDS, TALLY_N_INITIAL_POINT_FIELDS, &spec.initial_point,
-               NULL);
+    tally_buffer_append_text(
+        out, "## initial_point\n\n`type` is required. With `npy`, `job` and `first` the point is "
+             "stored when the job starts, and every worker gets it as a\nsnapshot, which counts as "
+             "`recovery`. `zeros` takes a radius too, and ignores it.\n\n");
+    for (int i = 1; TALLY_INITIAL_POINT_NAMES[i] != NULL; i++) { /* not zeros */
+        write_table(out, "initial_point", TALLY_INITIAL_POINT_NAMES[i],
+                    TALLY_INITIAL_POINT_KINDS[i].fields, TALLY_INITIAL_POINT_KINDS[i].n_fields,
+                    &spec.initial_point);
+    }
     tally_buffer_append_text(out, "## domain\n\nServer and clients project onto it after every "
                                   "step. `type` is required.\n\n");
     for (int i = 0; TALLY_DOMAIN_NAMES[i] != NULL; i++) {

@@ -86,7 +86,10 @@ static void expect_documented(const struct tally_field *fields, size_t n)
 static void test_document_reference__every_member_has_a_meaning(void)
 {
     expect_documented(TALLY_JOB_FIELDS, TALLY_N_JOB_FIELDS);
-    expect_documented(TALLY_INITIAL_POINT_FIELDS, TALLY_N_INITIAL_POINT_FIELDS);
+    for (int i = 0; TALLY_INITIAL_POINT_NAMES[i] != NULL; i++) {
+        const struct tally_initial_point_kind *kind = &TALLY_INITIAL_POINT_KINDS[i];
+        expect_documented(kind->fields, kind->n_fields);
+    }
     expect_documented(TALLY_REFERENCE_FIELDS, TALLY_N_REFERENCE_FIELDS);
     expect_documented(TALLY_BUDGET_FIELDS, TALLY_N_BUDGET_FIELDS);
     for (size_t i = 0; TALLY_ALGORITHMS[i] != NULL; i++) {
