@@ -36,7 +36,7 @@ static const struct tally_option OPTIONS[] = {
      NULL},
     {"store", "URI", "sqlite:tally.db", "sqlite:PATH, postgres:CONNINFO or memory:", NULL},
     {"data-dir", "DIR", "data",
-     "where the files of job documents are; needed only to solve f(x*) of jobs that have some",
+     "where the files of job documents are: those of initial points, and of data to solve f(x*) of",
      NULL},
     {"power-loss-safe", NULL, NULL,
      "acknowledge an update only when it has reached the medium; without it, it survives kill -9 "

@@ -540,6 +540,15 @@ enum tally_status jobs_prepare(struct tally_coordinator *coordinator, struct hos
     return preparer_submit(coordinator->jobs->preparer, job->row.id, &job->spec, err);
 }
 
+enum tally_status jobs_fail_preparation(struct tally_coordinator *coordinator,
+                                        struct hosted_job *job, const char *why)
+{
+    struct tally_error err = TALLY_ERROR_INIT;
+    char reason[TALLY_REASON_CAPACITY];
+    TALLY_REASON_WRITE(reason, PREPARATION_FAILED, why);
+    return jobs_fail(coordinator, job, reason, &err);
+}
+
 /* Fails the job if it cannot be prepared. */
 static void fail_if_unprepared(struct tally_coordinator *coordinator, struct hosted_job *job)
 {
@@ -548,10 +557,7 @@ static void fail_if_unprepared(struct tally_coordinator *coordinator, struct hos
     }
     coordinator->jobs->has_unprepared = true; /* until its failure is stored */
     if (!job->needs_reload && tally_job_status(job->engine) == TALLY_JOB_QUEUED) {
-        struct tally_error err = TALLY_ERROR_INIT;
-        char reason[TALLY_REASON_CAPACITY];
-        TALLY_REASON_WRITE(reason, PREPARATION_FAILED, job->prepare_error.message);
-        jobs_fail(coordinator, job, reason, &err);
+        jobs_fail_preparation(coordinator, job, job->prepare_error.message);
     }
 }
 

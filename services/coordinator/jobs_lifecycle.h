@@ -50,6 +50,10 @@ bool jobs_may_be_id(const char *id);
 enum tally_status jobs_fail(struct tally_coordinator *coordinator, struct hosted_job *job,
                             const char *reason, struct tally_error *err);
 
+/* Fails a queued job that cannot be prepared; `why` is the text of its reason. Errors: STORE. */
+enum tally_status jobs_fail_preparation(struct tally_coordinator *coordinator,
+                                        struct hosted_job *job, const char *why);
+
 /* Determines f(x*) and the schedule of the job: at once, or in its turn if f(x*) must be solved
  * (jobs_memory.h). */
 enum tally_status jobs_prepare(struct tally_coordinator *coordinator, struct hosted_job *job,

@@ -7,6 +7,7 @@
 #include "codec/numeric/checksum.h"
 #include "services/base/time.h"
 #include "services/coordinator/coordinator.h"
+#include "services/coordinator/jobs_initial.h"
 #include "services/coordinator/jobs_lifecycle.h"
 #include "services/coordinator/loop_transaction.h"
 #include "services/coordinator/rest_lists.h"
@@ -91,10 +92,19 @@ static enum tally_status read_idempotency_key(struct call *call, const char **re
     return TALLY_OK;
 }
 
-/* Reads the document, and checks that this coordinator accepts the job. If not, call->errors has
- * all faults. Errors: those of tally_document_parse() and jobs_check_new(). */
-static enum tally_status read_new_job(const struct tally_coordinator *coordinator,
-                                      struct call *call, const char *body, size_t n_body,
+/* The list with one fault; NULL = out of memory. */
+static struct tally_json *only_fault(const struct tally_error *err)
+{
+    struct tally_json *faults = tally_json_array();
+    return tally_json_if_complete(faults, faults != NULL &&
+                                              tally_document_add_fault(faults, "conflict", err));
+}
+
+/* Reads the document, checks that this coordinator accepts the job, and completes the checksum of
+ * its initial point. If it does not, call->errors has all faults. Errors: those of
+ * tally_document_parse(), jobs_check_new() and jobs_initial_check(). */
+static enum tally_status read_new_job(struct tally_coordinator *coordinator, struct call *call,
+                                      const char *body, size_t n_body,
                                       struct tally_job_spec *ret_spec, struct tally_error *err)
 {
     enum tally_status status = tally_document_parse(body, n_body, ret_spec, err);
@@ -105,6 +115,12 @@ static enum tally_status read_new_job(const struct tally_coordinator *coordinato
         status = jobs_check_new(coordinator, ret_spec, err);
         if (status == TALLY_INVALID_ARGUMENT || status == TALLY_OUT_OF_RANGE) {
             call->errors = jobs_new_faults(coordinator, ret_spec);
+        }
+    }
+    if (status == TALLY_OK) {
+        status = jobs_initial_check(coordinator, ret_spec, err);
+        if (status == TALLY_INVALID_ARGUMENT) {
+            call->errors = only_fault(err);
         }
     }
     return status;

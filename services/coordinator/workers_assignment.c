@@ -2,9 +2,13 @@
  * workers_matching.h. */
 #include "services/coordinator/workers.h"
 
+#include <stdlib.h>
+
 #include "services/base/log.h"
 #include "services/base/time.h"
 #include "services/coordinator/coordinator.h"
+#include "services/coordinator/jobs_initial.h"
+#include "services/coordinator/jobs_lifecycle.h"
 #include "services/coordinator/jobs_live.h"
 #include "services/coordinator/jobs_rounds.h"
 #include "services/coordinator/loop_transaction.h"
@@ -182,19 +186,37 @@ static void borrow_slots(struct tally_coordinator *coordinator, struct hosted_jo
 
 /* ---- Queued jobs ---- */
 
+/* Whether no later attempt can make the job's initial point. */
+static bool is_final(enum tally_status status)
+{
+    return status == TALLY_INVALID_ARGUMENT || status == TALLY_DATA_LOSS;
+}
+
 /* Starts a queued job whose f(x*) is known and that has the slots it needs. */
 static void start_job(struct tally_coordinator *coordinator, struct hosted_job *job)
 {
     struct tally_error err = TALLY_ERROR_INIT;
+    double *initial = NULL;
     hosted_job_mark_active(job);
-    enum tally_status status = hosted_job_make_slots(job, &err);
+    enum tally_status status = jobs_initial_make(coordinator, job, &initial, &err);
+    if (is_final(status)) {
+        tally_error_wrap(&err, "%s", err.field);
+        if (jobs_fail_preparation(coordinator, job, err.message) != TALLY_OK) {
+            coordinator->jobs->match_failed = true;
+        }
+        return;
+    }
+    if (status == TALLY_OK) {
+        status = hosted_job_make_slots(job, &err);
+    }
     if (status == TALLY_OK) {
         fill_job(coordinator, job);
         status = transaction_begin_write(coordinator->transaction, &err);
     }
     if (status == TALLY_OK) {
-        status = tally_job_start(job->engine, job->f_star, job->schedule, &err);
+        status = tally_job_start_from(job->engine, initial, job->f_star, job->schedule, &err);
     }
+    free(initial);
     if (status == TALLY_OK) {
         /* An outcome in which no round has closed, but the state must be stored from now on. */
         const struct tally_job_outcome none = {0};

@@ -261,6 +261,8 @@ static void add_shifts(struct hosted_job *job, struct tally_task *task)
     const struct tally_job_round *open = tally_job_open_round(job->engine);
     static struct tally_client_shift shifts[TALLY_MAX_SLOTS]; /* used by one thread */
     const size_t bytes = (size_t)job->row.dim * sizeof(float);
+    const bool lacks_initial =
+        tally_initial_point_is_given(&job->spec.initial_point) && open->iterate > 1;
     size_t total = 0;
     task->shifts = shifts;
     task->n_shifts = 0;
@@ -268,7 +270,9 @@ static void add_shifts(struct hosted_job *job, struct tally_task *task)
         const uint32_t client = task->clients[i];
         int64_t round;
         const float *vector = tally_job_shift(job->engine, client, &round);
-        const bool lacks = round > 0 && !job->slots[client].has_shift;
+        /* Every worker that has the initial point can make the shift of a client without messages.
+         */
+        const bool lacks = (round > 0 || lacks_initial) && !job->slots[client].has_shift;
         total += lacks ? bytes : 0;
         if (lacks && i > 0 && total > MAX_SHIFT_BYTES) {
             task->n_clients = i;
@@ -320,9 +324,11 @@ void workers_make_task(struct session *session, struct hosted_job *job, uint32_t
         forget_shifts(session, job);
     }
     add_shifts(job, task);
-    /* Every worker can make the initial point from the document. */
-    add_catch_up(job, have > 0 ? have : 1, task);
-    note_sent(session, job, have > 0 ? have : 1);
+    /* Every worker can make the initial point from the document, unless it is given. */
+    const bool is_given = tally_initial_point_is_given(&job->spec.initial_point);
+    const int64_t known = have > 0 || is_given ? have : 1;
+    add_catch_up(job, known, task);
+    note_sent(session, job, known);
     share_task(job, round, have, task);
     for (size_t i = 0; i < task->n_clients; i++) {
         job->slots[clients[i]].delivered_iterate = round->iterate;

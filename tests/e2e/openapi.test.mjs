@@ -207,7 +207,7 @@ test("defaults are those of the server", async () => {
   compare(schemas.JobDocument, document, ceal, "");
   compare(schemas.Ceal, document.algorithm, ceal.algorithm, "ceal.");
   compare(schemas.SyntheticLinear, document.objective.data, ceal.objective.data, "data.");
-  compare(schemas.InitialPoint, {type: ""}, ceal.initial_point, "initial_point.");
+  compare(schemas.InitialZeros, {type: ""}, ceal.initial_point, "initial_point.");
   assert.equal(ceal.initial_point.type, "zeros");
   assert.deepEqual(ceal.reference, {type: "solve"});
   assert.equal(ceal.quorum, 2);

@@ -1,0 +1,126 @@
+#include "services/coordinator/jobs_initial.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "codec/numeric/checksum.h"
+#include "services/coordinator/coordinator.h"
+#include "services/coordinator/hosted_job.h"
+#include "services/coordinator/jobs_live.h"
+
+/* Reads the file, and compares its checksum with the document's. */
+static enum tally_status read_file(const struct tally_coordinator *coordinator,
+                                   struct tally_initial_point *initial, size_t dim, double **ret_x,
+                                   struct tally_error *err)
+{
+    const char *dir = coordinator->config.data_dir;
+    const struct tally_data_source files = {.dir = dir != NULL ? dir : ""};
+    double *x;
+    enum tally_status status = tally_initial_point_read(initial, dim, &files, &x, err);
+    if (status == TALLY_OK) {
+        status = tally_initial_point_match(initial, tally_checksum64(x, dim * sizeof *x), err);
+        if (status != TALLY_OK) {
+            free(x);
+            return status;
+        }
+        *ret_x = x;
+    }
+    return status;
+}
+
+/* Finds the earlier job, and compares the checksum of its model with the document's. */
+static enum tally_status find_job(struct tally_coordinator *coordinator,
+                                  struct tally_initial_point *initial, size_t dim,
+                                  struct tally_store_job *ret_row, struct tally_error *err)
+{
+    static const char FIELD[] = "initial_point.job";
+    const char *id = initial->job;
+    struct tally_error why = TALLY_ERROR_INIT;
+    const enum tally_status status = jobs_read_row(coordinator, id, ret_row, &why);
+    if (status == TALLY_NOT_FOUND) {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, FIELD, "there is no job %s", id);
+    }
+    if (status != TALLY_OK) {
+        return tally_fail(err, status, why.field, "%s", why.message);
+    }
+    if (!tally_job_status_is_terminal(ret_row->status)) {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, FIELD, "job %s is %s; it has not ended", id,
+                          tally_job_status_name(ret_row->status));
+    }
+    if (ret_row->started_ms == 0) {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, FIELD,
+                          "job %s has ended before it started and has no model", id);
+    }
+    if (ret_row->dim != (int64_t)dim) {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, FIELD, "job %s has dim %lld, this one %zu",
+                          id, (long long)ret_row->dim, dim);
+    }
+    return tally_initial_point_match(initial, ret_row->progress.x_checksum, err);
+}
+
+/* Copies the model of an earlier job. */
+static enum tally_status copy_model(struct tally_coordinator *coordinator,
+                                    const struct tally_store_job *row, double **ret_x,
+                                    struct tally_error *err)
+{
+    struct hosted_job *job;
+    enum tally_status status = hosted_job_load(coordinator->store, row, &job, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    size_t dim;
+    const double *point = tally_job_point(job->engine, &dim);
+    double *x = point != NULL ? malloc(dim * sizeof *x) : NULL;
+    if (point == NULL) {
+        status = tally_fail(err, TALLY_DATA_LOSS, NULL, "job %s has no state", row->id);
+    } else if (x == NULL) {
+        status = tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a point of dim %zu", dim);
+    } else {
+        memcpy(x, point, dim * sizeof *x);
+        *ret_x = x;
+    }
+    hosted_job_free(job);
+    return status;
+}
+
+enum tally_status jobs_initial_check(struct tally_coordinator *coordinator,
+                                     struct tally_job_spec *spec, struct tally_error *err)
+{
+    const size_t dim = tally_objective_spec_dim(&spec->objective);
+    struct tally_store_job row;
+    double *x = NULL;
+    enum tally_status status = TALLY_OK;
+    if (spec->initial_point.type == TALLY_INITIAL_NPY) {
+        status = read_file(coordinator, &spec->initial_point, dim, &x, err);
+        free(x);
+    } else if (spec->initial_point.type == TALLY_INITIAL_JOB) {
+        status = find_job(coordinator, &spec->initial_point, dim, &row, err);
+    } else if (spec->initial_point.type == TALLY_INITIAL_FIRST) {
+        status = tally_fail(err, TALLY_INVALID_ARGUMENT, "initial_point.type",
+                            "this coordinator does not ask workers for their start");
+    }
+    return status;
+}
+
+enum tally_status jobs_initial_make(struct tally_coordinator *coordinator,
+                                    const struct hosted_job *job, double **ret_x,
+                                    struct tally_error *err)
+{
+    const size_t dim = (size_t)job->row.dim;
+    struct tally_initial_point initial = job->spec.initial_point;
+    struct tally_store_job row;
+    double *x = NULL;
+    enum tally_status status = TALLY_OK;
+    if (initial.type == TALLY_INITIAL_NPY) {
+        status = read_file(coordinator, &initial, dim, &x, err);
+    } else if (initial.type == TALLY_INITIAL_JOB) {
+        status = find_job(coordinator, &initial, dim, &row, err);
+        if (status == TALLY_OK) {
+            status = copy_model(coordinator, &row, &x, err);
+        }
+    }
+    if (status == TALLY_OK) {
+        *ret_x = x;
+    }
+    return status;
+}

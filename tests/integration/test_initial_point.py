@@ -1,0 +1,289 @@
+"""Initial points that a job is given: a .npy file, the model of an earlier job, what the first worker offers."""
+
+import io
+import json
+import subprocess
+import unittest
+from pathlib import Path
+
+import numpy as np
+
+from common import BIN, ForeignWorker, TallyTestCase, Worker, essence, job_document, simulate, wait_until
+
+DIM = 30
+START = np.linspace(-1, 1, DIM)
+
+
+def npy_bytes(array, **options):
+    out = io.BytesIO()
+    np.lib.format.write_array(out, array, **options)
+    return out.getvalue()
+
+
+class Case(TallyTestCase):
+    def setUp(self):
+        super().setUp()
+        self.data = Path(self.folder, "data")
+        self.data.mkdir()
+        np.save(self.data / "start.npy", START)
+
+    def start(self, clients=10, **options):
+        coordinator = self.start_coordinator(options=("--data-dir", self.data), **options)
+        if clients > 0:
+            self.start_worker(coordinator, clients)
+        return coordinator
+
+    def start_worker(self, coordinator, clients=10, name="a"):
+        worker = Worker(self.folder, coordinator.url, name, clients=clients, options=("--data-dir", self.data))
+        self.processes.append(worker)
+        return worker
+
+    def document(self, base="synthetic-fedavg", file="start.npy", **changes):
+        changes.setdefault("horizon", 400)
+        return job_document(base, initial_point={"type": "npy", "file": file}, **changes)
+
+    def simulate(self, document):
+        return simulate(document, ("--data-dir", self.data))
+
+    def model(self, coordinator, job_id):
+        return np.array(coordinator.client.get_json(f"/v1/jobs/{job_id}/model")["x"])
+
+
+class Files(Case):
+    def test_the_job_starts_there_in_the_service_as_in_the_simulation(self):
+        coordinator = self.start()
+        for base in ("synthetic-fedavg", "synthetic-ceal", "synthetic-calm-auto", "synthetic-scaffold",
+                     "synthetic-diana", "synthetic-ef21", "synthetic-fedadam"):
+            with self.subTest(base):
+                document = self.document(base)
+                expected = self.simulate(document)
+                detail = coordinator.client.wait_status(coordinator.client.submit(document), "completed")
+                self.assertEqual(essence(detail), essence(expected))
+                self.assertEqual(detail["initial_point"], expected["initial_point"])
+                other = simulate({**document, "initial_point": {"type": "zeros"}})
+                self.assertNotEqual(detail["x_checksum"], other["x_checksum"])
+                # Every worker, here one, is sent the point once.
+                self.assertEqual(detail["bits"]["recovery"], 64 * DIM)
+
+    def test_the_point_is_that_of_the_file(self):
+        coordinator = self.start(clients=0)
+        worker = ForeignWorker(coordinator.client, slots=10)
+        for array in (START, START.astype(np.float32), START.reshape(5, 6), START.reshape(5, 3, 2)):
+            np.save(self.data / "shaped.npy", array)
+            with self.subTest(array.dtype, shape=array.shape):
+                job_id = coordinator.client.submit(self.document(file="shaped.npy"))
+                task = worker.poll_task()
+                self.assertEqual(task.job_id, job_id)
+                wanted = array.ravel().astype(np.float64)
+                np.testing.assert_array_equal(np.frombuffer(task.snapshot, "<f8"), wanted)
+                np.testing.assert_array_equal(self.model(coordinator, job_id), wanted)
+                detail = coordinator.client.job(job_id)
+                self.assertEqual(detail["initial_point"]["checksum"], detail["x_checksum"])
+                wait_until(lambda job_id=job_id: coordinator.client.job(job_id)["bits"]["recovery"] == 64 * DIM,
+                           "the bits of the point")
+                coordinator.client.post(f"/v1/jobs/{job_id}/cancel")
+
+    def test_a_domain_holds_for_it(self):
+        coordinator = self.start(clients=0)
+        worker = ForeignWorker(coordinator.client, slots=10)
+        document = self.document(domain={"type": "box", "lower": -0.5, "upper": 0.25})
+        job_id = coordinator.client.submit(document)
+        np.testing.assert_array_equal(np.frombuffer(worker.poll_task().snapshot, "<f8"), np.clip(START, -0.5, 0.25))
+        worker.leave()
+        self.start_worker(coordinator)
+        self.assertEqual(essence(coordinator.client.wait_status(job_id, "completed")),
+                         essence(self.simulate(document)))
+
+    def test_what_is_wrong_with_a_file_is_named(self):
+        coordinator = self.start(clients=0)
+        nan, inf = START.copy(), START.astype(np.float32)
+        nan[7], inf[29] = np.nan, -np.inf
+        good = npy_bytes(START)
+        wide = b"{'descr': '<f8', 'fortran_order': False, 'shape': (4294967296, 4294967296), }".ljust(117) + b"\n"
+        cases = {
+            "long.npy": (npy_bytes(np.zeros(31)), "has shape (31,), not (30,) or another of 30 values"),
+            "square.npy": (npy_bytes(np.zeros((30, 30))), "has shape (30, 30), not (30,)"),
+            "cube.npy": (npy_bytes(np.zeros((3, 10, 2))), "has 3 dimensions, not (30,)"),
+            "int.npy": (npy_bytes(np.zeros(30, dtype=np.int32)), "has dtype <i4, not float32 or float64"),
+            "half.npy": (npy_bytes(np.zeros(30, dtype=np.float16)), "has dtype <f2, not float32 or float64"),
+            "big.npy": (npy_bytes(START.astype(">f8")), "dtype >f8 is not a little-endian"),
+            "objects.npy": (npy_bytes(np.array([None] * 30), allow_pickle=True), "dtype |O is not"),
+            "nan.npy": (npy_bytes(nan), "coordinate 7 is NaN"),
+            "inf.npy": (npy_bytes(inf), "coordinate 29 is infinite"),
+            "fortran.npy": (npy_bytes(np.asfortranarray(START.reshape(5, 6))), "is in Fortran order"),
+            "short.npy": (good[:-9], "ends after 28 of 30 values"),
+            "more.npy": (good + b"\0", "has data after its 30 values"),
+            "text.npy": (b"1 2 3", "not a .npy file"),
+            "empty.npy": (b"", "not a .npy file"),
+            "header.npy": (good[:20], "ends in its header"),
+            "huge.npy": (good[:6] + b"\2\0\xff\xff\xff\x7f" + good[10:], "a header of 2147483659 bytes, more than"),
+            "wide.npy": (good[:10] + wide + good[128:], "has shape (4294967296, 4294967296), not (30,)"),
+        }
+        Path(self.folder, "outside.npy").write_bytes(good)
+        (self.data / "link.npy").symlink_to(Path(self.folder, "outside.npy"))
+        (self.data / "folder.npy").mkdir()
+        cases |= {"missing.npy": (None, "missing.npy"), "../outside.npy": (None, "outside.npy"),
+                  "link.npy": (None, "link.npy"), "folder.npy": (None, "folder.npy"),
+                  str(self.data / "start.npy"): (None, "start.npy")}
+        for name, (content, said) in cases.items():
+            with self.subTest(name):
+                if content is not None:
+                    (self.data / name).write_bytes(content)
+                answer = coordinator.client.post_job(self.document(file=name))
+                self.assertEqual(answer.status, 400)
+                self.assertEqual([error["field"] for error in answer.json()["errors"]], ["initial_point.file"])
+                self.assertIn(said, answer.json()["errors"][0]["detail"])
+                path = Path(self.folder, "job.json")
+                path.write_text(json.dumps(self.document(file=name)))
+                done = subprocess.run([BIN / "tally", "simulate", path, "--data-dir", self.data], capture_output=True,
+                                      text=True)
+                self.assertNotEqual(done.returncode, 0)
+                self.assertIn(said, done.stderr)
+        self.assertEqual(coordinator.client.get_json("/v1/jobs")["jobs"], [])
+
+    def test_a_file_that_has_changed_since_is_named(self):
+        coordinator = self.start(clients=0)
+        client = coordinator.client
+        job_id = client.submit(self.document())
+        stored = client.job(job_id)["initial_point"]
+        np.save(self.data / "start.npy", START.astype(np.float32))  # other values
+        said = f"file start.npy has changed: its checksum is [0-9a-f]{{16}}, not {stored['checksum']}"
+        answer = client.post_job(job_document("synthetic-fedavg", initial_point=stored))
+        self.assertEqual(answer.status, 400)
+        self.assertEqual(answer.json()["errors"][0]["field"], "initial_point.checksum")
+        self.assertRegex(answer.json()["errors"][0]["detail"], said)
+        self.start_worker(coordinator)
+        detail = client.wait_status(job_id, "failed")
+        self.assertEqual(detail["reason_code"], "preparation_failed")
+        self.assertRegex(detail["reason"], "initial_point.checksum: " + said)
+        self.assertEqual(client.get(f"/v1/jobs/{job_id}/model").status, 409)
+        np.save(self.data / "start.npy", START)
+        detail = client.wait_status(client.submit(job_document("synthetic-fedavg", horizon=400, initial_point=stored)),
+                                    "completed")
+        (self.data / "start.npy").unlink()
+        self.assertEqual(detail["initial_point"], stored)
+
+    def test_a_queued_job_whose_file_is_gone_fails_and_stops_no_other(self):
+        coordinator = self.start(clients=0)
+        gone = coordinator.client.submit(self.document())
+        other = coordinator.client.submit(job_document("synthetic-fedavg", horizon=400))
+        (self.data / "start.npy").unlink()
+        self.start_worker(coordinator)
+        self.assertRegex(coordinator.client.wait_status(gone, "failed")["reason"], "initial_point.file: start.npy")
+        coordinator.client.wait_status(other, "completed")
+
+    def test_the_point_is_durable_from_the_start(self):
+        document = self.document(horizon=40000)
+        expected = self.simulate(document)
+        coordinator = self.start()
+        job_id = coordinator.client.submit(document)
+        wait_until(lambda: coordinator.client.job(job_id)["status"] == "running", "the start", pause_s=0.0005)
+        coordinator.kill()
+        (self.data / "start.npy").unlink()
+        coordinator = self.start_coordinator(port=coordinator.port, store=coordinator.store)
+        self.assertEqual(essence(coordinator.client.wait_status(job_id, "completed")), essence(expected))
+
+    def test_it_is_durable_before_the_first_round(self):
+        """No worker answers before the kill, so the state in the store is that of the start alone."""
+        coordinator = self.start(clients=0)
+        worker = ForeignWorker(coordinator.client, slots=10)
+        job_id = coordinator.client.submit(self.document())
+        task = worker.poll_task()
+        np.testing.assert_array_equal(np.frombuffer(task.snapshot, "<f8"), START)
+        coordinator.kill()
+        (self.data / "start.npy").unlink()
+        coordinator = self.start_coordinator(port=coordinator.port, store=coordinator.store)
+        np.testing.assert_array_equal(self.model(coordinator, job_id), START)
+        worker = ForeignWorker(coordinator.client, slots=10)
+        np.testing.assert_array_equal(np.frombuffer(worker.poll_task().snapshot, "<f8"), START)
+
+    def test_a_job_that_is_cancelled_in_the_queue_has_no_model(self):
+        coordinator = self.start(clients=0)
+        job_id = coordinator.client.submit(self.document())
+        for again in range(2):
+            answer = coordinator.client.get(f"/v1/jobs/{job_id}/model")
+            self.assertEqual(answer.status, 409)
+            self.assertIn("is of type npy and is not known before the job starts", answer.json()["detail"])
+            coordinator.client.post(f"/v1/jobs/{job_id}/cancel")
+        coordinator.kill()
+        coordinator = self.start_coordinator(port=coordinator.port, store=coordinator.store)
+        self.assertEqual(coordinator.client.get(f"/v1/jobs/{job_id}/model").status, 409)
+
+    def test_members_that_do_not_belong_are_named(self):
+        coordinator = self.start(clients=0)
+        for initial, field, said in (
+            ({"type": "npy"}, "file", "file is missing"),
+            ({"type": "npy", "file": "start.npy", "radius": 1}, "radius", "unknown key"),
+            ({"type": "zeros", "file": "start.npy"}, "file", "unknown key"),
+            ({"type": "npy", "file": "start.npy", "checksum": "abc"}, "checksum", "16 digits"),
+            ({"type": "npy", "file": "x" * 256}, "file", "255"),
+            ({"type": "job"}, "job", "job is missing"),
+            ({"type": "job", "job": "0123456789ab", "which": "first"}, "which", "last"),
+            ({"type": "first"}, "type", "type training or plugin"),
+            ({"type": "first", "file": "start.npy"}, "file", "unknown key"),
+        ):
+            with self.subTest(initial):
+                answer = coordinator.client.post_job(job_document("synthetic-fedavg", initial_point=initial))
+                self.assertEqual(answer.status, 400)
+                errors = {error["field"]: error["detail"] for error in answer.json()["errors"]}
+                self.assertIn(said, errors["initial_point." + field])
+
+
+class Jobs(Case):
+    def earlier(self, coordinator, **changes):
+        document = job_document("synthetic-fedavg", horizon=400, **changes)
+        return coordinator.client.wait_status(coordinator.client.submit(document), "completed")
+
+    def test_a_job_continues_from_the_model_of_an_earlier_one(self):
+        coordinator = self.start()
+        earlier = self.earlier(coordinator)
+        np.save(self.data / "model.npy", self.model(coordinator, earlier["id"]))
+        document = job_document("synthetic-ceal", initial_point={"type": "job", "job": earlier["id"]})
+        detail = coordinator.client.wait_status(coordinator.client.submit(document), "completed")
+        self.assertEqual(essence(detail), essence(self.simulate(self.document("synthetic-ceal", "model.npy",
+                                                                              horizon=document["horizon"]))))
+        self.assertEqual(detail["initial_point"], {"type": "job", "job": earlier["id"], "which": "last",
+                                                   "checksum": earlier["x_checksum"]})
+        coordinator.client.request("DELETE", f"/v1/jobs/{earlier['id']}")  # it is no longer needed
+        coordinator.kill()
+        coordinator = self.start_coordinator(port=coordinator.port, store=coordinator.store)
+        self.assertEqual(coordinator.client.job(detail["id"])["x_checksum"], detail["x_checksum"])
+
+    def test_what_is_wrong_with_the_earlier_job_is_named(self):
+        coordinator = self.start()
+        client = coordinator.client
+        earlier = self.earlier(coordinator)["id"]
+        small = self.earlier(coordinator, objective__data__dim=29)["id"]
+        running = client.submit(job_document("synthetic-fedavg", horizon=10**9))
+        client.wait_status(running, "running")
+        queued = client.submit(job_document("synthetic-fedavg"))
+        cancelled = client.submit(job_document("synthetic-fedavg"))
+        client.post(f"/v1/jobs/{cancelled}/cancel")
+        for job, field, said in (("0123456789ab", "job", "there is no job 0123456789ab"),
+                                 ("../../etc", "job", "there is no job ../../etc"),
+                                 (running, "job", f"job {running} is running; it has not ended"),
+                                 (queued, "job", f"job {queued} is queued; it has not ended"),
+                                 (cancelled, "job", "has ended before it started and has no model"),
+                                 (small, "job", f"job {small} has dim 29, this one 30")):
+            with self.subTest(job):
+                answer = client.post_job(job_document("synthetic-fedavg", initial_point={"type": "job", "job": job}))
+                self.assertEqual(answer.status, 400)
+                self.assertEqual(answer.json()["errors"][0]["field"], "initial_point." + field)
+                self.assertIn(said, answer.json()["errors"][0]["detail"])
+        late = client.submit(job_document("synthetic-fedavg", initial_point={"type": "job", "job": earlier}))
+        client.request("DELETE", f"/v1/jobs/{earlier}")
+        client.post(f"/v1/jobs/{running}/cancel")
+        self.assertRegex(client.wait_status(late, "failed")["reason"],
+                         f"initial_point.job: there is no job {earlier}")
+        client.wait_status(queued, "completed")
+
+    def test_the_simulation_has_no_earlier_jobs(self):
+        path = Path(self.folder, "job.json")
+        path.write_text(json.dumps(job_document("synthetic-fedavg", initial_point={"type": "job", "job": "x"})))
+        done = subprocess.run([BIN / "tally", "simulate", path], capture_output=True, text=True)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("only a coordinator has earlier jobs", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
