@@ -22,6 +22,7 @@ enum {
     TALLY_ENCODING_NAME_CAPACITY = 16,  /* with NUL */
     TALLY_ADDRESS_CAPACITY = 64,        /* with NUL: of an IP address */
     TALLY_FAILURE_CAPACITY = 257,       /* with NUL */
+    TALLY_STARTS_CAPACITY = 1041,       /* with NUL: 16 names of plug-ins */
     TALLY_MAX_SLOTS = 8192,             /* clients in one session */
     TALLY_MAX_CURSORS = 16,
     TALLY_MAX_BROADCASTS = 64,          /* in one task; past it the server sends a snapshot */
@@ -66,6 +67,7 @@ struct tally_join_request {
     struct tally_held_client *held;             /* heap when decoded: tally_join_request_fini */
     size_t n_held;                              /* at most TALLY_MAX_SLOTS */
     uint32_t format;                            /* TALLY_FORMAT_VERSION of the worker */
+    char starts[TALLY_STARTS_CAPACITY]; /* plug-ins that offer a start, with spaces between */
 };
 void tally_join_request_fini(struct tally_join_request *message);
 
@@ -139,6 +141,7 @@ struct tally_task {
     struct tally_broadcast broadcasts[TALLY_MAX_BROADCASTS];
     size_t n_broadcasts;
     struct tally_bytes snapshot; /* dim little-endian float64; empty = none */
+    bool wants_start;            /* asks for the point to start from; there is no round yet */
     /* To encode: what tally_task_encode_shared() made of a task that differs only in `clients`,
      * `shifts` and `deadline_ms`; the other members are then ignored. Empty = none. */
     struct tally_bytes shared;

@@ -27,6 +27,7 @@ void hosted_job_free(struct hosted_job *job)
         tally_buffer_fini(&job->shared_task.bytes);
         tally_shared_bytes_release(job->shared_task.tail);
         hosted_job_drop_slots(job);
+        free(job->start);
         free(job);
     }
 }

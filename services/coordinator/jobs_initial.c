@@ -95,9 +95,6 @@ enum tally_status jobs_initial_check(struct tally_coordinator *coordinator,
         free(x);
     } else if (spec->initial_point.type == TALLY_INITIAL_JOB) {
         status = find_job(coordinator, &spec->initial_point, dim, &row, err);
-    } else if (spec->initial_point.type == TALLY_INITIAL_FIRST) {
-        status = tally_fail(err, TALLY_INVALID_ARGUMENT, "initial_point.type",
-                            "this coordinator does not ask workers for their start");
     }
     return status;
 }
@@ -118,6 +115,12 @@ enum tally_status jobs_initial_make(struct tally_coordinator *coordinator,
         if (status == TALLY_OK) {
             status = copy_model(coordinator, &row, &x, err);
         }
+    } else if (initial.type == TALLY_INITIAL_FIRST) {
+        x = malloc(dim * sizeof *x);
+        if (x == NULL) {
+            return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a point of dim %zu", dim);
+        }
+        memcpy(x, job->start, dim * sizeof *x);
     }
     if (status == TALLY_OK) {
         *ret_x = x;

@@ -23,8 +23,8 @@ enum tally_status jobs_initial_check(struct tally_coordinator *coordinator,
                                      struct tally_job_spec *spec, struct tally_error *err);
 
 /* Makes the given initial point of a job that is about to start: *ret_x is a new double[dim], or
- * NULL if it is not given. Errors: those of jobs_initial_check(), DATA_LOSS (the earlier job is
- * damaged). */
+ * NULL if it is not given. Precondition: !workers_lacks_start(job). Errors: those of
+ * jobs_initial_check(), DATA_LOSS (the earlier job is damaged). */
 enum tally_status jobs_initial_make(struct tally_coordinator *coordinator,
                                     const struct hosted_job *job, double **ret_x,
                                     struct tally_error *err);

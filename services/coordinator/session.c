@@ -406,12 +406,14 @@ enum tally_status session_new(struct session_table *table, const struct session_
     struct session *session = calloc(1, sizeof *session);
     struct assignment *assignments = calloc(join->slots, sizeof *assignments);
     struct session_token *token = take_token(table, request->identity, request->token_name);
-    bool ok =
-        session != NULL && assignments != NULL && token != NULL && draw_id(table, &session->id);
+    char *starts = join->starts[0] != '\0' ? strdup(join->starts) : NULL;
+    bool ok = session != NULL && assignments != NULL && token != NULL &&
+              (starts != NULL || join->starts[0] == '\0') && draw_id(table, &session->id);
     if (!ok || !reserve_place(table)) {
         release_token(table, token);
         free(session);
         free(assignments);
+        free(starts);
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a session of %u slots",
                           join->slots);
     }
@@ -419,6 +421,7 @@ enum tally_status session_new(struct session_table *table, const struct session_
     snprintf(session->address, sizeof session->address, "%s",
              request->address != NULL ? request->address : "");
     memcpy(session->pinned_job, join->job_id, sizeof session->pinned_job);
+    session->starts = starts;
     session->bound_to = request->bound_to;
     session->token = token;
     session->n_slots = join->slots;
@@ -541,6 +544,7 @@ void session_free(struct session_table *table, struct session *session)
     free(session->poll.message);
     tally_buffer_fini(&session->poll.parts);
     free(session->assignments);
+    free(session->starts);
     free(session);
 }
 

@@ -67,6 +67,8 @@ struct session {
     char address[TALLY_ADDRESS_CAPACITY]; /* that it joined from */
     struct rival rival;
     char pinned_job[TALLY_MESSAGE_JOB_ID_CAPACITY]; /* "" = serves any job */
+    char *starts; /* plug-ins that offer a start, with spaces between; NULL = none */
+    char asked_job[TALLY_MESSAGE_JOB_ID_CAPACITY]; /* for its start; "" = none */
     struct hosted_job *bound_to; /* the pinned job; NULL = none, or it was removed */
     uint32_t n_slots;
     struct assignment *assignments; /* [n_slots] */

@@ -125,6 +125,29 @@ struct hosted_job *workers_find_work(struct session *session, uint32_t *clients,
 void workers_make_task(struct session *session, struct hosted_job *job, uint32_t *clients,
                        size_t n_clients, int64_t now_ms, struct tally_poll_response *ret_response);
 
+/* ---- The initial point of a job that starts from what a worker offers (workers_initial.c). ----
+ */
+
+/* Whether the job is queued and a worker is still to offer its initial point. */
+bool workers_lacks_start(const struct hosted_job *job);
+/* The session that is asked for the job's start, or would be; NULL = none offers one. */
+struct session *workers_find_start(const struct tally_coordinator *coordinator,
+                                   const struct hosted_job *job);
+/* Asks it. */
+void workers_ask_start(struct tally_coordinator *coordinator, struct hosted_job *job);
+/* The job that the session is to be asked about; NULL = none. */
+struct hosted_job *workers_find_question(struct tally_coordinator *coordinator,
+                                         struct session *session);
+/* Makes the response to the session's poll, which borrows the job's document. */
+void workers_make_question(const struct hosted_job *job, struct tally_poll_response *ret_response);
+/* Whether an update of that round is the session's answer. */
+bool workers_is_asked(const struct session *session, const struct hosted_job *job, uint32_t round);
+/* Takes the start, unless the job has one. Counts its bits as recovery. Errors: MALFORMED (not dim
+ * finite float32), NO_MEMORY. */
+enum tally_status workers_take_start(struct tally_coordinator *coordinator, struct session *session,
+                                     struct hosted_job *job, const struct tally_update *update,
+                                     bool *ret_is_repeated, struct tally_error *err);
+
 /* ---- Polls that wait for a task, and their responses.
  *
  * A poll is a request of its own, or comes with an update; then it begins only once the update is

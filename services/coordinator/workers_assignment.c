@@ -49,12 +49,20 @@ static int64_t count_coming_slots(const struct tally_coordinator *coordinator,
            session_n_refused_assigned(job, hosted_job_is_progressing);
 }
 
+/* Whether a queued job lacks nothing but slots and memory to start, and perhaps an initial point
+ * that a present worker offers. */
+static bool may_start(const struct tally_coordinator *coordinator, const struct hosted_job *job)
+{
+    return hosted_job_may_start(job) &&
+           (!workers_lacks_start(job) || workers_find_start(coordinator, job) != NULL);
+}
+
 /* Describes a job to matching. n_assigned: clients of jobs that progress. */
 static struct match_job describe_job(const struct tally_coordinator *coordinator,
                                      const struct hosted_job *job, int64_t n_assigned,
                                      const struct jobs_memory_use *use)
 {
-    return (struct match_job){.is_prepared = hosted_job_may_start(job),
+    return (struct match_job){.is_prepared = may_start(coordinator, job),
                               .is_unsolved = jobs_memory_is_unsolved(job),
                               .has_memory = jobs_memory_is_free(use, job),
                               .will_have_memory = jobs_memory_will_be_free(use, job),
@@ -83,7 +91,7 @@ int64_t workers_find_next_to_start(const struct tally_coordinator *coordinator)
     const int64_t n_assigned = count_assigned(coordinator, hosted_job_is_progressing);
     const struct jobs_memory_use use = jobs_memory_use(coordinator);
     for (const struct hosted_job *job = coordinator->jobs->first; job != NULL; job = job->next) {
-        if (hosted_job_may_start(job) && jobs_memory_will_be_free(&use, job) &&
+        if (may_start(coordinator, job) && jobs_memory_will_be_free(&use, job) &&
             count_coming_slots(coordinator, job, n_assigned) >= hosted_job_n_lacking(job)) {
             return job->row.key;
         }
@@ -107,7 +115,8 @@ void workers_find_lacking_job(const struct tally_coordinator *coordinator, int64
     const struct jobs_memory_use use = jobs_memory_use(coordinator);
     *ret_key = *ret_slots = 0;
     for (const struct hosted_job *job = coordinator->jobs->first; job != NULL; job = job->next) {
-        const struct match_job match = describe_job(coordinator, job, n_assigned, &use);
+        struct match_job match = describe_job(coordinator, job, n_assigned, &use);
+        match.is_prepared = hosted_job_may_start(job); /* workers elsewhere may offer its start */
         if (job->needs_reload || (match.is_prepared && !match.has_memory)) {
             continue;
         }
@@ -229,6 +238,8 @@ static void start_job(struct tally_coordinator *coordinator, struct hosted_job *
         coordinator->jobs->match_failed = true;
         return;
     }
+    free(job->start);
+    job->start = NULL;
     rounds_restart_clock(job);
     workers_mark_job_ready(coordinator, job);
     tally_log(TALLY_LOG_INFO, tally_log_event("job started"), tally_log_text("job", job->row.id),
@@ -278,6 +289,10 @@ static void start_jobs(struct tally_coordinator *coordinator)
         const enum match decision = match_queued(&match);
         if (decision == MATCH_WAIT) {
             break;
+        }
+        if (decision == MATCH_START && workers_lacks_start(job)) {
+            workers_ask_start(coordinator, job);
+            break; /* the slots stay free for it */
         }
         if (decision == MATCH_START) {
             start_job(coordinator, job);

@@ -366,6 +366,13 @@ static void serve_poll(struct tally_coordinator *coordinator, struct session *se
         finish_poll(coordinator, session, &response, NULL);
         return;
     }
+    const struct hosted_job *asking = workers_find_question(coordinator, session);
+    if (asking != NULL) {
+        struct tally_poll_response response;
+        workers_make_question(asking, &response);
+        finish_poll(coordinator, session, &response, jobs_find(coordinator, asking->row.id));
+        return;
+    }
     size_t n_clients;
     struct hosted_job *job = workers_find_work(session, clients, &n_clients);
     if (job != NULL) {

@@ -314,7 +314,7 @@ void workers_make_task(struct session *session, struct hosted_job *job, uint32_t
     ret_response->kind = TALLY_POLL_TASK;
     task->job_document = task->snapshot = task->shared = (struct tally_bytes){.size = 0};
     task->n_broadcasts = 0;
-    task->shared_is_apart = false;
+    task->shared_is_apart = task->wants_start = false;
     task->deadline_ms = time_left(job, now_ms);
     task->clients = clients;
     task->n_clients = n_clients;

@@ -296,6 +296,24 @@ static enum tally_status take_refusal(struct tally_coordinator *coordinator,
     return end_in_failure(coordinator, job, reason, err);
 }
 
+/* The initial point that the worker was asked for. One that is no point is a refusal of the job, so
+ * that the worker is not asked again. */
+static enum tally_status take_start(struct tally_coordinator *coordinator, struct session *session,
+                                    struct hosted_job *job, const struct tally_update *update,
+                                    bool *ret_is_repeated, struct tally_error *err)
+{
+    struct tally_error why = TALLY_ERROR_INIT;
+    enum tally_status status =
+        workers_take_start(coordinator, session, job, update, ret_is_repeated, &why);
+    if (status == TALLY_MALFORMED) {
+        struct tally_update refusal = {.client = update->client, .tried = true};
+        snprintf(refusal.refusal, sizeof refusal.refusal, "%.*s", (int)sizeof refusal.refusal - 1,
+                 why.message);
+        (void)take_refusal(coordinator, session, job, &refusal, NULL);
+    }
+    return status == TALLY_OK ? status : tally_fail(err, status, why.field, "%s", why.message);
+}
+
 /* A request of a session, and what has become of it so far. */
 struct post {
     struct call *call;
@@ -337,7 +355,8 @@ static enum tally_status take_update(struct tally_coordinator *coordinator, stru
     struct hosted_job *job = jobs_find(coordinator, message->job_id);
     if (job == NULL) {
         status = receive_ended(coordinator, session, message->job_id, update, &outcome, err);
-    } else if (!takes_part(session, job, update->client)) {
+    } else if (!takes_part(session, job, update->client) &&
+               !workers_is_asked(session, job, update->round)) {
         status = tally_fail(err, TALLY_PERMISSION_DENIED, "client",
                             "client %u of job %s is not assigned to this session", update->client,
                             message->job_id);
@@ -347,6 +366,8 @@ static enum tally_status take_update(struct tally_coordinator *coordinator, stru
     } else if (update->failure[0] != '\0') {
         result = UPDATE_FAILURE;
         status = take_failure(coordinator, job, update, err);
+    } else if (workers_is_asked(session, job, update->round)) {
+        status = take_start(coordinator, session, job, update, &outcome.duplicate, err);
     } else if (message->columns != 0 && job->columns.digest != 0 &&
                message->columns != job->columns.digest) {
         status = take_other_columns(coordinator, session, job, update, err);

@@ -54,6 +54,15 @@ static void wait_for_workers(const struct tally_coordinator *coordinator,
     const int64_t needed = hosted_job_n_lacking(job);
     waiting->what = TALLY_WAITS_FOR_WORKERS;
     add_refusals(coordinator, job, "", "; ", waiting);
+    if (workers_lacks_start(job)) {
+        const struct session *session = workers_find_start(coordinator, job);
+        if (session != NULL) {
+            add_text(waiting, "waits for the initial point of worker %s; ", session->name);
+        } else {
+            add_text(waiting, "waits for a worker that offers an initial point (plug-in %s); ",
+                     job->spec.objective.plugin.name);
+        }
+    }
     add_text(waiting, "waits for %lld client%s, %lld slot%s free", (long long)needed,
              needed == 1 ? "" : "s", (long long)n_free, n_free == 1 ? " is" : "s are");
     if (coordinator->view.is_shared) {

@@ -114,6 +114,15 @@ enum tally_status tally_model_copy_load(struct tally_model_copy *copy, int64_t i
     return TALLY_OK;
 }
 
+void tally_model_copy_start_at(struct tally_model_copy *copy, const float *weights)
+{
+    for (size_t i = 0; i < copy->setting.dim; i++) {
+        copy->x[i] = (double)weights[i];
+    }
+    tally_domain_project(&copy->setting.domain, copy->x, copy->setting.dim);
+    copy->iterate = 1;
+}
+
 /* Gets the client's shift, creating one without messages if there is none. *ret_shift is NULL if
  * the job keeps no shifts. */
 static enum tally_status shift_of(struct tally_model_copy *copy, uint32_t client,

@@ -33,6 +33,9 @@ enum tally_status tally_model_copy_apply(struct tally_model_copy *copy, int64_t 
 enum tally_status tally_model_copy_load(struct tally_model_copy *copy, int64_t iterate,
                                         const uint8_t *snapshot, size_t n, struct tally_error *err);
 
+/* Sets the point to the initial one that this process offers, float[dim]. */
+void tally_model_copy_start_at(struct tally_model_copy *copy, const float *weights);
+
 /* For a job that keeps shifts (algorithm.h): sets the client's shift to its value after the
  * client's message of `round`, the last one that was counted; 0 = none. `vector` is that value, dim
  * little-endian float32; with n = 0 the copy uses the value that it has kept. Errors: MALFORMED,

@@ -138,6 +138,35 @@ static enum tally_status lose_point(struct worker *worker, const struct tally_ta
     return TALLY_OK;
 }
 
+/* Posts the point from which the job, which has not started, is to start; or refuses the job. */
+static enum tally_status offer_start(struct worker *worker, struct job_copy *job,
+                                     const struct tally_task *task, struct tally_error *err)
+{
+    const size_t dim = job->objective->dim;
+    float *weights = malloc(dim * sizeof *weights);
+    struct tally_error why = TALLY_ERROR_INIT;
+    enum tally_status status =
+        weights != NULL
+            ? tally_objective_initial(job->objective, weights, &why)
+            : tally_fail(&why, TALLY_NO_MEMORY, NULL, "no memory for a point of dim %zu", dim);
+    posting_begin(worker, task, 0);
+    if (status != TALLY_OK && contact_is_stopping(worker)) {
+        status = tally_fail(err, TALLY_CANCELLED, NULL, "asked to stop");
+    } else if (status != TALLY_OK && contact_is_passing(status)) {
+        status = tally_fail(err, status, why.field, "%s", why.message);
+    } else if (status != TALLY_OK) {
+        status = posting_refuse(worker, 0, true, &why, err);
+        forget_job(worker, task->job_id);
+    } else {
+        struct tally_update update = {.payload = {(const uint8_t *)weights, dim * sizeof *weights},
+                                      .payload_bits = 8 * (uint64_t)(dim * sizeof *weights)};
+        tally_model_copy_start_at(job->model, weights);
+        status = posting_post(worker, &update, &(struct tally_bits){0}, true, err);
+    }
+    free(weights);
+    return status;
+}
+
 static enum tally_status do_task(struct worker *worker, const struct tally_task *task,
                                  struct tally_error *err)
 {
@@ -151,12 +180,16 @@ static enum tally_status do_task(struct worker *worker, const struct tally_task 
         contact_is_stopping(worker)) { /* for example, an interrupted plug-in */
         return tally_fail(err, TALLY_CANCELLED, NULL, "asked to stop");
     }
-    if (status != TALLY_OK && !contact_is_passing(status) && task->n_clients > 0) {
+    if (status != TALLY_OK && !contact_is_passing(status) &&
+        (task->n_clients > 0 || task->wants_start)) {
         posting_begin(worker, task, 0);
-        return posting_refuse(worker, task->clients[0], false, &why, err);
+        return posting_refuse(worker, task->wants_start ? 0 : task->clients[0], false, &why, err);
     }
     if (status != TALLY_OK) {
         return tally_fail(err, status, why.field, "%s", why.message);
+    }
+    if (task->wants_start) {
+        return offer_start(worker, job, task, err);
     }
     status = job_copy_follow(job, task, &why);
     if (status != TALLY_OK) {

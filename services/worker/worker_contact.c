@@ -272,11 +272,27 @@ static void note_rival(struct worker *worker, const char *address)
               tally_log_text("remedy", "give each worker a --name of its own"));
 }
 
+/* The plug-ins that offer a start, with spaces between them; those that do not fit are left out. */
+static void list_starts(const struct tally_plugin_set *set, char ret_names[TALLY_STARTS_CAPACITY])
+{
+    size_t n = 0;
+    ret_names[0] = '\0';
+    for (const struct tally_plugin_source *source = set != NULL ? set->first : NULL; source != NULL;
+         source = source->next) {
+        const size_t length = strlen(source->name);
+        if (source->has_initial && n + length + 1 < TALLY_STARTS_CAPACITY) {
+            n += (size_t)snprintf(ret_names + n, TALLY_STARTS_CAPACITY - n, "%s%s",
+                                  n > 0 ? " " : "", source->name);
+        }
+    }
+}
+
 static enum tally_status join_once(struct worker *worker, struct tally_error *err)
 {
     struct tally_join_request request = {.slots = worker->config->slots,
                                          .format = TALLY_FORMAT_VERSION};
     snprintf(request.name, sizeof request.name, "%s", worker->config->name);
+    list_starts(worker->config->plugins, request.starts);
     if (worker->config->job_id != NULL) {
         snprintf(request.job_id, sizeof request.job_id, "%s", worker->config->job_id);
     }

@@ -187,6 +187,15 @@ test("request examples are valid and accepted, and so are the documents in deplo
   }
 });
 
+test("a job has no model before its initial point is known", async () => {
+  const {training} = requestExamples();
+  const {id} = await submit(open, training);
+  const answer = await check.fetch(`${open}/v1/jobs/${id}/model`);
+  assert.equal(answer.status, 409);
+  assert.match(answer.text, /the initial point is of type first and is not known before the job starts/);
+  await post(`${open}/v1/jobs/${id}/cancel`);
+});
+
 test("defaults are those of the server", async () => {
   const {resolve} = check;
   const compare = (schema, given, stored, where) => {

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from common import BIN, ForeignWorker, TallyTestCase, Worker, essence, job_document, simulate, wait_until
+from common import (
+    BIN, FORMAT, ForeignWorker, TallyTestCase, Worker, essence, job_document, messages, simulate, wait_until,
+)
 
 DIM = 30
 START = np.linspace(-1, 1, DIM)
@@ -227,6 +229,159 @@ class Files(Case):
                 self.assertEqual(answer.status, 400)
                 errors = {error["field"]: error["detail"] for error in answer.json()["errors"]}
                 self.assertIn(said, errors["initial_point." + field])
+
+
+TRAINER = BIN.parent / "plugins" / "trainer.so"
+OFFERED = (-1 / np.arange(1, 6, dtype=np.float32)).astype(np.float32)
+
+
+def first_job(**changes):
+    return {"objective": {"type": "training", "name": "trainer", "dim": 5}, "algorithm": {"type": "fedavg"},
+            "clients": 3, "horizon": 6, "initial_point": {"type": "first"}, **changes}
+
+
+class Offers(TallyTestCase):
+    """trainer.c offers a start."""
+
+    def start_trainer(self, coordinator, name, clients, *options):
+        worker = Worker(self.folder, coordinator.url, name, clients=clients, options=("--plugin", TRAINER, *options))
+        self.processes.append(worker)
+        return worker
+
+    def test_the_service_equals_the_simulation(self):
+        expected = simulate(first_job(), ("--plugin", TRAINER))
+        self.assertEqual(expected["status"], "completed")
+        self.assertNotEqual(expected["x_checksum"], simulate(first_job(initial_point={"type": "zeros"}),
+                                                             ("--plugin", TRAINER))["x_checksum"])
+        for options in ((), ("--plugin-isolated",)):
+            with self.subTest(options):
+                coordinator = self.start_coordinator(name=f"coordinator{len(options)}",
+                                                     store=f"sqlite:{self.folder}/{len(options)}.db")
+                self.start_trainer(coordinator, f"a{len(options)}", 3, *options)
+                detail = coordinator.client.wait_status(coordinator.client.submit(first_job()), "completed")
+                self.assertEqual(essence(detail), essence(expected))
+                self.assertEqual(detail["initial_point"], {"type": "first"})
+                # It came as float32, and the worker that has sent it needs no copy.
+                self.assertEqual(detail["bits"]["recovery"], 32 * 5)
+
+    def test_one_worker_is_asked_and_the_others_get_the_point(self):
+        coordinator = self.start_coordinator()
+        for name in "abc":
+            self.start_trainer(coordinator, name, 1)
+        detail = coordinator.client.wait_status(coordinator.client.submit(first_job()), "completed")
+        self.assertEqual(essence(detail), essence(simulate(first_job(), ("--plugin", TRAINER))))
+        self.assertEqual(detail["bits"]["recovery"], 32 * 5 + 2 * 64 * 5)
+        self.assertEqual(coordinator.log().count('event="worker offered the initial point"'), 1)
+
+    def test_a_domain_holds_for_it(self):
+        document = first_job(domain={"type": "box", "lower": -0.4, "upper": 1})
+        coordinator = self.start_coordinator()
+        worker = self.start_trainer(coordinator, "a", 3)
+        detail = coordinator.client.wait_status(coordinator.client.submit(document), "completed")
+        self.assertEqual(essence(detail), essence(simulate(document, ("--plugin", TRAINER))))
+        self.assertNotIn("point lost", worker.log())
+
+    def test_it_waits_for_a_worker_that_offers_and_stops_no_other_job(self):
+        coordinator = self.start_coordinator()
+        client = coordinator.client
+        job_id = client.submit(first_job(clients=2))
+        other = client.submit(job_document("synthetic-fedavg", horizon=200, clients=3, quorum=3))
+        plain = Worker(self.folder, coordinator.url, "plain", clients=3)
+        self.processes.append(plain)
+        client.wait_status(other, "completed")
+        self.assertIn("waits for a worker that offers an initial point (plug-in trainer)",
+                      client.job(job_id)["waiting"]["text"])
+        self.assertEqual(client.get(f"/v1/jobs/{job_id}/model").status, 409)
+        self.start_trainer(coordinator, "a", 1)
+        client.wait_status(job_id, "running")  # plain refuses it, because it has no plug-in
+        np.testing.assert_array_equal(client.get_json(f"/v1/jobs/{job_id}/model")["x"], OFFERED)
+        self.start_trainer(coordinator, "b", 1)
+        client.wait_status(job_id, "completed")
+
+    def test_what_is_wrong_with_an_offer_is_named(self):
+        coordinator = self.start_coordinator()
+        for mood, said in (("infinite start", "weight 1 is infinite"), ("short start", "weight 4 is NaN"),
+                           ("no start", "there is nowhere to start"), ("crash at start", "killed by signal 6")):
+            with self.subTest(mood):
+                options = ("--plugin-isolated",) if mood == "crash at start" else ()
+                worker = self.start_trainer(coordinator, mood.replace(" ", "-"), 3, *options)
+                job_id = coordinator.client.submit(
+                    first_job(objective={"type": "training", "name": "trainer", "dim": 5, "options": mood}))
+                detail = coordinator.client.wait_status(job_id, "failed", "completed")
+                self.assertEqual(detail["reason_code"], "no_worker_can_serve")
+                self.assertIn("plug-in trainer: initial point: " + said, detail["reason"])
+                worker.terminate()
+
+    def test_the_next_worker_is_asked(self):
+        """Whoever is asked first leaves, or sends what is no point; the second offer counts."""
+        coordinator = self.start_coordinator()
+        client = coordinator.client
+        leaves, errs = (Offerer(client, name, slots=1) for name in ("leaves", "errs"))
+        job_id = client.submit(first_job(clients=1))
+        self.assertTrue(leaves.poll_task().wants_start)
+        for _ in range(2):  # the response may have been lost
+            task = leaves.poll_task()
+            self.assertTrue(task.wants_start)
+            self.assertEqual((task.job_id, task.round, list(task.clients)), (job_id, 0, []))
+            self.assertEqual(json.loads(task.job_document)["initial_point"], {"type": "first"})
+        self.assert_connect_error("permission_denied", errs.offer, job_id, OFFERED)
+        leaves.leave()
+        errs.poll_task()
+        bad = OFFERED.copy()
+        bad[3] = np.nan
+        error = self.assert_connect_error("invalid_argument", errs.offer, job_id, bad)
+        self.assertIn("coordinate 3 of the initial point is NaN", str(error))
+        detail = client.wait_status(job_id, "failed")  # there is no other worker
+        self.assertIn("coordinate 3 of the initial point is NaN", detail["reason"])
+        job_id = client.submit(first_job(clients=1))
+        errs.poll_task()
+        self.assert_connect_error("invalid_argument", errs.offer, job_id, OFFERED[1:])
+        client.wait_status(job_id, "failed")
+        job_id = client.submit(first_job(clients=1))
+        errs.poll_task()
+        errs.offer(job_id, OFFERED)
+        errs.offer(job_id, OFFERED)  # the response may have been lost
+        client.wait_status(job_id, "running")
+        errs.offer(job_id, 2 * OFFERED)
+        np.testing.assert_array_equal(client.get_json(f"/v1/jobs/{job_id}/model")["x"], OFFERED)
+        wait_until(lambda: client.job(job_id)["bits"]["recovery"] == 32 * 5, "the bits of the offer, once")
+
+    def test_it_is_durable_from_the_start(self):
+        coordinator = self.start_coordinator()
+        worker = Offerer(coordinator.client, "a", slots=3)
+        job_id = coordinator.client.submit(first_job())
+        worker.poll_task()
+        worker.offer(job_id, OFFERED)
+        coordinator.client.wait_status(job_id, "running")
+        coordinator.kill()
+        coordinator = self.start_coordinator(port=coordinator.port, store=coordinator.store)
+        np.testing.assert_array_equal(coordinator.client.get_json(f"/v1/jobs/{job_id}/model")["x"], OFFERED)
+        self.start_trainer(coordinator, "b", 3)
+        self.assertEqual(essence(coordinator.client.wait_status(job_id, "completed")),
+                         essence(simulate(first_job(), ("--plugin", TRAINER))))
+
+    def test_a_worker_that_is_killed_when_it_is_asked(self):
+        coordinator = self.start_coordinator(options=("--session-timeout-ms", "500"))
+        silent = Offerer(coordinator.client, "silent", slots=3)
+        job_id = coordinator.client.submit(first_job())
+        silent.poll_task()
+        self.start_trainer(coordinator, "b", 3)
+        self.assertEqual(essence(coordinator.client.wait_status(job_id, "completed")),
+                         essence(simulate(first_job(), ("--plugin", TRAINER))))
+
+
+class Offerer(ForeignWorker):
+    """A worker that offers a start for the plug-in `trainer`."""
+
+    def __init__(self, client, name, slots):
+        super().__init__(client, name, slots)
+        request = messages.JoinRequest(name=name, slots=slots, format=FORMAT, starts="other-trainer trainer")
+        self.session = client.call("Join", request, messages.JoinResponse).session
+
+    def offer(self, job_id, weights):
+        payload = np.asarray(weights, "<f4").tobytes()
+        update = messages.ClientUpdate(payload=payload, payload_bits=8 * len(payload))
+        return self.post(messages.PostUpdateRequest(session=self.session, job_id=job_id, updates=[update]))
 
 
 class Jobs(Case):

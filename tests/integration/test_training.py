@@ -214,6 +214,32 @@ class Python(PythonCase):
                 worker.stop()
                 self.assertRegex(detail["reason"], rf"training of client 0 in round 1: .*{said}")
 
+    def test_a_start_is_offered(self):
+        start = np.linspace(-1, 1, DIM)
+        document = training_job("python", initial_point={"type": "first"})
+        detail = tally.simulate(document, train=self.train, initial=start)
+        coordinator = self.start_coordinator(options=("--data-dir", self.folder))
+        client = tally.Client(coordinator.url)
+        self.play(coordinator.url, train=self.train, initial=start, clients=CLIENTS)
+        self.assertEqual(essence(client.wait(client.submit(document))), essence(detail))
+        np.save(os.path.join(self.folder, "start.npy"), start.astype(np.float32))
+        for initial in ({"type": "npy", "file": "start.npy"}, {"type": "zeros"}):
+            other = client.wait(client.submit({**document, "initial_point": initial}))
+            (self.assertEqual if initial["type"] == "npy" else self.assertNotEqual)(other["x_checksum"],
+                                                                                   detail["x_checksum"])
+
+    def test_what_is_wrong_with_a_start_is_named(self):
+        for start, said in ((np.zeros((2, 2)), r"shape \(2, 2\)"), (["a"], "array of <U1"),
+                            ([0, np.nan], r"initial\[1\] is nan"), ([0, 1, 1e39], r"initial\[2\] is 1e\+39")):
+            with self.subTest(said):
+                with self.assertRaisesRegex(ValueError, said):
+                    tally.Worker(train=self.train, initial=start)
+        with self.assertRaisesRegex(ValueError, "initial requires a gradient or train"):
+            tally.Worker(initial=np.zeros(DIM))
+        detail = tally.simulate(training_job("python", initial_point={"type": "first"}), train=self.train,
+                                initial=np.zeros(DIM + 1))
+        self.assertRegex(detail["reason"], r"initial of shape \(6,\) in a job of dim 5")
+
     def test_the_example_learns(self):
         done = subprocess.run([sys.executable, PACKAGE / "examples" / "training_loop.py"], capture_output=True, text=True,
                               env={**os.environ, "PYTHONPATH": str(PACKAGE)}, timeout=HANG_S, check=False)

@@ -1,5 +1,6 @@
 /* trainer: a plug-in with a training loop. Client m moves every weight a third of the way to m + 1,
- * and has used m + 1 samples. `options` names what it does wrong instead, in round 3. */
+ * and has used m + 1 samples. It offers -1 / i as the start of weight i = 1, 2, ... `options` names
+ * what it does wrong instead, in round 3 or at the start. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -74,13 +75,33 @@ static int trainer_metrics(void *state, uint32_t client, uint32_t round, const d
     return 0;
 }
 
+static int trainer_initial(void *state, float *ret_weights, char *ret_why, size_t capacity)
+{
+    const struct trainer *trainer = state;
+    for (size_t i = 0; i + (strcmp(trainer->mood, "short start") == 0) < trainer->dim; i++) {
+        ret_weights[i] = -1 / (float)(i + 1);
+    }
+    if (strcmp(trainer->mood, "infinite start") == 0) {
+        ret_weights[1] = INFINITY;
+    }
+    if (strcmp(trainer->mood, "no start") == 0) {
+        snprintf(ret_why, capacity, "there is nowhere to start");
+        return 1;
+    }
+    if (strcmp(trainer->mood, "crash at start") == 0) {
+        abort();
+    }
+    return 0;
+}
+
 static const struct tally_plugin TRAINER = {.abi = TALLY_PLUGIN_ABI,
                                             .size = sizeof TRAINER,
                                             .name = "trainer",
                                             .open = trainer_open,
                                             .close = trainer_close,
                                             .metrics = trainer_metrics,
-                                            .train = trainer_train};
+                                            .train = trainer_train,
+                                            .initial = trainer_initial};
 
 const struct tally_plugin *tally_plugin(void)
 {

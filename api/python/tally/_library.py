@@ -91,6 +91,7 @@ class PluginTraining(ctypes.Structure):
 
 
 TRAIN = ctypes.CFUNCTYPE(c_int, c_void_p, POINTER(PluginTraining), POINTER(c_float), POINTER(c_uint64), WHY, c_size_t)
+INITIAL = ctypes.CFUNCTYPE(c_int, c_void_p, POINTER(c_float), WHY, c_size_t)
 SAMPLES_MOST = 1 << 25
 METRICS_MOST = 16
 METRICS = ctypes.CFUNCTYPE(c_int, c_void_p, c_uint32, c_uint32, POINTER(c_double), POINTER(PluginMetric),
@@ -101,7 +102,8 @@ PLUGIN_ABI = 1
 
 class Plugin(ctypes.Structure):
     _fields_ = [("abi", c_uint32), ("size", c_size_t), ("name", c_char_p), ("open", OPEN), ("close", CLOSE),
-                ("gradient", GRADIENT), ("loss", LOSS), ("metrics", METRICS), ("train", TRAIN)]
+                ("gradient", GRADIENT), ("loss", LOSS), ("metrics", METRICS), ("train", TRAIN),
+                ("initial", INITIAL)]
 
 
 class WorkerConfig(ctypes.Structure):

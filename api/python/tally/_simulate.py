@@ -13,6 +13,8 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Mapping, Optional
 
+from numpy.typing import ArrayLike
+
 from . import _library as c
 from ._client import Client, _has_ended
 from ._worker import Gradient, Loss, Metrics, Train, Worker
@@ -54,7 +56,7 @@ def _port_of(coordinator: subprocess.Popen[bytes], log: Path) -> int:
 
 def _run_clients(
     client: Client, job_id: str, gradient: Optional[Gradient], loss: Optional[Loss], metrics: Optional[Metrics],
-    train: Optional[Train], **options: Any
+    train: Optional[Train], initial: Optional[ArrayLike], **options: Any
 ) -> None:
     """Runs a worker until its job has ended. If one of its functions raises, the worker ends and the exception is
     raised again, because no other worker could continue the job."""
@@ -81,7 +83,7 @@ def _run_clients(
     worker = Worker(client.url, watched(gradient) if gradient is not None else None,
                     loss=watched(loss) if loss is not None else None,
                     metrics=watched(metrics) if metrics is not None else None,
-                    train=watched(train) if train is not None else None, job=job_id, **options)
+                    train=watched(train) if train is not None else None, initial=initial, job=job_id, **options)
     looking = threading.Thread(target=look_for_the_end, name="tally-simulate", daemon=True)
     looking.start()
     try:
@@ -103,6 +105,7 @@ def simulate(
     loss: Optional[Loss] = None,
     metrics: Optional[Metrics] = None,
     train: Optional[Train] = None,
+    initial: Optional[ArrayLike] = None,
     data_dir: str | os.PathLike[str] = "data",
 ) -> dict[str, Any]:
     """Runs a job from beginning to end on this machine and returns its final detail.
@@ -115,6 +118,7 @@ def simulate(
     loss      f(x, client) -> f_m(x), for the regret
     metrics   f(x, client) -> {"accuracy": 0.9, ...}, as for run_worker()
     train     f(weights, task) -> Update, as for run_worker(); the objective is then of type "training"
+    initial   the weights to start from if initial_point is {"type": "first"}, as for run_worker()
     data_dir  folder with the files that the document names
 
     The engine is that of the service, so the result equals that of the same job on any coordinator, bit for bit.
@@ -123,8 +127,8 @@ def simulate(
     `reason_code` and `reason`.
     """
     if gradient is None and train is None:
-        if loss is not None or metrics is not None:
-            raise ValueError("loss and metrics require a gradient or train")
+        if loss is not None or metrics is not None or initial is not None:
+            raise ValueError("loss, metrics and initial require a gradient or train")
         return _run_built_in(job, data_dir)
     with tempfile.TemporaryDirectory(prefix="tally-simulate-") as folder:
         log = Path(folder) / "coordinator.log"
@@ -136,7 +140,7 @@ def simulate(
         try:
             client = Client(f"http://127.0.0.1:{_port_of(coordinator, log)}")
             job_id = client.submit(job)
-            _run_clients(client, job_id, gradient, loss, metrics, train, clients=int(job["clients"]),
+            _run_clients(client, job_id, gradient, loss, metrics, train, initial, clients=int(job["clients"]),
                          data_dir=data_dir)
             return client.wait(job_id, wait_s=_START_S)
         finally:

@@ -234,11 +234,12 @@ class _Plugin:
     """The table of plugin.h with Python functions. An exception becomes the reason why the client fails."""
 
     def __init__(self, name: str, gradient: Gradient | None, loss: Loss | None, metrics: Metrics | None,
-                 train: Train | None) -> None:
+                 train: Train | None, initial: NDArray[np.float32] | None) -> None:
         self.gradient_of = gradient
         self.train_of = train
         self.loss_of = loss
         self.metrics_of = metrics
+        self.start = initial
         self.reports: dict[tuple[int, int], dict[str, float]] = {}  # by job and client, of the present round
         self.problems: dict[int, Problem] = {}
         self.n_opened = 0
@@ -249,7 +250,8 @@ class _Plugin:
                               ctypes.cast(0, c.GRADIENT) if gradient is None else c.GRADIENT(self.gradient),
                               ctypes.cast(0, c.LOSS) if loss is None else c.LOSS(self.loss),
                               c.METRICS(self.metrics),
-                              ctypes.cast(0, c.TRAIN) if train is None else c.TRAIN(self.train))
+                              ctypes.cast(0, c.TRAIN) if train is None else c.TRAIN(self.train),
+                              ctypes.cast(0, c.INITIAL) if initial is None else c.INITIAL(self.initial))
 
     @staticmethod
     def fail(error: BaseException, why: int, capacity: int) -> int:
@@ -331,6 +333,17 @@ class _Plugin:
         except BaseException as error:
             return self.fail(error, why, capacity)
 
+    def initial(self, state: int, ret: Any, why: int, capacity: int) -> int:
+        try:
+            assert self.start is not None
+            dim = self.problems[state].dim
+            if self.start.shape != (dim,):
+                raise ValueError(f"initial of shape {self.start.shape} in a job of dim {dim}")
+            np.ctypeslib.as_array(ret, (dim,))[:] = self.start
+            return 0
+        except BaseException as error:
+            return self.fail(error, why, capacity)
+
     def loss(self, state: int, client: int, x: Any, ret: Any, why: int, capacity: int) -> int:
         try:
             assert self.loss_of is not None
@@ -359,6 +372,21 @@ class _Plugin:
             return self.fail(error, why, capacity)
 
 
+def _start(initial: ArrayLike) -> NDArray[np.float32]:
+    """Returns a copy of the weights that a worker offers as a start."""
+    given = np.asarray(initial)
+    if given.dtype.kind not in "fiu" or given.ndim != 1:
+        raise ValueError(f"initial is an array of {given.dtype} and of shape {given.shape}, not of numbers and of shape "
+                         "(dim,)")
+    with np.errstate(over="ignore"):
+        start = np.array(given, dtype=np.float32)
+    finite = np.isfinite(start)
+    if not finite.all():
+        first = int(np.argmin(finite))
+        raise ValueError(f"initial[{first}] is {given[first]}, which float32 cannot hold as a number")
+    return start
+
+
 class Worker:
     """A worker that can run once and that other threads can stop. Arguments: see run_worker()."""
 
@@ -371,6 +399,7 @@ class Worker:
         loss: Optional[Loss] = None,
         metrics: Optional[Metrics] = None,
         train: Optional[Train] = None,
+        initial: Optional[ArrayLike] = None,
         plugin: str = "python",
         override: bool = False,
         name: str | None = None,
@@ -388,10 +417,13 @@ class Worker:
             raise ValueError("loss and override require a gradient")
         if gradient is None and train is None and metrics is not None:
             raise ValueError("metrics require a gradient or train")
+        if gradient is None and train is None and initial is not None:
+            raise ValueError("initial requires a gradient or train")
         if not 0 <= clients < 2**32 or not 0 <= wait_ms < 2**32 or not 0 <= dim < 2**63:
             raise ValueError("clients, wait_ms and dim are not negative")
         has_functions = gradient is not None or train is not None
-        self._plugin = _Plugin(plugin, gradient, loss, metrics, train) if has_functions else None
+        start = None if initial is None else _start(initial)
+        self._plugin = _Plugin(plugin, gradient, loss, metrics, train, start) if has_functions else None
         self._log = c.LOG(self._say)  # kept as long as this object, like everything that the configuration borrows
         self._config = config = c.WorkerConfig()
         c.library.tally_worker_config_init(ctypes.byref(config), ctypes.sizeof(config))
@@ -476,6 +508,8 @@ def run_worker(url: str | None = None, gradient: Optional[Gradient] = None, dim:
     train     f(weights, task) -> Update, or just the new weights: your own training loop. weights are those of the
               global model, float32 of shape (dim,), yours to change. The worker then serves jobs whose objective is
               {"type": "training", "name": "python", "dim": dim}
+    initial   the weights, of shape (dim,), that jobs of this kind start from if their initial_point is
+              {"type": "first"}. Sent once, as float32, by the first worker that offers a start
     dim       dimension of the jobs to serve; 0 = any
     loss      f(x, client) -> f_m(x), for the regret; without it the job's reference must be of type "none"
     metrics   f(x, client) -> {"accuracy": 0.9, ...}, reported once per client and round: client.round, of the job
