@@ -167,6 +167,14 @@ static void take_step(const struct tally_client_task *task, int64_t n, const dou
     tally_domain_project(&setting->domain, scratch->local, setting->dim);
 }
 
+/* Whether the client's point is left in scratch->vector: a training loop has float weights, and
+ * only a projection makes them doubles. */
+static bool stays_float(const struct tally_client_task *task)
+{
+    return tally_objective_trains(task->objective) &&
+           !tally_domain_is_bounded(&task->setting->domain);
+}
+
 /* Goes where the client's own training loop leads. */
 static enum tally_status train(const struct tally_client_task *task, struct tally_scratch *scratch,
                                struct tally_error *err)
@@ -177,10 +185,10 @@ static enum tally_status train(const struct tally_client_task *task, struct tall
     }
     enum tally_status status =
         tally_objective_train(task->objective, task->client, task->round, scratch->vector, err);
-    for (size_t i = 0; status == TALLY_OK && i < dim; i++) {
-        scratch->local[i] = (double)scratch->vector[i];
-    }
-    if (status == TALLY_OK) {
+    if (status == TALLY_OK && !stays_float(task)) {
+        for (size_t i = 0; i < dim; i++) {
+            scratch->local[i] = (double)scratch->vector[i];
+        }
         tally_domain_project(&task->setting->domain, scratch->local, dim);
     }
     return status;
@@ -243,7 +251,11 @@ enum tally_status tally_baseline_corrected_walk(const struct tally_client_task *
 void tally_baseline_difference(const struct tally_client_task *task, double scale,
                                struct tally_scratch *scratch)
 {
-    for (size_t i = 0; i < task->setting->dim; i++) {
+    const bool is_float = stays_float(task);
+    for (size_t i = 0; is_float && i < task->setting->dim; i++) {
+        scratch->vector[i] = (float)(scale * ((double)scratch->vector[i] - task->x[i]));
+    }
+    for (size_t i = 0; !is_float && i < task->setting->dim; i++) {
         scratch->vector[i] = (float)(scale * (scratch->local[i] - task->x[i]));
     }
 }
