@@ -10,6 +10,9 @@
  * growing rounds are those of fedavg.c; with mu = 0 every message equals that of fedavg.c bit for
  * bit.
  *
+ * A client that trains by a loop of its own has to add the term itself: it is told mu (plugin.h),
+ * and begins at x.
+ *
  * Departs from the paper: Definition 2 lets each client stop at its own accuracy, so that slow
  * machines work less. Here all clients take the same K steps, because K defines a round here. */
 #include "services/algorithms/baseline.h"
@@ -45,6 +48,7 @@ const struct tally_algorithm TALLY_FEDPROX = {
     .name = "fedprox",
     TALLY_FEDERATED_SLOTS,
     .takes_compression = true,
+    .takes_training = true,
     .fields = TALLY_PROXIMAL_FIELDS,
     .n_fields = 5,
     .step_limit = step_limit,

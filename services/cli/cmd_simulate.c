@@ -103,7 +103,7 @@ static enum tally_status run_job(struct simulation *simulation,
     const struct tally_data_source files = {
         .dir = simulation->data_dir, .on_progress = on_load, .context = simulation};
     enum tally_status status =
-        tally_plugin_set_objective(&simulation->plugins, spec, &files, &objective, err);
+        tally_plugin_set_objective(&simulation->plugins, spec, "", &files, &objective, err);
     if (status == TALLY_OK) {
         status = tally_local_prepare(spec, objective, NULL, ret_preparation, err);
     }

@@ -324,7 +324,7 @@ static enum tally_status check_training(const struct tally_job_spec *spec, struc
     if (!algorithm->takes_training) {
         return tally_fail(err, TALLY_INVALID_ARGUMENT, "algorithm.type",
                           "algorithm %s needs gradients; an objective of type training takes "
-                          "fedavg, fedpaq or fedcom",
+                          "fedavg, fedprox, fedpaq or fedcom",
                           algorithm->name);
     }
     return spec->reference.type == TALLY_REFERENCE_NONE

@@ -33,6 +33,10 @@ struct tally_plugin_problem {
     const char *options;  /* "options" of the objective; "" if the document has none */
     const char *data_dir; /* --data-dir of the worker */
     uint64_t rounds;      /* of a job that trains: its horizon; otherwise 0 */
+    const char *job;      /* id of the job; "" in `tally simulate` */
+    /* Of a job that trains with algorithm `fedprox`, otherwise 0: weight of the proximal term
+     * mu/2 |w - w_round|^2, which train() adds to its loss; w_round are the weights on entry. */
+    double mu;
 };
 
 /* One gradient query. */

@@ -185,7 +185,7 @@ static const struct tally_plugin_source_ops SOURCE_OPS = {.open = isolated_open,
 /* Learns the plug-in's name from a child, which then ends. */
 static enum tally_status look_at(struct isolated_source *self, struct tally_error *err)
 {
-    const struct tally_plugin_problem none = {.options = "", .data_dir = ""};
+    const struct tally_plugin_problem none = {.options = "", .data_dir = "", .job = ""};
     struct tally_plugin_process *process = NULL;
     struct tally_plugin_reply reply;
     enum tally_status status = start(self->path, &self->limits, &none, &process, &reply, err);

@@ -100,7 +100,9 @@ static bool map_memory(struct host *host, int fd)
                                                   .run = host->memory->run,
                                                   .options = host->memory->options,
                                                   .data_dir = host->memory->data_dir,
-                                                  .rounds = host->memory->rounds};
+                                                  .rounds = host->memory->rounds,
+                                                  .job = host->memory->job,
+                                                  .mu = host->memory->mu};
     return true;
 }
 

@@ -124,15 +124,19 @@ static enum tally_status copy_problem(struct tally_plugin_process *process,
 {
     struct tally_plugin_memory *memory = process->memory;
     const size_t n_options = strlen(problem->options), n_data_dir = strlen(problem->data_dir);
-    if (n_options >= sizeof memory->options || n_data_dir >= sizeof memory->data_dir) {
+    const size_t n_job = strlen(problem->job);
+    if (n_options >= sizeof memory->options || n_data_dir >= sizeof memory->data_dir ||
+        n_job >= sizeof memory->job) {
         return tally_fail(err, TALLY_INVALID_ARGUMENT, NULL,
-                          "its options or the name of the data folder are too long");
+                          "its options, its job or the name of the data folder are too long");
     }
     memory->dim = problem->dim;
     memory->seed = problem->seed;
     memory->clients = problem->clients;
     memory->run = problem->run;
     memory->rounds = problem->rounds;
+    memory->mu = problem->mu;
+    memcpy(memory->job, problem->job, n_job + 1);
     memcpy(memory->options, problem->options, n_options + 1);
     memcpy(memory->data_dir, problem->data_dir, n_data_dir + 1);
     return TALLY_OK;

@@ -189,7 +189,7 @@ static enum tally_status make_own(const struct tally_job_spec *spec,
 }
 
 static enum tally_status open_plugin(const struct tally_plugin_source *source,
-                                     const struct tally_job_spec *spec,
+                                     const struct tally_job_spec *spec, const char *job,
                                      const struct tally_data_source *files,
                                      struct tally_objective **ret_objective,
                                      struct tally_error *err)
@@ -205,6 +205,8 @@ static enum tally_status open_plugin(const struct tally_plugin_source *source,
         .options = is_plugin ? spec->objective.plugin.options : "",
         .data_dir = files->dir,
         .rounds = trains ? (uint64_t)spec->horizon : 0,
+        .job = job,
+        .mu = trains ? spec->params.baseline.mu : 0, /* of all algorithms that take training */
     };
     struct tally_plugin_instance *instance = NULL;
     struct tally_objective *own = NULL;
@@ -252,14 +254,14 @@ static enum tally_status open_plugin(const struct tally_plugin_source *source,
 }
 
 enum tally_status tally_plugin_set_objective(const struct tally_plugin_set *set,
-                                             const struct tally_job_spec *spec,
+                                             const struct tally_job_spec *spec, const char *job,
                                              const struct tally_data_source *files,
                                              struct tally_objective **ret_objective,
                                              struct tally_error *err)
 {
     const struct tally_plugin_source *source = find(set, &spec->objective);
     if (source != NULL) {
-        return open_plugin(source, spec, files, ret_objective, err);
+        return open_plugin(source, spec, job, files, ret_objective, err);
     }
     if (tally_objective_spec_is_plugin(&spec->objective)) {
         return fail_absent(set, spec->objective.plugin.name, err);

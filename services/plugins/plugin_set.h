@@ -81,14 +81,14 @@ enum tally_status tally_plugin_set_load_list(struct tally_plugin_set *set, const
                                              const struct tally_plugin_limits *limits,
                                              struct tally_error *err);
 
-/* Makes the objective of a job, which must not outlive the set (NULL = empty) or the spec. It is
- * that of a plug-in if the job names one or if one overrides it, otherwise the result of
- * tally_objective_load() with `files`. If an overriding plug-in has no loss(), the job's own
- * objective computes the losses, provided that its data are available here. Errors: those of
- * tally_objective_load(), FAILED_PRECONDITION (no such plug-in, a different dim, or an error of its
- * open()). */
+/* Makes the objective of a job, whose id is `job` ("" = it has none), and which must not outlive
+ * the set (NULL = empty) or the spec. It is that of a plug-in if the job names one or if one
+ * overrides it, otherwise the result of tally_objective_load() with `files`. If an overriding
+ * plug-in has no loss(), the job's own objective computes the losses, provided that its data are
+ * available here. Errors: those of tally_objective_load(), FAILED_PRECONDITION (no such plug-in, a
+ * different dim, or an error of its open()). */
 enum tally_status tally_plugin_set_objective(const struct tally_plugin_set *set,
-                                             const struct tally_job_spec *spec,
+                                             const struct tally_job_spec *spec, const char *job,
                                              const struct tally_data_source *files,
                                              struct tally_objective **ret_objective,
                                              struct tally_error *err);

@@ -24,6 +24,8 @@ struct tally_plugin_memory {
     uint32_t clients;
     uint32_t run;
     uint64_t rounds;
+    double mu;
+    char job[40];
     char options[sizeof((struct tally_plugin_spec *)0)->options];
     char data_dir[4096];
     double vectors[]; /* double[2 * dim] */

@@ -23,7 +23,8 @@ enum tally_status job_copy_new(const char *id, const struct tally_bytes *documen
         struct tally_load_watch watch = {.job = id, .stop = stop};
         const struct tally_data_source files = {
             .dir = data_dir, .on_progress = tally_load_watch_tell, .context = &watch};
-        status = tally_plugin_set_objective(plugins, &copy->spec, &files, &copy->objective, err);
+        status = tally_plugin_set_objective(plugins, &copy->spec, copy->id, &files,
+                                            &copy->objective, err);
     }
     if (status == TALLY_OK) {
         status = tally_model_copy_new(&copy->spec, copy->objective, &copy->model, err);

@@ -78,6 +78,30 @@ class Plugins(TallyTestCase):
                 distances, [min(abs(m + 1 - w) for m in range(CLIENTS)) for w in [0, *averages(weighting)[:-1]]],
                 rtol=1e-5)
 
+    def test_the_loop_is_told_the_weight_of_the_proximal_term(self):
+        coordinator = self.start_coordinator()
+        self.start_trainer(coordinator, "a", 1)
+        self.start_trainer(coordinator, "b", 2, "--plugin-isolated")
+        average = simulate(training_job(), ("--plugin", TRAINER))
+        for mu in (0, 3):
+            document = training_job(algorithm={"type": "fedprox", "mu": mu})
+            expected = simulate(document, ("--plugin", TRAINER))
+            detail = self.run_job(coordinator, document)
+            self.assertEqual(essence(detail), essence(expected))
+            self.assertEqual(detail["algorithm"], {"type": "fedprox", "mu": mu})
+            self.assertEqual(detail["x_checksum"] == average["x_checksum"], mu == 0)
+        job_id = self.run_job(coordinator, training_job(algorithm={"type": "fedprox", "mu": 3},
+                                                        initial_point={"type": "zeros"}))["id"]
+        model = coordinator.client.get_json(f"/v1/jobs/{job_id}/model")["x"]
+        np.testing.assert_allclose(model, 2 * (1 - (5 / 6) ** 6), rtol=1e-6)
+
+    def test_a_plug_in_knows_its_job(self):
+        coordinator = self.start_coordinator()
+        self.start_trainer(coordinator, "a", 1)
+        self.start_trainer(coordinator, "b", 2, "--plugin-isolated")
+        self.assertEqual(self.run_job(coordinator, training_job())["metrics"]["has_job"]["min"], 1)
+        self.assertEqual(simulate(training_job(), ("--plugin", TRAINER))["metrics"]["has_job"]["max"], 0)
+
     def test_crashes_change_nothing(self):
         document = training_job(horizon=400, weighting="points")
         expected = simulate(document, ("--plugin", TRAINER))
@@ -129,7 +153,9 @@ class Documents(TallyTestCase):
         for changes, field, said in (
             ({"algorithm": {"type": "fedavg", "step_size": 1}}, "algorithm.step_size", "unknown key"),
             ({"algorithm": {"type": "fedavg", "local_steps": 5}}, "algorithm.local_steps", "unknown key"),
-            ({"algorithm": {"type": "fedprox", "mu": 1}}, "algorithm.type", "fedprox needs gradients"),
+            ({"algorithm": {"type": "fedprox"}}, "algorithm.mu", "mu is missing"),
+            ({"algorithm": {"type": "fedprox", "mu": 1, "step_size": 1}}, "algorithm.step_size", "unknown key"),
+            ({"algorithm": {"type": "scaffold"}}, "algorithm.type", "scaffold needs gradients"),
             ({"algorithm": {"type": "minibatch_sgd"}}, "algorithm.type", "minibatch_sgd needs gradients"),
             ({"algorithm": {"type": "fedpaq"}}, "algorithm.levels", "levels is missing"),
             ({"reference": {"type": "value", "value": 0}}, "reference.type", "has no loss"),
@@ -165,12 +191,22 @@ class Python(PythonCase):
         seen = []
 
         def train(weights, task):
-            seen.append((weights.dtype, weights.shape, task.seed, task.options, task.problem.clients))
+            seen.append((weights.dtype, weights.shape, task.seed, task.options, task.problem.clients, task.mu, task.job))
             return list(weights + 1)
 
         detail = tally.simulate(training_job("python", initial_point={"type": "zeros"}), train=train)
         self.assertEqual(detail["status"], "completed")
-        self.assertEqual(set(seen), {(np.dtype(np.float32), (DIM,), 3, "", CLIENTS)})
+        self.assertEqual(set(seen), {(np.dtype(np.float32), (DIM,), 3, "", CLIENTS, 0, detail["id"])})
+
+    def test_the_loop_adds_the_proximal_term(self):
+        def train(weights, task):
+            weights += (task.client + 1 - weights) / np.float32(3 + task.mu)
+            return tally.Update(weights, samples=task.client + 1)
+
+        document = training_job(weighting="points", algorithm={"type": "fedprox", "mu": 2})
+        in_c = simulate(document, ("--plugin", TRAINER))
+        detail = tally.simulate({**document, "objective": {"type": "training", "name": "python", "dim": DIM}}, train=train)
+        self.assertEqual(detail["x_checksum"], in_c["x_checksum"])
 
     def test_a_worker_serves_both_kinds_and_reports(self):
         coordinator = self.start_coordinator()

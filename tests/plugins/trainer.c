@@ -1,7 +1,9 @@
-/* trainer: a plug-in with a training loop. Client m moves every weight a third of the way to m + 1,
- * and has used m + 1 samples. It offers -1 / i as the start of weight i = 1, 2, ... `options` names
- * what it does wrong instead, in round 3 or at the start. */
+/* trainer: a plug-in with a training loop. Client m moves every weight a third of the way to m + 1
+ * (of 1 / (3 + mu) with a proximal term), and has used m + 1 samples. It offers -1 / i as the start
+ * of weight i = 1, 2, ... `options` names what it does wrong instead, in round 3 or at the start.
+ */
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +13,8 @@
 struct trainer {
     size_t dim;
     uint64_t rounds;
+    float mu;
+    bool has_job;
     char mood[32];
 };
 
@@ -25,6 +29,8 @@ static int trainer_open(const struct tally_plugin_problem *problem, void **ret_s
     }
     trainer->dim = (size_t)problem->dim;
     trainer->rounds = problem->rounds;
+    trainer->mu = (float)problem->mu;
+    trainer->has_job = problem->job[0] != '\0';
     snprintf(trainer->mood, sizeof trainer->mood, "%s", problem->options);
     *ret_state = trainer;
     return 0;
@@ -42,7 +48,7 @@ static int trainer_train(void *state, const struct tally_plugin_training *task, 
     const char *mood = task->round == 3 ? trainer->mood : "";
     const float target = (float)(task->client + 1);
     for (size_t i = 0; i < trainer->dim; i++) {
-        weights[i] += (target - weights[i]) / 3;
+        weights[i] += (target - weights[i]) / (3 + trainer->mu);
     }
     *ret_samples = task->client + 1;
     if (strcmp(mood, "nan") == 0) {
@@ -66,12 +72,13 @@ static int trainer_metrics(void *state, uint32_t client, uint32_t round, const d
                            struct tally_plugin_metric *ret_metrics, size_t *ret_n, char *ret_why,
                            size_t capacity)
 {
-    (void)state;
+    const struct trainer *trainer = state;
     (void)round;
     (void)ret_why;
     (void)capacity;
     ret_metrics[0] = (struct tally_plugin_metric){"distance", fabs(client + 1 - x[0])};
-    *ret_n = 1;
+    ret_metrics[1] = (struct tally_plugin_metric){"has_job", trainer->has_job};
+    *ret_n = 2;
     return 0;
 }
 

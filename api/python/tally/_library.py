@@ -62,7 +62,8 @@ class Points(ctypes.Structure):
 
 class PluginProblem(ctypes.Structure):
     _fields_ = [("size", c_size_t), ("dim", c_uint64), ("clients", c_uint32), ("seed", c_uint64),
-                ("run", c_uint32), ("options", c_char_p), ("data_dir", c_char_p), ("rounds", c_uint64)]
+                ("run", c_uint32), ("options", c_char_p), ("data_dir", c_char_p), ("rounds", c_uint64),
+                ("job", c_char_p), ("mu", c_double)]
 
 
 BELOW = ctypes.CFUNCTYPE(c_uint32, c_void_p, c_uint32)

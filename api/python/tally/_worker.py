@@ -37,6 +37,10 @@ class Problem:
     data_dir: str
     rounds: int = 0
     """Of a job whose objective is of type "training": how often each client trains."""
+    job: str = ""
+    """The id of the job."""
+    mu: float = 0.0
+    """Of a job with objective "training" and algorithm "fedprox", otherwise 0: weight of the proximal term."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,17 @@ class Task:
     def options(self) -> str:
         """`objective.options` of the document; you define its meaning."""
         return self.problem.options
+
+    @property
+    def job(self) -> str:
+        """The id of the job."""
+        return self.problem.job
+
+    @property
+    def mu(self) -> float:
+        """With algorithm "fedprox", weight of the term mu/2 |w - weights|^2 that the loop adds to its loss; otherwise
+        0."""
+        return self.problem.mu
 
 
 @dataclass(frozen=True)
@@ -268,7 +283,7 @@ class _Plugin:
             self.problems[self.n_opened] = Problem(
                 dim=given.dim, clients=given.clients, seed=given.seed,
                 options=given.options.decode("utf-8", "replace"), data_dir=os.fsdecode(given.data_dir),
-                rounds=given.rounds)
+                rounds=given.rounds, job=given.job.decode("utf-8", "replace"), mu=given.mu)
             ret_state[0] = self.n_opened
             return 0
         except BaseException as error:

@@ -228,8 +228,8 @@ static void write_algorithms(struct tally_buffer *out)
         out,
         "## algorithm\n\n`type` is required. [What the algorithms do](../algorithms/" README "). "
         "With `\"auto\"` for a parameter,\nother defaults apply. With an objective of type "
-        "`training`, `fedavg`, `fedpaq` and `fedcom` have no `step_size`,\n`local_steps`, "
-        "`step_decay` and `local_steps_growth`.\n\n");
+        "`training`, `fedavg`, `fedprox`, `fedpaq` and `fedcom` have no\n`step_size`, "
+        "`local_steps`, `step_decay` and `local_steps_growth`; the training loop gets `mu`.\n\n");
     for (size_t i = 0; TALLY_ALGORITHMS[i] != NULL; i++) {
         const struct tally_algorithm *algorithm = TALLY_ALGORITHMS[i];
         const union tally_algorithm_params defaults = algorithm->defaults();

@@ -34,7 +34,7 @@ static struct tally_objective *make(struct tally_plugin_set *set,
     const struct tally_job_spec spec = moody_job();
     TALLY_ASSERT_STATUS(tally_plugin_set_load_list(set, TEST_PLUGINS "/moody.so", limits, &err),
                         TALLY_OK, &err);
-    TALLY_ASSERT_STATUS(tally_plugin_set_objective(set, &spec,
+    TALLY_ASSERT_STATUS(tally_plugin_set_objective(set, &spec, "4711",
                                                    &(const struct tally_data_source){.dir = "."},
                                                    &objective, &err),
                         TALLY_OK, &err);

@@ -36,7 +36,7 @@ static void expect_refused(const struct tally_plugin_set *set, const struct tall
 {
     struct tally_objective *objective = NULL;
     struct tally_error err = TALLY_ERROR_INIT;
-    TALLY_ASSERT_STATUS(tally_plugin_set_objective(set, spec,
+    TALLY_ASSERT_STATUS(tally_plugin_set_objective(set, spec, "4711",
                                                    &(const struct tally_data_source){.dir = "."},
                                                    &objective, &err),
                         TALLY_FAILED_PRECONDITION, &err);
@@ -51,10 +51,10 @@ static struct tally_objective *expect_opened(const struct tally_plugin_set *set,
 {
     struct tally_objective *objective = NULL;
     struct tally_error err = TALLY_ERROR_INIT;
-    TALLY_ASSERT_STATUS(
-        tally_plugin_set_objective(set, spec, &(const struct tally_data_source){.dir = "folder"},
-                                   &objective, &err),
-        TALLY_OK, &err);
+    TALLY_ASSERT_STATUS(tally_plugin_set_objective(
+                            set, spec, "4711", &(const struct tally_data_source){.dir = "folder"},
+                            &objective, &err),
+                        TALLY_OK, &err);
     CU_ASSERT_EQUAL(stub.n_opened, n_opened);
     return objective;
 }
