@@ -1,5 +1,6 @@
 """Training loops of one's own: objectives of type `training`, whose clients send where their own steps have led."""
 
+import importlib.util
 import os
 import re
 import subprocess
@@ -16,6 +17,7 @@ if not IS_SANITIZED:
 
 os.environ.setdefault("TALLY_BIN", str(BIN))
 TRAINER = BIN.parent / "plugins" / "trainer.so"
+FASHION = "/usr/share/datasets/fashion-mnist"
 DIM, CLIENTS = 5, 3
 
 
@@ -276,14 +278,87 @@ class Python(PythonCase):
                                 initial=np.zeros(DIM + 1))
         self.assertRegex(detail["reason"], r"initial of shape \(6,\) in a job of dim 5")
 
-    def test_the_example_learns(self):
-        done = subprocess.run([sys.executable, PACKAGE / "examples" / "training_loop.py"], capture_output=True, text=True,
+    def run_example(self, name, *arguments):
+        """Returns the rounds, the bits up for each client, the bits down, and the accuracy that the example prints."""
+        done = subprocess.run([sys.executable, PACKAGE / "examples" / name, *arguments], capture_output=True, text=True,
                               env={**os.environ, "PYTHONPATH": str(PACKAGE)}, timeout=HANG_S, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
-        said = re.fullmatch(r"30 rounds, 79680 bits up for each client, accuracy before the last round (0\.\d+)\n",
-                            done.stdout)
+        said = re.fullmatch(r"(\d+) rounds, (\d+) bits up for each client, (\d+) down, "
+                            r"accuracy before the last round (0\.\d+|1\.000)\n", done.stdout)
         self.assertIsNotNone(said, done.stdout)
-        self.assertGreater(float(said[1]), 0.97)
+        return *map(int, said.groups()[:3]), float(said[4])
+
+    def test_the_numpy_example_learns(self):
+        rounds, up, down, accuracy = self.run_example("training_loop.py")
+        self.assertEqual((rounds, up, down), (30, 30 * 32 * (82 + 1), 30 * 32 * 82))
+        self.assertGreater(accuracy, 0.97)
+
+    def test_the_scikit_learn_example_learns(self):
+        if importlib.util.find_spec("sklearn") is None:
+            self.skipTest("python3-sklearn is not installed")
+        rounds, up, down, accuracy = self.run_example("sklearn_sgd_classifier.py")
+        self.assertEqual((rounds, up, down), (20, 20 * 32 * (650 + 1), 20 * 32 * 650))
+        self.assertGreater(accuracy, 0.92)
+
+    def test_the_pytorch_example_learns(self):
+        if importlib.util.find_spec("torch") is None:
+            self.skipTest("python3-torch (0.6 GB) is not installed")
+        if not os.path.exists(FASHION):
+            self.skipTest("dataset-fashion-mnist is not installed")
+        rounds, up, down, accuracy = self.run_example("pytorch_cnn.py", FASHION)
+        self.assertEqual((rounds, up), (8, 8 * 32 * (110234 + 1)))
+        self.assertEqual(down, 8 * 32 * 110234)
+        self.assertGreater(accuracy, 0.75)
+
+    def test_arrays_become_weights_and_come_back(self):
+        arrays = [np.arange(6.0).reshape(2, 3), np.array(7), [8, 9], np.zeros((0, 4))]
+        weights = tally.arrays.flatten(arrays)
+        np.testing.assert_array_equal(weights, np.array([0, 1, 2, 3, 4, 5, 7, 8, 9], np.float32))
+        self.assertEqual((weights.dtype, tally.arrays.flatten([]).shape), (np.float32, (0,)))
+        shapes = [(2, 3), (), (2,), (0, 4)]
+        for part, shape in zip(tally.arrays.split(weights, shapes), shapes, strict=True):
+            self.assertEqual(part.shape, shape)
+            self.assertTrue(part.base is not None or part.size == 0)
+        targets = [np.empty(shape) for shape in shapes]
+        tally.arrays.load(targets, weights)
+        np.testing.assert_array_equal(tally.arrays.flatten(targets), weights)
+        transposed = np.empty((3, 2)).T
+        tally.arrays.load([transposed, *targets[1:]], weights)
+        np.testing.assert_array_equal(transposed, arrays[0])
+        for wrong in (weights[1:], np.append(weights, 0), weights.reshape(3, 3)):
+            with self.assertRaisesRegex(ValueError, r"weights of shape \(.*\) for arrays of 9 values"):
+                tally.arrays.load(targets, wrong)
+
+    def test_a_module_becomes_weights_and_comes_back(self):
+        if importlib.util.find_spec("torch") is None:
+            self.skipTest("python3-torch (0.6 GB) is not installed")
+        script = """
+import sys, numpy as np, tally
+assert "torch" not in sys.modules
+import torch
+model = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.BatchNorm2d(2), torch.nn.Linear(3, 2)).double()
+model[2].weight.requires_grad = False
+weights = tally.torch.flatten(model)
+wanted = torch.nn.utils.parameters_to_vector(model.parameters()).detach().numpy().astype(np.float32)
+assert weights.dtype == np.float32 and np.array_equal(weights, wanted) and len(weights) == 20 + 4 + 8
+both = tally.torch.flatten(model, buffers=True)
+assert len(both) == len(weights) + 4 and np.array_equal(both[-2:], [1, 1])
+tally.torch.load(model, both + 1, buffers=True)
+assert np.array_equal(tally.torch.flatten(model, buffers=True), both + 1) and model[1].num_batches_tracked == 0
+tally.torch.load(model, weights)
+assert np.array_equal(tally.torch.flatten(model, buffers=True)[-2:], [2, 2])
+weights[:] = 0
+assert tally.torch.flatten(model).any()
+for wrong in (both, weights[1:], None):
+    try:
+        tally.torch.load(model, wrong)
+    except ValueError:
+        continue
+    raise AssertionError(wrong)
+"""
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True,
+                              env={**os.environ, "PYTHONPATH": str(PACKAGE)}, timeout=HANG_S, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_mistakes_of_the_caller(self):
         with self.assertRaisesRegex(ValueError, "metrics require a gradient or train"):

@@ -1,6 +1,9 @@
 """A training loop of one's own: four clients train a small network with NumPy, each on its own points, by SGD with
-momentum. The whole job runs here: `python3 training_loop.py`. On a coordinator, submit `job` and run
-`tally.run_worker(url, train=train, clients=4)`."""
+momentum. The whole job runs here, in seconds: `python3 training_loop.py`.
+
+Expected: an accuracy of 0.97 to 1, and 79,680 bits up for each client (32 bits a weight, and 32 for `samples`, a
+round). On a coordinator, submit `JOB` and run `tally.run_worker(url, train=train, initial=START, clients=4)`.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,9 @@ import tally
 
 Array = NDArray[Any]
 CLIENTS, HIDDEN = 4, 16
-SHAPES: tuple[tuple[int, ...], ...] = (2, HIDDEN), (HIDDEN,), (HIDDEN, 2), (2,)
-DIM = sum(int(np.prod(shape)) for shape in SHAPES)
+SHAPES = (2, HIDDEN), (HIDDEN,), (HIDDEN, 2), (2,)
+_draw = np.random.default_rng(1)
+START = tally.arrays.flatten(0.5 * _draw.standard_normal(shape) for shape in SHAPES)
 
 
 def points(draw: np.random.Generator, n: int) -> tuple[Array, Array]:
@@ -27,14 +31,8 @@ DATA = [points(np.random.default_rng(client), 200 + 100 * client) for client in 
 TEST = points(np.random.default_rng(99), 1000)
 
 
-def layers(weights: Array) -> list[Array]:
-    """Returns views of the parts of a flat vector."""
-    ends = np.cumsum([int(np.prod(shape)) for shape in SHAPES])
-    return [part.reshape(shape) for part, shape in zip(np.split(weights, ends[:-1]), SHAPES)]
-
-
 def forward(weights: Array, x: Array) -> tuple[Array, Array]:
-    a, b, c, d = layers(weights)
+    a, b, c, d = tally.arrays.split(weights, SHAPES)
     hidden = np.maximum(x @ a + b, 0)
     scores = hidden @ c + d
     scores = np.exp(scores - scores.max(axis=1, keepdims=True))
@@ -44,9 +42,8 @@ def forward(weights: Array, x: Array) -> tuple[Array, Array]:
 def gradient(weights: Array, x: Array, y: Array) -> Array:
     hidden, error = forward(weights, x)
     error[np.arange(len(y)), y] -= 1
-    back = (error @ layers(weights)[2].T) * (hidden > 0)
-    parts = x.T @ back, back.sum(axis=0), hidden.T @ error, error.sum(axis=0)
-    return np.asarray(np.concatenate([part.ravel() for part in parts]) / len(y))
+    back = (error @ tally.arrays.split(weights, SHAPES)[2].T) * (hidden > 0)
+    return tally.arrays.flatten([x.T @ back, back.sum(axis=0), hidden.T @ error, error.sum(axis=0)]) / len(y)
 
 
 def accuracy(weights: Array) -> float:
@@ -54,24 +51,24 @@ def accuracy(weights: Array) -> float:
 
 
 def train(weights: Array, task: tally.Task) -> tally.Update:
-    if task.round == 1:  # the job starts at zeros; a network starts at random weights, the same at all clients
-        weights = np.random.default_rng(task.seed).standard_normal(DIM) * 0.5
     x, y = DATA[task.client]
     draw = np.random.default_rng([task.seed, task.client, task.round])
-    speed = np.zeros(DIM)
+    speed = np.zeros_like(weights)
     before = accuracy(weights)
     for batch in np.array_split(draw.permutation(len(y)), len(y) // 20):
         speed = 0.9 * speed - 0.1 * 0.95 ** (task.round - 1) * gradient(weights, x[batch], y[batch])
-        weights = weights + speed
+        weights += speed
     return tally.Update(weights, samples=len(y), metrics={"test_accuracy": before})
 
 
-job = {
+JOB = {
     "name": "quarters", "seed": 1, "clients": CLIENTS, "horizon": 30, "weighting": "points",
-    "objective": {"type": "training", "name": "python", "dim": DIM}, "algorithm": {"type": "fedavg"},
+    "objective": {"type": "training", "name": "python", "dim": len(START)}, "algorithm": {"type": "fedavg"},
+    "initial_point": {"type": "first"},
 }
 
 if __name__ == "__main__":
-    detail = tally.simulate(job, train=train)
+    detail = tally.simulate(JOB, train=train, initial=START)
     print(f"{detail['round']} rounds, {detail['bits']['uplink_per_client']['payload']:.0f} bits up for each client, "
+          f"{detail['bits']['downlink']['payload']} down, "
           f"accuracy before the last round {detail['metrics']['test_accuracy']['mean']:.3f}")

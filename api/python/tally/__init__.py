@@ -13,6 +13,8 @@ for the same gradients a Python worker sends the same bytes as a C worker.
     tally.run_worker("http://127.0.0.1:8080", gradient=gradient, dim=30, clients=4)
 """
 
+from . import arrays as arrays  # for models; not in __all__, whose names "import *" would put over those of torch
+from . import torch as torch
 from ._client import (
     Client, Event, cancel, client_metrics, client_traffic, delete, jobs, model, rounds, show, submit, to_pandas, wait,
     watch, workers,
@@ -30,7 +32,7 @@ __version__ = version()
 
 __all__ = [
     "ENCODINGS", "Client", "Error", "Event", "Gradient", "JobData", "Loss", "Message", "Metrics", "Problem",
-    "Query", "Task", "Totals", "Train", "Update", "Worker", "cancel", "client_metrics", "client_traffic", "decode", "delete", "encode", "grid",
-    "jobs", "model", "report", "rounds", "run_worker", "show", "simulate", "submit", "to_pandas", "version", "wait", "watch",
-    "workers",
+    "Query", "Task", "Totals", "Train", "Update", "Worker", "cancel", "client_metrics", "client_traffic", "decode", "delete",
+    "encode", "grid", "jobs", "model", "report", "rounds", "run_worker", "show", "simulate", "submit", "to_pandas",
+    "version", "wait", "watch", "workers",
 ]
