@@ -11,8 +11,8 @@
  * itself, and the same rows lead to the same decision. Rows that are some hundred milliseconds old
  * cost at worst a useless move of a worker or a job. Replicas that are not alive are ignored.
  *
- * As in one coordinator (workers/matching), an older job goes before a younger one if the existing
- * slots can be enough for it, and holds up no job if they cannot. */
+ * As in one coordinator (workers_matching.h), an older job goes before a younger one if the
+ * existing slots can be enough for it, and holds up no job if they cannot. */
 #ifndef TALLY_SERVICES_COORDINATOR_REPLICAS_PLACEMENT_H
 #define TALLY_SERVICES_COORDINATOR_REPLICAS_PLACEMENT_H
 
