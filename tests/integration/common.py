@@ -328,31 +328,31 @@ class Client:
     def wait_rounds(self, job_id, more):
         """Waits until the job has closed `more` rounds; its horizon must be beyond them."""
         wanted = self.job(job_id)["round"] + more
-        closed = 0
+        most = 0
 
         def look():
-            nonlocal closed
-            closed = self.job(job_id)["round"]
-            return closed >= wanted
+            nonlocal most
+            most = max(most, self.job(job_id)["round"])
+            return most >= wanted
 
-        wait_until(look, f"round {wanted} of job {job_id}", pause_s=0.002, progress=lambda: closed)
+        wait_until(look, f"round {wanted} of job {job_id}", pause_s=0.002, progress=lambda: most)
 
     def wait_status(self, job_id, *wanted):
         """Returns the detail once the job has one of the statuses; raises if the job ends with another."""
 
-        seen = None
+        most = 0
 
         def look():
-            nonlocal seen
+            nonlocal most
             detail = self.job(job_id)
-            seen = [detail[key] for key in ("status", "round", "waiting")]
+            most = max(most, detail["round"])
             if detail["status"] in wanted:
                 return detail
             if detail["status"] in ("completed", "failed", "cancelled"):
                 raise AssertionError(f"job ended {detail['status']}: {detail.get('reason')}")
             return None
 
-        return wait_until(look, f"job {job_id} to be {' or '.join(wanted)}", progress=lambda: seen)
+        return wait_until(look, f"job {job_id} to be {' or '.join(wanted)}", progress=lambda: most)
 
     def call_raw(self, method, body, headers=None):
         """Makes one Connect call with these bytes as its body."""
