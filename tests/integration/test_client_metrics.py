@@ -164,18 +164,6 @@ class ClientMetrics(ClientMetricsCase):
 
 
 class ClientMetricsInPostgres(ClientMetricsCase, PostgresTestCase):
-    def test_in_postgres(self):
-        replica, n = self.start_replica("a", options=HOURS), 0
-
-        def restart():
-            nonlocal replica, n
-            replica.kill()
-            n += 1
-            replica = self.start_replica(f"again {n}", options=HOURS)
-            return replica
-
-        self.check(replica, restart)
-
     def test_they_move_to_postgres(self):
         coordinator = self.start_coordinator(options=HOURS)
         job_id = coordinator.client.submit(by_hand(clients=3))

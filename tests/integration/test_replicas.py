@@ -306,15 +306,17 @@ class Replicas(PostgresTestCase):
         self.check_result(b, large_id, large)
 
     def test_many_jobs_on_two_replicas(self):
-        a, b = self.start_pair()
-        self.start_workers(4, a, b, clients=10)
-        documents = [small_job(seed=seed, horizon=100) for seed in range(5)]
+        a, b = self.start_pair(options=["--lease-ms", "30000"])  # on a busy machine a shorter one is not kept
+        self.start_workers(4, a, b, clients=20)
+        documents = [small_job(seed=seed, horizon=100, clients=2, quorum=2) for seed in range(5)]
         jobs = [((a, b)[i % 2].client.submit(documents[i // 2 % 5]), documents[i // 2 % 5]) for i in range(40)]
         for i, (job_id, document) in enumerate(jobs):
             self.check_result((b, a)[i % 2], job_id, document)
         ended = [metric(each, 'tally_jobs_ended_total{status="completed"}') for each in (a, b)]
         self.assertEqual(sum(ended), 40)
         self.assertTrue(all(ended), ended)
+        for name in ("tally_replica_jobs_lost_total", "tally_store_fenced_writes_total"):
+            self.assertEqual([metric(each, name) for each in (a, b)], [0, 0], name)
 
     # ---- Replicas come and go ----
 
@@ -418,22 +420,6 @@ class Replicas(PostgresTestCase):
 
     # ---- Replicas that wrongly believe to be the leader ----
 
-    def test_paused_leader_wakes_up(self):
-        a, b, balancer = self.start_balanced_pair()
-        document = small_job(horizon=ENDLESS)
-        job_id = a.client.submit(document)
-        self.wait_for_round(b, job_id, 10)
-        leader, other = leader_first(a, b)
-        os.kill(leader.pid, signal.SIGSTOP)
-        wait_until(lambda: "job taken over" in other.log(), "the take-over")
-        round_then = other.client.job(job_id)["round"]
-        balancer.ports = [other.port]
-        self.wait_for_round(other, job_id, round_then + 5)
-        os.kill(leader.pid, signal.SIGCONT)
-        wait_until(lambda: "job lost" in leader.log(), "the old leader to see it")
-        self.assertEqual(leader.client.get("/readyz").status, 200)
-        self.check_endless(leader, job_id, document)
-
     def test_a_job_that_is_lost_takes_none_with_it(self):
         """The leader learns that it lost the job when a write is refused. That write covers other jobs as well."""
         a, b, _ = self.start_balanced_pair(clients=8)
@@ -499,12 +485,16 @@ class Replicas(PostgresTestCase):
         self.wait_for_round(b, job_id, 10)
         self.cluster.crash()
         slowest = 0
-        while not all("stepping down" in replica.log() for replica in (a, b)):
+
+        def have_stepped_down():
+            nonlocal slowest
             for replica in (a, b):
                 began, lateness = time.monotonic(), Lateness(replica.pid)
                 self.assertEqual(replica.client.get("/healthz").status, 200)
                 slowest = max(slowest, time.monotonic() - began - lateness.seconds())
-            time.sleep(0.1)  # between two samples
+            return all("stepping down" in replica.log() for replica in (a, b))
+
+        wait_until(have_stepped_down, "both to step down", pause_s=0.1)
         print(f"slowest /healthz without a store: {slowest * 1000:.0f} ms", flush=True)
         self.assertLess(slowest, 2)
         for replica in (a, b):

@@ -215,12 +215,14 @@ class Faults(TrafficCase):
         self.assertEqual(client.get(f"/v1/jobs/{job_id}/model").body, model)
 
 
-class KeptCase(TrafficCase):
+class Kept(TrafficCase):
     """A job's traffic survives a shutdown completely. After kill -9, no byte is attributed to the wrong client."""
 
-    def check_kept(self, start):
-        """start() starts a coordinator on the same store."""
-        coordinator = start()
+    def start(self):
+        return self.start_coordinator(options=HOURS)
+
+    def test_kept(self):
+        coordinator = self.start()
         client = coordinator.client
         job_id = client.submit(job_document(clients=2, quorum=2, horizon=10**8))
         worker = ForeignWorker(client, slots=2)
@@ -236,16 +238,16 @@ class KeptCase(TrafficCase):
         self.assertEqual([each["updates"] for each in played["clients"]], [1, 1])
         self.assert_ends_well(coordinator)
         checked = subprocess.run(
-            [BIN / "tally-coordinator", "--check", "--store", self.checked_store], stdin=subprocess.DEVNULL,
+            [BIN / "tally-coordinator", "--check", "--store", coordinator.store], stdin=subprocess.DEVNULL,
             capture_output=True, text=True, timeout=HANG_S, check=True)
         self.assertIn(", 0 updates of open rounds", checked.stdout, "traffic is stored, and no update")
-        coordinator = start()
+        coordinator = self.start()
         client = coordinator.client
         self.assertEqual(self.check_sum(client, job_id)[0], played, "after a shutdown")
         worker = ForeignWorker(client, slots=2)
         play_round()
         coordinator.kill()
-        coordinator = start()
+        coordinator = self.start()
         client = coordinator.client
         after_kill = self.check_sum(client, job_id)[0]
         for each, before in zip(after_kill["clients"], played["clients"], strict=True):
@@ -256,23 +258,13 @@ class KeptCase(TrafficCase):
         client.post(f"/v1/jobs/{job_id}/cancel")
         ended = self.check_sum(client, job_id)[0]
         coordinator.kill()
-        client = start().client
+        client = self.start().client
         self.assertEqual(self.check_sum(client, job_id)[0], ended, "after the end and kill -9")
         self.assertEqual(client.request("DELETE", f"/v1/jobs/{job_id}").status, 204)
         self.assertEqual(client.get(f"/v1/jobs/{job_id}/traffic").status, 404)
 
 
-class KeptInSqlite(KeptCase):
-    def test_kept(self):
-        self.checked_store = f"sqlite:{self.folder}/tally.db"
-        self.check_kept(lambda: self.start_coordinator(options=HOURS))
-
-
-class KeptInPostgres(KeptCase, PostgresTestCase):
-    def test_kept(self):
-        self.checked_store = self.store
-        self.check_kept(lambda: self.start_coordinator(store=self.store, options=HOURS))
-
+class TrafficOfReplicas(TrafficCase, PostgresTestCase):
     def test_every_replica_tells_it(self):
         replicas = [self.start_replica(name, options=HOURS) for name in "ab"]
         job_id = replicas[0].client.submit(job_document(clients=2, quorum=2, horizon=10**8))

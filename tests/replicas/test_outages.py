@@ -73,15 +73,6 @@ class Outages(ReplicasTestCase):
         self.goes_on("all were killed, and the database")
         self.finish()
 
-    def test_all_are_paused(self):
-        self.start("a", "b")
-        for name in self.replicas:
-            self.strike("pause", name)
-        time.sleep(AWAY_S)  # duration of the fault
-        self.revive()
-        self.goes_on(f"all were paused for {AWAY_S} s")
-        self.finish()
-
     def test_the_database_is_restarted(self):
         self.start("a", "b")
         for number in range(RESTARTS):
