@@ -50,8 +50,8 @@ bool tally_metric_is_name(const char *name)
 
 /* "-1.2345678901234567e-308" is the longest number. */
 enum { SUMMARY_MOST = TALLY_METRIC_NAME_CAPACITY + 3 * (24 + 1) };
-_Static_assert(TALLY_METRICS_MOST *SUMMARY_MOST + 1 <= TALLY_METRICS_CAPACITY &&
-                   TALLY_JOB_METRICS_MOST * SUMMARY_MOST + 1 <= TALLY_JOB_METRICS_CAPACITY,
+_Static_assert(TALLY_JOB_METRICS_MOST *SUMMARY_MOST + 1 <= TALLY_METRICS_CAPACITY &&
+                   2 * TALLY_METRICS_MOST <= TALLY_JOB_METRICS_MOST,
                "room for the longest summaries");
 
 void tally_metrics_append(char *text, const struct tally_metric_summary *summary)
@@ -96,9 +96,9 @@ static int count_summaries(const char *text)
     return n;
 }
 
-void tally_metrics_update(char last[TALLY_JOB_METRICS_CAPACITY], const char *round)
+void tally_metrics_update(char last[TALLY_METRICS_CAPACITY], const char *round)
 {
-    char merged[TALLY_JOB_METRICS_CAPACITY] = "";
+    char merged[TALLY_METRICS_CAPACITY] = "";
     const char *old = last;
     struct tally_metric_summary a = {.mean = 0}, b = {.mean = 0};
     int room = TALLY_JOB_METRICS_MOST - count_summaries(last);
@@ -114,4 +114,11 @@ void tally_metrics_update(char last[TALLY_JOB_METRICS_CAPACITY], const char *rou
         has_b = order >= 0 ? tally_metrics_next(&round, &b) : has_b;
     }
     memcpy(last, merged, sizeof merged);
+}
+
+void tally_record_evaluate(struct tally_round_record *record,
+                           const struct tally_round_evaluation *evaluation)
+{
+    tally_metrics_update(record->metrics, evaluation->metrics);
+    record->bits.telemetry_bits += evaluation->telemetry_bits;
 }

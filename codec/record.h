@@ -42,12 +42,11 @@ enum { TALLY_LABELS_CAPACITY = 2056 };
 /* Metrics: named numbers that a worker reports with its update, such as an accuracy or a computing
  * time. They are telemetry and never enter the computation. */
 enum {
-    TALLY_METRICS_MOST = 16,         /* metrics of one update; also distinct names in one round */
+    TALLY_METRICS_MOST = 16, /* metrics of one update; also distinct names that the clients of
+                              * a round report, and that the evaluations of its model have */
     TALLY_METRIC_NAME_CAPACITY = 33, /* with NUL */
-    TALLY_METRICS_CAPACITY =
-        1792, /* of the summaries of a round as text, with NUL; a multiple of 8 */
-    TALLY_JOB_METRICS_MOST = 32,      /* distinct names of which a job keeps the last summary */
-    TALLY_JOB_METRICS_CAPACITY = 3464 /* of these as text */
+    TALLY_JOB_METRICS_MOST = 32,     /* distinct names of which a job keeps the last summary */
+    TALLY_METRICS_CAPACITY = 3464    /* of 32 summaries as text, with NUL; a multiple of 8 */
 };
 
 struct tally_metric {
@@ -72,7 +71,18 @@ void tally_metrics_append(char *text, const struct tally_metric_summary *summary
 bool tally_metrics_next(const char **at, struct tally_metric_summary *ret_summary);
 /* Puts the summaries of a round into `last`, in place of earlier ones of the same names. New names
  * beyond TALLY_JOB_METRICS_MOST are left out. */
-void tally_metrics_update(char last[TALLY_JOB_METRICS_CAPACITY], const char *round);
+void tally_metrics_update(char last[TALLY_METRICS_CAPACITY], const char *round);
+
+/* Why a client's training or evaluation failed, as one line of text, with NUL; a multiple of 8. */
+enum { TALLY_SETBACK_CAPACITY = 264 };
+
+/* What the evaluation of the model that a round made has given. It is known when the next round
+ * closes, or when the job ends, and belongs into the record of the round that made the model. */
+struct tally_round_evaluation {
+    int64_t round;           /* 0 = there is no evaluation */
+    uint64_t telemetry_bits; /* to be added to those of the record; 0 if the next record has them */
+    char metrics[TALLY_METRICS_CAPACITY]; /* summaries */
+};
 
 /* What one closed round did. The sum of `bits` over a job's records equals the job's ledger. */
 struct tally_round_record {
@@ -91,8 +101,14 @@ struct tally_round_record {
     double loss;              /* f(x^(k)); NaN if a client reported none */
     double cumulative_regret; /* R after the round, of all M clients, including the missing ones */
     struct tally_ledger bits; /* of this round alone */
-    char metrics[TALLY_METRICS_CAPACITY]; /* summaries; "" = no client reported one */
+    char metrics[TALLY_METRICS_CAPACITY]; /* summaries, of what the clients reported and of the
+                                           * evaluation of the round's model; "" = there are none */
 };
+
+/* Adds the evaluation of the model that the record's round made. If a client reported a metric of
+ * the same name, the evaluation's counts. */
+void tally_record_evaluate(struct tally_round_record *record,
+                           const struct tally_round_evaluation *evaluation);
 
 /* Estimates from a job's opening round; 0 = not requested by the document, or not known yet. */
 struct tally_estimates {
@@ -122,8 +138,10 @@ struct tally_progress {
     uint64_t x_checksum; /* tally_checksum64 of the current point; 0 = not yet known (job.h) */
     struct tally_estimates estimates;
     struct tally_ledger bits;
-    char metrics[TALLY_JOB_METRICS_CAPACITY]; /* of each name, the summary of the last round that
-                                               * has it: these are the names of all rounds */
+    char metrics[TALLY_METRICS_CAPACITY]; /* of each name, the summary of the last round that has
+                                           * it: these are the names of all rounds */
+    char setback[TALLY_SETBACK_CAPACITY]; /* why a client's training or evaluation failed last; "" =
+                                           * none has */
 };
 
 /* The loss of the last closed round; NaN = none has closed, or the round has no loss. */

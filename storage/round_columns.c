@@ -7,8 +7,8 @@
 /* A new member needs a row below and a new TALLY_SCHEMA_VERSION; these lines make forgetting it a
  * build error. */
 _Static_assert(sizeof(struct tally_ledger) == 11 * 8, "column for every member of tally_ledger");
-_Static_assert(sizeof(struct tally_progress) ==
-                   12 * 8 + sizeof(struct tally_ledger) + TALLY_JOB_METRICS_CAPACITY,
+_Static_assert(sizeof(struct tally_progress) == 12 * 8 + sizeof(struct tally_ledger) +
+                                                    TALLY_METRICS_CAPACITY + TALLY_SETBACK_CAPACITY,
                "column for every member of tally_progress");
 _Static_assert(sizeof(struct tally_curvature) == 2 * 8,
                "column for every member of tally_curvature");
@@ -48,11 +48,17 @@ _Static_assert(sizeof(struct tally_round_record) == 10 * 8 + TALLY_MISSING_CAPAC
         .name = #member, .kind = TALLY_COLUMN_REAL,                                                \
         .offset = offsetof(struct tally_store_job, curvature.member)                               \
     }
+#define PROGRESS_SETBACK                                                                           \
+    {                                                                                              \
+        .name = "setback", .kind = TALLY_COLUMN_TEXT,                                              \
+        .offset = offsetof(struct tally_store_job, progress.setback),                              \
+        .capacity = TALLY_SETBACK_CAPACITY                                                         \
+    }
 #define PROGRESS_METRICS                                                                           \
     {                                                                                              \
         .name = "metrics", .kind = TALLY_COLUMN_TEXT,                                              \
         .offset = offsetof(struct tally_store_job, progress.metrics),                              \
-        .capacity = TALLY_JOB_METRICS_CAPACITY                                                     \
+        .capacity = TALLY_METRICS_CAPACITY                                                         \
     }
 #define ROUND_TEXT(member)                                                                         \
     {                                                                                              \
@@ -115,6 +121,7 @@ static const struct tally_column JOB_COLUMN[] = {
     CURVATURE(strong_convexity),
     JOB_TEXT(schedule, false),
     JOB_TEXT(labels, true),
+    PROGRESS_SETBACK,
     PROGRESS_METRICS, /* last is a column that moves: an update has its parameter, the largest */
 };
 

@@ -151,6 +151,11 @@ struct tally_store_ops {
     enum tally_status (*round_insert)(struct tally_store *store, int64_t job_key,
                                       const struct tally_round_record *record,
                                       struct tally_error *err);
+    /* Overwrites the record of record->round. Errors: NOT_FOUND (no such job, or no such record).
+     */
+    enum tally_status (*round_update)(struct tally_store *store, int64_t job_key,
+                                      const struct tally_round_record *record,
+                                      struct tally_error *err);
 
     /* Reads. */
 

@@ -116,6 +116,17 @@ static enum tally_status postgres_round_insert(struct tally_store *store, int64_
     return tally_pg_transaction_add(postgres_of(store), &call, job_key, err);
 }
 
+static enum tally_status postgres_round_update(struct tally_store *store, int64_t job_key,
+                                               const struct tally_round_record *record,
+                                               struct tally_error *err)
+{
+    struct tally_pg_call call = tally_pg_call(TALLY_PG_ROUND_UPDATE);
+    tally_pg_bind_int64(&call, job_key);
+    tally_pg_bind_int64(&call, record->round);
+    tally_pg_bind_row(&call, &TALLY_ROUND_COLUMNS, record, false);
+    return tally_pg_transaction_add(postgres_of(store), &call, job_key, err);
+}
+
 /* Performs a write that reaches the medium. */
 static enum tally_status postgres_check(struct tally_store *store, struct tally_error *err)
 {
@@ -150,6 +161,7 @@ static const struct tally_store_ops POSTGRES_OPS = {
     .updates_delete = postgres_updates_delete,
     .job_delete = postgres_job_delete,
     .round_insert = postgres_round_insert,
+    .round_update = postgres_round_update,
     .job_get = tally_pg_job_get,
     .job_by_idempotency_key = tally_pg_job_by_idempotency_key,
     .request_get = tally_pg_request_get,

@@ -94,6 +94,10 @@ static const struct statement_text STATEMENT_TEXT[TALLY_PG_N_SQL] = {
                 " ON CONFLICT DO NOTHING",
          .columns = &TALLY_ROUND_COLUMNS,
          .first_parameter = 2},
+    [TALLY_PG_ROUND_UPDATE] =
+        {.sql = "UPDATE rounds SET {sets} WHERE job_key = $1::int8 AND round = $2::int8",
+         .columns = &TALLY_ROUND_COLUMNS,
+         .first_parameter = 3},
     [TALLY_PG_JOB_GET] = {.sql = "SELECT job_key, {names} FROM jobs WHERE id = $1::text",
                           .columns = &TALLY_JOB_COLUMNS},
     [TALLY_PG_JOB_BY_IDEMPOTENCY_KEY] =

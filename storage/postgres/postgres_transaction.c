@@ -185,7 +185,9 @@ static enum tally_status fail_write(struct tally_postgres *pg, const struct tall
     if (status == TALLY_NOT_FOUND) {
         return tally_fail(err, status, NULL,
                           write->call.which == TALLY_PG_STATE_APPEND ? "no state for job key %lld"
-                                                                     : "no job with key %lld",
+                          : write->call.which == TALLY_PG_ROUND_UPDATE
+                              ? "no such round of job key %lld"
+                              : "no job with key %lld",
                           (long long)write->job_key);
     }
     if (status == TALLY_FAILED_PRECONDITION) {
@@ -260,7 +262,8 @@ static enum tally_status judge_rows(struct run *run, enum tally_pg_sql which, bo
         strtoll(PQcmdTuples((PGresult *)result), NULL, 10) > 0) {
         return TALLY_OK;
     }
-    if (which == TALLY_PG_JOB_DELETE) { /* the job does not exist, or has not ended */
+    if (which == TALLY_PG_JOB_DELETE || /* the job does not exist, or has not ended */
+        which == TALLY_PG_ROUND_UPDATE) {
         return TALLY_NOT_FOUND;
     }
     return has_job || which == TALLY_PG_JOB_INSERT ? TALLY_ALREADY_EXISTS : TALLY_NOT_FOUND;

@@ -299,6 +299,22 @@ static enum tally_status sqlite_round_insert(struct tally_store *store, int64_t 
     return run_write(&call, job_key, err);
 }
 
+static enum tally_status sqlite_round_update(struct tally_store *store, int64_t job_key,
+                                             const struct tally_round_record *record,
+                                             struct tally_error *err)
+{
+    struct tally_sqlite *sqlite = sqlite_of(store);
+    struct tally_sql_call call = tally_sql_call(sqlite, TALLY_SQL_ROUND_UPDATE);
+    tally_sql_bind_int64(&call, 1, job_key);
+    tally_sql_bind_int64(&call, 2, record->round);
+    tally_sql_bind_row(&call, &TALLY_ROUND_COLUMNS, record);
+    enum tally_status status = run_write(&call, job_key, err);
+    return status == TALLY_OK && sqlite3_changes(sqlite->db) == 0
+               ? tally_fail(err, TALLY_NOT_FOUND, NULL, "no record of round %lld of job key %lld",
+                            (long long)record->round, (long long)job_key)
+               : status;
+}
+
 /* Every write has already reported its result. */
 static enum tally_status sqlite_flush(struct tally_store *store, struct tally_error *err)
 {
@@ -332,6 +348,7 @@ static const struct tally_store_ops SQLITE_OPS = {
     .update_insert = sqlite_update_insert,
     .updates_delete = sqlite_updates_delete,
     .round_insert = sqlite_round_insert,
+    .round_update = sqlite_round_update,
     .job_get = tally_sqlite_job_get,
     .job_by_idempotency_key = tally_sqlite_job_by_idempotency_key,
     .request_get = tally_sqlite_request_get,

@@ -81,6 +81,10 @@ static const struct statement_text STATEMENT_TEXT[TALLY_N_SQL] = {
     [TALLY_SQL_ROUND_INSERT] = {&TALLY_ROUND_COLUMNS,
                                 "INSERT INTO rounds (job_key, {names}, row_checksum)"
                                 " VALUES (?1, {values}, tally_checksum('rounds', ?1, {values}))"},
+    [TALLY_SQL_ROUND_UPDATE] = {&TALLY_ROUND_COLUMNS,
+                                "UPDATE rounds SET {sets},"
+                                " row_checksum = tally_checksum('rounds', ?1, {values})"
+                                " WHERE job_key = ?1 AND round = ?2"},
     [TALLY_SQL_JOB_GET] = {&TALLY_JOB_COLUMNS,
                            "SELECT job_key, {names}" JOB_DAMAGE " FROM jobs WHERE id = ?1"},
     [TALLY_SQL_JOB_BY_IDEMPOTENCY_KEY] = {&TALLY_JOB_COLUMNS,

@@ -76,6 +76,8 @@
     X(test_store__records_are_listed_in_order_from_the_cursor)                                     \
     X(test_store__second_record_of_a_round_already_exists)                                         \
     X(test_store__record_of_an_unknown_job_is_not_found)                                           \
+    X(test_store__record_is_overwritten)                                                           \
+    X(test_store__overwriting_a_record_that_is_not_there_is_not_found)                             \
     X(test_store__callback_stops_round_list)                                                       \
     X(test_store__request_is_read_back)                                                            \
     X(test_store__request_of_an_unknown_job_is_not_found)                                          \

@@ -101,8 +101,10 @@ void test_store_leases__former_leader_can_write_nothing(void)
     open_two(&a, &b);
     struct tally_store_job job = sample_job("x", 1);
     struct tally_round_record record = sample_record(1, 1);
+    struct tally_round_record old = sample_record(2, 1), changed = sample_record(2, 2);
     job.key = expect_job(&a, "x", TALLY_JOB_RUNNING);
     expect_begin(&a);
+    a.ops->round_insert(a.store, job.key, &old, NULL);
     a.ops->state_put(a.store, job.key, "first", 5, NULL);
     a.ops->state_append(a.store, job.key, 1, " change", 7, NULL);
     expect_commit(&a);
@@ -112,7 +114,7 @@ void test_store_leases__former_leader_can_write_nothing(void)
     struct tally_buffer after = {0};
     describe_store(&b, &before);
     job.progress.round = 77;
-    for (int kind = 0; kind < 6; kind++) {
+    for (int kind = 0; kind < 7; kind++) {
         struct tally_store_update update = {1, 1, (const uint8_t *)"body", 4};
         expect_begin(&a);
         enum tally_status status =
@@ -121,13 +123,14 @@ void test_store_leases__former_leader_can_write_nothing(void)
             : kind == 2 ? a.ops->round_insert(a.store, job.key, &record, &a.err)
             : kind == 3 ? a.ops->job_update(a.store, &job, &a.err)
             : kind == 4 ? a.ops->state_append(a.store, job.key, 2, " stray", 6, &a.err)
+            : kind == 5 ? a.ops->round_update(a.store, job.key, &changed, &a.err)
                         : a.ops->updates_delete(a.store, job.key, 1, 9, &a.err);
         CU_ASSERT(status == TALLY_OK || status == TALLY_FAILED_PRECONDITION);
         TALLY_ASSERT_STATUS(a.ops->commit(a.store, &a.err), TALLY_FAILED_PRECONDITION, &a.err);
         a.ops->rollback(a.store);
     }
     CU_ASSERT(!holds(&a, job.key));
-    CU_ASSERT_EQUAL(a.ops->counters(a.store).fenced_writes, 6);
+    CU_ASSERT_EQUAL(a.ops->counters(a.store).fenced_writes, 7);
     describe_store(&b, &after);
     TALLY_ASSERT_TEXT((char *)after.data, (char *)before.data);
     TALLY_ASSERT_STATUS(write_update(&b, job.key, 1), TALLY_OK, &b.err);

@@ -300,6 +300,69 @@ void test_store__record_of_an_unknown_job_is_not_found(void)
     store_fixture_close(&f);
 }
 
+/* Reads the records of a job and expects round 1 with one salt and round 2 with another. */
+static void expect_two_records(struct store_fixture *f, int64_t key, int salt_1, int salt_2)
+{
+    struct record_walk walk = {.n = 0};
+    const struct tally_round_record first = sample_record(1, salt_1);
+    const struct tally_round_record second = sample_record(2, salt_2);
+    TALLY_ASSERT_STATUS(f->ops->round_list(f->store, key, 0, 10, collect_record, &walk, &f->err),
+                        TALLY_OK, &f->err);
+    CU_ASSERT_EQUAL(walk.n, 2);
+    expect_same_record(&walk.records[0], &first);
+    expect_same_record(&walk.records[1], &second);
+}
+
+void test_store__record_is_overwritten(void)
+{
+    struct store_fixture f;
+    store_fixture_open(&f);
+    const int64_t key = expect_job(&f, "a", TALLY_JOB_RUNNING);
+    const int64_t other = expect_job(&f, "b", TALLY_JOB_RUNNING);
+    const struct tally_round_record changed = sample_record(1, 4);
+    const struct tally_round_record again = sample_record(1, 5);
+    expect_begin(&f);
+    expect_round(&f, key, 1, 1);
+    expect_round(&f, key, 2, 2);
+    expect_round(&f, other, 1, 1);
+    expect_round(&f, other, 2, 2);
+    expect_commit(&f);
+    expect_begin(&f);
+    TALLY_ASSERT_STATUS(flushed(&f, f.ops->round_update(f.store, key, &changed, &f.err)), TALLY_OK,
+                        &f.err);
+    expect_two_records(&f, key, 4, 2);
+    f.ops->rollback(f.store);
+    expect_two_records(&f, key, 1, 2);
+    expect_begin(&f);
+    TALLY_ASSERT_STATUS(flushed(&f, f.ops->round_update(f.store, key, &changed, &f.err)), TALLY_OK,
+                        &f.err);
+    TALLY_ASSERT_STATUS(flushed(&f, f.ops->round_update(f.store, key, &again, &f.err)), TALLY_OK,
+                        &f.err);
+    expect_commit(&f);
+    expect_two_records(&f, key, 5, 2);
+    expect_two_records(&f, other, 1, 2);
+    store_fixture_close(&f);
+}
+
+void test_store__overwriting_a_record_that_is_not_there_is_not_found(void)
+{
+    struct store_fixture f;
+    store_fixture_open(&f);
+    const int64_t key = expect_job(&f, "a", TALLY_JOB_RUNNING);
+    const struct tally_round_record record = sample_record(2, 1);
+    expect_begin(&f);
+    expect_round(&f, key, 1, 1);
+    for (int64_t k = key; k <= key + 1; k++) {
+        tally_error_clear(&f.err);
+        TALLY_ASSERT_STATUS(flushed(&f, f.ops->round_update(f.store, k, &record, &f.err)),
+                            TALLY_NOT_FOUND, &f.err);
+        CU_ASSERT_EQUAL(f.err.status, TALLY_NOT_FOUND);
+    }
+    expect_commit(&f);
+    CU_ASSERT_EQUAL(rounds_of(&f, key, 0, 10), 1);
+    store_fixture_close(&f);
+}
+
 void test_store__callback_stops_round_list(void)
 {
     struct store_fixture f;

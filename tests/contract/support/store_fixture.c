@@ -270,6 +270,7 @@ struct tally_store_job sample_job(const char *id, int salt)
     snprintf(job.reason, sizeof job.reason, "reason %d", salt);
     snprintf(job.schedule, sizeof job.schedule, "1 %d 0x1p+0 0x1p+0", salt);
     snprintf(job.progress.metrics, sizeof job.progress.metrics, "seconds %d -1 0.25;", salt);
+    snprintf(job.progress.setback, sizeof job.progress.setback, "client %d: out of data", salt);
     return job;
 }
 
@@ -346,6 +347,7 @@ void expect_same_job(const struct tally_store_job *actual, const struct tally_st
     expect_same_real(a->loss, e->loss);
     CU_ASSERT_EQUAL(a->has_loss, e->has_loss);
     CU_ASSERT_EQUAL(a->x_checksum, e->x_checksum);
+    TALLY_ASSERT_TEXT(a->setback, e->setback);
     expect_same_real(a->estimates.sigma, e->estimates.sigma);
     expect_same_real(a->estimates.gradient_bound, e->estimates.gradient_bound);
     expect_same_ledger(&a->bits, &e->bits);

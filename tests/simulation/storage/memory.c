@@ -208,6 +208,22 @@ static enum tally_status memory_round_insert(struct tally_store *store, int64_t 
     return status == TALLY_OK ? status : tally_memory_fail(memory_of(store), err);
 }
 
+static enum tally_status memory_round_update(struct tally_store *store, int64_t job_key,
+                                             const struct tally_round_record *record,
+                                             struct tally_error *err)
+{
+    struct tally_memory_draft *draft = NULL;
+    enum tally_status status = tally_memory_draft(memory_of(store), job_key, &draft, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    status = tally_memory_draft_update_round(draft, record);
+    if (status == TALLY_NOT_FOUND) {
+        return tally_fail(err, status, NULL, "no record of round %lld", (long long)record->round);
+    }
+    return status == TALLY_OK ? status : tally_memory_fail(memory_of(store), err);
+}
+
 static enum tally_status memory_job_get(struct tally_store *store, const char *id,
                                         struct tally_store_job *ret_job, struct tally_error *err)
 {
@@ -349,8 +365,8 @@ static const struct tally_round_record *round_after(const struct tally_memory_vi
         tally_memory_round_after(&view->job->rounds, round);
     const struct tally_round_record *added =
         view->draft != NULL ? tally_memory_round_after(&view->draft->rounds, round) : NULL;
-    return committed == NULL || (added != NULL && added->round < committed->round) ? added
-                                                                                   : committed;
+    return committed == NULL || (added != NULL && added->round <= committed->round) ? added
+                                                                                    : committed;
 }
 
 static enum tally_status memory_round_list(struct tally_store *store, int64_t job_key,
@@ -399,6 +415,7 @@ static const struct tally_store_ops MEMORY_OPS = {
     .update_insert = memory_update_insert,
     .updates_delete = memory_updates_delete,
     .round_insert = memory_round_insert,
+    .round_update = memory_round_update,
     .job_get = memory_job_get,
     .job_by_idempotency_key = memory_job_by_idempotency_key,
     .request_get = memory_request_get,

@@ -198,11 +198,15 @@ static enum tally_status reserve_rounds(struct tally_memory_rounds *rounds, size
     return TALLY_OK;
 }
 
-/* Precondition: there is room for the record. */
-static void insert_round(struct tally_memory_rounds *rounds,
-                         const struct tally_round_record *record)
+/* Replaces the record of the same round, if there is one. Precondition: there is room for the
+ * record. */
+static void put_round(struct tally_memory_rounds *rounds, const struct tally_round_record *record)
 {
     struct tally_round_record *at = &rounds->records[place_of(rounds, record->round)];
+    if (has_round(rounds, record->round)) {
+        *at = *record;
+        return;
+    }
     memmove(at + 1, at, (size_t)(rounds->records + rounds->n - at) * sizeof *at);
     *at = *record;
     rounds->n++;
@@ -220,7 +224,7 @@ void tally_memory_draft_apply(struct tally_memory_draft *draft)
     content_free(job->content);
     job->content = draft->content;
     for (size_t i = 0; i < draft->rounds.n; i++) {
-        insert_round(&job->rounds, &draft->rounds.records[i]);
+        put_round(&job->rounds, &draft->rounds.records[i]);
     }
     job->version++;
     free(draft->rounds.records);
@@ -305,7 +309,21 @@ enum tally_status tally_memory_draft_add_round(struct tally_memory_draft *draft,
     }
     const enum tally_status status = reserve_rounds(&draft->rounds, draft->rounds.n + 1);
     if (status == TALLY_OK) {
-        insert_round(&draft->rounds, record);
+        put_round(&draft->rounds, record);
+    }
+    return status;
+}
+
+enum tally_status tally_memory_draft_update_round(struct tally_memory_draft *draft,
+                                                  const struct tally_round_record *record)
+{
+    if (!has_round(&draft->job->rounds, record->round) &&
+        !has_round(&draft->rounds, record->round)) {
+        return TALLY_NOT_FOUND;
+    }
+    const enum tally_status status = reserve_rounds(&draft->rounds, draft->rounds.n + 1);
+    if (status == TALLY_OK) {
+        put_round(&draft->rounds, record);
     }
     return status;
 }

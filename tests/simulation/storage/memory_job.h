@@ -27,8 +27,8 @@ struct tally_memory_change {
     struct tally_blob *bytes;
 };
 
-/* In order of rounds. Records are never changed or removed. They are kept out of the copied
- * content, since copying them in every transaction would take quadratic time. */
+/* In order of rounds. Records are never removed. They are kept out of the copied content, since
+ * copying them in every transaction would take quadratic time. */
 struct tally_memory_rounds {
     struct tally_round_record *records;
     size_t n, capacity;
@@ -62,7 +62,7 @@ struct tally_memory_draft {
     bool is_new;                  /* inserted by this transaction */
     bool is_deleted;              /* by this transaction */
     struct tally_memory_content *content;
-    struct tally_memory_rounds rounds; /* added by this transaction */
+    struct tally_memory_rounds rounds; /* added or changed by this transaction */
     uint64_t version;                  /* of the job at the time of the copy */
     int64_t token;                     /* held by the store object then, or TALLY_NO_TOKEN */
     uint64_t n_writes;
@@ -94,6 +94,9 @@ enum tally_status tally_memory_draft_add_update(struct tally_memory_draft *draft
                                                 const struct tally_store_update *update);
 enum tally_status tally_memory_draft_add_round(struct tally_memory_draft *draft,
                                                const struct tally_round_record *record);
+/* Errors: NOT_FOUND (there is no record of this round), NO_MEMORY. */
+enum tally_status tally_memory_draft_update_round(struct tally_memory_draft *draft,
+                                                  const struct tally_round_record *record);
 void tally_memory_draft_drop_updates(struct tally_memory_draft *draft, int64_t first_round,
                                      int64_t last_round);
 

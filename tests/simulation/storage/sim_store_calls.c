@@ -98,6 +98,13 @@ static enum tally_status sim_round_insert(struct tally_store *base, int64_t job_
     WRITE(job_key, round_insert(store->inner, job_key, record, err));
 }
 
+static enum tally_status sim_round_update(struct tally_store *base, int64_t job_key,
+                                          const struct tally_round_record *record,
+                                          struct tally_error *err)
+{
+    WRITE(job_key, round_update(store->inner, job_key, record, err));
+}
+
 /* Reads. */
 
 #define READ(call)                                                                                 \
@@ -188,6 +195,7 @@ void sim_store_add_calls(struct tally_store_ops *ops)
     ops->updates_delete = sim_updates_delete;
     ops->job_delete = sim_job_delete;
     ops->round_insert = sim_round_insert;
+    ops->round_update = sim_round_update;
     ops->job_get = sim_job_get;
     ops->job_by_idempotency_key = sim_job_by_idempotency_key;
     ops->request_get = sim_request_get;

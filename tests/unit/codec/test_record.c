@@ -74,7 +74,7 @@ static void test_codec_record__the_last_of_each_name_stays(void)
         {"b 1 1 1;d 2 2 2;", "b 1 1 1;d 2 2 2;"},
         {"", "b 1 1 1;d 2 2 2;"},
         {"a 3 3 3;d 4 4 4;e 5 5 5;", "a 3 3 3;b 1 1 1;d 4 4 4;e 5 5 5;"}};
-    char last[TALLY_JOB_METRICS_CAPACITY] = "";
+    char last[TALLY_METRICS_CAPACITY] = "";
     for (size_t i = 0; i < sizeof rounds / sizeof rounds[0]; i++) {
         tally_metrics_update(last, rounds[i][0]);
         TALLY_ASSERT_TEXT(last, rounds[i][1]);
@@ -84,7 +84,7 @@ static void test_codec_record__the_last_of_each_name_stays(void)
 /* Of 33 of the longest names, the one that comes last is left out; known ones are still updated. */
 static void test_codec_record__a_job_has_at_most_32_names(void)
 {
-    char last[TALLY_JOB_METRICS_CAPACITY] = "";
+    char last[TALLY_METRICS_CAPACITY] = "";
     struct tally_metric_summary summary = {"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa__",
                                            -1.2345678901234567e-300, -1.2345678901234567e-300,
                                            -1.2345678901234567e-300};
