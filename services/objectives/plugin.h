@@ -5,7 +5,8 @@
  * document has one of
  *
  *     "objective": {"type": "plugin", "name": "NAME", "dim": D, "options": "..."}       gradient()
- *     "objective": {"type": "training", "name": "NAME", "dim": D, "options": "..."}     train()
+ *     "objective": {"type": "training", "name": "NAME", "dim": D, "options": "..."}     train(),
+ * evaluate()
  *
  * This header is self-contained, and a plug-in links no library of Tally. Vectors are double[dim],
  * owned by the caller; strings are UTF-8 and borrowed for the call. Calls for one state never
@@ -51,7 +52,7 @@ struct tally_plugin_query {
     void *stream;
 };
 
-/* One call of train(). */
+/* One call of train() or evaluate(). */
 struct tally_plugin_training {
     size_t size;
     uint32_t client; /* in [0, M) */
@@ -66,7 +67,8 @@ struct tally_plugin_metric {
 };
 
 /* A function returns 0 on success. On failure it returns another value and writes the reason to
- * ret_why, at most `capacity` bytes with the NUL; its other results are ignored. */
+ * ret_why, at most `capacity` bytes with the NUL; its other results are ignored. A failure of
+ * train() costs the client this round, others make this worker refuse the job. */
 struct tally_plugin {
     uint32_t abi;     /* TALLY_PLUGIN_ABI */
     size_t size;      /* of this struct in the plug-in's version; members are only added */
@@ -111,6 +113,15 @@ struct tally_plugin {
      * job is to start, float[dim], each finite. Called, at one worker, before a job starts whose
      * `initial_point` is of type `first`. */
     int (*initial)(void *state, float *ret_weights, char *ret_why, size_t capacity);
+
+    /* Optional; the struct of an older plugin.h ends with `initial`. Evaluates the model to which a
+     * round has led, the last one included: `weights`, float[dim], and task->round are those of
+     * that model. Called for one client, or for each client on its own data if the job's
+     * `evaluation` is `clients`. Writes metrics like metrics(). A failure is logged and shown; the
+     * job goes on. */
+    int (*evaluate)(void *state, const struct tally_plugin_training *task, const float *weights,
+                    struct tally_plugin_metric *ret_metrics, size_t *ret_n, char *ret_why,
+                    size_t capacity);
 };
 
 /* The one symbol that a plug-in exports, even if it is compiled with hidden visibility. */

@@ -36,6 +36,12 @@ bool tally_plugin_has_initial(const struct tally_plugin *plugin)
            plugin->initial != NULL;
 }
 
+bool tally_plugin_has_evaluate(const struct tally_plugin *plugin)
+{
+    return plugin->size >= offsetof(struct tally_plugin, evaluate) + sizeof plugin->evaluate &&
+           plugin->evaluate != NULL;
+}
+
 bool tally_plugin_is_name(const char *name)
 {
     const size_t n = strnlen(name, TALLY_PLUGIN_NAME_CAPACITY);
@@ -133,23 +139,14 @@ static enum tally_status local_loss(struct tally_plugin_instance *instance, uint
     return TALLY_OK;
 }
 
-static enum tally_status local_metrics(struct tally_plugin_instance *instance, uint32_t client,
-                                       uint32_t round, const double *x,
-                                       struct tally_metric *ret_metrics, size_t *ret_n,
-                                       struct tally_error *err)
+/* Copies metrics that a plug-in has written. */
+static enum tally_status copy_metrics(const struct tally_plugin_metric *metrics, size_t n,
+                                      struct tally_metric *ret_metrics, size_t *ret_n,
+                                      struct tally_error *err)
 {
-    struct local_instance *self = (struct local_instance *)instance;
-    char why[TALLY_PLUGIN_WHY_CAPACITY] = "";
-    struct tally_plugin_metric metrics[TALLY_PLUGIN_METRICS_MOST];
     _Static_assert(sizeof ret_metrics->name == sizeof metrics->name &&
                        (int)TALLY_PLUGIN_METRICS_MOST == (int)TALLY_METRICS_MOST,
                    "plugin.h stands alone");
-    size_t n = 0;
-    const int code =
-        self->plugin->metrics(self->state, client, round, x, metrics, &n, why, sizeof why);
-    if (code != 0) {
-        return failed(code, why, err);
-    }
     if (n > TALLY_METRICS_MOST) {
         return tally_fail(err, TALLY_FAILED_PRECONDITION, NULL, "%zu metrics, at most %d", n,
                           TALLY_METRICS_MOST);
@@ -161,6 +158,20 @@ static enum tally_status local_metrics(struct tally_plugin_instance *instance, u
     }
     *ret_n = n;
     return TALLY_OK;
+}
+
+static enum tally_status local_metrics(struct tally_plugin_instance *instance, uint32_t client,
+                                       uint32_t round, const double *x,
+                                       struct tally_metric *ret_metrics, size_t *ret_n,
+                                       struct tally_error *err)
+{
+    struct local_instance *self = (struct local_instance *)instance;
+    char why[TALLY_PLUGIN_WHY_CAPACITY] = "";
+    struct tally_plugin_metric metrics[TALLY_PLUGIN_METRICS_MOST];
+    size_t n = 0;
+    const int code =
+        self->plugin->metrics(self->state, client, round, x, metrics, &n, why, sizeof why);
+    return code != 0 ? failed(code, why, err) : copy_metrics(metrics, n, ret_metrics, ret_n, err);
 }
 
 static enum tally_status local_train(struct tally_plugin_instance *instance, uint32_t client,
@@ -191,6 +202,21 @@ static enum tally_status local_initial(struct tally_plugin_instance *instance, f
     return code == 0 ? TALLY_OK : failed(code, why, err);
 }
 
+static enum tally_status local_evaluate(struct tally_plugin_instance *instance, uint32_t client,
+                                        uint32_t round, const float *weights,
+                                        struct tally_metric *ret_metrics, size_t *ret_n,
+                                        struct tally_error *err)
+{
+    struct local_instance *self = (struct local_instance *)instance;
+    char why[TALLY_PLUGIN_WHY_CAPACITY] = "";
+    struct tally_plugin_metric metrics[TALLY_PLUGIN_METRICS_MOST];
+    size_t n = 0;
+    const struct tally_plugin_training task = {sizeof task, client, round};
+    const int code =
+        self->plugin->evaluate(self->state, &task, weights, metrics, &n, why, sizeof why);
+    return code != 0 ? failed(code, why, err) : copy_metrics(metrics, n, ret_metrics, ret_n, err);
+}
+
 static void local_free(struct tally_plugin_instance *instance)
 {
     struct local_instance *self = (struct local_instance *)instance;
@@ -205,6 +231,7 @@ static const struct tally_plugin_instance_ops LOCAL_OPS = {
     .metrics = local_metrics,
     .train = local_train,
     .initial = local_initial,
+    .evaluate = local_evaluate,
 };
 
 enum tally_status tally_plugin_instance_open(const struct tally_plugin *plugin,
@@ -222,7 +249,8 @@ enum tally_status tally_plugin_instance_open(const struct tally_plugin *plugin,
                                                 .has_loss = plugin->loss != NULL,
                                                 .has_metrics = tally_plugin_has_metrics(plugin),
                                                 .has_train = tally_plugin_has_train(plugin),
-                                                .has_initial = tally_plugin_has_initial(plugin)};
+                                                .has_initial = tally_plugin_has_initial(plugin),
+                                                .has_evaluate = tally_plugin_has_evaluate(plugin)};
     memcpy(self->base.name, plugin->name, strlen(plugin->name) + 1);
     self->plugin = plugin;
     self->dim = problem->dim;

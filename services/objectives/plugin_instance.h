@@ -43,12 +43,18 @@ struct tally_plugin_instance_ops {
      * plug-in leaves out are NaN. Only if has_initial. Errors: as gradient. */
     enum tally_status (*initial)(struct tally_plugin_instance *instance, float *ret_weights,
                                  struct tally_error *err);
+    /* Metrics of the model `weights`, float[dim], that `round` made; as metrics. Only if
+     * has_evaluate. Errors: as gradient. */
+    enum tally_status (*evaluate)(struct tally_plugin_instance *instance, uint32_t client,
+                                  uint32_t round, const float *weights,
+                                  struct tally_metric *ret_metrics, size_t *ret_n,
+                                  struct tally_error *err);
 };
 
 struct tally_plugin_instance {
     const struct tally_plugin_instance_ops *ops;
     char name[TALLY_PLUGIN_NAME_CAPACITY];
-    bool has_gradient, has_loss, has_metrics, has_train, has_initial;
+    bool has_gradient, has_loss, has_metrics, has_train, has_initial, has_evaluate;
 };
 
 /* Whether this is a plug-in that can be used: its ABI, its size, its name, and all functions that
@@ -60,6 +66,7 @@ enum tally_status tally_plugin_check(const struct tally_plugin *plugin, struct t
 bool tally_plugin_has_metrics(const struct tally_plugin *plugin);
 bool tally_plugin_has_train(const struct tally_plugin *plugin);
 bool tally_plugin_has_initial(const struct tally_plugin *plugin);
+bool tally_plugin_has_evaluate(const struct tally_plugin *plugin);
 
 /* A legal name of a plug-in: 1 to 64 of a-z 0-9 - _ */
 bool tally_plugin_is_name(const char *name);

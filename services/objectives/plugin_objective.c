@@ -186,6 +186,16 @@ static enum tally_status check_metric(const struct tally_metric *metrics, size_t
     return TALLY_OK;
 }
 
+static enum tally_status check_metrics(const struct tally_metric *metrics, size_t n,
+                                       struct tally_error *err)
+{
+    enum tally_status status = TALLY_OK;
+    for (size_t i = 0; status == TALLY_OK && i < n; i++) {
+        status = check_metric(metrics, i, err);
+    }
+    return status;
+}
+
 static enum tally_status plugin_metrics(const struct tally_objective *objective, uint32_t client,
                                         uint32_t round, const double *x,
                                         struct tally_metric *ret_metrics, size_t *ret_n,
@@ -198,8 +208,8 @@ static enum tally_status plugin_metrics(const struct tally_objective *objective,
     }
     enum tally_status status =
         instance->ops->metrics(instance, client, round, x, ret_metrics, &n, err);
-    for (size_t i = 0; status == TALLY_OK && i < n; i++) {
-        status = check_metric(ret_metrics, i, err);
+    if (status == TALLY_OK) {
+        status = check_metrics(ret_metrics, n, err);
     }
     if (status == TALLY_FAILED_PRECONDITION) {
         tally_error_wrap(err, "plug-in %s: metrics of client %u in round %u", instance->name,
@@ -270,6 +280,29 @@ static enum tally_status plugin_train(const struct tally_objective *objective, u
     return status;
 }
 
+static enum tally_status plugin_evaluate(const struct tally_objective *objective, uint32_t client,
+                                         uint32_t round, const float *weights,
+                                         struct tally_metric *ret_metrics, size_t *ret_n,
+                                         struct tally_error *err)
+{
+    struct tally_plugin_instance *instance = of(objective)->instance;
+    size_t n = 0;
+    if (!instance->has_evaluate) {
+        return TALLY_OK;
+    }
+    enum tally_status status =
+        instance->ops->evaluate(instance, client, round, weights, ret_metrics, &n, err);
+    if (status == TALLY_OK) {
+        status = check_metrics(ret_metrics, n, err);
+    }
+    if (status == TALLY_FAILED_PRECONDITION) {
+        tally_error_wrap(err, "plug-in %s: evaluation of round %u's model by client %u",
+                         instance->name, round, client);
+    }
+    *ret_n = status == TALLY_OK ? n : 0;
+    return status;
+}
+
 static enum tally_status plugin_points(const struct tally_objective *objective, uint32_t client,
                                        uint32_t *ret_n, struct tally_error *err)
 {
@@ -311,6 +344,7 @@ static const struct tally_objective_ops TRAINING_OPS = {
     .points = plugin_points,
     .train = plugin_train,
     .initial = plugin_initial,
+    .evaluate_model = plugin_evaluate,
 };
 
 static const struct tally_objective_ops PLUGIN_OPS = {

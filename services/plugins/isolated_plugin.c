@@ -14,9 +14,25 @@ struct isolated_source {
 
 struct isolated_instance {
     struct tally_plugin_instance base;
+    const struct isolated_source *source;
     struct tally_plugin_process *process;
+    struct tally_plugin_problem problem; /* its texts are copies */
+    char *options, *data_dir, *job;
     size_t dim;
 };
+
+static enum tally_status open_process(struct isolated_instance *self, struct tally_error *err);
+
+/* Replaces a process that has ended: a training loop that crashed costs its client one round. */
+static enum tally_status require_process(struct isolated_instance *self, struct tally_error *err)
+{
+    if (!tally_plugin_process_has_ended(self->process)) {
+        return TALLY_OK;
+    }
+    tally_plugin_process_free(self->process);
+    self->process = NULL;
+    return open_process(self, err);
+}
 
 static enum tally_status isolated_gradient(struct tally_plugin_instance *instance, uint32_t client,
                                            uint64_t samples, struct tally_rng *rng, const double *x,
@@ -78,8 +94,11 @@ static enum tally_status isolated_train(struct tally_plugin_instance *instance, 
     struct tally_plugin_request request = {
         .operation = TALLY_PLUGIN_TRAIN, .client = client, .round = round};
     struct tally_plugin_reply reply;
-    memcpy(tally_plugin_process_x(self->process), weights, self->dim * sizeof *weights);
-    enum tally_status status = tally_plugin_process_call(self->process, &request, &reply, err);
+    enum tally_status status = require_process(self, err);
+    if (status == TALLY_OK) {
+        memcpy(tally_plugin_process_x(self->process), weights, self->dim * sizeof *weights);
+        status = tally_plugin_process_call(self->process, &request, &reply, err);
+    }
     if (status == TALLY_OK) {
         memcpy(weights, tally_plugin_process_gradient(self->process), self->dim * sizeof *weights);
         *ret_samples = reply.samples;
@@ -101,10 +120,34 @@ static enum tally_status isolated_initial(struct tally_plugin_instance *instance
     return status;
 }
 
+static enum tally_status isolated_evaluate(struct tally_plugin_instance *instance, uint32_t client,
+                                           uint32_t round, const float *weights,
+                                           struct tally_metric *ret_metrics, size_t *ret_n,
+                                           struct tally_error *err)
+{
+    struct isolated_instance *self = (struct isolated_instance *)instance;
+    struct tally_plugin_request request = {
+        .operation = TALLY_PLUGIN_EVALUATE, .client = client, .round = round};
+    struct tally_plugin_reply reply;
+    enum tally_status status = require_process(self, err);
+    if (status == TALLY_OK) {
+        memcpy(tally_plugin_process_x(self->process), weights, self->dim * sizeof *weights);
+        status = tally_plugin_process_call(self->process, &request, &reply, err);
+    }
+    if (status == TALLY_OK) {
+        memcpy(ret_metrics, reply.metrics, sizeof reply.metrics);
+        *ret_n = (size_t)reply.n_metrics;
+    }
+    return status;
+}
+
 static void isolated_instance_free(struct tally_plugin_instance *instance)
 {
     struct isolated_instance *self = (struct isolated_instance *)instance;
     tally_plugin_process_free(self->process);
+    free(self->options);
+    free(self->data_dir);
+    free(self->job);
     free(self);
 }
 
@@ -113,7 +156,8 @@ static const struct tally_plugin_instance_ops INSTANCE_OPS = {.free = isolated_i
                                                               .loss = isolated_loss,
                                                               .metrics = isolated_metrics,
                                                               .train = isolated_train,
-                                                              .initial = isolated_initial};
+                                                              .initial = isolated_initial,
+                                                              .evaluate = isolated_evaluate};
 
 /* Starts a child that loads the shared object. `reply` receives the result. */
 static enum tally_status start(const char *path, const struct tally_plugin_limits *limits,
@@ -135,35 +179,51 @@ static enum tally_status start(const char *path, const struct tally_plugin_limit
     return TALLY_OK;
 }
 
+/* Starts the instance's process and opens the plug-in there. */
+static enum tally_status open_process(struct isolated_instance *self, struct tally_error *err)
+{
+    const struct isolated_source *source = self->source;
+    struct tally_plugin_request request = {.operation = TALLY_PLUGIN_OPEN};
+    struct tally_plugin_reply reply;
+    enum tally_status status =
+        start(source->path, &source->limits, &self->problem, &self->process, &reply, err);
+    if (status == TALLY_OK && strcmp(reply.name, source->base.name) != 0) {
+        return tally_fail(err, TALLY_FAILED_PRECONDITION, NULL,
+                          "%s now holds plug-in %s; restart the worker", source->path, reply.name);
+    }
+    if (status == TALLY_OK) {
+        self->base.has_gradient = reply.has_gradient != 0;
+        self->base.has_loss = reply.has_loss != 0;
+        self->base.has_metrics = reply.has_metrics != 0;
+        self->base.has_train = reply.has_train != 0;
+        self->base.has_initial = reply.has_initial != 0;
+        self->base.has_evaluate = reply.has_evaluate != 0;
+        status = tally_plugin_process_call(self->process, &request, &reply, err);
+    }
+    return status;
+}
+
 static enum tally_status isolated_open(const struct tally_plugin_source *source,
                                        const struct tally_plugin_problem *problem,
                                        struct tally_plugin_instance **ret_instance,
                                        struct tally_error *err)
 {
-    const struct isolated_source *self = (const struct isolated_source *)source;
-    struct tally_plugin_request request = {.operation = TALLY_PLUGIN_OPEN};
-    struct tally_plugin_reply reply;
     struct isolated_instance *instance = calloc(1, sizeof *instance);
     if (instance == NULL) {
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for plug-in %s", source->name);
     }
     instance->base = (struct tally_plugin_instance){.ops = &INSTANCE_OPS};
     memcpy(instance->base.name, source->name, sizeof instance->base.name);
+    instance->source = (const struct isolated_source *)source;
     instance->dim = (size_t)problem->dim;
+    instance->problem = *problem;
+    instance->problem.options = instance->options = strdup(problem->options);
+    instance->problem.data_dir = instance->data_dir = strdup(problem->data_dir);
+    instance->problem.job = instance->job = strdup(problem->job);
     enum tally_status status =
-        start(self->path, &self->limits, problem, &instance->process, &reply, err);
-    if (status == TALLY_OK && strcmp(reply.name, source->name) != 0) {
-        status = tally_fail(err, TALLY_FAILED_PRECONDITION, NULL,
-                            "%s now holds plug-in %s; restart the worker", self->path, reply.name);
-    }
-    if (status == TALLY_OK) {
-        instance->base.has_gradient = reply.has_gradient != 0;
-        instance->base.has_loss = reply.has_loss != 0;
-        instance->base.has_metrics = reply.has_metrics != 0;
-        instance->base.has_train = reply.has_train != 0;
-        instance->base.has_initial = reply.has_initial != 0;
-        status = tally_plugin_process_call(instance->process, &request, &reply, err);
-    }
+        instance->options != NULL && instance->data_dir != NULL && instance->job != NULL
+            ? open_process(instance, err)
+            : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for plug-in %s", source->name);
     if (status != TALLY_OK) {
         isolated_instance_free(&instance->base);
         return status;

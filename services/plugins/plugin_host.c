@@ -120,6 +120,7 @@ static enum tally_status load(struct host *host, struct tally_plugin_reply *repl
         reply->has_loss = host->file.plugin->loss != NULL;
         reply->has_train = tally_plugin_has_train(host->file.plugin);
         reply->has_initial = tally_plugin_has_initial(host->file.plugin);
+        reply->has_evaluate = tally_plugin_has_evaluate(host->file.plugin);
         reply->has_metrics = tally_plugin_has_metrics(host->file.plugin);
         snprintf(reply->name, sizeof reply->name, "%s", host->file.plugin->name);
     }
@@ -160,6 +161,14 @@ static enum tally_status serve(struct host *host, struct tally_plugin_request *r
     }
     if (instance != NULL && instance->has_initial && request->operation == TALLY_PLUGIN_INITIAL) {
         return instance->ops->initial(instance, (float *)(x + dim), err);
+    }
+    if (instance != NULL && instance->has_evaluate && request->operation == TALLY_PLUGIN_EVALUATE) {
+        size_t n = 0;
+        enum tally_status status =
+            instance->ops->evaluate(instance, request->client, (uint32_t)request->round,
+                                    (const float *)x, reply->metrics, &n, err);
+        reply->n_metrics = (uint32_t)n;
+        return status;
     }
     return tally_fail(err, TALLY_INTERNAL, NULL, "request %u out of order", request->operation);
 }

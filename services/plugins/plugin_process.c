@@ -342,6 +342,11 @@ enum tally_status tally_plugin_process_call(struct tally_plugin_process *process
     return TALLY_OK;
 }
 
+bool tally_plugin_process_has_ended(const struct tally_plugin_process *process)
+{
+    return process == NULL || process->pid == 0;
+}
+
 void tally_plugin_process_free(struct tally_plugin_process *process)
 {
     if (process == NULL) {

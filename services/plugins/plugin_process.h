@@ -35,6 +35,9 @@ enum tally_status tally_plugin_process_call(struct tally_plugin_process *process
                                             struct tally_plugin_reply *ret_reply,
                                             struct tally_error *err);
 
+/* Whether the child has ended, for whatever reason; NULL = it could not be started. */
+bool tally_plugin_process_has_ended(const struct tally_plugin_process *process);
+
 /* Lets the child close the plug-in and end. Kills the child if it has not ended after 2 s. */
 void tally_plugin_process_free(struct tally_plugin_process *process);
 

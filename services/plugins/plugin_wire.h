@@ -37,8 +37,9 @@ enum tally_plugin_operation {
     TALLY_PLUGIN_GRADIENT,
     TALLY_PLUGIN_LOSS,
     TALLY_PLUGIN_METRICS,
-    TALLY_PLUGIN_TRAIN,  /* weights, float[dim], in the places of x and of the gradient */
-    TALLY_PLUGIN_INITIAL /* weights, float[dim], in the place of the gradient */
+    TALLY_PLUGIN_TRAIN,   /* weights, float[dim], in the places of x and of the gradient */
+    TALLY_PLUGIN_INITIAL, /* weights, float[dim], in the place of the gradient */
+    TALLY_PLUGIN_EVALUATE /* weights, float[dim], in the place of x */
 };
 
 struct tally_plugin_request {
@@ -46,7 +47,7 @@ struct tally_plugin_request {
     uint32_t operation;
     uint32_t client;
     uint64_t samples;
-    uint64_t round;       /* METRICS, TRAIN */
+    uint64_t round;       /* METRICS, TRAIN, EVALUATE */
     struct tally_rng rng; /* draws continue from here */
 };
 
@@ -56,8 +57,8 @@ struct tally_plugin_reply {
     uint32_t has_loss;                             /* LOAD */
     double loss;                                   /* LOSS */
     uint32_t has_metrics, has_gradient, has_train; /* LOAD */
-    uint32_t has_initial;                          /* LOAD */
-    uint32_t n_metrics;                            /* METRICS */
+    uint32_t has_initial, has_evaluate;            /* LOAD */
+    uint32_t n_metrics;                            /* METRICS, EVALUATE */
     uint64_t samples;                              /* TRAIN */
     struct tally_metric metrics[TALLY_METRICS_MOST];
     struct tally_rng rng;

@@ -1,7 +1,9 @@
 /* trainer: a plug-in with a training loop. Client m moves every weight a third of the way to m + 1
  * (of 1 / (3 + mu) with a proximal term), and has used m + 1 samples. It offers -1 / i as the start
- * of weight i = 1, 2, ... `options` names what it does wrong instead, in round 3 or at the start.
- */
+ * of weight i = 1, 2, ... `options` names what it does wrong instead, at the start, or in round 3:
+ * for all clients, or only for client 1 ("one ..."), or for client 1 at its first two attempts
+ * ("twice ..."). */
+#include <limits.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -16,6 +18,8 @@ struct trainer {
     float mu;
     bool has_job;
     char mood[32];
+    bool only_one;
+    int attempts; /* that go wrong; the rest succeed */
 };
 
 static int trainer_open(const struct tally_plugin_problem *problem, void **ret_state, char *ret_why,
@@ -31,7 +35,11 @@ static int trainer_open(const struct tally_plugin_problem *problem, void **ret_s
     trainer->rounds = problem->rounds;
     trainer->mu = (float)problem->mu;
     trainer->has_job = problem->job[0] != '\0';
-    snprintf(trainer->mood, sizeof trainer->mood, "%s", problem->options);
+    const char *space = strchr(problem->options, ' ');
+    snprintf(trainer->mood, sizeof trainer->mood, "%s",
+             space != NULL ? space + 1 : problem->options);
+    trainer->only_one = space != NULL;
+    trainer->attempts = strncmp(problem->options, "twice ", 6) == 0 ? 2 : INT_MAX;
     *ret_state = trainer;
     return 0;
 }
@@ -44,8 +52,10 @@ static void trainer_close(void *state)
 static int trainer_train(void *state, const struct tally_plugin_training *task, float *weights,
                          uint64_t *ret_samples, char *ret_why, size_t capacity)
 {
-    const struct trainer *trainer = state;
-    const char *mood = task->round == 3 ? trainer->mood : "";
+    struct trainer *trainer = state;
+    const bool is_wrong =
+        task->round == 3 && (!trainer->only_one || task->client == 1) && trainer->attempts-- > 0;
+    const char *mood = is_wrong ? trainer->mood : "";
     const float target = (float)(task->client + 1);
     for (size_t i = 0; i < trainer->dim; i++) {
         weights[i] += (target - weights[i]) / (3 + trainer->mu);
@@ -101,6 +111,28 @@ static int trainer_initial(void *state, float *ret_weights, char *ret_why, size_
     return 0;
 }
 
+/* The model's first weight, and what the options name for the model of round 3. */
+static int trainer_evaluate(void *state, const struct tally_plugin_training *task,
+                            const float *weights, struct tally_plugin_metric *ret_metrics,
+                            size_t *ret_n, char *ret_why, size_t capacity)
+{
+    const struct trainer *trainer = state;
+    const char *mood = task->round == 3 ? trainer->mood : "";
+    if (strcmp(mood, "blind") == 0) {
+        snprintf(ret_why, capacity, "no test data");
+        return 1;
+    }
+    if (strcmp(mood, "crash_blind") == 0) {
+        abort();
+    }
+    ret_metrics[0] = (struct tally_plugin_metric){
+        "first_weight", strcmp(mood, "unsure") == 0 ? (double)NAN : (double)weights[0]};
+    ret_metrics[1] = (struct tally_plugin_metric){"model_of", task->round};
+    ret_metrics[2] = (struct tally_plugin_metric){"evaluator", task->client};
+    *ret_n = 3;
+    return 0;
+}
+
 static const struct tally_plugin TRAINER = {.abi = TALLY_PLUGIN_ABI,
                                             .size = sizeof TRAINER,
                                             .name = "trainer",
@@ -108,7 +140,8 @@ static const struct tally_plugin TRAINER = {.abi = TALLY_PLUGIN_ABI,
                                             .close = trainer_close,
                                             .metrics = trainer_metrics,
                                             .train = trainer_train,
-                                            .initial = trainer_initial};
+                                            .initial = trainer_initial,
+                                            .evaluate = trainer_evaluate};
 
 const struct tally_plugin *tally_plugin(void)
 {

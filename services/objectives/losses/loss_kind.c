@@ -62,6 +62,19 @@ enum tally_status tally_objective_initial(const struct tally_objective *objectiv
                             "only a plug-in offers an initial point");
 }
 
+enum tally_status tally_objective_evaluate_model(const struct tally_objective *objective,
+                                                 uint32_t client, uint32_t round,
+                                                 const float *weights,
+                                                 struct tally_metric *ret_metrics, size_t *ret_n,
+                                                 struct tally_error *err)
+{
+    *ret_n = 0;
+    return objective->ops->evaluate_model != NULL
+               ? objective->ops->evaluate_model(objective, client, round, weights, ret_metrics,
+                                                ret_n, err)
+               : TALLY_OK;
+}
+
 enum tally_status tally_objective_local_loss(const struct tally_objective *objective,
                                              uint32_t client, const double *x, double *ret_loss,
                                              struct tally_error *err)

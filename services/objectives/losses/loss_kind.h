@@ -135,12 +135,18 @@ struct tally_objective_ops {
     /* NULL: unknown. Errors: as local_loss. */
     enum tally_status (*points)(const struct tally_objective *objective, uint32_t client,
                                 uint32_t *ret_n, struct tally_error *err);
-    /* NULL: the objective has gradients. Otherwise it has nothing but this and `points`. */
+    /* NULL: the objective has gradients. Otherwise it has nothing but this, `points`, `metrics`
+     * and `evaluate_model`. */
     enum tally_status (*train)(const struct tally_objective *objective, uint32_t client,
                                uint32_t round, float *weights, struct tally_error *err);
     /* NULL: it offers none. */
     enum tally_status (*initial)(const struct tally_objective *objective, float *ret_weights,
                                  struct tally_error *err);
+    /* NULL: models are not evaluated. */
+    enum tally_status (*evaluate_model)(const struct tally_objective *objective, uint32_t client,
+                                        uint32_t round, const float *weights,
+                                        struct tally_metric *ret_metrics, size_t *ret_n,
+                                        struct tally_error *err);
     /* NULL: not available. Errors: as local_loss. */
     enum tally_status (*evaluate)(const struct tally_objective *objective, uint32_t client,
                                   const double *x, struct tally_evaluation *ret_evaluation,
@@ -206,6 +212,15 @@ enum tally_status tally_objective_train(const struct tally_objective *objective,
  * FAILED_PRECONDITION (also if it offers none). */
 enum tally_status tally_objective_initial(const struct tally_objective *objective,
                                           float *ret_weights, struct tally_error *err);
+
+/* Evaluates the model that `round` made: weights, float[dim]. ret_metrics has room for
+ * TALLY_METRICS_MOST, of which *ret_n are written; 0 if the objective evaluates no models. Errors:
+ * FAILED_PRECONDITION. */
+enum tally_status tally_objective_evaluate_model(const struct tally_objective *objective,
+                                                 uint32_t client, uint32_t round,
+                                                 const float *weights,
+                                                 struct tally_metric *ret_metrics, size_t *ret_n,
+                                                 struct tally_error *err);
 
 /* Sets ret_losses[n] to f at n points (double[n][dim]). For evaluation only. f is computed over the
  * data in this process: those of all clients or, with sharding `local`, those of this worker. */
