@@ -34,7 +34,8 @@ enum {
 /* Upper bounds of the bytes of an update besides its payload. Numbers take up to 10 bytes (uint64)
  * or 5 (uint32), tags 1. */
 enum {
-    TALLY_UPDATE_OWN_BYTES = 48,   /* client, payload_bits, clipped, loss; tags and lengths */
+    TALLY_UPDATE_OWN_BYTES = 52,   /* client, payload_bits, clipped, loss; tags and lengths, also
+                                    * that of evaluation_failure */
     TALLY_METRIC_BYTES = 48,       /* a name of up to 32 bytes, a double; tags and lengths */
     TALLY_UPDATE_WHOLE_BYTES = 80, /* session, job_id, round, mark, columns; what every poll has */
     TALLY_CURSOR_BYTES = 48,       /* job_id, iterate; tags and lengths */
@@ -131,6 +132,8 @@ struct tally_task {
     char encoding[TALLY_ENCODING_NAME_CAPACITY];
     bool evaluate;
     bool cut;
+    bool evaluate_model;
+    uint32_t evaluator; /* 1 + the only client that evaluates the model; 0 = all do */
     uint32_t deadline_ms;
     uint64_t x_checksum;
     uint32_t mark;     /* tally_job_round.mark; 0 = none */
@@ -172,7 +175,11 @@ struct tally_update {
     double loss;
     struct tally_metric metrics[TALLY_METRICS_MOST];
     size_t n_metrics;
+    struct tally_metric evaluation[TALLY_METRICS_MOST]; /* of the round's point */
+    size_t n_evaluation;
+    char evaluation_failure[TALLY_FAILURE_CAPACITY]; /* "" = it has not failed */
     char failure[TALLY_FAILURE_CAPACITY]; /* why the client cannot answer; "" = it does */
+    bool may_retry;                       /* the failure costs the client only this round */
     char refusal[TALLY_FAILURE_CAPACITY]; /* why the worker cannot serve the job; "" = it does */
     bool tried;                 /* refused because the computation has failed (a plug-in) */
     bool lacks_plugin;          /* refused because the job's plug-in is not loaded */

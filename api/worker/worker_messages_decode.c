@@ -492,14 +492,19 @@ enum tally_status tally_poll_response_decode(const uint8_t *bytes, size_t n,
 
 DEFINE_SCHEMA(Metric, struct tally_metric)
 
-static enum tally_status take_metrics(struct tally_update *message, const struct value *value,
-                                      struct tally_error *err)
+static enum tally_status add_metric(struct tally_metric metrics[TALLY_METRICS_MOST], size_t *n,
+                                    const struct value *value, struct tally_error *err)
 {
-    if (message->n_metrics == TALLY_METRICS_MOST) {
+    if (*n == TALLY_METRICS_MOST) {
         return too_many(TALLY_METRICS_MOST, err);
     }
-    return take_message(value, &Metric_SCHEMA, &message->metrics[message->n_metrics++], err);
+    return take_message(value, &Metric_SCHEMA, &metrics[(*n)++], err);
 }
+
+#define take_metrics(message, value, err)                                                          \
+    add_metric((message)->metrics, &(message)->n_metrics, value, err)
+#define take_evaluation(message, value, err)                                                       \
+    add_metric((message)->evaluation, &(message)->n_evaluation, value, err)
 
 DEFINE_SCHEMA(ClientUpdate, struct tally_update)
 DEFINE_SCHEMA(UpdateResult, struct tally_update_result)

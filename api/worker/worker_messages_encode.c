@@ -261,6 +261,12 @@ static bool put_metrics(pb_ostream_t *stream, uint32_t tag, const struct tally_u
                      sizeof message->metrics[0]);
 }
 
+static bool put_evaluation(pb_ostream_t *stream, uint32_t tag, const struct tally_update *message)
+{
+    return put_array(stream, tag, put_Metric_fields, message->evaluation, message->n_evaluation,
+                     sizeof message->evaluation[0]);
+}
+
 DEFINE_PUT(ClientUpdate, struct tally_update)
 
 static bool put_one_update(pb_ostream_t *stream, const void *of)

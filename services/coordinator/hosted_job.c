@@ -553,17 +553,50 @@ static enum tally_status put_client_metrics(struct tally_store *store, struct ho
     return status;
 }
 
+static enum tally_status copy_record(void *context, const struct tally_round_record *record,
+                                     struct tally_error *err)
+{
+    (void)err;
+    *(struct tally_round_record *)context = *record;
+    return TALLY_OK;
+}
+
+/* Adds an evaluation to the record of the round that made the model, which an earlier transaction
+ * has stored. */
+static enum tally_status put_evaluation(struct tally_store *store, const struct hosted_job *job,
+                                        const struct tally_round_evaluation *evaluation,
+                                        struct tally_error *err)
+{
+    struct tally_round_record record = {.round = 0};
+    enum tally_status status = store->ops->round_list(store, job->row.key, evaluation->round - 1, 1,
+                                                      copy_record, &record, err);
+    if (status == TALLY_OK && record.round != evaluation->round) {
+        status = tally_fail(err, TALLY_DATA_LOSS, NULL, "job %s has no record of round %lld",
+                            job->row.id, (long long)evaluation->round);
+    }
+    if (status == TALLY_OK) {
+        tally_record_evaluate(&record, evaluation);
+        status = store->ops->round_update(store, job->row.key, &record, err);
+    }
+    return status;
+}
+
 enum tally_status hosted_job_put_rounds(struct tally_store *store, struct hosted_job *job,
                                         const struct tally_job_outcome *outcome, int64_t now_ms,
                                         struct tally_error *err)
 {
     enum tally_status status = hosted_job_put_row(store, job, now_ms, err);
+    if (status == TALLY_OK && outcome->evaluation.round != 0) {
+        status = put_evaluation(store, job, &outcome->evaluation, err);
+    }
     for (int i = 0; status == TALLY_OK && i < outcome->n_records; i++) {
         status = store->ops->round_insert(store, job->row.key, &outcome->records[i], err);
     }
     if (status == TALLY_OK && job->has_stored_updates) {
+        /* The round of a last evaluation has no record. */
+        const bool is_over = job->row.status == TALLY_JOB_COMPLETED;
         status = store->ops->updates_delete(store, job->row.key, TALLY_STORE_METRICS_ROUND,
-                                            job->row.progress.round, err);
+                                            job->row.progress.round + is_over, err);
         job->has_stored_updates = status != TALLY_OK;
     }
     if (status == TALLY_OK) {

@@ -13,6 +13,7 @@
 #include "services/coordinator/rest_routes.h"
 #include "services/coordinator/rest_series.h"
 #include "services/coordinator/workers.h"
+#include "services/job/document.h"
 #include "services/job/job_detail.h"
 
 /* Ends the stream: no event follows (rest_events.c). */
@@ -22,6 +23,9 @@ static void finish_stream(struct event_stream *stream);
  * down. NULL with TALLY_OK: not in this turn. Errors: STORE, DATA_LOSS, NO_MEMORY. */
 static enum tally_status find_chunk(struct event_stream *stream, int *n_left,
                                     const struct event_chunk **ret_chunk, struct tally_error *err);
+
+/* Writes the evaluation of an ended job's last round. False if it must be tried again. */
+static bool write_last_evaluation(struct event_stream *stream, int64_t now_ms);
 
 /* Makes the job event of the feed's row, if it has not been made. Errors: STORE, DATA_LOSS,
  * NO_MEMORY. */
@@ -112,6 +116,10 @@ static bool fill(struct event_stream *stream, int64_t now_ms, int *n_left)
         stream->job_event_is_last = false;
     }
     const bool is_over = tally_job_status_is_terminal(feed->row.status) && feed->job == NULL;
+    if (is_over && feed->evaluates && !stream->has_last_evaluation &&
+        !write_last_evaluation(stream, now_ms)) {
+        return true;
+    }
     const bool lacks_job_event =
         stream->job_event != feed->job_event || (is_over && !stream->job_event_is_last);
     if (lacks_job_event && !write_job_event(stream, now_ms)) {
@@ -439,10 +447,26 @@ static enum tally_status append_event(struct tally_buffer *out, const char *head
     return status == TALLY_OK ? status : tally_fail(err, status, NULL, "no memory for events");
 }
 
+/* {"round": 3, "metrics": {...}} */
+static enum tally_status append_evaluation(const struct tally_round_record *record,
+                                           struct tally_buffer *out, struct tally_error *err)
+{
+    if (record->metrics[0] == '\0') {
+        return TALLY_OK;
+    }
+    struct tally_json *object = tally_json_object();
+    const bool ok = tally_json_set_integer(object, "round", record->round) &&
+                    tally_detail_set_metrics(object, record->metrics);
+    return append_event(out, "event: evaluation\ndata: ", tally_json_if_complete(object, ok), err);
+}
+
 static enum tally_status add_round_event(void *context, const struct tally_round_record *record,
                                          struct tally_error *err)
 {
     struct event_chunk *chunk = context;
+    if (record->round == chunk->after) {
+        return append_evaluation(record, &chunk->text, err);
+    }
     series_totals_add(&chunk->totals, record);
     chunk->through = record->round;
     struct tally_json *object = tally_detail_round(record);
@@ -476,8 +500,10 @@ static enum tally_status find_chunk(struct event_stream *stream, int *n_left,
     chunk->totals = stream->totals;
     chunk->text.size = 0;
     struct tally_store *store = stream->coordinator->store;
-    enum tally_status status = store->ops->round_list(store, feed->row.key, chunk->after,
-                                                      CHUNK_ROUNDS, add_round_event, chunk, err);
+    const bool has_evaluation = feed->evaluates && chunk->after > 0;
+    enum tally_status status =
+        store->ops->round_list(store, feed->row.key, chunk->after - has_evaluation,
+                               CHUNK_ROUNDS + has_evaluation, add_round_event, chunk, err);
     struct tally_store_job row;
     const bool is_empty = status == TALLY_OK && chunk->through == chunk->after;
     if (is_empty) {
@@ -495,6 +521,33 @@ static enum tally_status find_chunk(struct event_stream *stream, int *n_left,
     chunk->used = ++feed->n_chunk_uses;
     *ret_chunk = chunk;
     return TALLY_OK;
+}
+
+static enum tally_status append_last(void *context, const struct tally_round_record *record,
+                                     struct tally_error *err)
+{
+    return append_evaluation(record, context, err);
+}
+
+static bool write_last_evaluation(struct event_stream *stream, int64_t now_ms)
+{
+    struct tally_store *store = stream->coordinator->store;
+    struct tally_buffer text = {0};
+    struct tally_error err = TALLY_ERROR_INIT;
+    const enum tally_status status = store->ops->round_list(
+        store, stream->feed->row.key, stream->cursor - 1, 1, append_last, &text, &err);
+    if (status != TALLY_OK) {
+        transaction_note_damage(stream->coordinator->transaction, &err);
+        finish_stream(stream); /* a client that reconnects gets the reason */
+    }
+    const bool is_written =
+        status == TALLY_OK && (text.size == 0 || write_text(stream, &text, now_ms));
+    stream->has_last_evaluation = is_written;
+    if (is_written) {
+        stream->job_event_is_last = false;
+    }
+    tally_buffer_fini(&text);
+    return is_written;
 }
 
 /* Whether two rows of a job would be shown alike. */
@@ -520,6 +573,7 @@ static enum tally_status make_detail(struct tally_coordinator *coordinator, stru
         struct tally_json *detail =
             hosted_job_detail(&feed->row, &document, feed->job != NULL ? &feed->job->spec : NULL,
                               feed->waits ? &feed->waiting : NULL);
+        feed->evaluates = tally_document_evaluates(detail);
         status = append_event(&feed->detail, "event: job\ndata: ", detail, err);
     }
     tally_buffer_fini(&document);

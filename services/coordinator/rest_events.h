@@ -11,6 +11,9 @@
  *     id: 18
  *     data: {...}
  *
+ *     event: evaluation   in a job whose models are evaluated: the metrics of a round whose event
+ *     data: {...}         may have come without those of the model that it made
+ *
  *     : heartbeat         after some seconds of silence
  *
  * All streams of a job share a feed, which knows what the store holds of the job. Streams are
@@ -67,7 +70,8 @@ enum {
 
 struct tally_coordinator;
 
-/* The events of rounds (after, through]. Rounds never change, so a chunk stays valid. */
+/* The events of rounds (after, through], and the evaluation of round `after`. Only the last round
+ * may change, by its evaluation, which the next chunk has. So a chunk stays valid. */
 struct event_chunk {
     int64_t after, through;      /* equal = unused */
     struct series_totals totals; /* after `through` */
@@ -80,6 +84,7 @@ struct event_feed {
     struct tally_store_job row; /* as stored when the feed last looked */
     bool waits;                 /* whether the job waited then */
     struct tally_waiting waiting;
+    bool evaluates; /* models of the job are evaluated */
     bool must_read; /* the row: the job is no longer live here, but has not ended */
     int64_t next_check_ms;
     int64_t next_job_event_ms;
@@ -102,6 +107,7 @@ struct event_stream {
     struct series_totals totals; /* after the cursor */
     uint64_t job_event;          /* newest job event written */
     bool job_event_is_last;      /* no round came after it */
+    bool has_last_evaluation;    /* of the last round, after the job has ended */
     bool is_full;                /* the next text did not fit: none is made until it has drained */
     bool ended;
     int64_t written_ms;

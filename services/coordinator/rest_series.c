@@ -60,7 +60,9 @@ static int find_entry(struct series_cache *cache, const char *job_id)
 static enum tally_status add_round(void *context, const struct tally_round_record *record,
                                    struct tally_error *err)
 {
-    return series_add(context, record, err);
+    struct series *series = context;
+    return record->round == series_last_round(series) ? series_renew(series, record, err)
+                                                      : series_add(series, record, err);
 }
 
 /* Takes an entry, if one is free. */
@@ -78,7 +80,7 @@ static enum tally_status take_entry(struct tally_coordinator *coordinator, const
     if (entry >= 0) {
         cache->entries[entry].n_users++;
         cache->entries[entry].used = ++cache->n_uses;
-        *use = (struct series_use){cache, entry, &cache->entries[entry].series};
+        *use = (struct series_use){cache, entry, &cache->entries[entry].series, false};
     }
     return TALLY_OK;
 }
@@ -106,9 +108,11 @@ enum tally_status series_read(struct tally_coordinator *coordinator,
     struct series *series = &use->cache->entries[use->entry].series;
     const int64_t last = series_last_round(series);
     enum tally_status status = TALLY_OK;
-    if (last < row->progress.round) {
+    if (last < row->progress.round || !use->is_renewed) {
+        const int64_t after = use->is_renewed || last == 0 ? last : last - 1;
         status =
-            store->ops->round_list(store, row->key, last, PIECE_ROUNDS, add_round, series, err);
+            store->ops->round_list(store, row->key, after, PIECE_ROUNDS, add_round, series, err);
+        use->is_renewed = true;
     }
     *ret_is_done = series_last_round(series) >= row->progress.round;
     if (status == TALLY_OK && !*ret_is_done && series_last_round(series) == last) {
@@ -172,7 +176,7 @@ struct series_pieces {
     struct series_row *rows;
     size_t n; /* rows */
     int n_names;
-    char names[TALLY_METRICS_MOST][TALLY_METRIC_NAME_CAPACITY];
+    char names[SERIES_METRICS_MOST][TALLY_METRIC_NAME_CAPACITY];
     double *values;   /* double[n_names][SERIES_METRIC_VALUES][n] */
     size_t n_written; /* rows, then the numbers in `values` */
 };

@@ -13,6 +13,7 @@ struct series_use {
     struct series_cache *cache;
     int entry;
     const struct series *series; /* NULL = none */
+    bool is_renewed;             /* its last round was read again */
 };
 
 /* Reads some more rounds of the job into its series, cached for the next request. *ret_is_done =

@@ -135,7 +135,7 @@ static enum tally_status add_names(struct series *series, const char *summaries)
     struct series_metrics *metrics = &series->metrics;
     struct tally_metric_summary summary;
     while (tally_metrics_next(&summaries, &summary)) {
-        if (metrics->n_names == TALLY_METRICS_MOST ||
+        if (metrics->n_names == SERIES_METRICS_MOST ||
             find_name(metrics, summary.name) < metrics->n_names) {
             continue;
         }
@@ -225,6 +225,7 @@ enum tally_status series_add(struct series *series, const struct tally_round_rec
         put_values(&series->metrics, series->n_rows, record->metrics);
     }
     series_totals_add(&series->totals, record);
+    series->last_telemetry_bits = record->bits.telemetry_bits;
     series->n_rounds++;
     const size_t slot = series->n_rows++;
     series->rows[slot] = (struct series_row){.round = record->round,
@@ -238,6 +239,23 @@ enum tally_status series_add(struct series *series, const struct tally_round_rec
                                              .passed = record->passed,
                                              .cut = record->cut,
                                              .totals = series->totals};
+    return TALLY_OK;
+}
+
+enum tally_status series_renew(struct series *series, const struct tally_round_record *record,
+                               struct tally_error *err)
+{
+    assert(record->round == series_last_round(series));
+    if (add_names(series, record->metrics) != TALLY_OK) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the rounds");
+    }
+    struct series_row *last = &series->rows[series->n_rows - 1];
+    if (series->metrics.n_names > 0) {
+        put_values(&series->metrics, last->slot, record->metrics);
+    }
+    series->totals.bits.telemetry_bits += record->bits.telemetry_bits - series->last_telemetry_bits;
+    series->last_telemetry_bits = record->bits.telemetry_bits;
+    last->totals = series->totals;
     return TALLY_OK;
 }
 

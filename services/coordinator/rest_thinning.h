@@ -42,11 +42,14 @@ struct series_row {
     struct series_totals totals;
 };
 
-enum { SERIES_METRIC_VALUES = 3 /* mean, min, max */ };
+enum {
+    SERIES_METRIC_VALUES = 3, /* mean, min, max */
+    SERIES_METRICS_MOST = TALLY_JOB_METRICS_MOST
+};
 
-/* The first TALLY_METRICS_MOST different names of a job's rounds; others are left out. */
+/* The first SERIES_METRICS_MOST different names of a job's rounds; others are left out. */
 struct series_metrics {
-    char names[TALLY_METRICS_MOST][TALLY_METRIC_NAME_CAPACITY]; /* in the order they came */
+    char names[SERIES_METRICS_MOST][TALLY_METRIC_NAME_CAPACITY]; /* in the order they came */
     int n_names;
     double *values; /* double[capacity][n_names][SERIES_METRIC_VALUES] by slot, NaN where a round
                      * lacks a metric; NULL if n_names is 0 */
@@ -57,7 +60,8 @@ struct series {
     size_t n_rows, capacity;
     int64_t n_rounds; /* added */
     int64_t width;    /* rounds per bucket of the thinned part; 0 = nothing was thinned */
-    struct series_totals totals; /* after the last round */
+    struct series_totals totals;  /* after the last round */
+    uint64_t last_telemetry_bits; /* of the last round alone */
     struct series_metrics metrics;
 };
 
@@ -72,6 +76,10 @@ struct series_totals series_totals_of(const struct tally_progress *progress);
  * series is unchanged then. */
 enum tally_status series_add(struct series *series, const struct tally_round_record *record,
                              struct tally_error *err);
+/* Takes the last round's record again, to which an evaluation may have been added since. Errors:
+ * NO_MEMORY; the series is unchanged then. */
+enum tally_status series_renew(struct series *series, const struct tally_round_record *record,
+                               struct tally_error *err);
 /* The last round added; 0 = none. */
 int64_t series_last_round(const struct series *series);
 /* Writes at most n_max rows, n_max in [SERIES_MIN_POINTS, SERIES_MAX_POINTS], and returns how many:

@@ -15,10 +15,10 @@ enum { MIN_TAIL_BYTES = 8 * 1024 };
 /* Shifts that go with one task, if there is more than one client. */
 enum { MAX_SHIFT_BYTES = 4 << 20 };
 
-/* Whether the job's open round lacks the client's answer. */
+/* Whether the job's open round asks the client for an answer. */
 static bool is_pending(const struct hosted_job *job, uint32_t client)
 {
-    return tally_job_is_drawn(job->engine, client) && !tally_job_has_received(job->engine, client);
+    return tally_job_asks(job->engine, client);
 }
 
 /* The cohort of the job's open round, if it is shorter than the list of the session's clients; NULL
@@ -213,6 +213,8 @@ static void describe_round(const struct hosted_job *job, const struct tally_job_
              TALLY_JOB_ENCODING_NAMES[job->spec.encoding]);
     task->evaluate = round->evaluate;
     task->cut = round->plan.cut;
+    task->evaluate_model = round->evaluate_model;
+    task->evaluator = round->evaluator;
     task->mark = round->mark;
     task->x_checksum = tally_job_progress(job->engine)->x_checksum;
 }

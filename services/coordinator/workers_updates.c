@@ -193,8 +193,36 @@ static enum tally_status end_in_failure(struct tally_coordinator *coordinator,
     return status;
 }
 
-/* No worker could continue with the client, since its computation depends on job and seed alone. */
+/* The client's training failed, and the job goes on; the open transaction takes what follows. */
+static enum tally_status take_setback(struct tally_coordinator *coordinator, struct hosted_job *job,
+                                      const struct session *session,
+                                      const struct tally_update *update, struct tally_error *err)
+{
+    struct tally_job_outcome outcome;
+    enum tally_status status = transaction_begin_update(coordinator->transaction, err);
+    if (status == TALLY_OK) {
+        status =
+            tally_job_take_setback(job->engine, update->client, update->failure, &outcome, err);
+    }
+    if (status != TALLY_OK) {
+        return status;
+    }
+    tally_log(TALLY_LOG_WARN, tally_log_event("a client's training failed"),
+              tally_log_text("job", job->row.id), tally_log_integer("round", update->round),
+              tally_log_integer("client", update->client), tally_log_text("worker", session->name),
+              tally_log_text("reason", update->failure));
+    if (rounds_has_closed(job, &outcome)) {
+        transaction_require(coordinator->transaction);
+        return rounds_put_closed(coordinator, job, &outcome, err);
+    }
+    coordinator->jobs->ops->ready(coordinator, job); /* it may be another client's turn again */
+    return TALLY_OK;
+}
+
+/* Without `may_retry` no worker could continue with the client, since its computation depends on
+ * job and seed alone. */
 static enum tally_status take_failure(struct tally_coordinator *coordinator, struct hosted_job *job,
+                                      const struct session *session,
                                       const struct tally_update *update, struct tally_error *err)
 {
     if (job->needs_reload) {
@@ -203,6 +231,9 @@ static enum tally_status take_failure(struct tally_coordinator *coordinator, str
     enum tally_status status = tally_job_check_round(job->engine, update->round, update->mark, err);
     if (status != TALLY_OK) {
         return status;
+    }
+    if (update->may_retry) {
+        return take_setback(coordinator, job, session, update, err);
     }
     char reason[TALLY_REASON_CAPACITY];
     TALLY_REASON_WRITE(reason, CLIENT_FAILED, update->client, update->round, update->failure);
@@ -365,7 +396,7 @@ static enum tally_status take_update(struct tally_coordinator *coordinator, stru
         status = take_refusal(coordinator, session, job, update, err);
     } else if (update->failure[0] != '\0') {
         result = UPDATE_FAILURE;
-        status = take_failure(coordinator, job, update, err);
+        status = take_failure(coordinator, job, session, update, err);
     } else if (workers_is_asked(session, job, update->round)) {
         status = take_start(coordinator, session, job, update, &outcome.duplicate, err);
     } else if (message->columns != 0 && job->columns.digest != 0 &&

@@ -163,7 +163,7 @@ static bool wait_for_clients(const struct tally_coordinator *coordinator,
                              struct tally_waiting *waiting)
 {
     const struct tally_job_round *round = tally_job_open_round(job->engine);
-    int64_t n_vacant = 0;
+    int64_t n_vacant = 0, n_setbacks = 0;
     waiting->what = TALLY_WAITS_FOR_CLIENTS;
     uint32_t n_cohort;
     const uint32_t *cohort = tally_job_cohort(job->engine, &n_cohort);
@@ -172,6 +172,7 @@ static bool wait_for_clients(const struct tally_coordinator *coordinator,
             const struct client_slot *slot = &job->slots[cohort[i]];
             waiting->n_clients++;
             n_vacant += slot->session == NULL;
+            n_setbacks += tally_job_n_setbacks(job->engine, cohort[i]);
             add_worker(waiting, slot->session != NULL ? slot->session->name : slot->previous);
         }
     }
@@ -185,8 +186,15 @@ static bool wait_for_clients(const struct tally_coordinator *coordinator,
     add_text(waiting, "waits for client%s %s", waiting->n_clients == 1 ? "" : "s",
              waiting->clients);
     add_names(waiting);
-    add_text(waiting, ": round %lld has %lld of %lld answers", (long long)round->round,
-             (long long)round->received, (long long)tally_job_spec_answers(&job->spec));
+    if (tally_job_round_only_evaluates(round)) {
+        add_text(waiting, " to evaluate the last model");
+    } else {
+        add_text(waiting, ": round %lld has %lld of %lld answers", (long long)round->round,
+                 (long long)round->received, (long long)tally_job_spec_answers(&job->spec));
+    }
+    if (n_setbacks > 0) {
+        add_text(waiting, ", after a failure: %s", tally_job_progress(job->engine)->setback);
+    }
     if (job->spec.policy == TALLY_POLICY_DROP && round->received < job->spec.quorum) {
         add_text(waiting, ", the quorum is %lld", (long long)job->spec.quorum);
     }

@@ -108,6 +108,13 @@ bool tally_document_trains(const struct tally_json *document)
     return type != NULL && strcmp(type, TALLY_OBJECTIVE_NAMES[TALLY_TRAINING]) == 0;
 }
 
+bool tally_document_evaluates(const struct tally_json *document)
+{
+    const char *who = tally_json_get_text(document, "evaluation");
+    return tally_document_trains(document) &&
+           (who == NULL || strcmp(who, TALLY_EVALUATION_NAMES[TALLY_EVALUATION_NONE]) != 0);
+}
+
 static enum tally_status read_algorithm(const struct tally_json *document,
                                         struct tally_job_spec *spec, struct tally_error *err)
 {
@@ -266,6 +273,15 @@ static enum tally_status complete_quorum(const struct tally_json *document,
                             algorithm->name);
 }
 
+static enum tally_status check_evaluation(const struct tally_json *document,
+                                          struct tally_error *err)
+{
+    return tally_json_get(document, "evaluation") == NULL || tally_document_trains(document)
+               ? TALLY_OK
+               : tally_fail(err, TALLY_INVALID_ARGUMENT, "evaluation",
+                            "only the clients of an objective of type training evaluate models");
+}
+
 static void complete_encoding(const struct tally_json *document, struct tally_job_spec *spec)
 {
     if (tally_json_get(document, "encoding") == NULL &&
@@ -315,7 +331,7 @@ enum tally_status tally_document_read(const struct tally_json *document,
         status = complete_quorum(document, spec, err);
         complete_encoding(document, spec);
     }
-    return status;
+    return status == TALLY_OK ? check_evaluation(document, err) : status;
 }
 
 /* A complete document has about 75 members on 3 levels, and 30 KiB if every text has its greatest

@@ -32,6 +32,9 @@ bool tally_document_trains(const struct tally_json *document);
 /* Keys of an algorithm's object that are not among its fields; NULL-terminated. */
 const char *const *tally_document_algorithm_parts(const struct tally_algorithm *algorithm);
 
+/* Whether models of the job are evaluated, as its document says. */
+bool tally_document_evaluates(const struct tally_json *document);
+
 /* Whether the member that a path such as "objective.data.file" names is a text, given the types of
  * the document's objects. */
 bool tally_document_is_text(const struct tally_json *document, const char *path);

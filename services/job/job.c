@@ -50,6 +50,7 @@ static void drop_vectors(struct tally_job *job)
     free(job->memory);
     job_clients_fini(&job->clients);
     job_metrics_fini(&job->metrics);
+    job_metrics_fini(&job->evaluation);
     tally_scratch_fini(&job->scratch);
     job->x = NULL;
     job->sums = NULL;

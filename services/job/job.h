@@ -39,6 +39,13 @@
  * accepts updates without a loss, from clients that have only gradients; f at that point is then
  * NaN.
  *
+ * In a job whose clients train, a client of the next round evaluates the model that a round made,
+ * or each client does on its own data (tally_job_round.evaluate_model). What they report belongs to
+ * the round that made the model, so the metrics of a round are complete when the next one closes:
+ * before the next step is taken. The last model has a round of its own, which takes no messages and
+ * has no record; then the job is completed. An evaluation never decides whether a round closes, and
+ * changes nothing else in the job.
+ *
  * Invariants, of which job_check_invariants() asserts the ranges: 0 <= time_step <= horizon;
  * received <= cohort; a message is counted once per (round, client); ledger = sum of the records;
  * x_checksum is the checksum of x. */
@@ -116,14 +123,15 @@ struct tally_job_outcome {
     bool duplicate;         /* received before: nothing changed, nothing to persist */
     int n_records;          /* rounds that closed: 0, 1, or 2 when the horizon cut the next one */
     struct tally_round_record records[2];
+    struct tally_round_evaluation evaluation; /* for the record of an earlier round */
 };
 
 /* Takes a message in a running or paused job. If it is the last one of the round, the round closes
- * (ret_outcome->n_records > 0) and the next one opens or the job completes. If the algorithm cannot
- * continue, the job fails; see its status and reason. Errors, after which nothing has changed:
- * FAILED_PRECONDITION (job not open, not the open round, a different mark, or client not drawn),
- * ALREADY_EXISTS (this client sent other bytes for this round), OUT_OF_RANGE (client), MALFORMED
- * (payload, loss or metrics), NO_MEMORY. */
+ * (ret_outcome->n_records > 0, or the job completes) and the next one opens or the job completes.
+ * If the algorithm cannot continue, the job fails; see its status and reason. Errors, after which
+ * nothing has changed: FAILED_PRECONDITION (job not open, not the open round, a different mark, or
+ * client not drawn), ALREADY_EXISTS (this client sent other bytes for this round), OUT_OF_RANGE
+ * (client), MALFORMED (payload, loss or metrics), NO_MEMORY. */
 enum tally_status tally_job_receive(struct tally_job *job, const struct tally_update *update,
                                     struct tally_job_outcome *ret_outcome, struct tally_error *err);
 
@@ -182,6 +190,21 @@ enum tally_status tally_job_overdue(struct tally_job *job, struct tally_job_outc
 void tally_job_set_absent(struct tally_job *job, uint32_t client, bool absent,
                           struct tally_job_outcome *ret_outcome);
 
+/* A client's computation for the open round failed, but may succeed the next time. `why` is kept as
+ * the progress's setback. Under `drop` the round does without the client, which may close it,
+ * unless it lacks the quorum and awaits no other client. Otherwise the client may be asked again,
+ * at most TALLY_RETRIES_MOST times in the round; after one more failure the job fails. The count is
+ * not saved. Only the records and the evaluation of the outcome are set. Errors, after which
+ * nothing has changed: FAILED_PRECONDITION (job not open, or client not drawn or has answered),
+ * OUT_OF_RANGE (client). */
+enum { TALLY_RETRIES_MOST = 3 };
+enum tally_status tally_job_take_setback(struct tally_job *job, uint32_t client, const char *why,
+                                         struct tally_job_outcome *ret_outcome,
+                                         struct tally_error *err);
+
+/* The client's setbacks in the open round. Precondition: client < M. */
+int tally_job_n_setbacks(const struct tally_job *job, uint32_t client);
+
 /* Reading the state. */
 
 enum tally_job_status tally_job_status(const struct tally_job *job);
@@ -201,13 +224,20 @@ enum tally_status tally_job_make_initial_point(const struct tally_job_spec *spec
 struct tally_job_round {
     int64_t round;
     int64_t iterate;
-    struct tally_round_plan plan; /* if cut: no gradient message, only the loss if `evaluate` */
+    struct tally_round_plan plan; /* if cut: no gradient message, only the loss if `evaluate`; with
+                                   * no samples either, only an evaluation of the last model */
     bool evaluate;                /* clients report a loss, see algorithm.h */
+    bool evaluate_model;          /* the point is a new model, and clients evaluate it: ... */
+    uint32_t evaluator;           /* ... all of them, or one: 1 + its number; 0 = all */
     uint32_t mark;                /* of the point and the plan, in [1, 2^28) */
     int64_t received;             /* clients that have answered */
     bool overdue;                 /* its deadline has passed */
 };
 const struct tally_job_round *tally_job_open_round(const struct tally_job *job);
+/* Whether the client evaluates the point of the round. */
+bool tally_job_round_evaluates(const struct tally_job_round *round, uint32_t client);
+/* Whether that is all that the round asks for. */
+bool tally_job_round_only_evaluates(const struct tally_job_round *round);
 /* The clients of the open round, ascending; none if no round is open. Borrowed until it closes. */
 const uint32_t *tally_job_cohort(const struct tally_job *job, uint32_t *ret_n);
 /* Sorts clients into the order in which they are asked to compute in the open round. With
@@ -219,6 +249,9 @@ enum tally_status tally_job_order(const struct tally_job *job, uint32_t *clients
 /* Whether the client is in the cohort of the open round. Precondition: client < M. */
 bool tally_job_is_drawn(const struct tally_job *job, uint32_t client);
 bool tally_job_has_received(const struct tally_job *job, uint32_t client);
+/* Whether the client is to compute for the open round: it is drawn, has not answered, and the round
+ * does not do without it after a setback. Precondition: client < M. */
+bool tally_job_asks(const struct tally_job *job, uint32_t client);
 bool tally_job_is_absent(const struct tally_job *job, uint32_t client);
 /* Lists the drawn clients that have not answered the open round, as in
  * tally_round_record.missing. */

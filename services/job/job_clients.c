@@ -56,6 +56,15 @@ void job_clients_open_round(struct job_clients *clients, int64_t round)
     }
 }
 
+void job_clients_leave_only(struct job_clients *clients, uint32_t client)
+{
+    for (uint32_t i = 0; i < clients->cohort.n; i++) {
+        clients->all[clients->cohort.drawn[i]].drawn_for = 0;
+    }
+    clients->all[client].drawn_for = clients->open_round;
+    clients->n_awaited = !clients->all[client].absent;
+}
+
 const struct tally_cohort *job_clients_recall(const struct job_clients *clients, int64_t round)
 {
     tally_cohort_draw(clients->recalled, (uint32_t)round);
@@ -73,11 +82,44 @@ bool job_clients_has_answered(const struct job_clients *clients, uint32_t client
     return clients->all != NULL && clients->all[client].receipt.round == round;
 }
 
+int job_clients_n_setbacks(const struct job_clients *clients, uint32_t client)
+{
+    const struct job_client *of = &clients->all[client];
+    return of->setback_in == clients->open_round ? of->n_setbacks : 0;
+}
+
+bool job_clients_sits_out(const struct job_clients *clients, uint32_t client)
+{
+    const struct job_client *of = &clients->all[client];
+    return of->sits_out && of->setback_in == clients->open_round;
+}
+
+/* Whether the round waits for an answer that the client has not given. */
+static bool is_awaited(const struct job_clients *clients, uint32_t client)
+{
+    return !clients->all[client].absent && !job_clients_sits_out(clients, client);
+}
+
+int job_clients_set_back(struct job_clients *clients, uint32_t client, bool sits_out)
+{
+    struct job_client *of = &clients->all[client];
+    if (of->setback_in != clients->open_round) {
+        of->setback_in = clients->open_round;
+        of->n_setbacks = 0;
+        of->sits_out = false;
+    }
+    if (sits_out) {
+        clients->n_awaited -= is_awaited(clients, client);
+        of->sits_out = true;
+    }
+    return ++of->n_setbacks;
+}
+
 void job_clients_accept(struct job_clients *clients, uint32_t client,
                         const struct job_client *answer)
 {
     struct job_client *kept = &clients->all[client];
-    clients->n_awaited -= !kept->absent;
+    clients->n_awaited -= is_awaited(clients, client);
     kept->receipt = answer->receipt;
     kept->loss = answer->loss;
     kept->report = answer->report;
@@ -87,7 +129,7 @@ void job_clients_accept(struct job_clients *clients, uint32_t client,
 void job_clients_set_absent(struct job_clients *clients, uint32_t client, bool absent,
                             int64_t round)
 {
-    if (job_clients_is_drawn(clients, client) &&
+    if (job_clients_is_drawn(clients, client) && !job_clients_sits_out(clients, client) &&
         !job_clients_has_answered(clients, client, round)) {
         clients->n_awaited += clients->all[client].absent - absent;
     }
@@ -97,7 +139,7 @@ void job_clients_set_absent(struct job_clients *clients, uint32_t client, bool a
 bool job_clients_lacks(const struct job_clients *clients, uint32_t client, int64_t round,
                        bool skip_absent)
 {
-    const bool is_skipped = skip_absent && clients->n_awaited > 0 && clients->all[client].absent;
+    const bool is_skipped = skip_absent && clients->n_awaited > 0 && !is_awaited(clients, client);
     return !is_skipped && job_clients_is_drawn(clients, client) &&
            !job_clients_has_answered(clients, client, round);
 }

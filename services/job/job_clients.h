@@ -4,8 +4,9 @@
  * The open round concerns only its cohort (job_cohort.h): a client that is not drawn for it costs
  * no time, and the round never waits for it. A client has answered round r if its last accepted
  * message is of round r. It is absent if its host says so, and stays absent until the host says
- * otherwise. Invariant: n_awaited is the number of drawn clients that are present and have not
- * answered the open round. */
+ * otherwise. It sits a round out if its computation failed there and the round does without it.
+ * Invariant: n_awaited is the number of drawn clients that are present, do not sit out, and have
+ * not answered the open round. */
 #ifndef TALLY_SERVICES_JOB_JOB_CLIENTS_H
 #define TALLY_SERVICES_JOB_JOB_CLIENTS_H
 
@@ -19,6 +20,9 @@ struct job_client {
     uint32_t drawn_for;           /* the last round that drew the client ... */
     uint32_t place;               /* ... and its place in that cohort */
     uint32_t weight;              /* of its answer to the open round */
+    uint32_t setback_in;          /* the last round in which it had a setback, and ... */
+    uint8_t n_setbacks;           /* ... how many it had there */
+    bool sits_out;                /* of that round, which does without the client */
     bool absent;
 };
 
@@ -38,6 +42,8 @@ void job_clients_fini(struct job_clients *clients);
 
 /* Opens a round: draws its cohort. No client has answered yet. */
 void job_clients_open_round(struct job_clients *clients, int64_t round);
+/* Leaves only one client in the open round, of which no client has answered. */
+void job_clients_leave_only(struct job_clients *clients, uint32_t client);
 /* The cohort of any round; borrowed until the next recall, save or load. */
 const struct tally_cohort *job_clients_recall(const struct job_clients *clients, int64_t round);
 /* Whether the client is in the cohort of the open round. */
@@ -50,8 +56,15 @@ void job_clients_accept(struct job_clients *clients, uint32_t client,
 void job_clients_set_absent(struct job_clients *clients, uint32_t client, bool absent,
                             int64_t round);
 
-/* Whether the open round lacks the client's answer. With `skip_absent`, absent clients do not count
- * as long as others are awaited. */
+/* Counts a setback of a client that is drawn and has not answered; `sits_out`: the round does
+ * without it. Returns how many setbacks the client has had in the open round. */
+int job_clients_set_back(struct job_clients *clients, uint32_t client, bool sits_out);
+int job_clients_n_setbacks(const struct job_clients *clients, uint32_t client);
+/* Whether the client sits the open round out. */
+bool job_clients_sits_out(const struct job_clients *clients, uint32_t client);
+
+/* Whether the open round lacks the client's answer. With `skip_absent`, clients that are absent
+ * or sit out do not count as long as others are awaited. */
 bool job_clients_lacks(const struct job_clients *clients, uint32_t client, int64_t round,
                        bool skip_absent);
 /* Lists those clients as in tally_round_record.missing: "3 7-9", ending in " ..." if truncated. */

@@ -163,8 +163,7 @@ static struct tally_json *summary_of(const struct tally_metric_summary *summary)
                                               tally_json_set_real(object, "max", summary->max));
 }
 
-/* Sets no member if no metrics were reported. */
-static bool set_metrics(struct tally_json *object, const char *metrics)
+bool tally_detail_set_metrics(struct tally_json *object, const char *metrics)
 {
     struct tally_metric_summary summary;
     if (metrics[0] == '\0') {
@@ -195,7 +194,9 @@ bool tally_detail_add(struct tally_json *object, const struct tally_job_facts *f
            tally_json_set_integer(object, "stage", progress->stage) &&
            tally_json_set_real(object, "cumulative_regret", progress->cumulative_regret) &&
            tally_json_set_real(object, "loss", tally_progress_loss(progress)) &&
-           set_metrics(object, progress->metrics) &&
+           tally_detail_set_metrics(object, progress->metrics) &&
+           (progress->setback[0] == '\0' ||
+            tally_json_set_text(object, "setback", progress->setback)) &&
            tally_json_set_real(object, "f_star", progress->has_f_star ? progress->f_star : NAN) &&
            tally_json_set_text_or_null(object, "x_checksum",
                                        progress->x_checksum != 0 ? checksum : NULL) &&
@@ -221,7 +222,7 @@ struct tally_json *tally_detail_round(const struct tally_round_record *record)
                     tally_json_set_real(object, "loss", record->loss) &&
                     tally_json_set_real(object, "regret", record->cumulative_regret) &&
                     tally_json_set_text(object, "missing", record->missing) &&
-                    set_metrics(object, record->metrics) &&
+                    tally_detail_set_metrics(object, record->metrics) &&
                     tally_json_set(object, "bits", ledger_of(&record->bits)));
 }
 

@@ -55,6 +55,10 @@ struct tally_job_facts {
 bool tally_detail_add(struct tally_json *object, const struct tally_job_facts *facts,
                       const struct tally_progress *progress);
 
+/* Adds the member `metrics`, from summaries (record.h); none if there are none. False = out of
+ * memory. */
+bool tally_detail_set_metrics(struct tally_json *object, const char *metrics);
+
 /* One round record as an object; NULL = out of memory. */
 struct tally_json *tally_detail_round(const struct tally_round_record *record);
 

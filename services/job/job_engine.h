@@ -58,6 +58,7 @@ struct tally_job {
     uint64_t telemetry_bits;
     struct job_clients clients;
     struct job_metrics metrics;
+    struct job_metrics evaluation; /* of the open round's point, if it is a model to evaluate */
 
     struct tally_scratch scratch;
     struct tally_decision decision;
@@ -92,6 +93,9 @@ void job_open_round(struct tally_job *job, struct tally_job_outcome *outcome);
 void job_close_if_complete(struct tally_job *job, struct tally_job_outcome *outcome);
 /* Whether the open round is the opening round, which estimates unknown parameters. */
 bool job_is_opening(const struct tally_job *job);
+
+/* Keeps the reason of a setback, in one line. */
+void job_note_setback(struct tally_job *job, const char *why);
 
 /* job_saving.c */
 

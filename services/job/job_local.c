@@ -167,6 +167,37 @@ static enum tally_status make_order(const struct tally_job *job, uint32_t **ret_
     return TALLY_OK;
 }
 
+/* Has one client compute, and takes what it sends. */
+static enum tally_status ask_client(struct tally_job *job, struct tally_model_copy *copy,
+                                    const struct tally_job_round *round, uint32_t client,
+                                    const struct tally_local_observer *observer,
+                                    struct tally_job_outcome *ret_outcome, struct tally_error *err)
+{
+    const struct tally_setting setting = tally_job_spec_setting(tally_job_get_spec(job));
+    struct tally_error why = TALLY_ERROR_INIT;
+    struct tally_update update;
+    struct tally_bits bits;
+    enum tally_status status = tally_model_copy_compute(copy, round, client, &update, &bits, &why);
+    if (status == TALLY_FAILED_PRECONDITION &&
+        tally_job_get_spec(job)->objective.type == TALLY_TRAINING) {
+        return tally_job_take_setback(job, client, why.message, ret_outcome, err);
+    }
+    if (status != TALLY_OK) {
+        return tally_fail(err, status, why.field, "%s", why.message);
+    }
+    status = tally_job_receive(job, &update, ret_outcome, err);
+    if (status == TALLY_OK && !round->plan.cut) {
+        struct tally_message_view view = {.payload = update.payload.data,
+                                          .n_payload = update.payload.size,
+                                          .payload_bits = update.payload_bits,
+                                          .grid = round->plan.grid,
+                                          .client = client};
+        tally_weight_take(&setting, &view, NULL); /* the engine has accepted it */
+        show_message(observer, job, true, &view);
+    }
+    return status;
+}
+
 /* Runs one round: its cohort's clients compute and send until it closes. *ret_client is the last
  * client that computed. */
 static enum tally_status run_round(struct tally_job *job, struct tally_model_copy *copy,
@@ -176,27 +207,15 @@ static enum tally_status run_round(struct tally_job *job, struct tally_model_cop
 {
     const struct tally_job_round round = *tally_job_open_round(job);
     uint32_t n, *clients = NULL;
-    const struct tally_setting setting = tally_job_spec_setting(tally_job_get_spec(job));
     enum tally_status status = make_order(job, &clients, &n, err);
     if (status == TALLY_OK) {
         status = follow(job, copy, err);
     }
-    for (uint32_t i = 0; status == TALLY_OK && i < n && is_open(job, ret_outcome); i++) {
-        const uint32_t m = *ret_client = clients[i];
-        struct tally_update update;
-        struct tally_bits bits;
-        status = tally_model_copy_compute(copy, &round, m, &update, &bits, err);
-        if (status == TALLY_OK) {
-            status = tally_job_receive(job, &update, ret_outcome, err);
-        }
-        if (status == TALLY_OK && !round.plan.cut) {
-            struct tally_message_view view = {.payload = update.payload.data,
-                                              .n_payload = update.payload.size,
-                                              .payload_bits = update.payload_bits,
-                                              .grid = round.plan.grid,
-                                              .client = m};
-            tally_weight_take(&setting, &view, NULL); /* the engine has accepted it */
-            show_message(observer, job, true, &view);
+    /* A client that had a setback may be asked again, after the others. */
+    for (uint32_t i = 0; status == TALLY_OK && is_open(job, ret_outcome); i++) {
+        const uint32_t m = *ret_client = clients[i % n];
+        if (tally_job_asks(job, m)) {
+            status = ask_client(job, copy, &round, m, observer, ret_outcome, err);
         }
     }
     free(clients);

@@ -1,6 +1,7 @@
 /* job_messages: taking one client's update. Every check comes before the first change, so a refused
  * update leaves the job as it was. */
 #include <math.h>
+#include <stdio.h>
 
 #include "services/job/job_engine.h"
 
@@ -162,6 +163,38 @@ static enum tally_status admit(const struct tally_job *job, const struct tally_u
     return status;
 }
 
+/* The clients whose evaluations are kept: all of the cohort, or one. */
+static uint32_t n_evaluators(const struct tally_job *job)
+{
+    return job->open.evaluator > 0 ? 1 : job->setting.cohort;
+}
+
+static enum tally_status check_evaluation(struct tally_job *job, const struct tally_update *update,
+                                          struct tally_error *err)
+{
+    const enum tally_status status = job_metrics_check(
+        &job->evaluation, n_evaluators(job), update->evaluation, update->n_evaluation, err);
+    if (status == TALLY_MALFORMED && err != NULL) {
+        snprintf(err->field, sizeof err->field, "evaluation");
+    }
+    return status;
+}
+
+/* Takes the client's evaluation of the point. One that was not asked for is left out: after a
+ * restart another client may be the evaluator. */
+static void take_evaluation(struct tally_job *job, const struct tally_update *update)
+{
+    if (!tally_job_round_evaluates(&job->open, update->client)) {
+        return;
+    }
+    const uint32_t place = job->open.evaluator > 0 ? 0 : job->clients.all[update->client].place;
+    job_metrics_take(&job->evaluation, place, update->evaluation, update->n_evaluation);
+    job->telemetry_bits += job_metrics_bits(update->evaluation, update->n_evaluation);
+    if (update->evaluation_failure[0] != '\0') {
+        job_note_setback(job, update->evaluation_failure);
+    }
+}
+
 static enum tally_status check_telemetry(struct tally_job *job, const struct tally_update *update,
                                          struct tally_error *err)
 {
@@ -179,8 +212,12 @@ static enum tally_status check_telemetry(struct tally_job *job, const struct tal
         return tally_fail(err, TALLY_MALFORMED, "clipped", "clipped %u is above dim %zu",
                           update->clipped, job->setting.dim);
     }
-    return job_metrics_check(&job->metrics, job->setting.cohort, update->metrics, update->n_metrics,
-                             err);
+    enum tally_status status = job_metrics_check(&job->metrics, job->setting.cohort,
+                                                 update->metrics, update->n_metrics, err);
+    if (status == TALLY_OK && tally_job_round_evaluates(&job->open, update->client)) {
+        status = check_evaluation(job, update, err);
+    }
+    return status;
 }
 
 /* The shift that the algorithm keeps for the client; NULL if none. */
@@ -226,6 +263,9 @@ static enum tally_status add_message(struct tally_job *job, const struct tally_u
                                       .number = (uint32_t)job->open.round,
                                       .shift = shift_of(job, update->client)};
     *ret_bits = (struct tally_bits){0};
+    if (tally_job_round_only_evaluates(&job->open)) {
+        return check_cut(&view, update->clipped, err);
+    }
     enum tally_status status = tally_weight_take(&job->setting, &view, err);
     if (status != TALLY_OK) {
         return status;
@@ -279,6 +319,7 @@ enum tally_status tally_job_receive(struct tally_job *job, const struct tally_up
     job->telemetry_bits += job_metrics_bits(update->metrics, update->n_metrics);
     job_metrics_take(&job->metrics, job->clients.all[update->client].place, update->metrics,
                      update->n_metrics);
+    take_evaluation(job, update);
     job->open.received++;
     job_check_invariants(job);
     job_close_if_complete(job, &outcome);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "codec/numeric/wide_sum.h"
+#include "codec/utf8.h"
 #include "services/job/job_engine.h"
 
 /* The algorithm cannot continue, because of the error `why`. */
@@ -60,7 +61,98 @@ static enum tally_status check_regret(const struct tally_job *job, int64_t sampl
                             (long long)job->open.round, job->progress.loss, job->progress.f_star);
 }
 
+void job_note_setback(struct tally_job *job, const char *why)
+{
+    char *setback = job->progress.setback;
+    memset(setback, 0, TALLY_SETBACK_CAPACITY);
+    memcpy(setback, why, strnlen(why, TALLY_SETBACK_CAPACITY - 1));
+    setback[tally_utf8_valid_prefix(setback, strlen(setback))] = '\0';
+    tally_utf8_sanitize_line(setback);
+}
+
+/* Evaluation of models. */
+
+bool tally_job_round_evaluates(const struct tally_job_round *round, uint32_t client)
+{
+    return round->evaluate_model && (round->evaluator == 0 || round->evaluator == client + 1);
+}
+
+bool tally_job_round_only_evaluates(const struct tally_job_round *round)
+{
+    return round->evaluate_model && round->plan.cut && round->plan.samples == 0;
+}
+
+/* The client that evaluates the model of the open round: the first one that is asked to compute,
+ * under `drop` the first of those that are not absent. */
+static enum tally_status choose_evaluator(struct tally_job *job, uint32_t *ret_client,
+                                          struct tally_error *err)
+{
+    const uint32_t n = job->clients.cohort.n;
+    uint32_t *order = malloc(n * sizeof *order);
+    if (order == NULL) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a round of %u clients", n);
+    }
+    memcpy(order, job->clients.cohort.drawn, n * sizeof *order);
+    const enum tally_status status = tally_job_order(job, order, n, err);
+    uint32_t i = 0;
+    while (job->spec.policy == TALLY_POLICY_DROP && i < n - 1 &&
+           job->clients.all[order[i]].absent) {
+        i++;
+    }
+    *ret_client = order[i];
+    free(order);
+    return status;
+}
+
+/* Has the clients of the open round evaluate its point, if a round has made it and none has
+ * queried it. Without memory nobody does. */
+static void ask_to_evaluate(struct tally_job *job)
+{
+    uint32_t client = 0;
+    const bool is_new = job->progress.round > 0 && !job->progress.has_loss;
+    if (!is_new || !tally_job_spec_evaluates(&job->spec) ||
+        (job->spec.evaluation == TALLY_EVALUATION_ONE &&
+         choose_evaluator(job, &client, NULL) != TALLY_OK)) {
+        return;
+    }
+    job->open.evaluate_model = true;
+    job->open.evaluator = job->spec.evaluation == TALLY_EVALUATION_ONE ? client + 1 : 0;
+}
+
+/* Opens the round after the last one, in which the last model is evaluated. False if it is not. */
+static bool open_last_evaluation(struct tally_job *job)
+{
+    if (!job->open.evaluate_model) {
+        return false;
+    }
+    job->open.evaluate = false;
+    job->open.plan = (struct tally_round_plan){.stage = job->progress.stage, .cut = true};
+    if (job->open.evaluator > 0) {
+        job_clients_leave_only(&job->clients, job->open.evaluator - 1);
+    }
+    return true;
+}
+
+/* Concludes the evaluation of the open round's point, the model of the last closed round. */
+static void take_evaluation(struct tally_job *job, struct tally_round_evaluation *ret_evaluation)
+{
+    if (job->open.evaluate_model) {
+        job_metrics_close(&job->evaluation, job->progress.round, ret_evaluation->metrics);
+    }
+    if (ret_evaluation->metrics[0] != '\0') {
+        ret_evaluation->round = job->progress.round;
+        tally_metrics_update(job->progress.metrics, ret_evaluation->metrics);
+    }
+}
+
 /* Opening. */
+
+static void end_at_horizon(struct tally_job *job)
+{
+    job->open = (struct tally_job_round){0};
+    job->clients.n_awaited = 0;
+    job_move(job, TALLY_EVENT_COMPLETE, NULL);
+}
 
 /* Round (k, j) would exceed T: the rest of the horizon counts in the regret, and nothing is
  * sent. */
@@ -77,9 +169,7 @@ static void cut_at_horizon(struct tally_job *job, struct tally_job_outcome *outc
         tally_job_list_missing(job, record.missing);
     }
     add_record(job, &record, outcome);
-    job->open = (struct tally_job_round){0};
-    job->clients.n_awaited = 0;
-    job_move(job, TALLY_EVENT_COMPLETE, NULL);
+    end_at_horizon(job);
 }
 
 /* A digest of all that a client's update depends on besides spec, client and round. Below 2^28, so
@@ -114,13 +204,19 @@ void job_open_round(struct tally_job *job, struct tally_job_outcome *outcome)
     job->received_bits = (struct tally_bits){0};
     job->telemetry_bits = 0;
     job_metrics_clear(&job->metrics);
+    job_metrics_clear(&job->evaluation);
     job->open = (struct tally_job_round){.round = progress->round + 1,
                                          .iterate = progress->iterate,
                                          .evaluate = !progress->has_loss};
     job_clients_open_round(&job->clients, job->open.round);
+    ask_to_evaluate(job);
     int64_t left = job->spec.horizon - progress->time_step;
     if (left == 0) {
-        job_move(job, TALLY_EVENT_COMPLETE, NULL);
+        if (open_last_evaluation(job)) {
+            job->open.mark = mark_of(job);
+        } else {
+            job_move(job, TALLY_EVENT_COMPLETE, NULL);
+        }
         return;
     }
     struct tally_error why = TALLY_ERROR_INIT;
@@ -302,11 +398,28 @@ static enum tally_status decide(struct tally_job *job, struct tally_round_record
     return status;
 }
 
+/* The round of the last evaluation has no record: its bits go to that of the last round. */
+static void close_last_evaluation(struct tally_job *job, struct tally_round_evaluation *evaluation)
+{
+    if (evaluation->round != 0) {
+        evaluation->telemetry_bits = job->telemetry_bits;
+        job->progress.bits.telemetry_bits += job->telemetry_bits;
+    }
+    end_at_horizon(job);
+}
+
 static void close_round(struct tally_job *job, struct tally_job_outcome *outcome)
 {
     const double last_loss = job->progress.loss;
     struct tally_error why = TALLY_ERROR_INIT;
     struct tally_round_record record = record_of(job);
+    /* From here on, all metrics of the last closed round are known, before the next step is taken:
+     * those of its model are in outcome->evaluation, and progress.metrics has all. */
+    take_evaluation(job, &outcome->evaluation);
+    if (tally_job_round_only_evaluates(&job->open)) {
+        close_last_evaluation(job, &outcome->evaluation);
+        return;
+    }
     take_losses(job);
     enum tally_status status = check_regret(job, job->open.plan.samples, &why);
     if (status == TALLY_OK && job->open.plan.cut) {
@@ -323,11 +436,28 @@ static void close_round(struct tally_job *job, struct tally_job_outcome *outcome
         return;
     }
     add_record(job, &record, outcome);
+    tally_metrics_update(job->progress.metrics, outcome->evaluation.metrics); /* they win */
     job_open_round(job, outcome);
+}
+
+/* The round that only evaluates needs no quorum: the job's result is complete without it. */
+static void close_evaluation_if_complete(struct tally_job *job, struct tally_job_outcome *outcome)
+{
+    const int64_t most = job->open.evaluator > 0 ? 1 : (int64_t)tally_job_spec_answers(&job->spec);
+    const bool may_end = job->spec.policy != TALLY_POLICY_WAIT && job->open.overdue;
+    const bool waits_for_none =
+        job->spec.policy == TALLY_POLICY_DROP && job->clients.n_awaited == 0;
+    if (job->open.received == most || may_end || waits_for_none) {
+        close_round(job, outcome);
+    }
 }
 
 void job_close_if_complete(struct tally_job *job, struct tally_job_outcome *outcome)
 {
+    if (tally_job_round_only_evaluates(&job->open)) {
+        close_evaluation_if_complete(job, outcome);
+        return;
+    }
     const uint32_t answers = tally_job_spec_answers(&job->spec);
     const bool may_drop = job->spec.policy != TALLY_POLICY_WAIT &&
                           job->open.received >= (job->spec.quorum > 0 ? job->spec.quorum : answers);

@@ -76,6 +76,14 @@ const struct tally_field TALLY_JOB_FIELDS[] = {
      .doc =
          "distance between two evaluations of the loss, which is interpolated in between; only for "
          "algorithms with local steps"},
+    {.name = "evaluation",
+     .kind = TALLY_FIELD_CHOICE,
+     .offset = JOB(evaluation),
+     .choices = TALLY_EVALUATION_NAMES,
+     .quiet = true,
+     .doc = "who evaluates each new model, the last one included, in a job whose objective is of "
+            "type `training`: `one` client of the next round, all its `clients`, each on its own "
+            "data, or `none`"},
     {.name = "seed",
      .kind = TALLY_FIELD_INTEGER,
      .offset = JOB(seed),
@@ -123,6 +131,7 @@ const size_t TALLY_N_JOB_FIELDS = sizeof TALLY_JOB_FIELDS / sizeof TALLY_JOB_FIE
 const char *const TALLY_JOB_ENCODING_NAMES[] = {"unary", "entropy", "dithered", NULL};
 
 const char *const TALLY_POLICY_NAMES[] = {"wait", "drop", "fail", NULL};
+const char *const TALLY_EVALUATION_NAMES[] = {"one", "clients", "none", NULL};
 
 const char *const TALLY_REFERENCE_NAMES[] = {"solve", "value", "none", NULL};
 const struct tally_field TALLY_REFERENCE_FIELDS[] = {
@@ -201,6 +210,11 @@ int64_t tally_job_spec_slots(const struct tally_job_spec *spec)
 {
     return spec->objective.data.sharding == TALLY_SHARDING_LOCAL ? spec->clients
                                                                  : tally_job_spec_cohort(spec);
+}
+
+bool tally_job_spec_evaluates(const struct tally_job_spec *spec)
+{
+    return spec->objective.type == TALLY_TRAINING && spec->evaluation != TALLY_EVALUATION_NONE;
 }
 
 bool tally_job_spec_weighs_losses(const struct tally_job_spec *spec)

@@ -34,6 +34,10 @@ enum tally_policy {
     TALLY_POLICY_FAIL, /* with fewer than `quorum` answers the job fails, else as DROP */
 };
 
+/* Who evaluates the model that a round has made, in jobs whose clients train: one client of the
+ * next round, each of them on its own data, or none. */
+enum tally_evaluators { TALLY_EVALUATION_ONE, TALLY_EVALUATION_CLIENTS, TALLY_EVALUATION_NONE };
+
 struct tally_job_spec {
     char name[129];
     char labels[TALLY_LABELS_CAPACITY]; /* in the form of services/base/labels.h */
@@ -46,6 +50,7 @@ struct tally_job_spec {
     int64_t horizon;        /* T, gradient queries per client */
     int64_t minibatch;      /* data points per query; 0 = all of the client's */
     int64_t evaluate_every; /* local steps between two evaluations of the loss */
+    int evaluation;         /* enum tally_evaluators */
     int64_t seed;
     int64_t run;  /* replication; 0 in the service */
     int encoding; /* index into TALLY_JOB_ENCODING_NAMES */
@@ -68,6 +73,7 @@ enum { TALLY_ENCODING_INDEX_DITHERED = TALLY_ENCODING_INDEX_ENTROPY + 1 };
 extern const char *const TALLY_JOB_ENCODING_NAMES[];
 
 extern const char *const TALLY_POLICY_NAMES[];
+extern const char *const TALLY_EVALUATION_NAMES[];
 
 extern const struct tally_field TALLY_BUDGET_FIELDS[];
 extern const size_t TALLY_N_BUDGET_FIELDS;
@@ -101,6 +107,9 @@ uint32_t tally_job_spec_cohort(const struct tally_job_spec *spec);
 /* The number of clients that must have a worker before the job can progress: one cohort, because
  * the clients can be served in turn, or all clients if the data of each is local to its worker. */
 int64_t tally_job_spec_slots(const struct tally_job_spec *spec);
+
+/* Whether clients evaluate the models of the job. */
+bool tally_job_spec_evaluates(const struct tally_job_spec *spec);
 
 /* Whether the loss of a round is the weighted mean of the losses that its clients reported. With
  * weighting `points` it is, unless each client reports f itself, over all points, at its own

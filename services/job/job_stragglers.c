@@ -35,7 +35,8 @@ enum tally_status tally_job_overdue(struct tally_job *job, struct tally_job_outc
     if (job->spec.policy == TALLY_POLICY_WAIT) {
         return TALLY_OK;
     }
-    if (job->spec.policy == TALLY_POLICY_FAIL && job->open.received < job->spec.quorum) {
+    if (job->spec.policy == TALLY_POLICY_FAIL && job->open.received < job->spec.quorum &&
+        !tally_job_round_only_evaluates(&job->open)) {
         fail_without_quorum(job);
         return TALLY_OK;
     }
@@ -45,6 +46,44 @@ enum tally_status tally_job_overdue(struct tally_job *job, struct tally_job_outc
             job_clients_set_absent(&job->clients, client, true, job->open.round);
         }
     }
+    job_close_if_complete(job, ret_outcome);
+    return TALLY_OK;
+}
+
+bool tally_job_asks(const struct tally_job *job, uint32_t client)
+{
+    return tally_job_is_drawn(job, client) && !tally_job_has_received(job, client) &&
+           (job->clients.n_awaited == 0 || !job_clients_sits_out(&job->clients, client));
+}
+
+int tally_job_n_setbacks(const struct tally_job *job, uint32_t client)
+{
+    return tally_job_is_drawn(job, client) ? job_clients_n_setbacks(&job->clients, client) : 0;
+}
+
+enum tally_status tally_job_take_setback(struct tally_job *job, uint32_t client, const char *why,
+                                         struct tally_job_outcome *ret_outcome,
+                                         struct tally_error *err)
+{
+    *ret_outcome = (struct tally_job_outcome){0};
+    if (client >= job->clients.n) {
+        return tally_fail(err, TALLY_OUT_OF_RANGE, "client", "client %u outside [0, %u]", client,
+                          job->clients.n - 1);
+    }
+    if (!job_is_open(job) || !tally_job_is_drawn(job, client) ||
+        tally_job_has_received(job, client)) {
+        return tally_fail(err, TALLY_FAILED_PRECONDITION, "client",
+                          "client %u has nothing to compute in round %lld", client,
+                          (long long)job->open.round);
+    }
+    job_note_setback(job, why);
+    const bool drops = job->spec.policy == TALLY_POLICY_DROP;
+    if (job_clients_set_back(&job->clients, client, drops) > TALLY_RETRIES_MOST) {
+        TALLY_REASON_WRITE(job->reason, CLIENT_FAILED, client, (unsigned)job->open.round, why);
+        job_move(job, TALLY_EVENT_FAIL, NULL);
+        return TALLY_OK;
+    }
+    job_check_invariants(job);
     job_close_if_complete(job, ret_outcome);
     return TALLY_OK;
 }

@@ -1,10 +1,20 @@
 #include "services/job/model_copy.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "codec/numeric/checksum.h"
+#include "codec/utf8.h"
 #include "services/algorithms/weights.h"
+
+/* The last evaluation of a model, for the case that its update has to be computed again. */
+struct evaluated {
+    uint32_t round, mark, client;
+    struct tally_metric metrics[TALLY_METRICS_MOST];
+    size_t n;
+    char failure[TALLY_FAILURE_CAPACITY]; /* "" = it has not failed */
+};
 
 struct tally_model_copy {
     struct tally_job_spec spec;
@@ -17,6 +27,7 @@ struct tally_model_copy {
         *next; /* double[dim]: a broadcast is applied here, so that a failure leaves x as it was */
     struct tally_scratch scratch;
     struct tally_client_answer answer;
+    struct evaluated evaluated;
     enum tally_shift_start shift_start;
     struct tally_shift **shifts; /* [clients], each made when it is needed; NULL: not kept */
 };
@@ -180,6 +191,54 @@ enum tally_status tally_model_copy_set_shift(struct tally_model_copy *copy, uint
     return TALLY_OK;
 }
 
+/* Evaluates the point, the model that the last round made. A failure is only noted: the round does
+ * not need the evaluation. */
+static enum tally_status evaluate_model(struct tally_model_copy *copy,
+                                        const struct tally_update *update, struct tally_error *err)
+{
+    struct evaluated *evaluated = &copy->evaluated;
+    struct tally_error why = TALLY_ERROR_INIT;
+    float *weights = copy->scratch.vector;
+    for (size_t i = 0; i < copy->setting.dim; i++) {
+        weights[i] = (float)copy->x[i];
+    }
+    *evaluated = (struct evaluated){.round = 0};
+    const enum tally_status status =
+        tally_objective_evaluate_model(copy->objective, update->client, update->round - 1, weights,
+                                       evaluated->metrics, &evaluated->n, &why);
+    if (status != TALLY_OK && status != TALLY_FAILED_PRECONDITION) {
+        return tally_fail(err, status, why.field, "%s", why.message);
+    }
+    if (status != TALLY_OK) {
+        evaluated->n = 0;
+        snprintf(evaluated->failure, sizeof evaluated->failure, "%.*s",
+                 (int)sizeof evaluated->failure - 1, why.message);
+        evaluated
+            ->failure[tally_utf8_valid_prefix(evaluated->failure, strlen(evaluated->failure))] =
+            '\0';
+    }
+    evaluated->round = update->round;
+    evaluated->mark = update->mark;
+    evaluated->client = update->client;
+    return TALLY_OK;
+}
+
+/* Adds the evaluation of the point to the update. */
+static enum tally_status add_evaluation(struct tally_model_copy *copy, struct tally_update *update,
+                                        struct tally_error *err)
+{
+    const struct evaluated *evaluated = &copy->evaluated;
+    const bool is_known = evaluated->round == update->round && evaluated->mark == update->mark &&
+                          evaluated->client == update->client;
+    enum tally_status status = is_known ? TALLY_OK : evaluate_model(copy, update, err);
+    if (status == TALLY_OK) {
+        memcpy(update->evaluation, evaluated->metrics, sizeof update->evaluation);
+        update->n_evaluation = evaluated->n;
+        memcpy(update->evaluation_failure, evaluated->failure, sizeof evaluated->failure);
+    }
+    return status;
+}
+
 enum tally_status tally_model_copy_compute(struct tally_model_copy *copy,
                                            const struct tally_job_round *round, uint32_t client,
                                            struct tally_update *ret_update,
@@ -189,6 +248,19 @@ enum tally_status tally_model_copy_compute(struct tally_model_copy *copy,
         return tally_fail(err, TALLY_OUT_OF_RANGE, "clients", "client %u outside [0, %u]", client,
                           copy->setting.clients - 1);
     }
+    struct tally_update update = {
+        .round = (uint32_t)round->round, .mark = round->mark, .client = client};
+    struct tally_bits bits = {0};
+    enum tally_status status =
+        tally_job_round_evaluates(round, client) ? add_evaluation(copy, &update, err) : TALLY_OK;
+    if (status != TALLY_OK) {
+        return status;
+    }
+    if (tally_job_round_only_evaluates(round)) {
+        *ret_update = update;
+        *ret_bits = bits;
+        return TALLY_OK;
+    }
     const int64_t least = copy->algorithm->repeats_opening ? 0 : 1;
     if (round->plan.samples < least || round->plan.samples > copy->spec.horizon) {
         return tally_fail(err, TALLY_OUT_OF_RANGE, "samples", "samples %lld outside [%lld, %lld]",
@@ -197,7 +269,7 @@ enum tally_status tally_model_copy_compute(struct tally_model_copy *copy,
     }
     const bool evaluate = round->evaluate && tally_objective_has_loss(copy->objective);
     struct tally_shift *shift;
-    enum tally_status status = shift_of(copy, client, &shift, err);
+    status = shift_of(copy, client, &shift, err);
     if (status != TALLY_OK) {
         return status;
     }
@@ -211,9 +283,6 @@ enum tally_status tally_model_copy_compute(struct tally_model_copy *copy,
     if (status != TALLY_OK) {
         return status;
     }
-    struct tally_update update = {
-        .round = (uint32_t)round->round, .mark = round->mark, .client = client};
-    struct tally_bits bits = {0};
     status = tally_objective_metrics(copy->objective, client, update.round, copy->x, evaluate,
                                      update.metrics, &update.n_metrics, err);
     if (status != TALLY_OK) {

@@ -44,7 +44,8 @@ enum tally_status tally_model_copy_set_shift(struct tally_model_copy *copy, uint
                                              int64_t round, const uint8_t *vector, size_t n,
                                              struct tally_error *err);
 
-/* Computes one client's update of a round. Its payload belongs to the model copy and is valid until
+/* Computes one client's update of a round; if the round asks for it, the client evaluates the point
+ * first. Its payload belongs to the model copy and is valid until
  * the next call. Errors: NOT_FINITE (the iterates diverged), OUT_OF_RANGE (client, samples or
  * quantizer grid), NO_MEMORY, FAILED_PRECONDITION (the objective cannot answer). */
 enum tally_status tally_model_copy_compute(struct tally_model_copy *copy,

@@ -27,10 +27,10 @@ static void forget_job(struct worker *worker, const char *id)
     }
 }
 
-/* Reports why a client has no update: the client cannot continue, or this worker cannot serve the
- * job. The held updates of its other clients are posted first. */
+/* Reports why a client has no update: the client cannot continue, its training failed (`trains`),
+ * or this worker cannot serve the job. The held updates of its other clients are posted first. */
 static enum tally_status tell_failure(struct worker *worker, const struct tally_task *task,
-                                      uint32_t client, bool is_last, bool *ret_refused,
+                                      uint32_t client, bool trains, bool is_last, bool *ret_refused,
                                       const struct tally_error *why, struct tally_error *err)
 {
     enum tally_status status = posting_flush(worker, false, err);
@@ -40,27 +40,30 @@ static enum tally_status tell_failure(struct worker *worker, const struct tally_
     if (contact_is_passing(why->status)) { /* no memory: this machine's problem, not the job's */
         return tally_fail(err, why->status, why->field, "%s", why->message);
     }
-    if (why->status == TALLY_FAILED_PRECONDITION) { /* the plug-in's problem, not the job's */
+    const bool may_retry = why->status == TALLY_FAILED_PRECONDITION && trains;
+    if (why->status == TALLY_FAILED_PRECONDITION && !trains) { /* the plug-in's, not the job's */
         *ret_refused = true;
         return posting_refuse(worker, client, true, why, err);
     }
-    struct tally_update failure = {.client = client};
+    struct tally_update failure = {.client = client, .may_retry = may_retry};
     posting_write_reason(why, failure.failure);
-    tally_log(TALLY_LOG_ERROR, tally_log_event("client failed"),
+    tally_log(TALLY_LOG_ERROR,
+              tally_log_event(may_retry ? "client cannot train this time" : "client failed"),
               tally_log_text("job", task->job_id), tally_log_integer("client", client),
               tally_log_problem(why));
     patience_worked(&worker->patience);
     return posting_post(worker, &failure, &(struct tally_bits){0}, is_last, err);
 }
 
-/* Drops the metrics of an update that are not finite. */
-static void check_metrics(struct job_copy *job, struct tally_update *update)
+/* Drops metrics of an update that are not finite. Returns how many are left. */
+static size_t drop_not_finite(struct job_copy *job, const struct tally_update *update,
+                              struct tally_metric *metrics, size_t n_metrics)
 {
     size_t n = 0;
-    for (size_t i = 0; i < update->n_metrics; i++) {
-        const struct tally_metric *metric = &update->metrics[i];
+    for (size_t i = 0; i < n_metrics; i++) {
+        const struct tally_metric *metric = &metrics[i];
         if (isfinite(metric->value)) {
-            update->metrics[n++] = *metric;
+            metrics[n++] = *metric;
         } else if (job_copy_note_dropped(job, metric->name)) {
             tally_log(TALLY_LOG_WARN, tally_log_event("metric dropped: it is not finite"),
                       tally_log_text("job", job->id), tally_log_text("metric", metric->name),
@@ -68,7 +71,18 @@ static void check_metrics(struct job_copy *job, struct tally_update *update)
                       tally_log_integer("client", update->client));
         }
     }
-    update->n_metrics = n;
+    return n;
+}
+
+static void check_metrics(struct job_copy *job, struct tally_update *update)
+{
+    update->n_metrics = drop_not_finite(job, update, update->metrics, update->n_metrics);
+    update->n_evaluation = drop_not_finite(job, update, update->evaluation, update->n_evaluation);
+    if (update->evaluation_failure[0] != '\0') {
+        tally_log(TALLY_LOG_WARN, tally_log_event("evaluation failed"),
+                  tally_log_text("job", job->id), tally_log_integer("round", update->round),
+                  tally_log_text("reason", update->evaluation_failure));
+    }
 }
 
 /* Computes the update of one client and hands it over to be posted, or reports why there is
@@ -87,7 +101,10 @@ static enum tally_status answer_client(struct worker *worker, struct job_copy *j
                  .facts = {task->distance, task->client_spread, task->noise, task->noise_growth,
                            task->travel_step, task->shift_gain, 0},
                  .max_bits = task->max_bits},
-        .evaluate = task->evaluate};
+        .evaluate = task->evaluate,
+        .evaluate_model = task->evaluate_model,
+        .evaluator = task->evaluator,
+        .mark = task->mark};
     struct tally_update update;
     struct tally_bits bits = {0};
     struct tally_error why = TALLY_ERROR_INIT;
@@ -97,7 +114,8 @@ static enum tally_status answer_client(struct worker *worker, struct job_copy *j
         return tally_fail(err, TALLY_CANCELLED, NULL, "asked to stop");
     }
     if (status != TALLY_OK) {
-        return tell_failure(worker, task, client, is_last, ret_refused, &why, err);
+        return tell_failure(worker, task, client, job->spec.objective.type == TALLY_TRAINING,
+                            is_last, ret_refused, &why, err);
     }
     check_metrics(job, &update);
     patience_worked(&worker->patience);

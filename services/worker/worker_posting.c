@@ -139,9 +139,9 @@ static bool after_refusal(struct worker *worker, struct tally_update *update,
                           const struct tally_error *why)
 {
     const struct tally_update_request *whole = &worker->batch.whole;
-    const bool goes_again =
-        why->status == TALLY_INVALID_ARGUMENT && !is_foreign_refusal(why) && update->n_metrics > 0;
-    update->n_metrics = 0;
+    const bool goes_again = why->status == TALLY_INVALID_ARGUMENT && !is_foreign_refusal(why) &&
+                            update->n_metrics + update->n_evaluation > 0;
+    update->n_metrics = update->n_evaluation = 0;
     if (!goes_again && !is_settled(why)) {
         give_up(worker, update, why);
         return false;
@@ -483,8 +483,9 @@ enum tally_status posting_add(struct worker *worker, struct tally_update *update
                               const struct tally_bits *bits, bool is_last, struct tally_error *err)
 {
     struct batch *batch = &worker->batch;
-    const size_t n =
-        TALLY_UPDATE_OWN_BYTES + TALLY_METRIC_BYTES * update->n_metrics + update->payload.size;
+    const size_t n = TALLY_UPDATE_OWN_BYTES +
+                     TALLY_METRIC_BYTES * (update->n_metrics + update->n_evaluation) +
+                     strlen(update->evaluation_failure) + update->payload.size;
     enum tally_status status = TALLY_OK;
     if (!fits(worker, batch->encoded.size + n) || batch->n == TALLY_MAX_UPDATES) {
         status = posting_flush(worker, false, err);

@@ -10,6 +10,7 @@ import unittest
 import numpy as np
 
 from common import BIN, HANG_S, IS_SANITIZED, TallyTestCase, Worker, essence, simulate, wait_until
+from event_stream import Stream
 from test_python import PACKAGE, PythonCase
 
 if not IS_SANITIZED:
@@ -117,7 +118,12 @@ class Plugins(TallyTestCase):
         wait_until(lambda: coordinator.client.job(job_id)["round"] > min(seen + 10, 390), "more rounds")
         worker.kill()
         self.start_trainer(coordinator, "a", CLIENTS)
-        self.assertEqual(essence(coordinator.client.wait_status(job_id, "completed")), essence(expected))
+        detail = coordinator.client.wait_status(job_id, "completed")
+        self.assertEqual(essence(detail), essence(expected))
+        self.assertEqual(detail["metrics"], expected["metrics"])
+        rounds = coordinator.client.rounds(job_id)
+        self.assertEqual([each["metrics"]["model_of"]["mean"] for each in rounds], list(range(1, 401)))
+        self.assertEqual(detail["bits"]["telemetry"], sum(each["bits"]["telemetry"] for each in rounds))
 
     def test_what_a_training_loop_does_wrong_is_named(self):
         coordinator = self.start_coordinator()
@@ -136,6 +142,128 @@ class Plugins(TallyTestCase):
                     self.assertRegex(detail["reason"], rf"training of client \d in round 3: {said}")
                     self.assertEqual(detail["round"], 2)
                     worker.terminate()
+
+    def test_each_model_is_evaluated_once_and_so_is_the_last(self):
+        coordinator = self.start_coordinator()
+        self.start_trainer(coordinator, "a", 2)
+        self.start_trainer(coordinator, "b", 1, "--plugin-isolated")
+        for evaluation, clients in (("one", [0]), ("clients", [0, 1, 2]), ("none", None)):
+            for changes in ({}, {"cohort": 2, "quorum": 2}, {"policy": "drop"}, {"weighting": "points"},
+                            {"cohort": 1, "over_selection": 1.0}):
+                if "over_selection" in changes and evaluation == "clients":
+                    continue  # the answers that count come from any client
+                with self.subTest(evaluation, changes=changes):
+                    document = training_job(initial_point={"type": "zeros"}, evaluation=evaluation, **changes)
+                    expected = simulate(document, ("--plugin", TRAINER))
+                    detail = self.run_job(coordinator, document)
+                    rounds = coordinator.client.rounds(detail["id"])
+                    self.assertEqual(len(rounds), 6)
+                    self.assertEqual(detail["bits"]["telemetry"], sum(each["bits"]["telemetry"] for each in rounds))
+                    self.assertNotIn("setback", detail)
+                    if clients is None:
+                        self.assertFalse([each for each in rounds if "model_of" in each["metrics"]])
+                        continue
+                    if "over_selection" in changes:
+                        continue
+                    self.assertEqual(essence(detail), essence(expected))
+                    self.assertEqual(detail["metrics"], expected["metrics"])
+                    self.assertEqual([each["metrics"]["model_of"]["mean"] for each in rounds], [1, 2, 3, 4, 5, 6])
+                    if not changes:
+                        np.testing.assert_allclose([each["metrics"]["first_weight"]["mean"] for each in rounds],
+                                                   averages("equal"), rtol=1e-6)
+                        self.assertEqual(rounds[0]["metrics"]["evaluator"],
+                                         {"mean": sum(clients) / len(clients), "min": min(clients), "max": max(clients)})
+                    model = coordinator.client.get_json(f"/v1/jobs/{detail['id']}/model")["x"]
+                    self.assertAlmostEqual(rounds[-1]["metrics"]["first_weight"]["mean"], model[0], 6)
+                    self.check_lists(coordinator, detail["id"], rounds)
+
+    def check_lists(self, coordinator, job_id, rounds):
+        """Checks that events, CSV and series have the same metrics as the round records."""
+        values = [each["metrics"]["model_of"]["mean"] for each in rounds]
+        table = coordinator.client.request("GET", f"/v1/jobs/{job_id}/rounds.csv").body.decode().splitlines()
+        at = table[0].split(",").index("model_of_mean")
+        self.assertEqual([float(line.split(",")[at]) for line in table[1:]], values)
+        series = coordinator.client.get_json(f"/v1/jobs/{job_id}/series")
+        self.assertEqual(series["metrics"]["model_of"]["mean"], values)
+
+    def test_what_streams_and_series_show_while_the_job_runs(self):
+        coordinator = self.start_coordinator()
+        worker = self.start_trainer(coordinator, "a", CLIENTS)
+        job_id = coordinator.client.submit(training_job(horizon=2000))
+        kinds, metrics = [], {}
+        with Stream(coordinator.port, job_id, after=0) as stream:
+            for kind, data in stream.items():
+                kinds.append(kind)
+                if kind in ("round", "evaluation"):
+                    metrics[data["round"]] = data.get("metrics", {})
+                if len(kinds) % 200 == 0:  # the series is cached, up to a round without its evaluation
+                    coordinator.client.get_json(f"/v1/jobs/{job_id}/series")
+        kinds = [kind for kind in kinds if kind != "comment"]
+        self.assertEqual(kinds[-2:], ["evaluation", "job"])
+        self.assertEqual([metrics[r]["model_of"]["mean"] for r in range(1, 2001)], list(range(1, 2001)))
+        series = coordinator.client.get_json(f"/v1/jobs/{job_id}/series?points=2000")
+        self.assertEqual(series["metrics"]["model_of"]["mean"], list(range(1, 2001)))
+        telemetry = series["columns"].index("telemetry")
+        self.assertEqual(series["rows"][-1][telemetry], coordinator.client.job(job_id)["bits"]["telemetry"])
+        worker.terminate()
+
+    def test_an_evaluation_that_fails_costs_only_itself(self):
+        coordinator = self.start_coordinator()
+        for mood, said in (("blind", "no test data"), ("crash_blind", "killed by signal 6"), ("unsure", None)):
+            for options in ((), ("--plugin-isolated",)):
+                if mood == "crash_blind" and not options:
+                    continue
+                with self.subTest(mood, options=options):
+                    worker = self.start_trainer(coordinator, mood + str(len(options)), CLIENTS, *options)
+                    objective = {"type": "training", "name": "trainer", "dim": DIM, "options": mood}
+                    detail = self.run_job(coordinator, training_job(objective=objective))
+                    rounds = coordinator.client.rounds(detail["id"])
+                    self.assertEqual(["first_weight" in each["metrics"] for each in rounds],
+                                     [True, True, False, True, True, True])
+                    if said is None:
+                        self.assertNotIn("setback", detail)
+                        self.assertEqual(worker.log().count("metric=first_weight"), 1)
+                    else:
+                        self.assertEqual(detail["setback"],
+                                         f"plug-in trainer: evaluation of round 3's model by client 0: {detail['setback'].split(': ', 2)[2]}")
+                        self.assertIn(said, detail["setback"])
+                        self.assertIn("evaluation failed", worker.log())
+                    worker.terminate()
+
+    def test_a_training_that_fails_is_tried_again(self):
+        coordinator = self.start_coordinator()
+        n_failures = 0
+        for options in ((), ("--plugin-isolated",)):
+            for mood in ("fail", "nan", "none"):
+                with self.subTest(mood, options=options):
+                    worker = self.start_trainer(coordinator, mood + str(len(options)), CLIENTS, *options)
+                    objective = {"type": "training", "name": "trainer", "dim": DIM, "options": f"twice {mood}"}
+                    document = training_job(objective=objective)
+                    expected = simulate(document, ("--plugin", TRAINER))
+                    detail = self.run_job(coordinator, document)
+                    self.assertEqual(essence(detail), essence(expected))
+                    self.assertEqual(detail["setback"], expected["setback"])
+                    self.assertIn("training of client 1 in round 3", detail["setback"])
+                    self.assertEqual({each["received"] for each in coordinator.client.rounds(detail["id"])}, {CLIENTS})
+                    n_failures += 2
+                    self.assertEqual(coordinator.log().count("a client's training failed"), n_failures)
+                    worker.terminate()
+
+    def test_a_round_that_drops_does_without_a_client_that_fails(self):
+        coordinator = self.start_coordinator()
+        for mood, options in (("fail", ()), ("fail", ("--plugin-isolated",)), ("crash", ("--plugin-isolated",))):
+            with self.subTest(mood, options=options):
+                worker = self.start_trainer(coordinator, mood + str(len(options)), CLIENTS, *options)
+                objective = {"type": "training", "name": "trainer", "dim": DIM, "options": f"one {mood}"}
+                document = training_job(objective=objective, policy="drop")
+                detail = self.run_job(coordinator, document)
+                rounds = coordinator.client.rounds(detail["id"])
+                self.assertEqual([each["received"] for each in rounds], [3, 3, 2, 3, 3, 3])
+                self.assertEqual([each["missing"] for each in rounds], ["", "", "1", "", "", ""])
+                self.assertIn("training of client 1 in round 3", detail["setback"])
+                if mood != "crash":
+                    self.assertEqual(essence(detail), essence(simulate(document, ("--plugin", TRAINER))))
+                worker.terminate()
 
     def test_plug_ins_without_the_function_refuse_the_job(self):
         coordinator = self.start_coordinator()
@@ -162,6 +290,9 @@ class Documents(TallyTestCase):
             ({"algorithm": {"type": "fedpaq"}}, "algorithm.levels", "levels is missing"),
             ({"reference": {"type": "value", "value": 0}}, "reference.type", "has no loss"),
             ({"reference": {"type": "solve"}}, "reference.type", "has no loss"),
+            ({"evaluation": "all"}, "evaluation", "one, clients, none"),
+            ({"evaluation": "one", "objective": {"type": "plugin", "name": "a", "dim": 1},
+              "algorithm": {"type": "fedavg", "step_size": 1, "local_steps": 1}}, "evaluation", "type training"),
             ({"objective": {"type": "training", "name": "A", "dim": 1}}, "objective.name", "not a name of a plug-in"),
             ({"objective": {"type": "training", "name": "a"}}, "objective.dim", "dim is missing"),
             ({"objective": {"type": "training", "name": "a", "dim": 0}}, "objective.dim", "outside"),

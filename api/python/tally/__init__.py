@@ -24,15 +24,15 @@ from ._data import JobData
 from ._library import Error, version
 from ._simulate import simulate
 from ._worker import (
-    Gradient, Loss, Metrics, Problem, Query, Task, Totals, Train, Update, Worker, report, run_worker,
+    Evaluate, Gradient, Loss, Metrics, Problem, Query, Task, Totals, Train, Update, Worker, report, run_worker,
 )
 from ._worker import RoundClient as RoundClient  # for annotations; help() would list all of int
 
 __version__ = version()
 
 __all__ = [
-    "ENCODINGS", "Client", "Error", "Event", "Gradient", "JobData", "Loss", "Message", "Metrics", "Problem",
-    "Query", "Task", "Totals", "Train", "Update", "Worker", "cancel", "client_metrics", "client_traffic", "decode", "delete",
+    "ENCODINGS", "Client", "Error", "Evaluate", "Event", "Gradient", "JobData", "Loss", "Message", "Metrics",
+    "Problem", "Query", "Task", "Totals", "Train", "Update", "Worker", "cancel", "client_metrics", "client_traffic", "decode", "delete",
     "encode", "grid", "jobs", "model", "report", "rounds", "run_worker", "show", "simulate", "submit", "to_pandas",
     "version", "wait", "watch", "workers",
 ]

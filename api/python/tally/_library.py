@@ -97,6 +97,8 @@ SAMPLES_MOST = 1 << 25
 METRICS_MOST = 16
 METRICS = ctypes.CFUNCTYPE(c_int, c_void_p, c_uint32, c_uint32, POINTER(c_double), POINTER(PluginMetric),
                            POINTER(c_size_t), WHY, c_size_t)
+EVALUATE = ctypes.CFUNCTYPE(c_int, c_void_p, POINTER(PluginTraining), POINTER(c_float), POINTER(PluginMetric),
+                            POINTER(c_size_t), WHY, c_size_t)
 LOG = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p)
 PLUGIN_ABI = 1
 
@@ -104,7 +106,7 @@ PLUGIN_ABI = 1
 class Plugin(ctypes.Structure):
     _fields_ = [("abi", c_uint32), ("size", c_size_t), ("name", c_char_p), ("open", OPEN), ("close", CLOSE),
                 ("gradient", GRADIENT), ("loss", LOSS), ("metrics", METRICS), ("train", TRAIN),
-                ("initial", INITIAL)]
+                ("initial", INITIAL), ("evaluate", EVALUATE)]
 
 
 class WorkerConfig(ctypes.Structure):

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from . import _library as c
 from ._client import Client, _has_ended
-from ._worker import Gradient, Loss, Metrics, Train, Worker
+from ._worker import Evaluate, Gradient, Loss, Metrics, Train, Worker
 
 _START_S = 60.0
 _LOOK_S = 0.2  # between two requests for the state of the job
@@ -56,11 +56,13 @@ def _port_of(coordinator: subprocess.Popen[bytes], log: Path) -> int:
 
 def _run_clients(
     client: Client, job_id: str, gradient: Optional[Gradient], loss: Optional[Loss], metrics: Optional[Metrics],
-    train: Optional[Train], initial: Optional[ArrayLike], **options: Any
+    train: Optional[Train], initial: Optional[ArrayLike], evaluate: Optional[Evaluate], **options: Any
 ) -> None:
-    """Runs a worker until its job has ended. If one of its functions raises, the worker ends and the exception is
-    raised again, because no other worker could continue the job."""
+    """Runs a worker until its job has ended. If gradient, loss or metrics raises, the worker ends and the exception is
+    raised again, because no other worker could continue the job. An exception of train is raised again if the job has
+    failed, and one of evaluate is only logged."""
     raised: list[Exception] = []
+    failed: list[Exception] = []  # of train
     has_run = threading.Event()
 
     def watched(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -74,6 +76,16 @@ def _run_clients(
 
         return call
 
+    def noted(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            try:
+                return function(*arguments)
+            except Exception as error:
+                failed.append(error)
+                raise
+
+        return call
+
     def look_for_the_end() -> None:  # a worker that has refused the job is not told when the job ends
         while not has_run.wait(_LOOK_S):
             if _has_ended(client.show(job_id)):
@@ -83,7 +95,8 @@ def _run_clients(
     worker = Worker(client.url, watched(gradient) if gradient is not None else None,
                     loss=watched(loss) if loss is not None else None,
                     metrics=watched(metrics) if metrics is not None else None,
-                    train=watched(train) if train is not None else None, initial=initial, job=job_id, **options)
+                    train=noted(train) if train is not None else None, initial=initial, evaluate=evaluate,
+                    job=job_id, **options)
     looking = threading.Thread(target=look_for_the_end, name="tally-simulate", daemon=True)
     looking.start()
     try:
@@ -96,6 +109,8 @@ def _run_clients(
         looking.join()
     if raised:
         raise raised[0]
+    if failed and client.show(job_id)["reason_code"] == "client_failed":
+        raise failed[-1]
 
 
 def simulate(
@@ -106,6 +121,7 @@ def simulate(
     metrics: Optional[Metrics] = None,
     train: Optional[Train] = None,
     initial: Optional[ArrayLike] = None,
+    evaluate: Optional[Evaluate] = None,
     data_dir: str | os.PathLike[str] = "data",
 ) -> dict[str, Any]:
     """Runs a job from beginning to end on this machine and returns its final detail.
@@ -119,6 +135,7 @@ def simulate(
     metrics   f(x, client) -> {"accuracy": 0.9, ...}, as for run_worker()
     train     f(weights, task) -> Update, as for run_worker(); the objective is then of type "training"
     initial   the weights to start from if initial_point is {"type": "first"}, as for run_worker()
+    evaluate  f(weights, task) -> {"test_accuracy": 0.9, ...}, as for run_worker()
     data_dir  folder with the files that the document names
 
     The engine is that of the service, so the result equals that of the same job on any coordinator, bit for bit.
@@ -129,6 +146,8 @@ def simulate(
     if gradient is None and train is None:
         if loss is not None or metrics is not None or initial is not None:
             raise ValueError("loss, metrics and initial require a gradient or train")
+        if evaluate is not None:
+            raise ValueError("evaluate requires train")
         return _run_built_in(job, data_dir)
     with tempfile.TemporaryDirectory(prefix="tally-simulate-") as folder:
         log = Path(folder) / "coordinator.log"
@@ -140,7 +159,7 @@ def simulate(
         try:
             client = Client(f"http://127.0.0.1:{_port_of(coordinator, log)}")
             job_id = client.submit(job)
-            _run_clients(client, job_id, gradient, loss, metrics, train, initial, clients=int(job["clients"]),
+            _run_clients(client, job_id, gradient, loss, metrics, train, initial, evaluate, clients=int(job["clients"]),
                          data_dir=data_dir)
             return client.wait(job_id, wait_s=_START_S)
         finally:

@@ -45,7 +45,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Task:
-    """A request to train: one client, one round."""
+    """A request to train: one client, one round. Or to evaluate the model that a round made."""
 
     problem: Problem
     client: int
@@ -179,6 +179,10 @@ Train = Callable[[NDArray[np.float32], Task], Union[Update, ArrayLike]]
 """f(weights, task): trains from the global model's weights, float32 of shape (dim,), a copy that f may change. Returns
 an Update, or just the new weights."""
 
+Evaluate = Callable[[NDArray[np.float32], Task], Mapping[str, float]]
+"""f(weights, task): evaluates a global model, whose weights are float32 of shape (dim,), a copy that f may change.
+task.round is the round that made the model. Returns its metrics."""
+
 Metrics = Callable[[NDArray[np.float64], RoundClient], Mapping[str, float]]
 """f(x, client): the metrics of the client in a round that began at x, which has the shape (dim,). The client is an
 int that also has `problem` and `round`."""
@@ -189,14 +193,15 @@ _current = threading.local()
 def report(name: str, value: float) -> None:
     """Reports a metric of the current round, such as an accuracy or the seconds spent computing.
 
-    Call it from the gradient or the training loop. If a metric is reported again in the same round, the last value counts. A round has at
-    most 16 metrics, with names of the form [a-z][a-z0-9_]{0,31}. A value that is not finite is dropped; the log warns
+    Call it from the gradient, the training loop or the evaluation. If a metric is reported again in the same round, the
+    last value counts. A round has at most 16 metrics, with names of the form [a-z][a-z0-9_]{0,31}. A value that is not finite is dropped; the log warns
     once per name and job. The job shows mean, minimum and maximum over its clients. Metrics do not affect what the job
     computes.
     """
     reports = getattr(_current, "reports", None)
     if reports is None:
-        raise RuntimeError("report() is for the gradient or the training loop, while a worker calls it")
+        raise RuntimeError("report() is for the gradient, the training loop or the evaluation, while a worker calls "
+                           "it")
     if re.fullmatch("[a-z][a-z0-9_]{0,31}", name) is None:
         raise ValueError(f"metric {name!r} is not named [a-z][a-z0-9_]{{0,31}}")
     try:
@@ -249,9 +254,10 @@ class _Plugin:
     """The table of plugin.h with Python functions. An exception becomes the reason why the client fails."""
 
     def __init__(self, name: str, gradient: Gradient | None, loss: Loss | None, metrics: Metrics | None,
-                 train: Train | None, initial: NDArray[np.float32] | None) -> None:
+                 train: Train | None, initial: NDArray[np.float32] | None, evaluate: Evaluate | None) -> None:
         self.gradient_of = gradient
         self.train_of = train
+        self.evaluate_of = evaluate
         self.loss_of = loss
         self.metrics_of = metrics
         self.start = initial
@@ -266,7 +272,8 @@ class _Plugin:
                               ctypes.cast(0, c.LOSS) if loss is None else c.LOSS(self.loss),
                               c.METRICS(self.metrics),
                               ctypes.cast(0, c.TRAIN) if train is None else c.TRAIN(self.train),
-                              ctypes.cast(0, c.INITIAL) if initial is None else c.INITIAL(self.initial))
+                              ctypes.cast(0, c.INITIAL) if initial is None else c.INITIAL(self.initial),
+                              ctypes.cast(0, c.EVALUATE) if evaluate is None else c.EVALUATE(self.evaluate))
 
     @staticmethod
     def fail(error: BaseException, why: int, capacity: int) -> int:
@@ -359,6 +366,32 @@ class _Plugin:
         except BaseException as error:
             return self.fail(error, why, capacity)
 
+    def evaluate(self, state: int, task: Any, weights: Any, ret: Any, ret_n: Any, why: int, capacity: int) -> int:
+        try:
+            assert self.evaluate_of is not None
+            problem = self.problems[state]
+            asked = Task(problem, int(task.contents.client), int(task.contents.round))
+            model = np.ctypeslib.as_array(weights, (problem.dim,)).copy()
+            _current.reports = reports = {}
+            try:
+                metrics = self.evaluate_of(model, asked)
+                if not isinstance(metrics, Mapping):
+                    raise TypeError(f"evaluate returned {type(metrics).__name__}, not a mapping of metrics")
+                for name, value in metrics.items():
+                    report(name, value)
+            finally:
+                _current.reports = None
+            self.write_metrics(reports, ret, ret_n)
+            return 0
+        except BaseException as error:
+            return self.fail(error, why, capacity)
+
+    @staticmethod
+    def write_metrics(reports: Mapping[str, float], ret: Any, ret_n: Any) -> None:
+        for i, (name, value) in enumerate(reports.items()):
+            ret[i].name, ret[i].value = name.encode(), value
+        ret_n[0] = len(reports)
+
     def loss(self, state: int, client: int, x: Any, ret: Any, why: int, capacity: int) -> int:
         try:
             assert self.loss_of is not None
@@ -379,9 +412,7 @@ class _Plugin:
                 for name, value in self.metrics_of(point, asked).items():
                     report(name, value)
             _current.reports = None
-            for i, (name, value) in enumerate(reports.items()):
-                ret[i].name, ret[i].value = name.encode(), value
-            ret_n[0] = len(reports)
+            self.write_metrics(reports, ret, ret_n)
             return 0
         except BaseException as error:
             return self.fail(error, why, capacity)
@@ -415,6 +446,7 @@ class Worker:
         metrics: Optional[Metrics] = None,
         train: Optional[Train] = None,
         initial: Optional[ArrayLike] = None,
+        evaluate: Optional[Evaluate] = None,
         plugin: str = "python",
         override: bool = False,
         name: str | None = None,
@@ -434,11 +466,13 @@ class Worker:
             raise ValueError("metrics require a gradient or train")
         if gradient is None and train is None and initial is not None:
             raise ValueError("initial requires a gradient or train")
+        if train is None and evaluate is not None:
+            raise ValueError("evaluate requires train")
         if not 0 <= clients < 2**32 or not 0 <= wait_ms < 2**32 or not 0 <= dim < 2**63:
             raise ValueError("clients, wait_ms and dim are not negative")
         has_functions = gradient is not None or train is not None
         start = None if initial is None else _start(initial)
-        self._plugin = _Plugin(plugin, gradient, loss, metrics, train, start) if has_functions else None
+        self._plugin = _Plugin(plugin, gradient, loss, metrics, train, start, evaluate) if has_functions else None
         self._log = c.LOG(self._say)  # kept as long as this object, like everything that the configuration borrows
         self._config = config = c.WorkerConfig()
         c.library.tally_worker_config_init(ctypes.byref(config), ctypes.sizeof(config))
@@ -522,9 +556,14 @@ def run_worker(url: str | None = None, gradient: Optional[Gradient] = None, dim:
               Without a gradient and without train, the worker serves the objectives of tally-worker.
     train     f(weights, task) -> Update, or just the new weights: your own training loop. weights are those of the
               global model, float32 of shape (dim,), yours to change. The worker then serves jobs whose objective is
-              {"type": "training", "name": "python", "dim": dim}
+              {"type": "training", "name": "python", "dim": dim}. An exception costs the client this round: it gets the
+              task again, at most three times, or under policy "drop" the round does without it
     initial   the weights, of shape (dim,), that jobs of this kind start from if their initial_point is
               {"type": "first"}. Sent once, as float32, by the first worker that offers a start
+    evaluate  f(weights, task) -> {"test_accuracy": 0.9, ...}, the metrics of a new global model: task.round has made
+              it. Called once for each model, the last one included, on one of the workers; with the job's `evaluation`
+              "clients" once for each client of the round, for its own data. The metrics are shown with the round that
+              made the model. An exception is logged and shown, and the job goes on
     dim       dimension of the jobs to serve; 0 = any
     loss      f(x, client) -> f_m(x), for the regret; without it the job's reference must be of type "none"
     metrics   f(x, client) -> {"accuracy": 0.9, ...}, reported once per client and round: client.round, of the job

@@ -253,6 +253,10 @@ export class JobFeed {
       this.tail = [...this.tail, point].slice(-TAIL);
       this.reduced = thin(this.points) || this.reduced;
       this.catchUp();
+    } else if (event.type === "evaluation") { // of a round whose point we have, or of an older one
+      for (const point of [...this.points, ...this.tail].filter((each) => each.round === value.round)) {
+        point.metrics = value.metrics;
+      }
     }
     this.streamFailures = 0;
     this.mode = "live";

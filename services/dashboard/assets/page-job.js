@@ -242,7 +242,7 @@ function drawNumbers(numbers, job, last) {
   numbers.set(8, jobAge(job), "");
 }
 
-const IN_DOCUMENT = ["name", "labels", "algorithm", "objective", "clients", "cohort", "over_selection", "weighting", "horizon", "minibatch", "evaluate_every",
+const IN_DOCUMENT = ["name", "labels", "algorithm", "objective", "clients", "cohort", "over_selection", "weighting", "horizon", "minibatch", "evaluate_every", "evaluation",
   "seed", "encoding", "initial_point", "domain", "reference", "budget", "quorum", "policy", "round_deadline_ms", "job_deadline_ms"];
 
 // Returns the submitted document: the detail without the members that the coordinator added.

@@ -304,11 +304,11 @@ static void test_coordinator_thinning__more_names_than_fit_are_left_out(void)
         tally_metrics_append(record.metrics, &summary);
         add(&series, &record);
     }
-    CU_ASSERT_EQUAL(series.metrics.n_names, TALLY_METRICS_MOST);
-    CU_ASSERT_STRING_EQUAL(series.metrics.names[15], "m16");
+    CU_ASSERT_EQUAL(series.metrics.n_names, SERIES_METRICS_MOST);
+    CU_ASSERT_STRING_EQUAL(series.metrics.names[31], "m32");
     CU_ASSERT_EQUAL(series_thin(&series, 100, ROWS), 40);
     for (int64_t round = 1; round <= 40; round++) {
-        for (int name = 0; name < TALLY_METRICS_MOST; name++) {
+        for (int name = 0; name < SERIES_METRICS_MOST; name++) {
             const double mean = series_metric(&series, &ROWS[round - 1], name)[0];
             CU_ASSERT_TRUE(name + 1 == round ? mean == (double)round : isnan(mean));
         }
@@ -316,7 +316,35 @@ static void test_coordinator_thinning__more_names_than_fit_are_left_out(void)
     series_fini(&series);
 }
 
+static void test_coordinator_thinning__the_last_round_may_get_its_evaluation(void)
+{
+    struct series series = {0};
+    for (int64_t round = 1; round <= 3; round++) {
+        struct tally_round_record record = record_of(round);
+        record.bits.telemetry_bits = 100;
+        add(&series, &record);
+    }
+    struct tally_round_record last = record_of(3);
+    last.bits.telemetry_bits = 107;
+    tally_metrics_append(last.metrics, &(struct tally_metric_summary){"accuracy", 0.5, 0.5, 0.5});
+    for (int i = 0; i < 2; i++) { /* once more is no more */
+        CU_ASSERT_EQUAL(series_renew(&series, &last, NULL), TALLY_OK);
+        CU_ASSERT_EQUAL(series.n_rounds, 3);
+        CU_ASSERT_EQUAL(series.totals.bits.telemetry_bits, 307);
+        CU_ASSERT_EQUAL(series_thin(&series, 100, ROWS), 3);
+        CU_ASSERT_TRUE(isnan(series_metric(&series, &ROWS[1], 0)[0]));
+        CU_ASSERT_EQUAL(series_metric(&series, &ROWS[2], 0)[0], 0.5);
+        CU_ASSERT_EQUAL(ROWS[2].totals.bits.telemetry_bits, 307);
+    }
+    struct tally_round_record next = record_of(4);
+    next.bits.telemetry_bits = 1;
+    add(&series, &next);
+    CU_ASSERT_EQUAL(series.totals.bits.telemetry_bits, 308);
+    series_fini(&series);
+}
+
 static const struct tally_test TESTS[] = {
+    TALLY_TEST(test_coordinator_thinning__the_last_round_may_get_its_evaluation),
     TALLY_TEST(test_coordinator_thinning__few_rounds_are_all_there),
     TALLY_TEST(test_coordinator_thinning__many_rounds_are_bounded),
     TALLY_TEST(test_coordinator_thinning__every_bucket_keeps_its_extremes),
