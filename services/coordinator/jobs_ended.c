@@ -114,12 +114,14 @@ static enum tally_status fail_ended(const struct tally_store_job *row, struct ta
 }
 
 /* OK if the update may have been received, as far as the row shows. The row's bits count the
- * messages of closed rounds, but not those of the round in which the job ended. */
+ * messages of closed rounds, but not those of the round in which the job ended. In a job that has
+ * completed, that round may have evaluated the last model, without messages. */
 static enum tally_status check_row(const struct tally_store_job *row,
                                    const struct tally_update *update, struct tally_error *err)
 {
     const int64_t n_closed = row->progress.round;
-    const bool had_open_round = row->started_ms != 0 && row->status != TALLY_JOB_COMPLETED;
+    const bool had_open_round =
+        row->started_ms != 0 && (row->status != TALLY_JOB_COMPLETED || update->payload_bits == 0);
     const int64_t last = had_open_round ? n_closed + 1 : n_closed;
     if (update->client >= row->clients) {
         return tally_fail(err, TALLY_OUT_OF_RANGE, "client", "client %u outside [0, %lld]",

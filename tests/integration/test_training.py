@@ -5,7 +5,9 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import unittest
+from pathlib import Path
 
 import numpy as np
 
@@ -124,6 +126,48 @@ class Plugins(TallyTestCase):
         rounds = coordinator.client.rounds(job_id)
         self.assertEqual([each["metrics"]["model_of"]["mean"] for each in rounds], list(range(1, 401)))
         self.assertEqual(detail["bits"]["telemetry"], sum(each["bits"]["telemetry"] for each in rounds))
+
+    def test_kills_during_the_last_evaluation(self):
+        """The last model is made, and some of its evaluations, or all, are still to come."""
+        for evaluation, held, victim in (("one", [0], "coordinator"), ("clients", [0, 1, 2], "coordinator"),
+                                         ("clients", [1, 2], "coordinator"), ("one", [0], "worker"),
+                                         ("clients", [1], "worker")):
+            with self.subTest(evaluation, held=held, victim=victim):
+                objective = {"type": "training", "name": "trainer", "dim": DIM, "options": "held"}
+                document = training_job(objective=objective, evaluation=evaluation)
+                expected = simulate(document, ("--plugin", TRAINER))
+                data = Path(tempfile.mkdtemp(dir=self.folder))
+                holds = [data / f"hold-{m}" for m in held]
+                for hold in holds:
+                    hold.touch()
+                coordinator = self.start_coordinator(options=("--session-timeout-ms", "3600000"))
+                workers = [self.start_trainer(coordinator, name, 1, "--data-dir", data) for name in "abc"]
+                job_id = coordinator.client.submit(document)
+                clients = {(0,): "0", (0, 1, 2): "0-2", (1, 2): "1-2", (1,): "1"}[tuple(held)]
+                wait_until(lambda: (coordinator.client.job(job_id)["waiting"] or {}).get("clients") == clients,
+                           "the last evaluation")
+                detail = coordinator.client.job(job_id)
+                self.assertEqual((detail["round"], detail["status"]), (6, "running"))
+                self.assertIn("to evaluate the last model", detail["waiting"]["text"])
+                if victim == "coordinator":
+                    coordinator.kill()
+                    coordinator = self.start_coordinator(port=coordinator.port, store=coordinator.store,
+                                                         options=("--session-timeout-ms", "3600000"))
+                else:
+                    (busy,) = detail["waiting"]["workers"]
+                    next(each for each in workers if each.name == busy).kill()
+                    workers.append(self.start_trainer(coordinator, busy, 1, "--data-dir", data))
+                for hold in holds:
+                    hold.unlink()
+                detail = coordinator.client.wait_status(job_id, "completed")
+                self.assertEqual(essence(detail), essence(expected))
+                self.assertEqual(detail["metrics"], expected["metrics"])
+                rounds = coordinator.client.rounds(job_id)
+                self.assertEqual([each["metrics"]["model_of"]["mean"] for each in rounds], [1, 2, 3, 4, 5, 6])
+                self.assertEqual(detail["bits"]["telemetry"], sum(each["bits"]["telemetry"] for each in rounds))
+                for worker in workers:
+                    worker.kill()
+                coordinator.kill()
 
     def test_what_a_training_loop_does_wrong_is_named(self):
         coordinator = self.start_coordinator()
@@ -320,6 +364,77 @@ class Python(PythonCase):
         self.assertEqual(detail["bits"]["uplink"], in_c["bits"]["uplink"])
         self.assertEqual(detail["metrics"]["left"]["mean"], 0)
 
+    def test_evaluate_sees_each_model_once(self):
+        seen = []
+
+        def evaluate(weights, task):
+            seen.append((task.round, task.rounds, task.client, weights.dtype, weights.copy()))
+            weights[:] = np.nan  # they are a copy
+            tally.report("reported", task.round)
+            return {"first_weight": seen[-1][-1][0], "count": np.int64(len(seen))}
+
+        document = training_job("python", initial_point={"type": "zeros"})
+        in_c = simulate(training_job(initial_point={"type": "zeros"}), ("--plugin", TRAINER))
+        detail = tally.simulate(document, train=self.train, evaluate=evaluate)
+        self.assertEqual([(round_, rounds, client) for round_, rounds, client, *_ in seen],
+                         [(round_, 6, 0) for round_ in range(1, 7)])
+        self.assertEqual({each[3] for each in seen}, {np.dtype(np.float32)})
+        np.testing.assert_allclose([each[-1][0] for each in seen], averages("equal"), rtol=1e-6)
+        self.assertEqual(detail["x_checksum"], in_c["x_checksum"])
+        self.assertEqual(detail["metrics"]["first_weight"], in_c["metrics"]["first_weight"])
+        self.assertEqual((detail["metrics"]["count"]["mean"], detail["metrics"]["reported"]["max"]), (6, 6))
+
+    def test_a_worker_evaluates_and_another_one_has_no_evaluation(self):
+        coordinator = self.start_coordinator()
+        client = tally.Client(coordinator.url)
+        for evaluates in (True, False):
+            worker = self.play(coordinator.url, train=self.train, clients=CLIENTS,
+                               evaluate=(lambda weights, task: {"test_loss": 1 / task.round}) if evaluates else None)
+            detail = client.wait(client.submit(training_job("python")))
+            worker.stop()
+            rounds = client.rounds(detail["id"])
+            self.assertEqual("test_loss_mean" in rounds.dtype.names, evaluates)
+            if evaluates:
+                self.assertEqual(list(rounds["test_loss_mean"]), [1 / r for r in range(1, 7)])
+
+    def test_an_evaluation_never_fails_a_job(self):
+        for evaluate, said in (
+            (lambda weights, task: 1 / 0, "ZeroDivisionError"),
+            (lambda weights, task: None, "evaluate returned NoneType, not a mapping of metrics"),
+            (lambda weights, task: {"A": 1}, "metric 'A' is not named"),
+            (lambda weights, task: {f"m{i}": i for i in range(17)}, "more than 16 metrics"),
+            (lambda weights, task: {"a": "b"}, "could not convert string to float"),
+            (lambda weights, task: {"a": np.nan}, None),
+        ):
+            with self.subTest(said):
+                detail = tally.simulate(training_job("python"), train=self.train, evaluate=evaluate)
+                self.assertEqual(detail["status"], "completed")
+                self.assertEqual(set(detail["metrics"]), {"left"})
+                if said is None:
+                    self.assertNotIn("setback", detail)
+                else:
+                    self.assertRegex(detail["setback"], rf"evaluation of round 6's model by client 0: .*{said}")
+
+    def test_train_may_raise_three_times_in_a_round(self):
+        for n, status in ((3, "completed"), (4, "failed")):
+            left = [n]
+
+            def train(weights, task):
+                if task.round == 4 and task.client == 2 and left[0] > 0:
+                    left[0] -= 1
+                    raise RuntimeError("out of data")
+                return self.train(weights, task)
+
+            with self.subTest(n):
+                document = training_job("python")
+                if status == "failed":
+                    with self.assertRaisesRegex(RuntimeError, "out of data"):
+                        tally.simulate(document, train=train)
+                else:
+                    detail = tally.simulate(document, train=train)
+                    self.assertEqual(detail["x_checksum"], tally.simulate(document, train=self.train)["x_checksum"])
+                    self.assertRegex(detail["setback"], "training of client 2 in round 4: RuntimeError: out of data")
+
     def test_just_the_weights_are_an_update(self):
         seen = []
 
@@ -494,5 +609,9 @@ for wrong in (both, weights[1:], None):
     def test_mistakes_of_the_caller(self):
         with self.assertRaisesRegex(ValueError, "metrics require a gradient or train"):
             tally.Worker(metrics=lambda x, client: {})
+        with self.assertRaisesRegex(ValueError, "evaluate requires train"):
+            tally.Worker(lambda x, query: x, evaluate=lambda weights, task: {})
+        with self.assertRaisesRegex(ValueError, "evaluate requires train"):
+            tally.simulate(training_job("python"), evaluate=lambda weights, task: {})
         with self.assertRaisesRegex(ValueError, "override require a gradient"):
             tally.Worker(train=self.train, override=True)

@@ -2,13 +2,15 @@
  * (of 1 / (3 + mu) with a proximal term), and has used m + 1 samples. It offers -1 / i as the start
  * of weight i = 1, 2, ... `options` names what it does wrong instead, at the start, or in round 3:
  * for all clients, or only for client 1 ("one ..."), or for client 1 at its first two attempts
- * ("twice ..."). */
+ * ("twice ..."). With "held", client m evaluates the last model once there is no file hold-m in
+ * the data folder. */
 #include <limits.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "services/objectives/plugin.h"
 
@@ -17,6 +19,7 @@ struct trainer {
     uint64_t rounds;
     float mu;
     bool has_job;
+    char data_dir[512];
     char mood[32];
     bool only_one;
     int attempts; /* that go wrong; the rest succeed */
@@ -35,6 +38,7 @@ static int trainer_open(const struct tally_plugin_problem *problem, void **ret_s
     trainer->rounds = problem->rounds;
     trainer->mu = (float)problem->mu;
     trainer->has_job = problem->job[0] != '\0';
+    snprintf(trainer->data_dir, sizeof trainer->data_dir, "%s", problem->data_dir);
     const char *space = strchr(problem->options, ' ');
     snprintf(trainer->mood, sizeof trainer->mood, "%s",
              space != NULL ? space + 1 : problem->options);
@@ -111,6 +115,15 @@ static int trainer_initial(void *state, float *ret_weights, char *ret_why, size_
     return 0;
 }
 
+static void wait_while_held(const struct trainer *trainer, uint32_t client)
+{
+    char path[sizeof trainer->data_dir + 24];
+    snprintf(path, sizeof path, "%s/hold-%u", trainer->data_dir, client);
+    while (access(path, F_OK) == 0) {
+        usleep(2000);
+    }
+}
+
 /* The model's first weight, and what the options name for the model of round 3. */
 static int trainer_evaluate(void *state, const struct tally_plugin_training *task,
                             const float *weights, struct tally_plugin_metric *ret_metrics,
@@ -118,6 +131,9 @@ static int trainer_evaluate(void *state, const struct tally_plugin_training *tas
 {
     const struct trainer *trainer = state;
     const char *mood = task->round == 3 ? trainer->mood : "";
+    if (strcmp(trainer->mood, "held") == 0 && task->round == trainer->rounds) {
+        wait_while_held(trainer, task->client);
+    }
     if (strcmp(mood, "blind") == 0) {
         snprintf(ret_why, capacity, "no test data");
         return 1;
