@@ -31,8 +31,9 @@ const struct tally_reason_info TALLY_REASON_INFO[TALLY_N_REASONS] = {
          "give the workers the data files that the text names, or repair the plug-in"},
     [TALLY_REASON_CLIENT_FAILED] =
         {ROW(CLIENT_FAILED, "client_failed", FAILED), "services/coordinator/workers_updates.c",
-         "A client could not compute its update, usually because its local steps diverged.",
-         "a smaller `step_size`"},
+         "A client could not compute its update, usually because its local steps diverged, or "
+         "because its training loop failed four times in one round.",
+         "a smaller `step_size`; the worker's log has what the training loop raised"},
     [TALLY_REASON_COLUMNS_DIFFER] =
         {ROW(COLUMNS_DIFFER, "columns_differ", FAILED), "services/coordinator/workers_updates.c",
          "Two workers, or a worker and the coordinator, have CSV files whose headers name "
