@@ -36,7 +36,8 @@ class Event:
 
     kind: str
     """"job": the status or another part of the detail has changed; data is the detail. "round": a round has
-    closed; data is its record."""
+    closed; data is its record. "evaluation": the metrics of a round now have those of its model; data is the round and
+    all its metrics."""
     data: dict[str, Any]
 
 
