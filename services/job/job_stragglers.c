@@ -35,8 +35,11 @@ enum tally_status tally_job_overdue(struct tally_job *job, struct tally_job_outc
     if (job->spec.policy == TALLY_POLICY_WAIT) {
         return TALLY_OK;
     }
-    if (job->spec.policy == TALLY_POLICY_FAIL && job->open.received < job->spec.quorum &&
-        !tally_job_round_only_evaluates(&job->open)) {
+    if (tally_job_round_only_evaluates(&job->open)) {
+        job_close_if_complete(job, ret_outcome);
+        return TALLY_OK;
+    }
+    if (job->spec.policy == TALLY_POLICY_FAIL && job->open.received < job->spec.quorum) {
         fail_without_quorum(job);
         return TALLY_OK;
     }

@@ -407,6 +407,30 @@ static void test_job_evaluation__what_was_not_asked_for_is_left_out(void)
     host_fini(&host);
 }
 
+static void test_job_evaluation__its_metrics_count_before_those_of_clients(void)
+{
+    struct host host;
+    struct tally_update update;
+    struct tally_bits bits;
+    struct tally_job_outcome outcome;
+    host_init(&host, &LOOP, "");
+    for (int r = 1; r <= 2; r++) {
+        const struct tally_job_round round = *tally_job_open_round(host.job);
+        tally_model_copy_compute(host.copy, &round, 3, &update, &bits, NULL);
+        update.n_metrics = 1;
+        update.metrics[0] = (struct tally_metric){"weight", 99};
+        CU_ASSERT_EQUAL(tally_job_receive(host.job, &update, &outcome, NULL), TALLY_OK);
+        for (uint32_t m = 0; m < 3; m++) {
+            ask(&host, m);
+        }
+        CU_ASSERT_EQUAL(mean_of(host.records[r - 1].metrics, "weight"), 99);
+    }
+    CU_ASSERT_DOUBLE_EQUAL(mean_of(tally_job_progress(host.job)->metrics, "weight"), 0.75, 1e-6);
+    tally_record_evaluate(&host.records[0], &host.evaluations[1]);
+    CU_ASSERT_DOUBLE_EQUAL(mean_of(host.records[0].metrics, "weight"), 0.75, 1e-6);
+    host_fini(&host);
+}
+
 /* Setbacks. */
 
 static void test_job_evaluation__a_setback_is_tried_again_three_times(void)
@@ -440,6 +464,24 @@ static void test_job_evaluation__a_setback_is_tried_again_three_times(void)
     }
 }
 
+static void test_job_evaluation__setbacks_are_counted_anew_in_each_round(void)
+{
+    struct host host;
+    host_init(&host, &LOOP, "");
+    for (uint32_t r = 1; r <= 2; r++) {
+        SEEN.failing_client = 1;
+        SEEN.failing_round = r;
+        SEEN.failures = 3;
+        for (int i = 0; i < 3; i++) {
+            ask(&host, 1);
+        }
+        run_round(&host);
+        CU_ASSERT_EQUAL(host.n_records, (int)r);
+    }
+    CU_ASSERT_EQUAL(tally_job_status(host.job), TALLY_JOB_RUNNING);
+    host_fini(&host);
+}
+
 static void test_job_evaluation__a_dropping_round_does_without_the_client(void)
 {
     struct host host;
@@ -451,11 +493,11 @@ static void test_job_evaluation__a_dropping_round_does_without_the_client(void)
     CU_ASSERT_FALSE(tally_job_asks(host.job, 2));
     CU_ASSERT_FALSE(tally_job_awaits(host.job, 2));
     set_absent(&host, 2, true); /* it does not count twice */
-    set_absent(&host, 2, false);
     ask(&host, 0);
     ask(&host, 1);
     CU_ASSERT_EQUAL(host.n_records, 0);
     ask(&host, 3);
+    set_absent(&host, 2, false);
     CU_ASSERT_EQUAL(host.n_records, 1);
     CU_ASSERT_EQUAL(host.records[0].received, 3);
     TALLY_ASSERT_TEXT(host.records[0].missing, "2");
@@ -508,6 +550,8 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_job_evaluation__a_restored_job_goes_on_with_it),
     TALLY_TEST(test_job_evaluation__what_was_not_asked_for_is_left_out),
     TALLY_TEST(test_job_evaluation__a_setback_is_tried_again_three_times),
+    TALLY_TEST(test_job_evaluation__its_metrics_count_before_those_of_clients),
+    TALLY_TEST(test_job_evaluation__setbacks_are_counted_anew_in_each_round),
     TALLY_TEST(test_job_evaluation__a_dropping_round_does_without_the_client),
     TALLY_TEST(test_job_evaluation__a_round_that_lacks_its_quorum_asks_again),
     TALLY_TEST(test_job_evaluation__setbacks_need_an_open_question),
