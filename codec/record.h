@@ -101,6 +101,8 @@ struct tally_round_record {
     double loss;              /* f(x^(k)); NaN if a client reported none */
     double cumulative_regret; /* R after the round, of all M clients, including the missing ones */
     struct tally_ledger bits; /* of this round alone */
+    int64_t closed_ms;        /* Unix time, set by the host that stores it; 0 = the engine's, which
+                               * has no clock */
     char metrics[TALLY_METRICS_CAPACITY]; /* summaries, of what the clients reported and of the
                                            * evaluation of the round's model; "" = there are none */
 };

@@ -12,7 +12,7 @@ _Static_assert(sizeof(struct tally_progress) == 12 * 8 + sizeof(struct tally_led
                "column for every member of tally_progress");
 _Static_assert(sizeof(struct tally_curvature) == 2 * 8,
                "column for every member of tally_curvature");
-_Static_assert(sizeof(struct tally_round_record) == 10 * 8 + TALLY_MISSING_CAPACITY +
+_Static_assert(sizeof(struct tally_round_record) == 11 * 8 + TALLY_MISSING_CAPACITY +
                                                         sizeof(struct tally_ledger) +
                                                         TALLY_METRICS_CAPACITY,
                "column for every member of tally_round_record");
@@ -138,6 +138,7 @@ static const struct tally_column ROUND_COLUMN[] = {
     ROUND(REAL, loss),
     ROUND(REAL, cumulative_regret),
     LEDGER(tally_round_record, bits),
+    ROUND(INT64, closed_ms),
     ROUND_TEXT(missing),
     ROUND_TEXT(metrics),
 };

@@ -590,7 +590,9 @@ enum tally_status hosted_job_put_rounds(struct tally_store *store, struct hosted
         status = put_evaluation(store, job, &outcome->evaluation, err);
     }
     for (int i = 0; status == TALLY_OK && i < outcome->n_records; i++) {
-        status = store->ops->round_insert(store, job->row.key, &outcome->records[i], err);
+        struct tally_round_record record = outcome->records[i];
+        record.closed_ms = now_ms;
+        status = store->ops->round_insert(store, job->row.key, &record, err);
     }
     if (status == TALLY_OK && job->has_stored_updates) {
         /* The round of a last evaluation has no record. */

@@ -156,11 +156,11 @@ static enum tally_status append_row(struct tally_buffer *out, const struct serie
     if (status == TALLY_OK) {
         status = tally_buffer_printf(out,
                                      ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64
-                                     ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 "]",
+                                     ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRId64 "]",
                                      bits->uplink.formula_bits, bits->uplink.payload_bits,
                                      bits->downlink.formula_bits, bits->downlink.payload_bits,
                                      bits->uplink.messages, bits->downlink.messages,
-                                     bits->control_bits, bits->telemetry_bits);
+                                     bits->control_bits, bits->telemetry_bits, row->closed_ms);
     }
     return status;
 }
@@ -235,7 +235,7 @@ static enum tally_status begin_rows(struct series_pieces *made, struct tally_buf
         "\"columns\": [\"round\",\"time_step\",\"iterate\",\"stage\",\"samples\",\"norm\","
         "\"passed\",\"cut\",\"loss\",\"cumulative_regret\",\"uplink_formula\",\"uplink_payload\","
         "\"downlink_formula\",\"downlink_payload\",\"uplink_messages\",\"downlink_messages\","
-        "\"control\",\"telemetry\"],\n\"rows\": [",
+        "\"control\",\"telemetry\",\"closed_ms\"],\n\"rows\": [",
         made->row.id, tally_job_status_name(made->row.status), made->n_rounds,
         (int64_t)made->n < made->n_rounds ? "true" : "false");
 }

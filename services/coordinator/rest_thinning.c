@@ -238,6 +238,7 @@ enum tally_status series_add(struct series *series, const struct tally_round_rec
                                              .loss = record->loss,
                                              .passed = record->passed,
                                              .cut = record->cut,
+                                             .closed_ms = record->closed_ms,
                                              .totals = series->totals};
     return TALLY_OK;
 }

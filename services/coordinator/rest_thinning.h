@@ -39,6 +39,7 @@ struct series_row {
     double norm, loss;
     bool passed, cut;
     size_t slot; /* of its metrics */
+    int64_t closed_ms;
     struct series_totals totals;
 };
 

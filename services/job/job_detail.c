@@ -222,6 +222,7 @@ struct tally_json *tally_detail_round(const struct tally_round_record *record)
                     tally_json_set_real(object, "loss", record->loss) &&
                     tally_json_set_real(object, "regret", record->cumulative_regret) &&
                     tally_json_set_text(object, "missing", record->missing) &&
+                    tally_json_set_integer(object, "closed_ms", record->closed_ms) &&
                     tally_detail_set_metrics(object, record->metrics) &&
                     tally_json_set(object, "bits", ledger_of(&record->bits)));
 }
@@ -233,7 +234,7 @@ enum tally_status tally_detail_round_csv_header(const char *metrics, struct tall
         out, "round,t,k,j,samples,received,norm,passed,cut,loss,regret,"
              "uplink_formula_bits,uplink_payload_bits,uplink_messages,uplink_clipped,"
              "downlink_formula_bits,downlink_payload_bits,downlink_messages,downlink_clipped,"
-             "delivered_payload_bits,control_bits,telemetry_bits,missing");
+             "delivered_payload_bits,control_bits,telemetry_bits,missing,closed_ms");
     while (status == TALLY_OK && tally_metrics_next(&metrics, &summary)) {
         status = tally_buffer_printf(out, ",%s_mean,%s_min,%s_max", summary.name, summary.name,
                                      summary.name);
@@ -287,11 +288,13 @@ enum tally_status tally_detail_round_csv(const struct tally_round_record *record
     enum tally_status status = tally_buffer_printf(
         out,
         "%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64
-        ",%.17g,%d,%d,%s,%s," BITS_FORMAT BITS_FORMAT "%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%s",
+        ",%.17g,%d,%d,%s,%s," BITS_FORMAT BITS_FORMAT "%" PRIu64 ",%" PRIu64 ",%" PRIu64
+        ",%s,%" PRId64,
         record->round, record->time_step, record->iterate, record->stage, record->samples,
         record->received, record->norm, record->passed, record->cut, csv_real(record->loss, loss),
         csv_real(record->cumulative_regret, regret), BITS(bits->uplink), BITS(bits->downlink),
-        bits->delivered_payload_bits, bits->control_bits, bits->telemetry_bits, record->missing);
+        bits->delivered_payload_bits, bits->control_bits, bits->telemetry_bits, record->missing,
+        record->closed_ms);
     return status == TALLY_OK ? append_metrics(record, metrics, out) : status;
 }
 

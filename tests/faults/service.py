@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "integration"))
 
 from common import (  # noqa: E402
     ENDLESS, HANG_S, Lateness, TallyTestCase, essence, essence_so_far, job_document, simulate, sum_of_rounds, task_of,
-    updates_of, uplink_of_workers, wait_until,
+    updates_of, uplink_of_workers, wait_until, without_times,
 )
 from recording_proxy import Exchange, RecordingProxy, read_message  # noqa: E402
 from round_gate import start_gate  # noqa: E402
@@ -139,4 +139,4 @@ def rounds_csv(coordinator, job_id):
     answer = coordinator.client.get(f"/v1/jobs/{job_id}/rounds.csv")
     if answer.status != 200:
         raise AssertionError(f"rounds.csv: {answer}")
-    return answer.body.decode()
+    return without_times(answer.body.decode())

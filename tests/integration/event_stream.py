@@ -7,7 +7,8 @@ from common import SILENCE_S
 
 COLUMNS = ["round", "time_step", "iterate", "stage", "samples", "norm", "passed", "cut", "loss",
            "cumulative_regret", "uplink_formula", "uplink_payload", "downlink_formula",
-           "downlink_payload", "uplink_messages", "downlink_messages", "control", "telemetry"]
+           "downlink_payload", "uplink_messages", "downlink_messages", "control", "telemetry",
+           "closed_ms"]
 
 
 class Stream:
@@ -89,7 +90,7 @@ class Stream:
 
 def running_totals(records):
     """Returns the expected `totals` after each round of the job."""
-    sums = dict.fromkeys(COLUMNS[10:], 0)
+    sums = dict.fromkeys(COLUMNS[10:-1], 0)
     totals = []
     for record in records:
         bits = record["bits"]

@@ -13,6 +13,7 @@ import unittest
 
 from common import (
     FORMAT, HANG_S, Client, ConnectError, ForeignWorker, essence, job_document, messages, simulate, task_of, wait_until,
+    without_times,
 )
 from recording_proxy import RecordingProxy
 from test_messages import MessagesTestCase
@@ -453,8 +454,8 @@ class EqualResults(BatchTestCase):
             task = worker.poll_task()
         detail = coordinator.client.job(job_id)
         self.assertEqual(detail["round"], 6)
-        csv = coordinator.client.get(f"/v1/jobs/{job_id}/rounds.csv").body
-        return essence(detail), csv
+        csv = coordinator.client.get(f"/v1/jobs/{job_id}/rounds.csv").body.decode()
+        return essence(detail), without_times(csv)
 
     def test_alone_and_together(self):
         alone = self.play("alone", 7 * [1])

@@ -21,7 +21,7 @@ def expected_rows(records):
     """Returns the expected rows of a series that contains all rounds."""
     return [
         [record["round"], record["t"], record["k"], record["j"], record["samples"], record["norm"],
-         record["passed"], record["cut"], record["loss"], *totals.values()]
+         record["passed"], record["cut"], record["loss"], *totals.values(), record["closed_ms"]]
         for record, totals in zip(records, running_totals(records))
     ]
 

@@ -139,10 +139,10 @@ class Rounds(PythonCase):
         client.wait(job)
         rounds = tally.rounds(job, url=coordinator.url)
         records = coordinator.client.rounds(job)
-        for name in ("round", "t", "samples", "norm", "passed", "cut", "loss", "regret"):
+        for name in ("round", "t", "samples", "norm", "passed", "cut", "loss", "regret", "closed_ms"):
             self.assertEqual(rounds[name].tolist(), [record[name] for record in records], name)
-        self.assertEqual([str(rounds.dtype[name]) for name in ("t", "passed", "regret", "uplink_payload_bits")],
-                         ["int64", "bool", "float64", "int64"])
+        self.assertEqual([str(rounds.dtype[name]) for name in ("t", "passed", "regret", "uplink_payload_bits", "closed_ms")],
+                         ["int64", "bool", "float64", "int64", "int64"])
         self.assertEqual(rounds["uplink_payload_bits"].sum(), client.show(job)["bits"]["uplink"]["payload"])
 
     def test_what_is_unknown_is_nan(self):

@@ -200,6 +200,10 @@ class Rest(TallyTestCase):
             self.assertLessEqual(
                 {"t", "k", "j", "samples", "norm", "passed", "regret", "bits"}, set(record)
             )
+        times = [record["closed_ms"] for record in records]
+        self.assertEqual(times, sorted(times))
+        self.assertLessEqual(detail["started_ms"], times[0])
+        self.assertEqual(times[-1], detail["finished_ms"])
         self.assertEqual(self.client.get_json(f"{path}?after=2")["rounds"], records[2:])
         self.assertEqual(self.client.get_json(f"{path}?after={len(records)}")["rounds"], [])
         page = self.client.get_json(f"{path}?after=1&limit=2")
@@ -211,7 +215,7 @@ class Rest(TallyTestCase):
         rows = list(csv.DictReader(io.StringIO(answer.body.decode())))
         self.assertEqual(len(rows), len(records))
         for row, record in zip(rows, records):
-            for key in ("t", "k", "j", "samples"):
+            for key in ("t", "k", "j", "samples", "closed_ms"):
                 self.assertEqual(int(row[key]), record[key])
             for key in ("norm", "regret"):
                 self.assertEqual(float(row[key]), record[key])

@@ -361,7 +361,7 @@ class Client:
             pause_s = min(2 * pause_s, _LAST_PAUSE_S)
 
 
-_INTEGERS = ("round", "t", "k", "j", "samples", "received")
+_INTEGERS = ("round", "t", "k", "j", "samples", "received", "closed_ms")
 _FLAGS = ("passed", "cut")
 
 

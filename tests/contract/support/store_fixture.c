@@ -290,6 +290,7 @@ struct tally_round_record sample_record(int64_t round, int salt)
         .loss = (double)base + 0.2,
         .cumulative_regret = (double)base + 0.3,
         .bits = sample_ledger((uint64_t)base + 100),
+        .closed_ms = base + 6,
     };
     snprintf(record.missing, sizeof record.missing, "%d 17-20", salt);
     snprintf(record.metrics, sizeof record.metrics, "accuracy 0.5 -0 %d;", salt);
@@ -377,6 +378,7 @@ void expect_same_record(const struct tally_round_record *actual,
     expect_same_real(actual->loss, expected->loss);
     expect_same_real(actual->cumulative_regret, expected->cumulative_regret);
     expect_same_ledger(&actual->bits, &expected->bits);
+    CU_ASSERT_EQUAL(actual->closed_ms, expected->closed_ms);
 }
 
 uint8_t *pattern_new(size_t n)

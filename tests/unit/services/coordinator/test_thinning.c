@@ -31,7 +31,8 @@ static struct tally_round_record record_of(int64_t round)
         .bits = {.uplink = {.formula_bits = (uint64_t)round, .payload_bits = 7, .messages = 10},
                  .downlink = {.formula_bits = 5, .payload_bits = 6, .messages = 1},
                  .control_bits = 1,
-                 .telemetry_bits = 64}};
+                 .telemetry_bits = 64},
+        .closed_ms = 1000 + 2 * round};
 }
 
 static void add(struct series *series, const struct tally_round_record *record)
@@ -62,7 +63,8 @@ static void assert_rows_true(const struct series_row *rows, size_t n)
         const bool same = row->time_step == record.time_step && row->iterate == record.iterate &&
                           row->stage == record.stage && row->samples == record.samples &&
                           row->norm == record.norm && row->loss == record.loss &&
-                          row->passed == record.passed && row->cut == record.cut;
+                          row->passed == record.passed && row->cut == record.cut &&
+                          row->closed_ms == record.closed_ms;
         const bool exact =
             totals->cumulative_regret == record.cumulative_regret &&
             bits->uplink.formula_bits == r * (r + 1) / 2 && bits->uplink.payload_bits == 7 * r &&

@@ -40,6 +40,7 @@ static const struct tally_round_record RECORD = {
              .delivered_payload_bits = 31,
              .control_bits = 32,
              .telemetry_bits = 33},
+    .closed_ms = INT64_C(1795244547432),
 };
 
 static void expect_json(struct tally_json *value, const char *expected)
@@ -326,9 +327,9 @@ static void test_document_detail__an_unknown_regret_is_null_and_empty(void)
     TALLY_ASSERT_TEXT(
         (const char *)out.data,
         "2,21,1,3,13,10,0.10000000000000001,1,0,1.5,,11,12,13,14,21,22,23,24,31,32,33,"
-        "3 17-20\n"
+        "3 17-20,1795244547432\n"
         "2,21,1,3,13,10,0.10000000000000001,1,0,,,11,12,13,14,21,22,23,24,31,32,33,"
-        "3 17-20\n");
+        "3 17-20,1795244547432\n");
     tally_buffer_fini(&out);
     struct tally_json *round = tally_detail_round(&record);
     expect_json(tally_json_copy(tally_json_get(round, "regret")), "null");
@@ -341,7 +342,7 @@ static void test_document_detail__round_as_object(void)
     expect_json(tally_detail_round(&RECORD),
                 "{\"round\":2,\"t\":21,\"k\":1,\"j\":3,\"samples\":13,\"received\":10,\"norm\":0.1,"
                 "\"passed\":true,\"cut\":false,\"loss\":1.5,\"regret\":12.75,\"missing\":\"317-"
-                "20\",\"bits\":{"
+                "20\",\"closed_ms\":1795244547432,\"bits\":{"
                 "\"uplink\":{\"formula\":11,\"payload\":12,\"messages\":13,\"clipped\":14},"
                 "\"downlink\":{\"formula\":21,\"payload\":22,\"messages\":23,\"clipped\":24,"
                 "\"delivered_payload\":31},\"control\":32,\"telemetry\":33}}");
@@ -364,11 +365,11 @@ static void test_document_detail__csv_header_and_row_have_the_same_columns(void)
     CU_ASSERT_EQUAL(tally_buffer_append(&header, "", 1), TALLY_OK);
     CU_ASSERT_EQUAL(tally_buffer_append(&row, "", 1), TALLY_OK);
     CU_ASSERT_EQUAL(n_columns((const char *)header.data), n_columns((const char *)row.data));
-    CU_ASSERT_EQUAL(n_columns((const char *)row.data), 23);
+    CU_ASSERT_EQUAL(n_columns((const char *)row.data), 24);
     TALLY_ASSERT_TEXT((const char *)row.data,
                       "2,21,1,3,13,10,0.10000000000000001,1,0,1.5,12.75,11,12,13,14,21,22,23,24,"
-                      "31,32,33,3 17-20\n");
-    CU_ASSERT_PTR_NOT_NULL(strstr((const char *)header.data, "telemetry_bits,missing\n"));
+                      "31,32,33,3 17-20,1795244547432\n");
+    CU_ASSERT_PTR_NOT_NULL(strstr((const char *)header.data, "telemetry_bits,missing,closed_ms\n"));
     tally_buffer_fini(&header);
     tally_buffer_fini(&row);
 }
