@@ -21,7 +21,8 @@ struct tally_field {
     enum tally_field_kind kind;
     size_t offset;      /* of the member in its struct */
     bool required;      /* otherwise the member keeps its value */
-    bool omits_zero;    /* of REAL: 0, its default, is not written */
+    bool omits_zero;    /* of INTEGER and REAL: 0, its default, is not written */
+    bool omits_nan;     /* of REAL: NaN, its default, is not written */
     double min, max;    /* inclusive limits of INTEGER and REAL */
     bool min_exclusive; /* min itself is refused */
     bool quiet;         /* of BOOL, TEXT, CHOICE: false, "", the first choice are not written */

@@ -126,6 +126,28 @@ struct tally_curvature {
     double strong_convexity; /* a lower bound; 0 if f is not strongly convex */
 };
 
+/* The rule of the job document's `stop` that ended a job. */
+enum { TALLY_STOP_RULE_CAPACITY = 16 }; /* with NUL; a multiple of 8 */
+struct tally_stopped {
+    char rule[TALLY_STOP_RULE_CAPACITY]; /* the member of `stop` that names it; "" = none */
+    double value;                        /* what met it */
+    int64_t round;                       /* the round that the value belongs to */
+};
+
+/* The best point so far, by the metric of the job document's `keep.best`. */
+struct tally_best {
+    double value;
+    int64_t round;   /* that made it; 0 = it is the initial point */
+    int64_t iterate; /* its k; 0 = there is none yet */
+};
+
+/* What a rule `stop.patience` has seen. */
+struct tally_patience {
+    double best;     /* the best value so far */
+    int64_t round;   /* that it belongs to; 0 = there is none yet */
+    int64_t n_stale; /* values since then */
+};
+
 /* Where a job stands: the sum of its records, and the point that is queried next. */
 struct tally_progress {
     int64_t round;     /* rounds closed */
@@ -142,6 +164,9 @@ struct tally_progress {
     struct tally_ledger bits;
     char metrics[TALLY_METRICS_CAPACITY]; /* of each name, the summary of the last round that has
                                            * it: these are the names of all rounds */
+    struct tally_best best;
+    struct tally_patience patience;
+    struct tally_stopped stopped;
     char setback[TALLY_SETBACK_CAPACITY]; /* why a client's training or evaluation failed last; "" =
                                            * none has */
 };

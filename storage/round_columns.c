@@ -7,7 +7,8 @@
 /* A new member needs a row below and a new TALLY_SCHEMA_VERSION; these lines make forgetting it a
  * build error. */
 _Static_assert(sizeof(struct tally_ledger) == 11 * 8, "column for every member of tally_ledger");
-_Static_assert(sizeof(struct tally_progress) == 12 * 8 + sizeof(struct tally_ledger) +
+_Static_assert(sizeof(struct tally_progress) == 20 * 8 + sizeof(struct tally_ledger) +
+                                                    TALLY_STOP_RULE_CAPACITY +
                                                     TALLY_METRICS_CAPACITY + TALLY_SETBACK_CAPACITY,
                "column for every member of tally_progress");
 _Static_assert(sizeof(struct tally_curvature) == 2 * 8,
@@ -53,6 +54,18 @@ _Static_assert(sizeof(struct tally_round_record) == 11 * 8 + TALLY_MISSING_CAPAC
         .name = "setback", .kind = TALLY_COLUMN_TEXT,                                              \
         .offset = offsetof(struct tally_store_job, progress.setback),                              \
         .capacity = TALLY_SETBACK_CAPACITY                                                         \
+    }
+/* A member of a struct inside the progress. */
+#define PROGRESS_OF(kind_, part, member)                                                           \
+    {                                                                                              \
+        .name = #part "_" #member, .kind = TALLY_COLUMN_##kind_,                                   \
+        .offset = offsetof(struct tally_store_job, progress.part.member)                           \
+    }
+#define STOPPED_RULE                                                                               \
+    {                                                                                              \
+        .name = "stopped_rule", .kind = TALLY_COLUMN_TEXT,                                         \
+        .offset = offsetof(struct tally_store_job, progress.stopped.rule),                         \
+        .capacity = TALLY_STOP_RULE_CAPACITY                                                       \
     }
 #define PROGRESS_METRICS                                                                           \
     {                                                                                              \
@@ -119,6 +132,15 @@ static const struct tally_column JOB_COLUMN[] = {
     ESTIMATE(gradient_bound),
     CURVATURE(smoothness),
     CURVATURE(strong_convexity),
+    PROGRESS_OF(REAL, best, value),
+    PROGRESS_OF(INT64, best, round),
+    PROGRESS_OF(INT64, best, iterate),
+    PROGRESS_OF(REAL, patience, best),
+    PROGRESS_OF(INT64, patience, round),
+    PROGRESS_OF(INT64, patience, n_stale),
+    STOPPED_RULE,
+    PROGRESS_OF(REAL, stopped, value),
+    PROGRESS_OF(INT64, stopped, round),
     JOB_TEXT(schedule, false),
     JOB_TEXT(labels, true),
     PROGRESS_SETBACK,

@@ -255,7 +255,7 @@ enum tally_status tally_json_read_fields(const struct tally_json *object,
 
 static bool write_real(struct tally_json *object, const struct tally_field *field, double value)
 {
-    if (field->omits_zero && value == 0) {
+    if ((field->omits_zero && value == 0) || (field->omits_nan && isnan(value))) {
         return true;
     }
     return field->auto_allowed && isnan(value) ? tally_json_set_text(object, field->name, "auto")
@@ -269,7 +269,8 @@ static bool write_field(struct tally_json *object, const struct tally_field *fie
     case TALLY_FIELD_BOOL:
         return tally_json_set_bool(object, field->name, *(const bool *)member);
     case TALLY_FIELD_INTEGER:
-        return tally_json_set_integer(object, field->name, *(const int64_t *)member);
+        return (field->omits_zero && *(const int64_t *)member == 0) ||
+               tally_json_set_integer(object, field->name, *(const int64_t *)member);
     case TALLY_FIELD_REAL:
         return write_real(object, field, *(const double *)member);
     case TALLY_FIELD_TEXT:

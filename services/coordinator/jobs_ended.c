@@ -1,6 +1,7 @@
 #include "services/coordinator/jobs_ended.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* Receipts of half a million clients. */
 enum { MAX_BYTES = 16 * 1024 * 1024 };
@@ -96,10 +97,16 @@ static struct ended_job *remember(struct ended_jobs *ended, const struct hosted_
     return job;
 }
 
+/* Whether the job ended while a round was open, whose answers the store may lack. */
+static bool ended_in_round(const struct tally_store_job *row)
+{
+    return row->status != TALLY_JOB_COMPLETED || strcmp(row->progress.stopped.rule, "seconds") == 0;
+}
+
 void ended_remember(struct ended_jobs *ended, const struct hosted_job *job)
 {
     const bool is_stored =
-        job->row.status == TALLY_JOB_COMPLETED || tally_job_open_round(job->engine)->received == 0;
+        !ended_in_round(&job->row) || tally_job_open_round(job->engine)->received == 0;
     size_t dim; /* a job that never started has received nothing */
     const bool has_started = tally_job_point(job->engine, &dim) != NULL;
     if (has_started && is_stored && find(ended, job->row.key) == NULL) {
@@ -121,7 +128,7 @@ static enum tally_status check_row(const struct tally_store_job *row,
 {
     const int64_t n_closed = row->progress.round;
     const bool had_open_round =
-        row->started_ms != 0 && (row->status != TALLY_JOB_COMPLETED || update->payload_bits == 0);
+        row->started_ms != 0 && (ended_in_round(row) || update->payload_bits == 0);
     const int64_t last = had_open_round ? n_closed + 1 : n_closed;
     if (update->client >= row->clients) {
         return tally_fail(err, TALLY_OUT_OF_RANGE, "client", "client %u outside [0, %lld]",

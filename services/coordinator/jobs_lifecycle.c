@@ -367,6 +367,20 @@ enum tally_status jobs_fail(struct tally_coordinator *coordinator, struct hosted
     return status;
 }
 
+enum tally_status jobs_stop(struct tally_coordinator *coordinator, struct hosted_job *job,
+                            double seconds, struct tally_error *err)
+{
+    enum tally_status status = transaction_begin_write(coordinator->transaction, err);
+    if (status == TALLY_OK) {
+        status = tally_job_stop(job->engine, seconds, err);
+    }
+    if (status == TALLY_OK) {
+        status = hosted_job_put_row(coordinator->store, job, tally_realtime_ms(), err);
+        transaction_check(coordinator->transaction, status, err);
+    }
+    return status;
+}
+
 /* ---- Wire counters ---- */
 
 static bool wire_has_moved(const struct hosted_job *job)

@@ -49,6 +49,9 @@ bool jobs_may_be_id(const char *id);
  * STORE. */
 enum tally_status jobs_fail(struct tally_coordinator *coordinator, struct hosted_job *job,
                             const char *reason, struct tally_error *err);
+/* Completes the job by its rule `stop.seconds`, in the open transaction. Errors: STORE. */
+enum tally_status jobs_stop(struct tally_coordinator *coordinator, struct hosted_job *job,
+                            double seconds, struct tally_error *err);
 
 /* Fails a queued job that cannot be prepared; `why` is the text of its reason. Errors: STORE. */
 enum tally_status jobs_fail_preparation(struct tally_coordinator *coordinator,

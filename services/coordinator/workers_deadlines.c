@@ -121,6 +121,15 @@ static void end_job(struct tally_coordinator *coordinator, struct hosted_job *jo
     }
 }
 
+/* Completes the job, whose `stop.seconds` have passed. */
+static void stop_job(struct tally_coordinator *coordinator, struct hosted_job *job, double seconds)
+{
+    struct tally_error err = TALLY_ERROR_INIT;
+    if (jobs_stop(coordinator, job, seconds, &err) == TALLY_OK) {
+        rounds_note_closed(coordinator, job);
+    }
+}
+
 static void check_job(struct tally_coordinator *coordinator, struct hosted_job *job, int64_t now_ms,
                       int64_t unix_ms)
 {
@@ -130,7 +139,12 @@ static void check_job(struct tally_coordinator *coordinator, struct hosted_job *
         !rounds_store_is_well(coordinator)) {
         return;
     }
-    if (spec->job_deadline_ms > 0 && unix_ms >= job->row.created_ms + spec->job_deadline_ms) {
+    const double ran_s = (double)(unix_ms - job->row.started_ms) / 1000;
+    const bool has_started = job->row.started_ms != 0 && status != TALLY_JOB_QUEUED;
+    if (has_started && spec->stop.seconds > 0 && ran_s >= spec->stop.seconds) {
+        stop_job(coordinator, job, ran_s);
+    } else if (spec->job_deadline_ms > 0 &&
+               unix_ms >= job->row.created_ms + spec->job_deadline_ms) {
         end_job(coordinator, job, now_ms);
     } else if (spec->round_deadline_ms > 0 && status == TALLY_JOB_RUNNING && !job->deadline_noted &&
                now_ms >= job->deadline_from_ms + spec->round_deadline_ms) {

@@ -291,7 +291,8 @@ static void complete_encoding(const struct tally_json *document, struct tally_jo
 }
 
 const char *const TALLY_DOCUMENT_PARTS[] = {"labels", "algorithm", "objective", "initial_point",
-                                            "domain", "reference", "budget",    NULL};
+                                            "domain", "reference", "budget",    "stop",
+                                            "keep",   NULL};
 
 enum tally_status tally_document_read(const struct tally_json *document,
                                       struct tally_job_spec *spec, struct tally_error *err)
@@ -316,6 +317,14 @@ enum tally_status tally_document_read(const struct tally_json *document,
     if (status == TALLY_OK) {
         status = read_optional(document, "budget", TALLY_BUDGET_FIELDS, TALLY_N_BUDGET_FIELDS,
                                &spec->budget, err);
+    }
+    if (status == TALLY_OK) {
+        status = read_optional(document, "stop", TALLY_STOP_FIELDS, TALLY_N_STOP_FIELDS,
+                               &spec->stop, err);
+    }
+    if (status == TALLY_OK) {
+        status = read_optional(document, "keep", TALLY_KEEP_FIELDS, TALLY_N_KEEP_FIELDS,
+                               &spec->keep, err);
     }
     if (status == TALLY_OK) {
         if (tally_objective_spec_is_plugin(&spec->objective)) { /* nobody can compute it here */
@@ -388,7 +397,8 @@ static bool has_text(const struct tally_field *fields, size_t n, const char *nam
 /* The objects that are not named here have no texts. */
 bool tally_document_is_text(const struct tally_json *document, const char *path)
 {
-    static const char OBJECTIVE[] = "objective.", DATA[] = "objective.data.";
+    static const char OBJECTIVE[] = "objective.", DATA[] = "objective.data.", STOP[] = "stop.",
+                      KEEP[] = "keep.";
     const struct tally_json *objective = tally_json_get(document, "objective");
     if (strncmp(path, DATA, sizeof DATA - 1) == 0) {
         const int type = type_of(tally_json_get(objective, "data"), TALLY_DATA_NAMES);
@@ -400,6 +410,12 @@ bool tally_document_is_text(const struct tally_json *document, const char *path)
         return type >= 0 &&
                has_text(TALLY_OBJECTIVE_KINDS[type]->fields, TALLY_OBJECTIVE_KINDS[type]->n_fields,
                         path + sizeof OBJECTIVE - 1);
+    }
+    if (strncmp(path, STOP, sizeof STOP - 1) == 0) {
+        return has_text(TALLY_STOP_FIELDS, TALLY_N_STOP_FIELDS, path + sizeof STOP - 1);
+    }
+    if (strncmp(path, KEEP, sizeof KEEP - 1) == 0) {
+        return has_text(TALLY_KEEP_FIELDS, TALLY_N_KEEP_FIELDS, path + sizeof KEEP - 1);
     }
     return has_text(TALLY_JOB_FIELDS, TALLY_N_JOB_FIELDS, path);
 }
@@ -469,6 +485,19 @@ static struct tally_json *objective_of(const struct tally_objective_spec *spec)
     return object;
 }
 
+/* Sets an object of plain fields, unless all of them have defaults that are not written. */
+static bool set_optional(struct tally_json *document, const char *key,
+                         const struct tally_field *fields, size_t n_fields, const void *from)
+{
+    struct tally_json *object = tally_json_object();
+    const bool ok = tally_json_write_fields(object, fields, n_fields, from);
+    if (ok && tally_json_key(object, 0) == NULL) {
+        tally_json_free(object);
+        return true;
+    }
+    return tally_json_set(document, key, tally_json_if_complete(object, ok));
+}
+
 struct tally_json *tally_document_of(const struct tally_job_spec *spec)
 {
     const bool has_value = spec->reference.type == TALLY_REFERENCE_VALUE;
@@ -501,6 +530,8 @@ struct tally_json *tally_document_of(const struct tally_job_spec *spec)
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         ok = tally_json_set(document, keys[i], parts[i]) && ok;
     }
+    ok = set_optional(document, "stop", TALLY_STOP_FIELDS, TALLY_N_STOP_FIELDS, &spec->stop) &&
+         set_optional(document, "keep", TALLY_KEEP_FIELDS, TALLY_N_KEEP_FIELDS, &spec->keep) && ok;
     return tally_json_if_complete(document, ok);
 }
 

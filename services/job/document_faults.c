@@ -367,6 +367,8 @@ static void check_all_members(struct faults *faults, const struct tally_json *do
     check_initial_point(faults, document);
     check_domain(faults, document);
     check_optional(faults, document, "budget", TALLY_BUDGET_FIELDS, TALLY_N_BUDGET_FIELDS);
+    check_optional(faults, document, "stop", TALLY_STOP_FIELDS, TALLY_N_STOP_FIELDS);
+    check_optional(faults, document, "keep", TALLY_KEEP_FIELDS, TALLY_N_KEEP_FIELDS);
     check_optional(faults, document, "reference", TALLY_REFERENCE_FIELDS, TALLY_N_REFERENCE_FIELDS);
 }
 

@@ -29,7 +29,8 @@ void job_check_invariants(const struct tally_job *job)
     assert(progress->time_step >= 0 && progress->time_step <= job->spec.horizon);
     assert(job->open.received >= 0 && job->open.received <= job->setting.cohort);
     assert(progress->round >= 0 && progress->iterate >= 1);
-    assert(job->status != TALLY_JOB_COMPLETED || progress->time_step == job->spec.horizon);
+    assert(job->status != TALLY_JOB_COMPLETED || progress->time_step == job->spec.horizon ||
+           progress->stopped.rule[0] != '\0');
     assert(job->clients.n_awaited >= 0 &&
            job->clients.n_awaited <= job->setting.cohort - job->open.received);
     (void)progress;
@@ -46,6 +47,7 @@ enum tally_status job_move(struct tally_job *job, enum tally_job_event event,
 static void drop_vectors(struct tally_job *job)
 {
     free(job->x);
+    free(job->best_x);
     free(job->sums);
     free(job->memory);
     job_clients_fini(&job->clients);
@@ -53,6 +55,7 @@ static void drop_vectors(struct tally_job *job)
     job_metrics_fini(&job->evaluation);
     tally_scratch_fini(&job->scratch);
     job->x = NULL;
+    job->best_x = NULL;
     job->sums = NULL;
     job->memory = NULL;
 }
@@ -91,9 +94,12 @@ enum tally_status job_make_vectors(struct tally_job *job, struct tally_error *er
     job->sums = vector_new(job_sums_bytes(job));
     const size_t memory_bytes = job_memory_bytes(job);
     job->memory = memory_bytes > 0 ? vector_new(memory_bytes) : NULL;
+    const bool keeps_best = job->spec.keep.best[0] != '\0';
+    job->best_x = keeps_best ? vector_new(dim * sizeof *job->best_x) : NULL;
     if (tally_scratch_init(&job->scratch, dim, TALLY_SCRATCH_SERVER, err) != TALLY_OK ||
         job_clients_init(&job->clients, &job->setting, err) != TALLY_OK || job->x == NULL ||
-        job->sums == NULL || (memory_bytes > 0 && job->memory == NULL)) {
+        job->sums == NULL || (memory_bytes > 0 && job->memory == NULL) ||
+        (keeps_best && job->best_x == NULL)) {
         drop_vectors(job);
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a job of dim %zu", dim);
     }
@@ -277,6 +283,11 @@ const double *tally_job_point(const struct tally_job *job, size_t *ret_dim)
 {
     *ret_dim = job->setting.dim;
     return job->x;
+}
+
+const double *tally_job_new_best(const struct tally_job *job)
+{
+    return job->has_new_best ? job->best_x : NULL;
 }
 
 const struct tally_job_round *tally_job_open_round(const struct tally_job *job)

@@ -5,7 +5,7 @@
  * simulator and fault tests are three hosts of the same engine; the same job and seed give the same
  * bits in all three. job_engine.h shows one round, step by step.
  *
- *     queued --start--> running --(horizon reached)--> completed
+ *     queued --start--> running --(horizon reached, or a rule of `stop` met)--> completed
  *               pause | ^ resume        | fail             cancel: from any that is not final
  *                     v |               v
  *                    paused          failed
@@ -117,6 +117,10 @@ enum tally_status tally_job_cancel(struct tally_job *job, struct tally_error *er
 enum tally_status tally_job_fail(struct tally_job *job, const char *reason,
                                  struct tally_error *err);
 
+/* The rule `stop.seconds`: the job, which has run for that long, ends with its current point; the
+ * answers of the open round do not count. Errors: those of tally_job_pause(). */
+enum tally_status tally_job_stop(struct tally_job *job, double seconds, struct tally_error *err);
+
 /* What an event led to. */
 struct tally_job_outcome {
     struct tally_bits bits; /* of the message; also for a duplicate */
@@ -208,12 +212,17 @@ int tally_job_n_setbacks(const struct tally_job *job, uint32_t client);
 /* Reading the state. */
 
 enum tally_job_status tally_job_status(const struct tally_job *job);
-/* Why the job failed, in the stored form of job_reasons.h; "" if it has not failed. */
+/* Why the job failed or stopped before its horizon, in the stored form of job_reasons.h; else "".
+ */
 const char *tally_job_reason(const struct tally_job *job);
 const struct tally_job_spec *tally_job_get_spec(const struct tally_job *job);
 const struct tally_progress *tally_job_progress(const struct tally_job *job);
 /* The current point, double[dim]; borrowed until the next event. NULL: the job has not started. */
 const double *tally_job_point(const struct tally_job *job, size_t *ret_dim);
+
+/* The point that the last event found to be the best so far (`keep.best`), double[dim]; which one
+ * it is, is in progress.best. NULL: there was none. Borrowed until the next event. */
+const double *tally_job_new_best(const struct tally_job *job);
 
 /* The point that a job starts from, double[dim]; free() frees it. Errors: FAILED_PRECONDITION (it
  * is given, and only a started job has it), NO_MEMORY. */

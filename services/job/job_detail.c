@@ -155,6 +155,19 @@ static bool set_reason(struct tally_json *object, const struct tally_job_facts *
            tally_json_set_text_or_null(object, "reason_code", code);
 }
 
+static bool set_stopped(struct tally_json *object, const struct tally_stopped *stopped)
+{
+    if (stopped->rule[0] == '\0') {
+        return tally_json_set_null(object, "stopped_by");
+    }
+    struct tally_json *value = tally_json_object();
+    return tally_json_set(
+        object, "stopped_by",
+        tally_json_if_complete(value, tally_json_set_text(value, "rule", stopped->rule) &&
+                                          tally_json_set_real(value, "value", stopped->value) &&
+                                          tally_json_set_integer(value, "round", stopped->round)));
+}
+
 static struct tally_json *summary_of(const struct tally_metric_summary *summary)
 {
     struct tally_json *object = tally_json_object();
@@ -184,7 +197,8 @@ bool tally_detail_add(struct tally_json *object, const struct tally_job_facts *f
     tally_detail_checksum(progress->x_checksum, checksum);
     return tally_json_set_text(object, "id", facts->id) &&
            tally_json_set_text(object, "status", tally_job_status_name(facts->status)) &&
-           set_reason(object, facts) && set_time(object, "created_ms", facts->created_ms) &&
+           set_reason(object, facts) && set_stopped(object, &progress->stopped) &&
+           set_time(object, "created_ms", facts->created_ms) &&
            set_time(object, "started_ms", facts->started_ms) &&
            set_time(object, "finished_ms", facts->finished_ms) &&
            tally_json_set_integer(object, "dim", facts->dim) &&

@@ -48,6 +48,8 @@ struct tally_job {
     char reason[TALLY_REASON_CAPACITY];
     struct tally_progress progress;
     double *x;                   /* double[dim]; NULL, like all vectors, until it starts */
+    double *best_x;              /* double[dim]; NULL unless the best point is kept */
+    bool has_new_best;           /* best_x is of this event */
     struct tally_checksum saved; /* of the saved state, up to and including x */
 
     struct tally_job_round open;
@@ -96,6 +98,28 @@ bool job_is_opening(const struct tally_job *job);
 
 /* Keeps the reason of a setback, in one line. */
 void job_note_setback(struct tally_job *job, const char *why);
+
+/* job_stopping.c */
+
+/* Whether the document asks for the best point or has a rule about a metric or the loss. */
+bool job_judges_points(const struct tally_job *job);
+/* What has been measured at the engine's point: summaries of the metrics (record.h) and the loss
+ * (NaN = none) of the open round's clients, whose record is that of `round`, and the evaluation of
+ * the round before, which counts where both have a metric of one name. */
+struct job_measured {
+    const char *metrics;
+    int64_t round;
+    const struct tally_round_evaluation *evaluation;
+    double loss;
+};
+/* Judges the engine's point, before the open round moves it. Keeps the point if it is the best so
+ * far. Returns whether a rule of `stop` is met: then progress.stopped says which, and the job must
+ * end with this point. */
+bool job_judge_point(struct tally_job *job, const struct job_measured *measured);
+/* Whether the job has sent as many bits as `stop` allows; sets progress.stopped. */
+bool job_judge_bits(struct tally_job *job);
+/* Ends the job because of progress.stopped. */
+void job_end_stopped(struct tally_job *job);
 
 /* job_saving.c */
 

@@ -20,11 +20,13 @@ static int64_t dim_of(const struct tally_job_spec *spec)
     return (int64_t)tally_objective_spec_dim(&spec->objective);
 }
 
-/* With weights a sum has two words. */
+/* With weights a sum has two words; the best point is one more vector. */
 static int64_t coordinate_bytes(const struct tally_job_spec *spec)
 {
     const bool is_weighted = spec->objective.weighting == TALLY_WEIGHTING_POINTS;
-    return (COORDINATE_BYTES + (is_weighted ? 8 : 0)) * dim_of(spec);
+    const bool keeps_best = spec->keep.best[0] != '\0';
+    return (COORDINATE_BYTES + (is_weighted ? 8 : 0) + (keeps_best ? REAL_BYTES : 0)) *
+           dim_of(spec);
 }
 
 /* The memory of an algorithm that has one. */

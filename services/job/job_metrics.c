@@ -177,8 +177,7 @@ static void exchange(struct job_metrics *metrics)
     metrics->open = closed;
 }
 
-void job_metrics_close(struct job_metrics *metrics, int64_t round,
-                       char ret_text[TALLY_METRICS_CAPACITY])
+void job_metrics_summarize(const struct job_metrics *metrics, char ret_text[TALLY_METRICS_CAPACITY])
 {
     const char *last = "";
     memset(ret_text, 0, TALLY_METRICS_CAPACITY);
@@ -187,6 +186,12 @@ void job_metrics_close(struct job_metrics *metrics, int64_t round,
         const struct tally_metric_summary summary = summary_of(metrics, place);
         tally_metrics_append(ret_text, &summary);
     }
+}
+
+void job_metrics_close(struct job_metrics *metrics, int64_t round,
+                       char ret_text[TALLY_METRICS_CAPACITY])
+{
+    job_metrics_summarize(metrics, ret_text);
     if (metrics->open.n_names > 0) {
         exchange(metrics);
         metrics->closed_round = round;

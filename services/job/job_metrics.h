@@ -37,6 +37,9 @@ enum tally_status job_metrics_check(struct job_metrics *metrics, uint32_t cohort
 /* Keeps metrics that passed the check, of the client at that place in the cohort. */
 void job_metrics_take(struct job_metrics *metrics, uint32_t client_place,
                       const struct tally_metric *reported, size_t n);
+/* Writes the summary of the open round (record.h). */
+void job_metrics_summarize(const struct job_metrics *metrics,
+                           char ret_text[TALLY_METRICS_CAPACITY]);
 /* Closes the round: writes its summary (record.h), and keeps the values if there are any. */
 void job_metrics_close(struct job_metrics *metrics, int64_t round,
                        char ret_text[TALLY_METRICS_CAPACITY]);

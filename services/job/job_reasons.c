@@ -8,6 +8,11 @@
 
 #define ROW(name, code, status) code, TALLY_JOB_##status, TALLY_REASON_FORMAT_##name
 const struct tally_reason_info TALLY_REASON_INFO[TALLY_N_REASONS] = {
+    [TALLY_REASON_STOP_RULE_MET] = {ROW(STOP_RULE_MET, "stop_rule_met", COMPLETED),
+                                    "services/job/job_stopping.c",
+                                    "A rule of the document's `stop` was met. `stopped_by` of the "
+                                    "job detail says which.",
+                                    "nothing is wrong"},
     [TALLY_REASON_HORIZON_REACHED] = {ROW(HORIZON_REACHED, "horizon_reached", COMPLETED),
                                       "services/job/job_round.c",
                                       "The clients have made all `horizon` gradient queries.",

@@ -1,8 +1,8 @@
 /* job_reasons: why a job ended. One table lists every reason: its code, the status that it
  * explains, the format of its text, the source file that sets it, its meaning, and a remedy.
  *
- * Code and text are stored together as "code: text". A completed or cancelled job has no text, and
- * its status gives the code.
+ * Code and text are stored together as "code: text". A job that was cancelled, or that has reached
+ * its horizon, has no text, and its status gives the code.
  *
  * REASONS.md beside this file is generated from the table. */
 #ifndef TALLY_SERVICES_JOB_JOB_REASONS_H
@@ -13,6 +13,7 @@
 enum { TALLY_REASON_CAPACITY = 384 }; /* of "code: text", with NUL */
 
 enum tally_reason {
+    TALLY_REASON_STOP_RULE_MET, /* before the next one, which any completed job has without it */
     TALLY_REASON_HORIZON_REACHED,
     TALLY_REASON_CANCELLED_BY_REQUEST,
     TALLY_REASON_PREPARATION_FAILED,
@@ -29,6 +30,7 @@ enum tally_reason {
 
 /* printf formats of the texts, "" = no text; TALLY_REASON_WRITE checks the arguments against them.
  */
+#define TALLY_REASON_FORMAT_STOP_RULE_MET        "%s"
 #define TALLY_REASON_FORMAT_HORIZON_REACHED      ""
 #define TALLY_REASON_FORMAT_CANCELLED_BY_REQUEST ""
 #define TALLY_REASON_FORMAT_PREPARATION_FAILED   "%s"

@@ -398,6 +398,21 @@ static enum tally_status decide(struct tally_job *job, struct tally_round_record
     return status;
 }
 
+/* Judges the point by what has been measured at it: by the clients of the round, and by the
+ * evaluation. */
+static bool judge(struct tally_job *job, const struct tally_round_evaluation *evaluation)
+{
+    if (!job_judges_points(job)) {
+        return false;
+    }
+    char metrics[TALLY_METRICS_CAPACITY];
+    job_metrics_summarize(&job->metrics, metrics);
+    return job_judge_point(job, &(struct job_measured){.metrics = metrics,
+                                                       .round = job->open.round,
+                                                       .evaluation = evaluation,
+                                                       .loss = job->progress.loss});
+}
+
 /* The round of the last evaluation has no record: its bits go to that of the last round. */
 static void close_last_evaluation(struct tally_job *job, struct tally_round_evaluation *evaluation)
 {
@@ -405,7 +420,19 @@ static void close_last_evaluation(struct tally_job *job, struct tally_round_eval
         evaluation->telemetry_bits = job->telemetry_bits;
         job->progress.bits.telemetry_bits += job->telemetry_bits;
     }
-    end_at_horizon(job);
+    const struct job_measured measured = {
+        .metrics = "", .evaluation = evaluation, .loss = (double)NAN};
+    if (job_judges_points(job) && job_judge_point(job, &measured)) {
+        job_end_stopped(job);
+    } else {
+        end_at_horizon(job);
+    }
+}
+
+/* The record of a round that takes no step, because the job ends with the point that it has. */
+static void rest(struct tally_job *job, struct tally_round_record *record)
+{
+    record->bits.control_bits = spend(job);
 }
 
 static void close_round(struct tally_job *job, struct tally_job_outcome *outcome)
@@ -413,6 +440,7 @@ static void close_round(struct tally_job *job, struct tally_job_outcome *outcome
     const double last_loss = job->progress.loss;
     struct tally_error why = TALLY_ERROR_INIT;
     struct tally_round_record record = record_of(job);
+    job->has_new_best = false;
     /* From here on, all metrics of the last closed round are known, before the next step is taken:
      * those of its model are in outcome->evaluation, and progress.metrics has all. */
     take_evaluation(job, &outcome->evaluation);
@@ -422,22 +450,32 @@ static void close_round(struct tally_job *job, struct tally_job_outcome *outcome
     }
     take_losses(job);
     enum tally_status status = check_regret(job, job->open.plan.samples, &why);
+    const bool stops = status == TALLY_OK && judge(job, &outcome->evaluation);
     if (status == TALLY_OK && job->open.plan.cut) {
         cut_at_horizon(job, outcome);
         return;
     }
-    if (status == TALLY_OK) {
-        status = job_is_opening(job) ? estimate(job, &record, &why) : decide(job, &record, &why);
+    if (status == TALLY_OK && job_is_opening(job)) {
+        status = estimate(job, &record, &why);
+    } else if (status == TALLY_OK && stops) {
+        rest(job, &record);
+    } else if (status == TALLY_OK) {
+        status = decide(job, &record, &why);
     }
     if (status != TALLY_OK) {
         job->progress.loss = last_loss; /* the round is not recorded */
         job->progress.has_loss = !job->open.evaluate;
+        job->progress.stopped = (struct tally_stopped){.round = 0};
         fail_algorithm(job, &why);
         return;
     }
     add_record(job, &record, outcome);
     tally_metrics_update(job->progress.metrics, outcome->evaluation.metrics); /* they win */
-    job_open_round(job, outcome);
+    if (stops || (job->progress.time_step < job->spec.horizon && job_judge_bits(job))) {
+        job_end_stopped(job);
+    } else {
+        job_open_round(job, outcome);
+    }
 }
 
 /* The round that only evaluates needs no quorum: the job's result is complete without it. */

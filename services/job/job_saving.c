@@ -326,7 +326,8 @@ static bool progress_fits(const struct tally_job *job, const struct tally_progre
     return progress->round >= 0 && progress->time_step >= 0 &&
            progress->time_step <= job->spec.horizon &&
            (!open || progress->has_f_star == job_has_regret(job)) &&
-           (!complete || progress->time_step == job->spec.horizon) &&
+           (!complete || progress->time_step == job->spec.horizon ||
+            progress->stopped.rule[0] != '\0') &&
            (has_state ? progress->iterate >= 1 : progress->round == 0);
 }
 

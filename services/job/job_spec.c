@@ -173,6 +173,69 @@ const struct tally_field TALLY_BUDGET_FIELDS[] = {
 };
 const size_t TALLY_N_BUDGET_FIELDS = sizeof TALLY_BUDGET_FIELDS / sizeof TALLY_BUDGET_FIELDS[0];
 
+#define STOP(member) offsetof(struct tally_stop, member)
+#define KEEP(member) offsetof(struct tally_keep, member)
+
+const char *const TALLY_BETTER_NAMES[] = {"auto", "higher", "lower", NULL};
+
+/* A name that may be either is never taken for one of them. */
+#define BETTER_DOC                                                                                 \
+    "which values of it are better: `higher` or `lower`; `auto` is `lower` for `loss` and "        \
+    "`higher` for other names, but is refused for a name that contains \"loss\" or \"err\""
+
+const struct tally_field TALLY_STOP_FIELDS[] = {
+    TALLY_TEXT("metric", STOP(metric), TALLY_METRIC_NAME_CAPACITY, .quiet = true,
+               .doc = "the job ends when this metric is `at_least` or `at_most` a number"),
+    TALLY_REAL("at_least", STOP(at_least), -1e300, 1e300, .omits_nan = true,
+               .doc = "the least value of `metric` that ends the job"),
+    TALLY_REAL("at_most", STOP(at_most), -1e300, 1e300, .omits_nan = true,
+               .doc = "the greatest value of `metric` that ends the job"),
+    TALLY_REAL("loss", STOP(loss), -1e300, 1e300, .omits_nan = true, .unit = "f",
+               .doc = "the job ends when the loss of a round is at most this"),
+    TALLY_INTEGER("patience", STOP(patience), 1, 1000000, .omits_zero = true, .unit = "rounds",
+                  .doc = "the job ends when this many rounds in a row have not improved `watch`; "
+                         "rounds without a value do not count"),
+    TALLY_TEXT("watch", STOP(watch), TALLY_METRIC_NAME_CAPACITY, .quiet = true,
+               .doc = "the metric that `patience` is about; by default `loss`, the loss of the "
+                      "round"),
+    TALLY_CHOICE("better", STOP(better), TALLY_BETTER_NAMES, .quiet = true, .doc = BETTER_DOC),
+    TALLY_REAL("min_delta", STOP(min_delta), 0, 1e300, .omits_zero = true,
+               .doc = "a value improves on the best one if it is better by more than this"),
+    TALLY_INTEGER("uplink_bits", STOP(uplink_bits), 1, 9007199254740991, .omits_zero = true,
+                  .unit = "bits",
+                  .doc = "the job ends after the round with which the clients together have sent "
+                         "this many bits: payload and control"),
+    TALLY_INTEGER("downlink_bits", STOP(downlink_bits), 1, 9007199254740991, .omits_zero = true,
+                  .unit = "bits",
+                  .doc = "the same for the broadcasts, each counted once, not once per client"),
+    TALLY_POSITIVE("seconds", STOP(seconds), 31622400, .omits_zero = true, .unit = "s",
+                   .doc = "the job ends this long after its start, also amid a round, of which "
+                          "nothing counts; `tally simulate`, which has no clock, ignores it"),
+};
+const size_t TALLY_N_STOP_FIELDS = sizeof TALLY_STOP_FIELDS / sizeof TALLY_STOP_FIELDS[0];
+
+const struct tally_field TALLY_KEEP_FIELDS[] = {
+    TALLY_TEXT("best", KEEP(best), TALLY_METRIC_NAME_CAPACITY, .quiet = true,
+               .doc = "keep the model with the best value of this metric; `loss` is the loss of "
+                      "the round, unless clients report a metric of that name"),
+    TALLY_CHOICE("better", KEEP(better), TALLY_BETTER_NAMES, .quiet = true, .doc = BETTER_DOC),
+    TALLY_INTEGER("every", KEEP(every), 1, INT32_MAX, .omits_zero = true, .unit = "rounds",
+                  .doc = "keep the model after every n-th round; at most 1,000 models and "
+                         "10,000,000,000 bytes, of 8 bytes per coordinate, within the horizon"),
+};
+const size_t TALLY_N_KEEP_FIELDS = sizeof TALLY_KEEP_FIELDS / sizeof TALLY_KEEP_FIELDS[0];
+
+const char *tally_stop_watched(const struct tally_stop *stop)
+{
+    return stop->watch[0] != '\0' ? stop->watch : TALLY_LOSS_NAME;
+}
+
+bool tally_better_is_lower(int better, const char *name)
+{
+    return better == TALLY_BETTER_LOWER ||
+           (better == TALLY_BETTER_AUTO && strcmp(name, TALLY_LOSS_NAME) == 0);
+}
+
 struct tally_job_spec tally_job_spec_default(void)
 {
     return (struct tally_job_spec){
@@ -182,6 +245,7 @@ struct tally_job_spec tally_job_spec_default(void)
         .encoding = TALLY_ENCODING_INDEX_DEFAULT,
         .initial_point = {.type = TALLY_INITIAL_ZEROS, .radius = 1},
         .reference = {.type = TALLY_REFERENCE_SOLVE},
+        .stop = {.at_least = NAN, .at_most = NAN, .loss = NAN},
         .round_deadline_ms = 30000,
     };
 }
@@ -473,11 +537,123 @@ static enum tally_status check_stages(const struct tally_job_spec *spec, struct 
     return TALLY_OK;
 }
 
+/* Errors name the field `key`. */
+static enum tally_status check_metric(const char *key, const char *name, struct tally_error *err)
+{
+    return tally_metric_is_name(name)
+               ? TALLY_OK
+               : tally_fail(err, TALLY_INVALID_ARGUMENT, key,
+                            "\"%s\" is not the name of a metric, [a-z][a-z0-9_]{0,31}", name);
+}
+
+/* Checks that the name says which values are better, or that `better` does. */
+static enum tally_status check_better(const char *key, int better, const char *name,
+                                      struct tally_error *err)
+{
+    const bool is_clear = strcmp(name, TALLY_LOSS_NAME) == 0 ||
+                          (strstr(name, "loss") == NULL && strstr(name, "err") == NULL);
+    return better != TALLY_BETTER_AUTO || is_clear
+               ? TALLY_OK
+               : tally_fail(err, TALLY_INVALID_ARGUMENT, key,
+                            "say which values of %s are better, lower or higher", name);
+}
+
+static enum tally_status check_threshold(const struct tally_stop *stop, struct tally_error *err)
+{
+    const bool has_least = !isnan(stop->at_least), has_most = !isnan(stop->at_most);
+    if (stop->metric[0] == '\0') {
+        return has_least || has_most ? tally_fail(err, TALLY_INVALID_ARGUMENT, "stop.metric",
+                                                  "at_least and at_most need a metric")
+                                     : TALLY_OK;
+    }
+    const enum tally_status status = check_metric("stop.metric", stop->metric, err);
+    return status != TALLY_OK || has_least != has_most
+               ? status
+               : tally_fail(err, TALLY_INVALID_ARGUMENT, "stop.at_least",
+                            "metric %s needs either at_least or at_most", stop->metric);
+}
+
+static enum tally_status check_patience(const struct tally_stop *stop, struct tally_error *err)
+{
+    const char *unused = stop->watch[0] != '\0'              ? "stop.watch"
+                         : stop->better != TALLY_BETTER_AUTO ? "stop.better"
+                         : stop->min_delta > 0               ? "stop.min_delta"
+                                                             : NULL;
+    if (stop->patience == 0) {
+        return unused != NULL ? tally_fail(err, TALLY_INVALID_ARGUMENT, unused,
+                                           "%s needs a patience", unused + strlen("stop."))
+                              : TALLY_OK;
+    }
+    const char *name = tally_stop_watched(stop);
+    const enum tally_status status = check_metric("stop.watch", name, err);
+    return status == TALLY_OK ? check_better("stop.better", stop->better, name, err) : status;
+}
+
+static enum tally_status check_stop(const struct tally_job_spec *spec, struct tally_error *err)
+{
+    const struct tally_stop *stop = &spec->stop;
+    const bool has_loss = spec->objective.type != TALLY_TRAINING;
+    if (!isnan(stop->loss) && !has_loss) {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, "stop.loss",
+                          "an objective of type training has no loss; name a metric");
+    }
+    if (stop->patience > 0 && stop->watch[0] == '\0' && !has_loss) {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, "stop.watch",
+                          "an objective of type training has no loss; name the metric that "
+                          "patience is about");
+    }
+    const enum tally_status status = check_threshold(stop, err);
+    return status == TALLY_OK ? check_patience(stop, err) : status;
+}
+
+/* An upper bound of the rounds of the job: the first is the shortest. */
+static int64_t most_rounds(const struct tally_job_spec *spec)
+{
+    const struct tally_algorithm *algorithm = tally_job_spec_algorithm(spec);
+    const struct tally_setting setting = tally_job_spec_setting(spec);
+    struct tally_round_plan plan = {.samples = 1};
+    const bool is_planned = algorithm->plan(&setting, algorithm->first_stage(&spec->params), NULL,
+                                            &plan, NULL) == TALLY_OK;
+    const int64_t samples = is_planned && plan.samples > 1 ? plan.samples : 1;
+    return (spec->horizon - 1) / samples + 1;
+}
+
+/* The least `every` with which the job keeps few enough models. */
+static int64_t least_every(const struct tally_job_spec *spec)
+{
+    const int64_t bytes = 8 * (int64_t)tally_objective_spec_dim(&spec->objective);
+    const int64_t fit = TALLY_KEEP_MOST_BYTES / bytes;
+    const int64_t most = fit < TALLY_KEEP_MOST ? fit : TALLY_KEEP_MOST;
+    return most_rounds(spec) / (most + 1) + 1;
+}
+
+static enum tally_status check_keep(const struct tally_job_spec *spec, struct tally_error *err)
+{
+    const struct tally_keep *keep = &spec->keep;
+    if (keep->every > 0 && keep->every < least_every(spec)) {
+        return tally_fail(err, TALLY_OUT_OF_RANGE, "keep.every",
+                          "every %lld of up to %lld rounds is more than %d models or %lld bytes; "
+                          "at least %lld is possible",
+                          (long long)keep->every, (long long)most_rounds(spec),
+                          (int)TALLY_KEEP_MOST, (long long)TALLY_KEEP_MOST_BYTES,
+                          (long long)least_every(spec));
+    }
+    if (keep->best[0] == '\0') {
+        return keep->better == TALLY_BETTER_AUTO
+                   ? TALLY_OK
+                   : tally_fail(err, TALLY_INVALID_ARGUMENT, "keep.better",
+                                "better needs a metric, best");
+    }
+    const enum tally_status status = check_metric("keep.best", keep->best, err);
+    return status == TALLY_OK ? check_better("keep.better", keep->better, keep->best, err) : status;
+}
+
 static enum tally_status (*const RULES[])(const struct tally_job_spec *spec,
                                           struct tally_error *err) = {
     check_cohort,        check_over_selection, check_weighting, check_quorum,
     check_deadline,      check_training,       check_objective, check_domain,
-    check_initial_point, check_reference,      check_calm,      check_stages,
+    check_initial_point, check_reference,      check_calm,      check_stop,
+    check_keep,          check_stages,
 };
 const size_t TALLY_N_JOB_RULES = sizeof RULES / sizeof RULES[0];
 

@@ -38,6 +38,38 @@ enum tally_policy {
  * next round, each of them on its own data, or none. */
 enum tally_evaluators { TALLY_EVALUATION_ONE, TALLY_EVALUATION_CLIENTS, TALLY_EVALUATION_NONE };
 
+/* Which of two values of a metric is better. */
+enum tally_better {
+    TALLY_BETTER_AUTO, /* the lower one of a metric named "loss", the higher one of all others */
+    TALLY_BETTER_HIGHER,
+    TALLY_BETTER_LOWER
+};
+
+/* When a job ends before its horizon. A metric named "loss" is the mean loss of a round, unless
+ * clients report a metric of that name. */
+struct tally_stop {
+    char metric[TALLY_METRIC_NAME_CAPACITY]; /* for the next two; "" = none */
+    double at_least, at_most;                /* of which one is given; NaN = not given */
+    double loss;                             /* at most; NaN = no such rule */
+    int64_t patience;                        /* values without an improvement; 0 = no such rule */
+    char watch[TALLY_METRIC_NAME_CAPACITY];  /* the metric that should improve */
+    int better;                              /* enum tally_better */
+    double min_delta;                        /* a smaller step is no improvement */
+    int64_t uplink_bits, downlink_bits;      /* payload and control; 0 = no such rule */
+    double seconds;                          /* since the start; 0 = no such rule */
+};
+
+/* Which points of a job are kept, besides the last. */
+struct tally_keep {
+    char best[TALLY_METRIC_NAME_CAPACITY]; /* the point with the best value; "" = none */
+    int better;                            /* enum tally_better */
+    int64_t every;                         /* the point after every n-th round; 0 = none */
+};
+
+/* The most points that one job keeps with `every`, and their bytes. */
+enum { TALLY_KEEP_MOST = 1000 };
+#define TALLY_KEEP_MOST_BYTES INT64_C(10000000000)
+
 struct tally_job_spec {
     char name[129];
     char labels[TALLY_LABELS_CAPACITY]; /* in the form of services/base/labels.h */
@@ -58,6 +90,8 @@ struct tally_job_spec {
     struct tally_initial_point initial_point;
     struct tally_domain domain;
     struct tally_reference reference;
+    struct tally_stop stop;
+    struct tally_keep keep;
     int policy;                /* enum tally_policy */
     int64_t quorum;            /* the least number of answers per round; 0 = all */
     int64_t round_deadline_ms; /* when the policy applies; 0 = never */
@@ -81,6 +115,19 @@ extern const size_t TALLY_N_BUDGET_FIELDS;
 extern const char *const TALLY_REFERENCE_NAMES[];
 extern const struct tally_field TALLY_REFERENCE_FIELDS[];
 extern const size_t TALLY_N_REFERENCE_FIELDS;
+
+extern const char *const TALLY_BETTER_NAMES[];
+extern const struct tally_field TALLY_STOP_FIELDS[];
+extern const size_t TALLY_N_STOP_FIELDS;
+extern const struct tally_field TALLY_KEEP_FIELDS[];
+extern const size_t TALLY_N_KEEP_FIELDS;
+
+/* The name of the round's loss among the metrics. */
+#define TALLY_LOSS_NAME "loss"
+/* The metric of `stop.patience`. */
+const char *tally_stop_watched(const struct tally_stop *stop);
+/* Whether lower values of the metric `name` are better. */
+bool tally_better_is_lower(int better, const char *name);
 
 struct tally_job_spec tally_job_spec_default(void);
 

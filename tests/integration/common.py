@@ -475,7 +475,7 @@ def essence(detail):
     return {
         **{key: detail[key] for key in
            ("status", "time_step", "round", "iterate", "stage", "cumulative_regret", "loss", "f_star", "x_checksum",
-            "estimates", "planned")},
+            "estimates", "planned", "stopped_by")},
         **{key: bits[key] for key in ("uplink", "downlink", "uplink_per_client", "control", "telemetry")},
     }
 

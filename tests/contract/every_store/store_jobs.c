@@ -49,6 +49,8 @@ void test_store__extreme_values_of_a_job_are_exact(void)
         job.progress.cumulative_regret = REALS[i];
         job.progress.f_star = REALS[i];
         job.progress.loss = REALS[i];
+        job.progress.best.value = job.progress.patience.best = job.progress.stopped.value =
+            REALS[i];
         job.progress.estimates.sigma = REALS[i];
         job.progress.estimates.gradient_bound = REALS[i];
         job.curvature.smoothness = job.curvature.strong_convexity = REALS[i];

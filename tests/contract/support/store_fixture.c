@@ -257,6 +257,9 @@ struct tally_store_job sample_job(const char *id, int salt)
                 .x_checksum = (uint64_t)base + 205,
                 .estimates = {.sigma = (double)base + 0.4, .gradient_bound = (double)base + 0.5},
                 .bits = sample_ledger((uint64_t)base + 300),
+                .best = {(double)base + 0.8, base + 206, base + 207},
+                .patience = {(double)base + 0.9, base + 208, base + 209},
+                .stopped = {.value = (double)base + 0.95, .round = base + 210},
             },
         .curvature = {.smoothness = (double)base + 0.6, .strong_convexity = (double)base + 0.7},
         .recovery_bits = (uint64_t)base + 401,
@@ -271,6 +274,7 @@ struct tally_store_job sample_job(const char *id, int salt)
     snprintf(job.schedule, sizeof job.schedule, "1 %d 0x1p+0 0x1p+0", salt);
     snprintf(job.progress.metrics, sizeof job.progress.metrics, "seconds %d -1 0.25;", salt);
     snprintf(job.progress.setback, sizeof job.progress.setback, "client %d: out of data", salt);
+    snprintf(job.progress.stopped.rule, sizeof job.progress.stopped.rule, "rule %d", salt);
     return job;
 }
 
@@ -352,6 +356,15 @@ void expect_same_job(const struct tally_store_job *actual, const struct tally_st
     expect_same_real(a->estimates.sigma, e->estimates.sigma);
     expect_same_real(a->estimates.gradient_bound, e->estimates.gradient_bound);
     expect_same_ledger(&a->bits, &e->bits);
+    expect_same_real(a->best.value, e->best.value);
+    CU_ASSERT_EQUAL(a->best.round, e->best.round);
+    CU_ASSERT_EQUAL(a->best.iterate, e->best.iterate);
+    expect_same_real(a->patience.best, e->patience.best);
+    CU_ASSERT_EQUAL(a->patience.round, e->patience.round);
+    CU_ASSERT_EQUAL(a->patience.n_stale, e->patience.n_stale);
+    TALLY_ASSERT_TEXT(a->stopped.rule, e->stopped.rule);
+    expect_same_real(a->stopped.value, e->stopped.value);
+    CU_ASSERT_EQUAL(a->stopped.round, e->stopped.round);
     TALLY_ASSERT_TEXT(a->metrics, e->metrics);
     expect_same_real(actual->curvature.smoothness, expected->curvature.smoothness);
     expect_same_real(actual->curvature.strong_convexity, expected->curvature.strong_convexity);

@@ -436,7 +436,8 @@ static void check_final(const struct invariants_job *watch)
         return;
     }
     if (watch->row.status == TALLY_JOB_COMPLETED &&
-        watch->row.progress.time_step != job->spec.horizon) {
+        watch->row.progress.time_step != job->spec.horizon &&
+        watch->row.progress.stopped.rule[0] == '\0') {
         sim_violation("%s: completed before its horizon", job->name);
     }
     if (watch->row.status == TALLY_JOB_COMPLETED && watch->dropped_in_round == INT64_MAX) {

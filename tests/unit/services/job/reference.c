@@ -95,6 +95,13 @@ static void write_value(struct tally_buffer *out, const struct tally_field *fiel
         return;
     }
     const void *member = (const char *)defaults + field->offset;
+    const bool is_none =
+        (field->omits_nan && isnan(*(const double *)member)) ||
+        (field->omits_zero && field->kind == TALLY_FIELD_INTEGER && *(const int64_t *)member == 0);
+    if (is_none) {
+        tally_buffer_append_text(out, "none");
+        return;
+    }
     switch (field->kind) {
     case TALLY_FIELD_BOOL:
         tally_buffer_append_text(out, *(const bool *)member ? "true" : "false");
@@ -194,6 +201,8 @@ static void write_top(struct tally_buffer *out)
     write_object_row(out, "reference", "type `solve`; `none` for a plug-in",
                      "source of the optimum against which the regret is measured");
     write_object_row(out, "budget", "no limits", "the most bits that a job of `calm` may send");
+    write_object_row(out, "stop", "none", "rules that end the job before its horizon");
+    write_object_row(out, "keep", "none", "which models are kept, besides the last");
     write_rows(out, TALLY_JOB_FIELDS, TALLY_N_JOB_FIELDS, &spec, NULL);
 }
 
@@ -328,6 +337,13 @@ static void write_others(struct tally_buffer *out)
                              "control: a message that would exceed a limit is not sent.\n\n");
     write_head(out);
     write_rows(out, TALLY_BUDGET_FIELDS, TALLY_N_BUDGET_FIELDS, &spec.budget, NULL);
+    tally_buffer_append_text(out, "## stop\n\nThe first rule that is met ends the job: [Stopping "
+                                  "and keeping](README.md#stopping-and-keeping).\n\n");
+    write_head(out);
+    write_rows(out, TALLY_STOP_FIELDS, TALLY_N_STOP_FIELDS, &spec.stop, NULL);
+    tally_buffer_append_text(out, "## keep\n\n");
+    write_head(out);
+    write_rows(out, TALLY_KEEP_FIELDS, TALLY_N_KEEP_FIELDS, &spec.keep, NULL);
 }
 
 void reference_write_document(struct tally_buffer *out)

@@ -79,6 +79,7 @@ static void test_document_detail__job_has_the_members_of_the_architecture(void)
     expect_json(
         object,
         "{\"id\":\"job-1\",\"status\":\"running\",\"reason\":null,\"reason_code\":null,"
+        "\"stopped_by\":null,"
         "\"created_ms\":1000,"
         "\"started_ms\":2000,\"finished_ms\":null,\"dim\":30,\"time_step\":88,\"round\":4,"
         "\"iterate\":3,\"stage\":5,\"cumulative_regret\":433.25,\"loss\":0.4375,\"f_star\":0.98,"

@@ -92,6 +92,8 @@ static void test_document_reference__every_member_has_a_meaning(void)
     }
     expect_documented(TALLY_REFERENCE_FIELDS, TALLY_N_REFERENCE_FIELDS);
     expect_documented(TALLY_BUDGET_FIELDS, TALLY_N_BUDGET_FIELDS);
+    expect_documented(TALLY_STOP_FIELDS, TALLY_N_STOP_FIELDS);
+    expect_documented(TALLY_KEEP_FIELDS, TALLY_N_KEEP_FIELDS);
     for (size_t i = 0; TALLY_ALGORITHMS[i] != NULL; i++) {
         expect_documented(TALLY_ALGORITHMS[i]->fields, TALLY_ALGORITHMS[i]->n_fields);
     }
