@@ -11,8 +11,8 @@
 /* Rows between two progress reports. */
 enum { ROWS_PER_TELL = 1024 };
 
-const char *const TALLY_TABLE_NAMES[TALLY_N_TABLES] = {"jobs", "job_documents", "job_states",
-                                                       "updates", "rounds"};
+const char *const TALLY_TABLE_NAMES[TALLY_N_TABLES] = {"jobs",    "job_documents", "job_states",
+                                                       "updates", "rounds",        "models"};
 
 /* Adds a value and its length, so that the end of one cannot be taken for the start of the next. */
 static uint64_t add_bytes(uint64_t sum, const void *bytes, size_t n)
@@ -164,6 +164,21 @@ static enum tally_status add_round(void *context, const struct tally_round_recor
                  add_row(sum_of(reading, TALLY_TABLE_ROUNDS), &TALLY_ROUND_COLUMNS, record), err);
 }
 
+static enum tally_status add_model(void *context, const struct tally_store_model *model,
+                                   struct tally_error *err)
+{
+    struct reading *reading = context;
+    reading->value.size = 0;
+    enum tally_status status = reading->store->ops->model_get(reading->store, reading->job->key,
+                                                              model->slot, &reading->value, err);
+    if (status != TALLY_OK) { /* every model has a point */
+        return status == TALLY_NOT_FOUND ? TALLY_DATA_LOSS : status;
+    }
+    const uint64_t sum = add_row(sum_of(reading, TALLY_TABLE_MODELS), &TALLY_MODEL_COLUMNS, model);
+    return count(reading, TALLY_TABLE_MODELS,
+                 add_bytes(sum, reading->value.data, reading->value.size), err);
+}
+
 static enum tally_status add_job(struct tally_store_digest *digest,
                                  const struct tally_store_job *job,
                                  struct tally_job_digest **ret_job, struct tally_error *err)
@@ -203,9 +218,11 @@ static enum tally_status read_job(void *context, const struct tally_store_job *j
     if (status == TALLY_OK) {
         status = tally_store_walk_updates(reading->store, job, add_update, reading, err);
     }
-    return status == TALLY_OK
-               ? ops->round_list(reading->store, job->key, 0, INT64_MAX, add_round, reading, err)
-               : status;
+    if (status == TALLY_OK) {
+        status = ops->round_list(reading->store, job->key, 0, INT64_MAX, add_round, reading, err);
+    }
+    return status == TALLY_OK ? ops->model_list(reading->store, job->key, add_model, reading, err)
+                              : status;
 }
 
 enum tally_status tally_store_digest_read(struct tally_store *store,

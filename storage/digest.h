@@ -19,6 +19,7 @@ enum tally_table {
     TALLY_TABLE_STATES,
     TALLY_TABLE_UPDATES, /* those of tally_store_walk_updates() */
     TALLY_TABLE_ROUNDS,
+    TALLY_TABLE_MODELS, /* with their points */
     TALLY_N_TABLES
 };
 

@@ -15,7 +15,7 @@ struct copying {
     int64_t job_key;  /* of the current job */
     int64_t n_unsent;
     size_t n_unsent_bytes;
-    struct tally_buffer document, state, idempotency_key;
+    struct tally_buffer document, state, idempotency_key; /* state: or a model's point */
 };
 
 /* Counts a row of `n` bytes that the target has received. Flushes the rows if there are many. */
@@ -98,6 +98,21 @@ static enum tally_status copy_round(void *context, const struct tally_round_reco
     return status == TALLY_OK ? count_row(copying, sizeof *record, err) : status;
 }
 
+static enum tally_status copy_model(void *context, const struct tally_store_model *model,
+                                    struct tally_error *err)
+{
+    struct copying *copying = context;
+    struct tally_store *from = copying->from;
+    copying->state.size = 0;
+    enum tally_status status =
+        from->ops->model_get(from, copying->job_key, model->slot, &copying->state, err);
+    if (status == TALLY_OK) {
+        status = copying->to->ops->model_put(copying->to, copying->job_key, model,
+                                             copying->state.data, err);
+    }
+    return status == TALLY_OK ? count_row(copying, copying->state.size, err) : status;
+}
+
 static enum tally_status copy_job(void *context, const struct tally_store_job *job,
                                   struct tally_error *err)
 {
@@ -111,9 +126,11 @@ static enum tally_status copy_job(void *context, const struct tally_store_job *j
     if (status == TALLY_OK) {
         status = tally_store_walk_updates(from, job, copy_update, copying, err);
     }
-    return status == TALLY_OK
-               ? from->ops->round_list(from, job->key, 0, INT64_MAX, copy_round, copying, err)
-               : status;
+    if (status == TALLY_OK) {
+        status = from->ops->round_list(from, job->key, 0, INT64_MAX, copy_round, copying, err);
+    }
+    return status == TALLY_OK ? from->ops->model_list(from, job->key, copy_model, copying, err)
+                              : status;
 }
 
 static enum tally_status copy_all(struct tally_store *from, struct tally_store *to, int64_t n_rows,
@@ -149,7 +166,8 @@ static enum tally_status require_all(const struct tally_store_report *found,
         int64_t n_rows;
     } counts[] = {{TALLY_TABLE_JOBS, found->n_jobs},
                   {TALLY_TABLE_UPDATES, found->n_updates},
-                  {TALLY_TABLE_ROUNDS, found->n_rounds}};
+                  {TALLY_TABLE_ROUNDS, found->n_rounds},
+                  {TALLY_TABLE_MODELS, found->n_models}};
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
         const int64_t n_read = tables[counts[i].table].n_rows;
         if (n_read != counts[i].n_rows) {
@@ -170,9 +188,9 @@ static enum tally_status read_source(const char *uri, struct tally_store *store,
     struct tally_store_report found;
     enum tally_status status = tally_store_verify(uri, progress, &found, err);
     if (status == TALLY_OK) {
-        status = tally_store_digest_read(store, progress, "reading",
-                                         3 * found.n_jobs + found.n_rounds + found.n_updates,
-                                         digest, err);
+        status = tally_store_digest_read(
+            store, progress, "reading",
+            3 * found.n_jobs + found.n_rounds + found.n_updates + found.n_models, digest, err);
     }
     if (status == TALLY_OK) {
         note(digest, report->source);

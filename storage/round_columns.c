@@ -17,6 +17,8 @@ _Static_assert(sizeof(struct tally_round_record) == 11 * 8 + TALLY_MISSING_CAPAC
                                                         sizeof(struct tally_ledger) +
                                                         TALLY_METRICS_CAPACITY,
                "column for every member of tally_round_record");
+_Static_assert(sizeof(struct tally_store_model) == 6 * 8,
+               "column for every member of tally_store_model");
 
 #define JOB(kind_, member)                                                                         \
     {                                                                                              \
@@ -83,6 +85,12 @@ _Static_assert(sizeof(struct tally_round_record) == 11 * 8 + TALLY_MISSING_CAPAC
     {                                                                                              \
         .name = #member, .kind = TALLY_COLUMN_##kind_,                                             \
         .offset = offsetof(struct tally_round_record, member)                                      \
+    }
+
+#define MODEL(kind_, member)                                                                       \
+    {                                                                                              \
+        .name = #member, .kind = TALLY_COLUMN_##kind_,                                             \
+        .offset = offsetof(struct tally_store_model, member)                                       \
     }
 
 /* A counter of the struct tally_ledger `ledger` inside `struct type`; LEDGER: all 11 of them. */
@@ -165,6 +173,13 @@ static const struct tally_column ROUND_COLUMN[] = {
     ROUND_TEXT(metrics),
 };
 
+static const struct tally_column MODEL_COLUMN[] = {
+    MODEL(INT64, slot), MODEL(INT64, round),       MODEL(INT64, iterate),
+    MODEL(REAL, value), MODEL(UINT64, x_checksum), MODEL(INT64, n_bytes),
+};
+
+const struct tally_columns TALLY_MODEL_COLUMNS = {
+    MODEL_COLUMN, (int)(sizeof MODEL_COLUMN / sizeof MODEL_COLUMN[0])};
 const struct tally_columns TALLY_JOB_COLUMNS = {JOB_COLUMN,
                                                 (int)(sizeof JOB_COLUMN / sizeof JOB_COLUMN[0])};
 const struct tally_columns TALLY_ROUND_COLUMNS = {

@@ -47,6 +47,7 @@ struct tally_columns {
 
 extern const struct tally_columns TALLY_JOB_COLUMNS;   /* struct tally_store_job, except its key */
 extern const struct tally_columns TALLY_ROUND_COLUMNS; /* struct tally_round_record */
+extern const struct tally_columns TALLY_MODEL_COLUMNS; /* struct tally_store_model */
 
 /* How a database types its columns, and numbers and types the parameters of a statement. */
 struct tally_columns_dialect {

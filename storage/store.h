@@ -83,12 +83,25 @@ struct tally_store_update {
     size_t n_body;
 };
 
+/* A model that a job keeps besides its current point, without its numbers. */
+struct tally_store_model {
+    int64_t slot;        /* TALLY_STORE_BEST_MODEL, or the round after which it was kept */
+    int64_t round;       /* that made it; 0 = it is the initial point */
+    int64_t iterate;     /* its k */
+    double value;        /* of the metric of which it is the best; else NaN */
+    uint64_t x_checksum; /* tally_checksum64 of its numbers */
+    int64_t n_bytes;     /* of its numbers, float64[dim] */
+};
+enum { TALLY_STORE_BEST_MODEL = 0 };
+
 /* Called for each row; a status other than TALLY_OK stops the walk and is returned by it. */
 typedef enum tally_status tally_store_update_fn(void *context,
                                                 const struct tally_store_update *update,
                                                 struct tally_error *err);
 typedef enum tally_status tally_store_job_fn(void *context, const struct tally_store_job *job,
                                              struct tally_error *err);
+typedef enum tally_status tally_store_model_fn(void *context, const struct tally_store_model *model,
+                                               struct tally_error *err);
 typedef enum tally_status tally_store_round_fn(void *context,
                                                const struct tally_round_record *record,
                                                struct tally_error *err);
@@ -125,9 +138,9 @@ struct tally_store_ops {
      * created_ms, clients, dim, horizon). Errors: NOT_FOUND. */
     enum tally_status (*job_update)(struct tally_store *store, const struct tally_store_job *job,
                                     struct tally_error *err);
-    /* Deletes a job that has ended, with its document, state, updates and round records; its id and
-     * idempotency key are free again. Needs no lease. The job's key is not given to another job
-     * while the store is open. Errors: NOT_FOUND (no such job, or it has not ended). */
+    /* Deletes a job that has ended, with its document, state, updates, round records and models;
+     * its id and idempotency key are free again. Needs no lease. The job's key is not given to
+     * another job while the store is open. Errors: NOT_FOUND (no such job, or it has not ended). */
     enum tally_status (*job_delete)(struct tally_store *store, int64_t job_key,
                                     struct tally_error *err);
     /* Overwrites the engine state of a job (opaque bytes), including what was appended to it.
@@ -156,6 +169,10 @@ struct tally_store_ops {
     enum tally_status (*round_update)(struct tally_store *store, int64_t job_key,
                                       const struct tally_round_record *record,
                                       struct tally_error *err);
+    /* Stores a model, in place of the one in its slot. `bytes` are its numbers, n_bytes of them. */
+    enum tally_status (*model_put)(struct tally_store *store, int64_t job_key,
+                                   const struct tally_store_model *model, const void *bytes,
+                                   struct tally_error *err);
 
     /* Reads. */
 
@@ -196,6 +213,13 @@ struct tally_store_ops {
     enum tally_status (*round_list)(struct tally_store *store, int64_t job_key, int64_t after_round,
                                     int64_t limit, tally_store_round_fn *each, void *context,
                                     struct tally_error *err);
+    /* All models of a job, by slot. The cost does not depend on their size. */
+    enum tally_status (*model_list)(struct tally_store *store, int64_t job_key,
+                                    tally_store_model_fn *each, void *context,
+                                    struct tally_error *err);
+    /* Appends the numbers of the model in a slot to *out. Errors: NOT_FOUND. */
+    enum tally_status (*model_get)(struct tally_store *store, int64_t job_key, int64_t slot,
+                                   struct tally_buffer *out, struct tally_error *err);
     /* Checks that the medium can be read and written now; for /readyz. */
     enum tally_status (*check)(struct tally_store *store, struct tally_error *err);
     /* NULL = the store has no counters. */

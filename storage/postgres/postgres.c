@@ -127,6 +127,25 @@ static enum tally_status postgres_round_update(struct tally_store *store, int64_
     return tally_pg_transaction_add(postgres_of(store), &call, job_key, err);
 }
 
+static enum tally_status postgres_model_put(struct tally_store *store, int64_t job_key,
+                                            const struct tally_store_model *model,
+                                            const void *bytes, struct tally_error *err)
+{
+    struct tally_postgres *pg = postgres_of(store);
+    struct tally_pg_call call = tally_pg_call(TALLY_PG_MODEL_PUT);
+    tally_pg_bind_int64(&call, job_key);
+    tally_pg_bind_row(&call, &TALLY_MODEL_COLUMNS, model, false);
+    const enum tally_status status = tally_pg_transaction_add(pg, &call, job_key, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    call = tally_pg_call(TALLY_PG_POINT_PUT);
+    tally_pg_bind_int64(&call, job_key);
+    tally_pg_bind_int64(&call, model->slot);
+    tally_pg_bind_bytes(&call, bytes, (size_t)model->n_bytes);
+    return tally_pg_transaction_add(pg, &call, job_key, err);
+}
+
 /* Performs a write that reaches the medium. */
 static enum tally_status postgres_check(struct tally_store *store, struct tally_error *err)
 {
@@ -162,6 +181,7 @@ static const struct tally_store_ops POSTGRES_OPS = {
     .job_delete = postgres_job_delete,
     .round_insert = postgres_round_insert,
     .round_update = postgres_round_update,
+    .model_put = postgres_model_put,
     .job_get = tally_pg_job_get,
     .job_by_idempotency_key = tally_pg_job_by_idempotency_key,
     .request_get = tally_pg_request_get,
@@ -171,6 +191,8 @@ static const struct tally_store_ops POSTGRES_OPS = {
     .state_get = tally_pg_state_get,
     .update_list = tally_pg_update_list,
     .round_list = tally_pg_round_list,
+    .model_list = tally_pg_model_list,
+    .model_get = tally_pg_model_get,
     .check = postgres_check,
     .counters = postgres_counters,
 };

@@ -25,6 +25,8 @@ enum tally_pg_sql {
     TALLY_PG_JOB_DELETE,
     TALLY_PG_ROUND_INSERT,
     TALLY_PG_ROUND_UPDATE,
+    TALLY_PG_MODEL_PUT,
+    TALLY_PG_POINT_PUT,
     TALLY_PG_JOB_GET,
     TALLY_PG_JOB_BY_IDEMPOTENCY_KEY,
     TALLY_PG_REQUEST_GET,
@@ -34,6 +36,8 @@ enum tally_pg_sql {
     TALLY_PG_STATE_GET,
     TALLY_PG_UPDATE_LIST,
     TALLY_PG_ROUND_LIST,
+    TALLY_PG_MODEL_LIST,
+    TALLY_PG_MODEL_GET,
     TALLY_PG_CHECK,
     TALLY_PG_BEGIN_RENEWAL, /* from here on: postgres_leases.c */
     TALLY_PG_RETURN_TIME,
@@ -293,6 +297,11 @@ enum tally_status tally_pg_round_list(struct tally_store *store, int64_t job_key
                                       int64_t after_round, int64_t limit,
                                       tally_store_round_fn *each, void *context,
                                       struct tally_error *err);
+enum tally_status tally_pg_model_list(struct tally_store *store, int64_t job_key,
+                                      tally_store_model_fn *each, void *context,
+                                      struct tally_error *err);
+enum tally_status tally_pg_model_get(struct tally_store *store, int64_t job_key, int64_t slot,
+                                     struct tally_buffer *out, struct tally_error *err);
 
 /* Slot of backend.h (postgres_verify.c). */
 enum tally_status tally_pg_verify(const char *conninfo, const struct tally_store_progress *progress,

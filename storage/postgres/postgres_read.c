@@ -242,18 +242,15 @@ enum tally_status tally_pg_job_list_live(struct tally_store *store, tally_store_
     return status;
 }
 
-/* Appends the single value that the query `which` returns for a job. */
-static enum tally_status append_bytes(struct tally_store *store, enum tally_pg_sql which,
+/* Appends the single value that the call returns for a job. Takes ownership of the call. */
+static enum tally_status append_value(struct tally_store *store, struct tally_pg_call *call,
                                       const char *what, int64_t job_key, struct tally_buffer *out,
                                       struct tally_error *err)
 {
-    struct tally_postgres *pg = postgres_of(store);
-    struct tally_pg_call call = tally_pg_call(which);
-    tally_pg_bind_int64(&call, job_key);
     PGresult *result = NULL;
     struct tally_pg_row row;
-    enum tally_status status = read_one(pg, &call, &result, &row, err, "%s of a job with key %lld",
-                                        what, (long long)job_key);
+    enum tally_status status = read_one(postgres_of(store), call, &result, &row, err,
+                                        "%s of a job with key %lld", what, (long long)job_key);
     if (status == TALLY_OK) {
         size_t n = 0;
         const uint8_t *bytes = tally_pg_take_bytes(&row, &n);
@@ -264,6 +261,15 @@ static enum tally_status append_bytes(struct tally_store *store, enum tally_pg_s
     }
     PQclear(result);
     return status;
+}
+
+static enum tally_status append_bytes(struct tally_store *store, enum tally_pg_sql which,
+                                      const char *what, int64_t job_key, struct tally_buffer *out,
+                                      struct tally_error *err)
+{
+    struct tally_pg_call call = tally_pg_call(which);
+    tally_pg_bind_int64(&call, job_key);
+    return append_value(store, &call, what, job_key, out, err);
 }
 
 enum tally_status tally_pg_document_get(struct tally_store *store, int64_t job_key,
@@ -369,4 +375,41 @@ enum tally_status tally_pg_round_list(struct tally_store *store, int64_t job_key
     }
     close_walk(&walk);
     return status;
+}
+
+enum tally_status tally_pg_model_list(struct tally_store *store, int64_t job_key,
+                                      tally_store_model_fn *each, void *context,
+                                      struct tally_error *err)
+{
+    struct walk walk = {.pg = postgres_of(store), .wanted = PAGE_ROWS};
+    int64_t after_slot = INT64_MIN;
+    enum tally_status status = TALLY_OK;
+    while (status == TALLY_OK && !was_last_page(&walk)) {
+        struct tally_pg_call call = tally_pg_call(TALLY_PG_MODEL_LIST);
+        tally_pg_bind_int64(&call, job_key);
+        tally_pg_bind_int64(&call, after_slot);
+        tally_pg_bind_int64(&call, walk.wanted);
+        status = read_page(&walk, &call, err);
+        while (status == TALLY_OK && next_row(&walk)) {
+            struct tally_store_model model = {0};
+            struct tally_pg_row row = tally_pg_row(walk.pg, walk.page, walk.row, err);
+            tally_pg_take_columns(&row, &TALLY_MODEL_COLUMNS, &model);
+            status = row.status;
+            if (status == TALLY_OK) {
+                after_slot = model.slot;
+                status = each(context, &model, err);
+            }
+        }
+    }
+    close_walk(&walk);
+    return status;
+}
+
+enum tally_status tally_pg_model_get(struct tally_store *store, int64_t job_key, int64_t slot,
+                                     struct tally_buffer *out, struct tally_error *err)
+{
+    struct tally_pg_call call = tally_pg_call(TALLY_PG_MODEL_GET);
+    tally_pg_bind_int64(&call, job_key);
+    tally_pg_bind_int64(&call, slot);
+    return append_value(store, &call, "model", job_key, out, err);
 }

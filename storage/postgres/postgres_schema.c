@@ -1,6 +1,6 @@
 /* postgres_schema: whose database it is, and its tables.
  *
- * The columns of the two widest tables are those of round_columns.c. Reals are exact in PostgreSQL;
+ * The columns of the widest tables are those of round_columns.c. Reals are exact in PostgreSQL;
  * 64-bit counters and checksums are stored as the bigint of the same bits, so an x_checksum may
  * print negative. Documents are bytea: they may be any bytes; convert_from(document, 'UTF8') shows
  * one. */
@@ -63,6 +63,16 @@ static const struct {
                            "job_key bigint NOT NULL REFERENCES jobs ON DELETE CASCADE,"
                            "{definitions},"
                            "PRIMARY KEY (job_key, round))"},
+
+    {&TALLY_MODEL_COLUMNS, "CREATE TABLE models ("
+                           "job_key bigint NOT NULL REFERENCES jobs ON DELETE CASCADE,"
+                           "{definitions},"
+                           "PRIMARY KEY (job_key, slot))"},
+    {NULL, "CREATE TABLE model_points ("
+           "job_key bigint NOT NULL, slot bigint NOT NULL, point bytea NOT NULL,"
+           "PRIMARY KEY (job_key, slot),"
+           "FOREIGN KEY (job_key, slot) REFERENCES models ON DELETE CASCADE)"},
+    {NULL, "ALTER TABLE model_points ALTER COLUMN point SET STORAGE EXTERNAL"},
 
     {NULL, "CREATE TABLE replicas ("
            "number bigint PRIMARY KEY CHECK (number BETWEEN 1 AND 65535),"

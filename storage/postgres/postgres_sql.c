@@ -98,6 +98,15 @@ static const struct statement_text STATEMENT_TEXT[TALLY_PG_N_SQL] = {
         {.sql = "UPDATE rounds SET {sets} WHERE job_key = $1::int8 AND round = $2::int8",
          .columns = &TALLY_ROUND_COLUMNS,
          .first_parameter = 3},
+    [TALLY_PG_MODEL_PUT] =
+        {.sql = "INSERT INTO models (job_key, {names}) SELECT $1::int8, {values}" IF_THERE
+                " ON CONFLICT (job_key, slot) DO UPDATE SET {sets}",
+         .columns = &TALLY_MODEL_COLUMNS,
+         .first_parameter = 2},
+    [TALLY_PG_POINT_PUT] =
+        {.sql = "INSERT INTO model_points (job_key, slot, point)"
+                " SELECT $1::int8, $2::int8, $3::bytea" IF_THERE
+                " ON CONFLICT (job_key, slot) DO UPDATE SET point = excluded.point"},
     [TALLY_PG_JOB_GET] = {.sql = "SELECT job_key, {names} FROM jobs WHERE id = $1::text",
                           .columns = &TALLY_JOB_COLUMNS},
     [TALLY_PG_JOB_BY_IDEMPOTENCY_KEY] =
@@ -129,6 +138,11 @@ static const struct statement_text STATEMENT_TEXT[TALLY_PG_N_SQL] = {
     [TALLY_PG_ROUND_LIST] = {.sql = "SELECT {names} FROM rounds WHERE job_key = $1::int8"
                                     " AND round > $2::int8 ORDER BY round LIMIT $3::int8",
                              .columns = &TALLY_ROUND_COLUMNS},
+    [TALLY_PG_MODEL_LIST] = {.sql = "SELECT {names} FROM models WHERE job_key = $1::int8"
+                                    " AND slot > $2::int8 ORDER BY slot LIMIT $3::int8",
+                             .columns = &TALLY_MODEL_COLUMNS},
+    [TALLY_PG_MODEL_GET] = {.sql = "SELECT point FROM model_points WHERE job_key = $1::int8"
+                                   " AND slot = $2::int8"},
     [TALLY_PG_CHECK] = {.sql = "UPDATE job_keys SET last_key = last_key"},
 
     /* RETURN_TIME makes up for renewals that a crash of the database loses. */

@@ -8,6 +8,7 @@ static void count(const struct tally_store_digest *digest, struct tally_store_re
     report->n_jobs = (int64_t)digest->n_jobs;
     report->n_rounds = tally_store_digest_table(digest, TALLY_TABLE_ROUNDS).n_rows;
     report->n_updates = tally_store_digest_table(digest, TALLY_TABLE_UPDATES).n_rows;
+    report->n_models = tally_store_digest_table(digest, TALLY_TABLE_MODELS).n_rows;
     for (size_t i = 0; i < digest->n_jobs; i++) {
         report->n_live_jobs += digest->jobs[i].is_live;
         report->n_client_rows += digest->jobs[i].n_client_rows;

@@ -315,6 +315,25 @@ static enum tally_status sqlite_round_update(struct tally_store *store, int64_t 
                : status;
 }
 
+static enum tally_status sqlite_model_put(struct tally_store *store, int64_t job_key,
+                                          const struct tally_store_model *model, const void *bytes,
+                                          struct tally_error *err)
+{
+    struct tally_sqlite *sqlite = sqlite_of(store);
+    struct tally_sql_call call = tally_sql_call(sqlite, TALLY_SQL_MODEL_PUT);
+    tally_sql_bind_int64(&call, 1, job_key);
+    tally_sql_bind_row(&call, &TALLY_MODEL_COLUMNS, model);
+    const enum tally_status status = run_write(&call, job_key, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    call = tally_sql_call(sqlite, TALLY_SQL_POINT_PUT);
+    tally_sql_bind_int64(&call, 1, job_key);
+    tally_sql_bind_int64(&call, 2, model->slot);
+    tally_sql_bind_bytes(&call, 3, bytes, (size_t)model->n_bytes);
+    return run_write(&call, job_key, err);
+}
+
 /* Every write has already reported its result. */
 static enum tally_status sqlite_flush(struct tally_store *store, struct tally_error *err)
 {
@@ -349,6 +368,7 @@ static const struct tally_store_ops SQLITE_OPS = {
     .updates_delete = sqlite_updates_delete,
     .round_insert = sqlite_round_insert,
     .round_update = sqlite_round_update,
+    .model_put = sqlite_model_put,
     .job_get = tally_sqlite_job_get,
     .job_by_idempotency_key = tally_sqlite_job_by_idempotency_key,
     .request_get = tally_sqlite_request_get,
@@ -358,6 +378,8 @@ static const struct tally_store_ops SQLITE_OPS = {
     .state_get = tally_sqlite_state_get,
     .update_list = tally_sqlite_update_list,
     .round_list = tally_sqlite_round_list,
+    .model_list = tally_sqlite_model_list,
+    .model_get = tally_sqlite_model_get,
     .flush = sqlite_flush,
     .check = sqlite_check,
 };

@@ -28,6 +28,8 @@ enum tally_sql {
     TALLY_SQL_UPDATES_DELETE,
     TALLY_SQL_ROUND_INSERT,
     TALLY_SQL_ROUND_UPDATE,
+    TALLY_SQL_MODEL_PUT,
+    TALLY_SQL_POINT_PUT,
     TALLY_SQL_JOB_GET,
     TALLY_SQL_JOB_BY_IDEMPOTENCY_KEY,
     TALLY_SQL_REQUEST_GET,
@@ -38,12 +40,16 @@ enum tally_sql {
     TALLY_SQL_CHANGES_GET,
     TALLY_SQL_UPDATE_LIST,
     TALLY_SQL_ROUND_LIST,
+    TALLY_SQL_MODEL_LIST,
+    TALLY_SQL_POINT_GET,
     TALLY_SQL_VERIFY_JOBS, /* from here on: sqlite_verify.c */
     TALLY_SQL_VERIFY_DOCUMENTS,
     TALLY_SQL_VERIFY_STATES,
     TALLY_SQL_VERIFY_CHANGES,
     TALLY_SQL_VERIFY_UPDATES,
     TALLY_SQL_VERIFY_ROUNDS,
+    TALLY_SQL_VERIFY_MODELS,
+    TALLY_SQL_VERIFY_POINTS,
     TALLY_N_SQL
 };
 
@@ -86,6 +92,11 @@ enum tally_status tally_sqlite_query(const struct tally_sqlite *sqlite, const ch
 /* DATA_LOSS if the file, of `n_bytes`, is shorter than its header says, which SQLite overlooks. */
 enum tally_status tally_sqlite_require_size(const struct tally_sqlite *sqlite, int64_t n_bytes,
                                             struct tally_error *err);
+
+/* The same for a file whose schema cannot be read, by the bytes of its header. OK also if these
+ * cannot be read. */
+enum tally_status tally_sqlite_require_header_size(const struct tally_sqlite *sqlite,
+                                                   struct tally_error *err);
 
 /* An object that is not open yet, zeroed except for its path; NULL = no memory. */
 struct tally_sqlite *tally_sqlite_new(const char *path);
@@ -238,5 +249,10 @@ enum tally_status tally_sqlite_round_list(struct tally_store *store, int64_t job
                                           int64_t after_round, int64_t limit,
                                           tally_store_round_fn *each, void *context,
                                           struct tally_error *err);
+enum tally_status tally_sqlite_model_list(struct tally_store *store, int64_t job_key,
+                                          tally_store_model_fn *each, void *context,
+                                          struct tally_error *err);
+enum tally_status tally_sqlite_model_get(struct tally_store *store, int64_t job_key, int64_t slot,
+                                         struct tally_buffer *out, struct tally_error *err);
 
 #endif

@@ -1,5 +1,6 @@
 #include <assert.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -335,6 +336,40 @@ static enum tally_status require_wal(const struct tally_sqlite *sqlite, struct t
     return status;
 }
 
+static enum tally_status fail_truncated(const struct tally_sqlite *sqlite, int64_t n_bytes,
+                                        int64_t n_whole, struct tally_error *err)
+{
+    return tally_fail(err, TALLY_DATA_LOSS, NULL,
+                      "database \"%s\" is truncated: %lld of %lld bytes", sqlite->path,
+                      (long long)n_bytes, (long long)n_whole);
+}
+
+enum tally_status tally_sqlite_require_header_size(const struct tally_sqlite *sqlite,
+                                                   struct tally_error *err)
+{
+    enum { HEADER_BYTES = 100, PAGE_BYTES_AT = 16, N_PAGES_AT = 28 }; /* big-endian */
+    const char *name = sqlite3_db_filename(sqlite->db, "main");
+    unsigned char header[HEADER_BYTES];
+    struct stat file;
+    FILE *stream = name != NULL && name[0] != '\0' ? fopen(name, "rbe") : NULL;
+    const bool is_read = stream != NULL && stat(name, &file) == 0 &&
+                         fread(header, 1, sizeof header, stream) == sizeof header;
+    if (stream != NULL) {
+        (void)fclose(stream);
+    }
+    if (!is_read) {
+        return TALLY_OK;
+    }
+    const int64_t page_bytes = header[PAGE_BYTES_AT] << 8 | header[PAGE_BYTES_AT + 1];
+    int64_t n_pages = 0;
+    for (int i = 0; i < 4; i++) {
+        n_pages = n_pages << 8 | header[N_PAGES_AT + i];
+    }
+    return file.st_size < page_bytes * n_pages
+               ? fail_truncated(sqlite, file.st_size, page_bytes * n_pages, err)
+               : TALLY_OK;
+}
+
 enum tally_status tally_sqlite_require_size(const struct tally_sqlite *sqlite, int64_t n_bytes,
                                             struct tally_error *err)
 {
@@ -344,12 +379,9 @@ enum tally_status tally_sqlite_require_size(const struct tally_sqlite *sqlite, i
     if (status == TALLY_OK) {
         status = tally_sqlite_query(sqlite, "PRAGMA page_count", &n_pages, err);
     }
-    if (status == TALLY_OK && n_bytes < page_bytes * n_pages) {
-        status = tally_fail(err, TALLY_DATA_LOSS, NULL,
-                            "database \"%s\" is truncated: %lld of %lld bytes", sqlite->path,
-                            (long long)n_bytes, (long long)(page_bytes * n_pages));
-    }
-    return status;
+    return status == TALLY_OK && n_bytes < page_bytes * n_pages
+               ? fail_truncated(sqlite, n_bytes, page_bytes * n_pages, err)
+               : status;
 }
 
 /* Moves the log into the file, so that nothing of an earlier run lies beside it. Then compares the

@@ -112,18 +112,15 @@ enum tally_status tally_sqlite_job_list_live(struct tally_store *store, tally_st
     return walk_jobs(&call, each, context, err);
 }
 
-/* Appends the values that `which` gives for a job, and returns whether there were any. */
-static enum tally_status append_values(struct tally_store *store, enum tally_sql which,
-                                       int64_t job_key, struct tally_buffer *out, bool *ret_any,
-                                       struct tally_error *err)
+/* Appends the values that the call gives, and returns whether there were any. */
+static enum tally_status append_values(struct tally_sql_call *call, struct tally_buffer *out,
+                                       bool *ret_any, struct tally_error *err)
 {
-    struct tally_sql_call call = tally_sql_call(sqlite_of(store), which);
-    tally_sql_bind_int64(&call, 1, job_key);
     enum tally_status status = TALLY_OK;
     *ret_any = false;
-    while (tally_sql_walk(&call, &status, err)) {
+    while (tally_sql_walk(call, &status, err)) {
         size_t n = 0;
-        struct tally_sql_row row = tally_sql_row(&call, err);
+        struct tally_sql_row row = tally_sql_row(call, err);
         const void *bytes = tally_sql_take_bytes(&row, &n);
         *ret_any = true;
         status = row.status;
@@ -134,7 +131,7 @@ static enum tally_status append_values(struct tally_store *store, enum tally_sql
             }
         }
     }
-    tally_sql_end(&call);
+    tally_sql_end(call);
     return status;
 }
 
@@ -144,7 +141,9 @@ static enum tally_status append_bytes(struct tally_store *store, enum tally_sql 
                                       struct tally_error *err)
 {
     bool is_there = false;
-    enum tally_status status = append_values(store, which, job_key, out, &is_there, err);
+    struct tally_sql_call call = tally_sql_call(sqlite_of(store), which);
+    tally_sql_bind_int64(&call, 1, job_key);
+    enum tally_status status = append_values(&call, out, &is_there, err);
     return status == TALLY_OK && !is_there
                ? tally_fail(err, TALLY_NOT_FOUND, NULL, "no %s for job key %lld", what,
                             (long long)job_key)
@@ -162,9 +161,12 @@ enum tally_status tally_sqlite_state_get(struct tally_store *store, int64_t job_
 {
     bool has_changes = false;
     enum tally_status status = append_bytes(store, TALLY_SQL_STATE_GET, "state", job_key, out, err);
-    return status == TALLY_OK
-               ? append_values(store, TALLY_SQL_CHANGES_GET, job_key, out, &has_changes, err)
-               : status;
+    if (status != TALLY_OK) {
+        return status;
+    }
+    struct tally_sql_call call = tally_sql_call(sqlite_of(store), TALLY_SQL_CHANGES_GET);
+    tally_sql_bind_int64(&call, 1, job_key);
+    return append_values(&call, out, &has_changes, err);
 }
 
 /* Reads round, client, body; the body is borrowed until the next step. */
@@ -220,4 +222,35 @@ enum tally_status tally_sqlite_round_list(struct tally_store *store, int64_t job
     }
     tally_sql_end(&call);
     return status;
+}
+
+enum tally_status tally_sqlite_model_list(struct tally_store *store, int64_t job_key,
+                                          tally_store_model_fn *each, void *context,
+                                          struct tally_error *err)
+{
+    struct tally_sql_call call = tally_sql_call(sqlite_of(store), TALLY_SQL_MODEL_LIST);
+    tally_sql_bind_int64(&call, 1, job_key);
+    enum tally_status status = TALLY_OK;
+    while (tally_sql_walk(&call, &status, err)) {
+        struct tally_store_model model = {0};
+        struct tally_sql_row row = tally_sql_row(&call, err);
+        tally_sql_take_columns(&row, &TALLY_MODEL_COLUMNS, &model);
+        status = row.status == TALLY_OK ? each(context, &model, err) : row.status;
+    }
+    tally_sql_end(&call);
+    return status;
+}
+
+enum tally_status tally_sqlite_model_get(struct tally_store *store, int64_t job_key, int64_t slot,
+                                         struct tally_buffer *out, struct tally_error *err)
+{
+    struct tally_sql_call call = tally_sql_call(sqlite_of(store), TALLY_SQL_POINT_GET);
+    tally_sql_bind_int64(&call, 1, job_key);
+    tally_sql_bind_int64(&call, 2, slot);
+    bool is_there = false;
+    enum tally_status status = append_values(&call, out, &is_there, err);
+    return status == TALLY_OK && !is_there
+               ? tally_fail(err, TALLY_NOT_FOUND, NULL, "no model %lld of job key %lld",
+                            (long long)slot, (long long)job_key)
+               : status;
 }

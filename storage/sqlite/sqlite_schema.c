@@ -1,6 +1,6 @@
 /* sqlite_schema: whose database it is, and its tables.
  *
- * The columns of the two widest tables are those of round_columns.c. Conventions: reals are of type
+ * The columns of the widest tables are those of round_columns.c. Conventions: reals are of type
  * ANY, because REAL affinity writes -0.0 as the integer 0 and loses the sign; NULL in one is NaN.
  * 64-bit counters and checksums are stored as the int64 of the same bits, so an x_checksum may
  * print negative. */
@@ -64,6 +64,21 @@ static const struct {
                            "row_checksum INTEGER NOT NULL,"
                            "PRIMARY KEY (job_key, round)"
                            ") STRICT, WITHOUT ROWID"},
+    {&TALLY_MODEL_COLUMNS, "CREATE TABLE models ("
+                           "job_key INTEGER NOT NULL REFERENCES jobs ON DELETE CASCADE,"
+                           "{definitions},"
+                           "row_checksum INTEGER NOT NULL,"
+                           "PRIMARY KEY (job_key, slot)"
+                           ") STRICT, WITHOUT ROWID"},
+    /* The numbers of the models: apart, so that a list of models does not read them. */
+    {NULL, "CREATE TABLE model_points ("
+           "job_key INTEGER NOT NULL,"
+           "slot INTEGER NOT NULL,"
+           "point BLOB NOT NULL,"
+           "row_checksum INTEGER NOT NULL,"
+           "PRIMARY KEY (job_key, slot),"
+           "FOREIGN KEY (job_key, slot) REFERENCES models ON DELETE CASCADE"
+           ") STRICT"},
 };
 
 enum tally_status tally_sqlite_identify(const struct tally_sqlite *sqlite, bool *ret_is_empty,
@@ -72,11 +87,16 @@ enum tally_status tally_sqlite_identify(const struct tally_sqlite *sqlite, bool 
     int64_t n_tables = 0;
     int64_t application_id = 0;
     int64_t version = 0;
+    struct tally_error why = TALLY_ERROR_INIT;
     enum tally_status status =
-        tally_sqlite_query(sqlite, "SELECT count(*) FROM sqlite_schema", &n_tables, err);
-    if (status == TALLY_OK) {
-        status = tally_sqlite_query(sqlite, "PRAGMA application_id", &application_id, err);
+        tally_sqlite_query(sqlite, "SELECT count(*) FROM sqlite_schema", &n_tables, &why);
+    if (status == TALLY_DATA_LOSS && tally_sqlite_require_header_size(sqlite, err) != TALLY_OK) {
+        return status; /* the schema is malformed because its pages are not there */
     }
+    if (status != TALLY_OK) {
+        return tally_fail(err, status, NULL, "%s", why.message);
+    }
+    status = tally_sqlite_query(sqlite, "PRAGMA application_id", &application_id, err);
     if (status == TALLY_OK) {
         status = tally_sqlite_query(sqlite, "PRAGMA user_version", &version, err);
     }

@@ -24,6 +24,8 @@ const char TALLY_SQL_COUNT_LIVE_JOBS[] =
     "(row_checksum IS tally_checksum('job_state_changes', job_key, round, change))"
 #define UPDATE_IS_INTACT "(row_checksum IS tally_checksum('updates', job_key, round, client, body))"
 #define ROUND_IS_INTACT  "(row_checksum IS tally_checksum('rounds', job_key, {names}))"
+#define MODEL_IS_INTACT  "(row_checksum IS tally_checksum('models', job_key, {names}))"
+#define POINT_IS_INTACT  "(row_checksum IS tally_checksum('model_points', job_key, slot, point))"
 
 /* The table and key of a row, for messages. */
 #define JOB_PLACE      "format('jobs, job_key %d', job_key)"
@@ -32,6 +34,8 @@ const char TALLY_SQL_COUNT_LIVE_JOBS[] =
 #define CHANGE_PLACE   "format('job_state_changes, job_key %d, round %d', job_key, round)"
 #define UPDATE_PLACE   "format('updates, job_key %d, round %d, client %d', job_key, round, client)"
 #define ROUND_PLACE    "format('rounds, job_key %d, round %d', job_key, round)"
+#define MODEL_PLACE    "format('models, job_key %d, slot %d', job_key, slot)"
+#define POINT_PLACE    "format('model_points, job_key %d, slot %d', job_key, slot)"
 
 /* The last column of every statement that reads rows: NULL, or the table and key of a damaged
  * row. */
@@ -85,6 +89,15 @@ static const struct statement_text STATEMENT_TEXT[TALLY_N_SQL] = {
                                 "UPDATE rounds SET {sets},"
                                 " row_checksum = tally_checksum('rounds', ?1, {values})"
                                 " WHERE job_key = ?1 AND round = ?2"},
+    /* Not REPLACE, which would delete the model's point first. */
+    [TALLY_SQL_MODEL_PUT] = {&TALLY_MODEL_COLUMNS,
+                             "INSERT INTO models (job_key, {names}, row_checksum)"
+                             " VALUES (?1, {values}, tally_checksum('models', ?1, {values}))"
+                             " ON CONFLICT DO UPDATE SET {sets},"
+                             " row_checksum = tally_checksum('models', ?1, {values})"},
+    [TALLY_SQL_POINT_PUT] = {NULL, "REPLACE INTO model_points (job_key, slot, point, row_checksum)"
+                                   " VALUES (?1, ?2, ?3,"
+                                   " tally_checksum('model_points', ?1, ?2, ?3))"},
     [TALLY_SQL_JOB_GET] = {&TALLY_JOB_COLUMNS,
                            "SELECT job_key, {names}" JOB_DAMAGE " FROM jobs WHERE id = ?1"},
     [TALLY_SQL_JOB_BY_IDEMPOTENCY_KEY] = {&TALLY_JOB_COLUMNS,
@@ -120,6 +133,14 @@ static const struct statement_text STATEMENT_TEXT[TALLY_N_SQL] = {
                                   ROUND_IS_INTACT, ROUND_PLACE) " FROM rounds"
                                                                 " WHERE job_key = ?1 AND round > ?2"
                                                                 " ORDER BY round LIMIT max(0, ?3)"},
+    [TALLY_SQL_MODEL_LIST] = {&TALLY_MODEL_COLUMNS,
+                              "SELECT {names}" DAMAGE(MODEL_IS_INTACT,
+                                                      MODEL_PLACE) " FROM models WHERE job_key = ?1"
+                                                                   " ORDER BY slot"},
+    [TALLY_SQL_POINT_GET] =
+        {NULL,
+         "SELECT point" DAMAGE(POINT_IS_INTACT,
+                               POINT_PLACE) " FROM model_points WHERE job_key = ?1 AND slot = ?2"},
     [TALLY_SQL_VERIFY_JOBS] = {&TALLY_JOB_COLUMNS, VERIFY("jobs", JOB_IS_INTACT, JOB_PLACE)},
     [TALLY_SQL_VERIFY_DOCUMENTS] = {NULL,
                                     VERIFY("job_documents", DOCUMENT_IS_INTACT, DOCUMENT_PLACE)},
@@ -129,6 +150,9 @@ static const struct statement_text STATEMENT_TEXT[TALLY_N_SQL] = {
     [TALLY_SQL_VERIFY_UPDATES] = {NULL, VERIFY("updates", UPDATE_IS_INTACT, UPDATE_PLACE)},
     [TALLY_SQL_VERIFY_ROUNDS] = {&TALLY_ROUND_COLUMNS,
                                  VERIFY("rounds", ROUND_IS_INTACT, ROUND_PLACE)},
+    [TALLY_SQL_VERIFY_MODELS] = {&TALLY_MODEL_COLUMNS,
+                                 VERIFY("models", MODEL_IS_INTACT, MODEL_PLACE)},
+    [TALLY_SQL_VERIFY_POINTS] = {NULL, VERIFY("model_points", POINT_IS_INTACT, POINT_PLACE)},
 };
 
 static enum tally_status append_parameter(struct tally_buffer *out, int number,

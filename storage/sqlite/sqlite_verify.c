@@ -111,6 +111,7 @@ static enum tally_status count_rows(const struct tally_sqlite *sqlite,
         {TALLY_SQL_COUNT_LIVE_JOBS, &report->n_live_jobs},
         {"SELECT count(*) FROM rounds", &report->n_rounds},
         {"SELECT count(*) FROM updates", &report->n_updates},
+        {"SELECT count(*) FROM models", &report->n_models},
         {"SELECT count(*) FROM updates WHERE round < 1", &report->n_client_rows},
     };
     enum tally_status status = TALLY_OK;
@@ -154,6 +155,8 @@ static enum tally_status verify_all_rows(struct tally_sqlite *sqlite,
         {TALLY_SQL_VERIFY_CHANGES, "changes of job states", report->n_rounds},
         {TALLY_SQL_VERIFY_UPDATES, "updates", report->n_updates},
         {TALLY_SQL_VERIFY_ROUNDS, "rounds", report->n_rounds},
+        {TALLY_SQL_VERIFY_MODELS, "models", report->n_models},
+        {TALLY_SQL_VERIFY_POINTS, "points of models", report->n_models},
     };
     int64_t n_damaged = 0;
     struct tally_error first = TALLY_ERROR_INIT;

@@ -54,6 +54,11 @@
     X(test_store__empty_state_can_be_appended_to)                                                  \
     X(test_store__many_appended_parts_are_whole)                                                   \
     X(test_store__state_past_the_limit_of_the_buffer_is_too_large)                                 \
+    X(test_store__models_are_read_back_by_slot)                                                    \
+    X(test_store__a_model_replaces_the_one_in_its_slot)                                            \
+    X(test_store__models_of_unknown_jobs_and_slots)                                                \
+    X(test_store__models_go_with_their_job)                                                        \
+    X(test_store__a_large_model_is_exact)                                                          \
     X(test_store__digest_does_not_tell_how_a_state_was_written)                                    \
     X(test_store__job_list_is_newest_first)                                                        \
     X(test_store__job_list_gives_whole_rows)                                                       \

@@ -19,6 +19,9 @@ static int64_t insert_full(struct store_fixture *f, const char *id, const char *
     TALLY_ASSERT_STATUS(f->ops->state_put(f->store, key, "state", 5, &f->err), TALLY_OK, &f->err);
     TALLY_ASSERT_STATUS(f->ops->state_append(f->store, key, 1, "+", 1, &f->err), TALLY_OK, &f->err);
     expect_update(f, key, 2, 0, "update");
+    const struct tally_store_model model = {.slot = 1, .n_bytes = 5};
+    TALLY_ASSERT_STATUS(f->ops->model_put(f->store, key, &model, "point", &f->err), TALLY_OK,
+                        &f->err);
     TALLY_ASSERT_STATUS(f->ops->round_insert(f->store, key, &record, &f->err), TALLY_OK, &f->err);
     expect_commit(f);
     return key;

@@ -74,6 +74,10 @@ static int64_t fill(struct store_fixture *f)
     TALLY_ASSERT_STATUS(f->ops->state_put(f->store, key, "\0state", 6, &f->err), TALLY_OK, &f->err);
     expect_update(f, key, N_ROUNDS + 1, 3, "three");
     expect_update(f, key, N_ROUNDS + 1, 1, "");
+    const struct tally_store_model model = {
+        .slot = 2, .round = 2, .iterate = 3, .value = (double)NAN, .n_bytes = 5};
+    TALLY_ASSERT_STATUS(f->ops->model_put(f->store, key, &model, "point", &f->err), TALLY_OK,
+                        &f->err);
     for (int64_t round = 1; round <= N_ROUNDS; round++) {
         struct tally_round_record record = sample_record(round, (int)(round % 100));
         TALLY_ASSERT_STATUS(f->ops->round_insert(f->store, key, &record, &f->err), TALLY_OK,
@@ -107,7 +111,7 @@ void test_store__digest_is_that_of_the_reference(void)
     TALLY_ASSERT_STATUS(tally_store_digest_compare(&here, "this", &there, "reference", &f.err),
                         TALLY_OK, &f.err);
     CU_ASSERT_EQUAL(here.n_jobs, N_JOBS);
-    CU_ASSERT_EQUAL(tally_store_digest_rows(&here), 2 * N_JOBS + 1 + 2 + N_ROUNDS);
+    CU_ASSERT_EQUAL(tally_store_digest_rows(&here), 2 * N_JOBS + 1 + 2 + N_ROUNDS + 1);
     CU_ASSERT_EQUAL(tally_store_digest_table(&here, TALLY_TABLE_ROUNDS).n_rows, N_ROUNDS);
     tally_store_digest_fini(&here);
     tally_store_digest_fini(&there);
@@ -120,6 +124,8 @@ static enum tally_table change(struct store_fixture *f, int number, int64_t key)
 {
     struct tally_store_job job;
     struct tally_round_record record = sample_record(N_ROUNDS + 1, 1);
+    const struct tally_store_model model = {
+        .slot = 2, .round = 2, .iterate = 3, .value = (double)NAN, .n_bytes = 5};
     TALLY_ASSERT_STATUS(f->ops->job_get(f->store, "job 259", &job, &f->err), TALLY_OK, &f->err);
     expect_begin(f);
     enum tally_table table = TALLY_TABLE_JOBS;
@@ -136,6 +142,10 @@ static enum tally_table change(struct store_fixture *f, int number, int64_t key)
     case 2:
         table = TALLY_TABLE_UPDATES;
         expect_update(f, key, N_ROUNDS + 1, 2, "");
+        break;
+    case 3:
+        table = TALLY_TABLE_MODELS;
+        status = f->ops->model_put(f->store, key, &model, "poinu", &f->err);
         break;
     default:
         table = TALLY_TABLE_ROUNDS;
@@ -155,7 +165,7 @@ void test_store__digest_shows_a_change_of_any_table(void)
     store_fixture_open(&f);
     const int64_t key = fill(&f);
     read_digest(&f, &before);
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 5; i++) {
         struct tally_error err = TALLY_ERROR_INIT;
         const enum tally_table table = change(&f, i, key);
         read_digest(&f, &after);

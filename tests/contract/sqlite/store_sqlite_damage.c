@@ -32,7 +32,9 @@ static void expect_refused(struct store_fixture *f, enum tally_status status, co
     }
 }
 
-/* Makes a closed database with a paused job, its state, 30 updates and 30 records. */
+enum { MODEL_BYTES = 9000 };
+
+/* Makes a closed database with a paused job, its state, 30 updates, 30 records and a model. */
 static void make_database(struct store_fixture *f)
 {
     store_fixture_open(f);
@@ -46,6 +48,10 @@ static void make_database(struct store_fixture *f)
         f->ops->round_insert(f->store, key, &record, NULL);
         expect_update(f, key, 1, (uint32_t)i, "a body of some length to fill a page or two");
     }
+    uint8_t *point = pattern_new(MODEL_BYTES); /* it fills the last pages of the file */
+    const struct tally_store_model model = {.slot = 5, .round = 5, .n_bytes = MODEL_BYTES};
+    f->ops->model_put(f->store, key, &model, point, NULL);
+    free(point);
     expect_commit(f);
     f->ops->close(f->store);
     f->store = NULL;
@@ -199,6 +205,17 @@ static enum tally_status read_round_row(void *context, const struct tally_round_
                                (unsigned long long)record->bits.telemetry_bits, record->missing);
 }
 
+static enum tally_status read_model_row(void *context, const struct tally_store_model *model,
+                                        struct tally_error *err)
+{
+    (void)err;
+    struct reading *reading = context;
+    return tally_buffer_printf(&reading->text, "%lld %lld %lld %a %llx %lld\n",
+                               (long long)model->slot, (long long)model->round,
+                               (long long)model->iterate, model->value,
+                               (unsigned long long)model->x_checksum, (long long)model->n_bytes);
+}
+
 /* Reads everything; returns the first status that is not OK. */
 static enum tally_status read_all(struct tally_store *store, struct reading *reading)
 {
@@ -214,6 +231,8 @@ static enum tally_status read_all(struct tally_store *store, struct reading *rea
         store->ops->state_get(store, 1, text, NULL),
         store->ops->update_list(store, 1, 1, read_update_row, reading, NULL),
         store->ops->round_list(store, 1, 0, 40, read_round_row, reading, NULL),
+        store->ops->model_list(store, 1, read_model_row, reading, NULL),
+        store->ops->model_get(store, 1, 5, text, NULL),
     };
     for (size_t i = 0; i < sizeof status / sizeof status[0]; i++) {
         if (status[i] != TALLY_OK) {

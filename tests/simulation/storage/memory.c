@@ -224,6 +224,19 @@ static enum tally_status memory_round_update(struct tally_store *store, int64_t 
     return status == TALLY_OK ? status : tally_memory_fail(memory_of(store), err);
 }
 
+static enum tally_status memory_model_put(struct tally_store *store, int64_t job_key,
+                                          const struct tally_store_model *model, const void *bytes,
+                                          struct tally_error *err)
+{
+    struct tally_memory_draft *draft = NULL;
+    enum tally_status status = tally_memory_draft(memory_of(store), job_key, &draft, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    status = tally_memory_draft_put_model(draft, model, bytes);
+    return status == TALLY_OK ? status : tally_memory_fail(memory_of(store), err);
+}
+
 static enum tally_status memory_job_get(struct tally_store *store, const char *id,
                                         struct tally_store_job *ret_job, struct tally_error *err)
 {
@@ -390,6 +403,35 @@ static enum tally_status memory_round_list(struct tally_store *store, int64_t jo
     return status;
 }
 
+static enum tally_status memory_model_list(struct tally_store *store, int64_t job_key,
+                                           tally_store_model_fn *each, void *context,
+                                           struct tally_error *err)
+{
+    struct tally_memory_view view;
+    enum tally_status status = TALLY_OK;
+    if (!tally_memory_find(memory_of(store), job_key, &view)) {
+        return TALLY_OK;
+    }
+    for (size_t i = 0; i < view.content->n_models && status == TALLY_OK; i++) {
+        status = each(context, &view.content->models[i].row, err);
+    }
+    return status;
+}
+
+static enum tally_status memory_model_get(struct tally_store *store, int64_t job_key, int64_t slot,
+                                          struct tally_buffer *out, struct tally_error *err)
+{
+    struct tally_memory_view view;
+    const bool has_job = tally_memory_find(memory_of(store), job_key, &view);
+    for (size_t i = 0; has_job && i < view.content->n_models; i++) {
+        if (view.content->models[i].row.slot == slot) {
+            return append(out, view.content->models[i].point, err);
+        }
+    }
+    return tally_fail(err, TALLY_NOT_FOUND, NULL, "no model %lld of job key %lld", (long long)slot,
+                      (long long)job_key);
+}
+
 static enum tally_status memory_check(struct tally_store *store, struct tally_error *err)
 {
     (void)store;
@@ -416,6 +458,7 @@ static const struct tally_store_ops MEMORY_OPS = {
     .updates_delete = memory_updates_delete,
     .round_insert = memory_round_insert,
     .round_update = memory_round_update,
+    .model_put = memory_model_put,
     .job_get = memory_job_get,
     .job_by_idempotency_key = memory_job_by_idempotency_key,
     .request_get = memory_request_get,
@@ -425,6 +468,8 @@ static const struct tally_store_ops MEMORY_OPS = {
     .state_get = memory_state_get,
     .update_list = memory_update_list,
     .round_list = memory_round_list,
+    .model_list = memory_model_list,
+    .model_get = memory_model_get,
     .flush = tally_memory_flush,
     .check = memory_check,
     .counters = memory_counters,

@@ -48,8 +48,12 @@ static void content_free(struct tally_memory_content *content)
     for (size_t i = 0; i < content->n_updates; i++) {
         blob_release(content->updates[i].body);
     }
+    for (size_t i = 0; i < content->n_models; i++) {
+        blob_release(content->models[i].point);
+    }
     drop_changes(content);
     blob_release(content->state);
+    free(content->models);
     free(content->changes);
     free(content->updates);
     free(content);
@@ -67,7 +71,9 @@ static struct tally_memory_content *content_copy(const struct tally_memory_conte
         tally_store_grow(NULL, &copy->updates_capacity, from->n_updates + 1, sizeof *copy->updates);
     copy->changes =
         tally_store_grow(NULL, &copy->changes_capacity, from->n_changes + 1, sizeof *copy->changes);
-    if (copy->updates == NULL || copy->changes == NULL) {
+    copy->models =
+        tally_store_grow(NULL, &copy->models_capacity, from->n_models + 1, sizeof *copy->models);
+    if (copy->updates == NULL || copy->changes == NULL || copy->models == NULL) {
         content_free(copy);
         return NULL;
     }
@@ -80,6 +86,10 @@ static struct tally_memory_content *content_copy(const struct tally_memory_conte
     for (; copy->n_updates < from->n_updates; copy->n_updates++) {
         copy->updates[copy->n_updates] = from->updates[copy->n_updates];
         blob_share(copy->updates[copy->n_updates].body);
+    }
+    for (; copy->n_models < from->n_models; copy->n_models++) {
+        copy->models[copy->n_models] = from->models[copy->n_models];
+        blob_share(copy->models[copy->n_models].point);
     }
     return copy;
 }
@@ -326,6 +336,32 @@ enum tally_status tally_memory_draft_update_round(struct tally_memory_draft *dra
         put_round(&draft->rounds, record);
     }
     return status;
+}
+
+enum tally_status tally_memory_draft_put_model(struct tally_memory_draft *draft,
+                                               const struct tally_store_model *model,
+                                               const void *bytes)
+{
+    struct tally_memory_content *now = draft->content;
+    struct tally_memory_model *models =
+        tally_store_grow(now->models, &now->models_capacity, now->n_models + 1, sizeof *models);
+    struct tally_blob *point = models != NULL ? blob_new(bytes, (size_t)model->n_bytes) : NULL;
+    now->models = models != NULL ? models : now->models;
+    if (point == NULL) {
+        return TALLY_NO_MEMORY;
+    }
+    size_t at = 0;
+    while (at < now->n_models && models[at].row.slot < model->slot) {
+        at++;
+    }
+    if (at < now->n_models && models[at].row.slot == model->slot) {
+        blob_release(models[at].point);
+    } else {
+        memmove(models + at + 1, models + at, (now->n_models - at) * sizeof *models);
+        now->n_models++;
+    }
+    models[at] = (struct tally_memory_model){*model, point};
+    return TALLY_OK;
 }
 
 void tally_memory_draft_drop_updates(struct tally_memory_draft *draft, int64_t first_round,

@@ -27,6 +27,11 @@ struct tally_memory_change {
     struct tally_blob *bytes;
 };
 
+struct tally_memory_model {
+    struct tally_store_model row;
+    struct tally_blob *point;
+};
+
 /* In order of rounds. Records are never removed. They are kept out of the copied content, since
  * copying them in every transaction would take quadratic time. */
 struct tally_memory_rounds {
@@ -42,6 +47,8 @@ struct tally_memory_content {
     size_t n_changes, changes_capacity;
     struct tally_memory_update *updates; /* by round, client */
     size_t n_updates, updates_capacity;
+    struct tally_memory_model *models; /* by slot */
+    size_t n_models, models_capacity;
 };
 
 struct tally_memory_job {
@@ -97,6 +104,9 @@ enum tally_status tally_memory_draft_add_round(struct tally_memory_draft *draft,
 /* Errors: NOT_FOUND (there is no record of this round), NO_MEMORY. */
 enum tally_status tally_memory_draft_update_round(struct tally_memory_draft *draft,
                                                   const struct tally_round_record *record);
+enum tally_status tally_memory_draft_put_model(struct tally_memory_draft *draft,
+                                               const struct tally_store_model *model,
+                                               const void *bytes);
 void tally_memory_draft_drop_updates(struct tally_memory_draft *draft, int64_t first_round,
                                      int64_t last_round);
 

@@ -105,6 +105,13 @@ static enum tally_status sim_round_update(struct tally_store *base, int64_t job_
     WRITE(job_key, round_update(store->inner, job_key, record, err));
 }
 
+static enum tally_status sim_model_put(struct tally_store *base, int64_t job_key,
+                                       const struct tally_store_model *model, const void *bytes,
+                                       struct tally_error *err)
+{
+    WRITE(job_key, model_put(store->inner, job_key, model, bytes, err));
+}
+
 /* Reads. */
 
 #define READ(call)                                                                                 \
@@ -180,6 +187,19 @@ static enum tally_status sim_round_list(struct tally_store *base, int64_t job_ke
     READ(round_list(store->inner, job_key, after_round, limit, each, context, err));
 }
 
+static enum tally_status sim_model_list(struct tally_store *base, int64_t job_key,
+                                        tally_store_model_fn *each, void *context,
+                                        struct tally_error *err)
+{
+    READ(model_list(store->inner, job_key, each, context, err));
+}
+
+static enum tally_status sim_model_get(struct tally_store *base, int64_t job_key, int64_t slot,
+                                       struct tally_buffer *out, struct tally_error *err)
+{
+    READ(model_get(store->inner, job_key, slot, out, err));
+}
+
 static enum tally_status sim_check(struct tally_store *base, struct tally_error *err)
 {
     READ(check(store->inner, err));
@@ -196,6 +216,7 @@ void sim_store_add_calls(struct tally_store_ops *ops)
     ops->job_delete = sim_job_delete;
     ops->round_insert = sim_round_insert;
     ops->round_update = sim_round_update;
+    ops->model_put = sim_model_put;
     ops->job_get = sim_job_get;
     ops->job_by_idempotency_key = sim_job_by_idempotency_key;
     ops->request_get = sim_request_get;
@@ -205,5 +226,7 @@ void sim_store_add_calls(struct tally_store_ops *ops)
     ops->state_get = sim_state_get;
     ops->update_list = sim_update_list;
     ops->round_list = sim_round_list;
+    ops->model_list = sim_model_list;
+    ops->model_get = sim_model_get;
     ops->check = sim_check;
 }
