@@ -45,7 +45,8 @@ static const struct tally_command COMMANDS[] = {
      "export what you need first.",
      TALLY_CLI_DELETE_OPTIONS, 1, 1, true, tally_cli_delete},
     {"export", "ID [OPTION]...", "save round records or the model to a file",
-     "Saves the results of a job to a file, which appears whole or not at all.",
+     "Saves the results of a job to a file, which appears whole or not at all. \"tally export ID "
+     "--model best\" saves the best model that the job keeps.",
      TALLY_CLI_EXPORT_OPTIONS, 1, 1, true, tally_cli_export},
     {"workers", "[OPTION]...", "list the connected workers",
      "Lists the connected workers, newest first: how many clients each serves at once, how many of "

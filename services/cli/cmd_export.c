@@ -11,8 +11,14 @@
 #include "services/cli/commands.h"
 
 const struct tally_option TALLY_CLI_EXPORT_OPTIONS[] = {
-    {"format", "FORMAT", "csv",
-     "csv (round records), npy (the model) or json (job, round records and model)", NULL},
+    {"format", "FORMAT", NULL,
+     "csv (round records), npy (the model) or json (job, round records and model); default csv, "
+     "with --model npy",
+     NULL},
+    {"model", "WHICH", NULL,
+     "best, last, or a round after which a model was kept; default last. GET /v1/jobs/ID/models "
+     "lists what a job keeps",
+     NULL},
     {"out", "FILE", NULL, "output file; - is standard output; default ID.FORMAT", NULL},
     {0},
 };
@@ -21,6 +27,7 @@ enum format { FORMAT_CSV, FORMAT_JSON, FORMAT_NPY };
 static const char *const FORMAT_NAMES[] = {"csv", "json", "npy", NULL};
 
 enum { PAGE_ROUNDS = 1000 };
+static const char LAST_MODEL[] = "/model";
 
 /* GETs the bytes below the job's path into cli->rest.body. */
 static enum tally_status get_bytes(struct tally_cli *cli, const char *rest, const char *accept,
@@ -77,12 +84,13 @@ static enum tally_status add_rounds(struct tally_cli *cli, struct tally_json *ro
 }
 
 /* *ret_model is NULL if the job has not begun and so has no model. */
-static enum tally_status get_model(struct tally_cli *cli, struct tally_json **ret_model,
-                                   struct tally_error *err)
+static enum tally_status get_model(struct tally_cli *cli, const char *rest,
+                                   struct tally_json **ret_model, struct tally_error *err)
 {
     struct tally_error problem = TALLY_ERROR_INIT;
-    enum tally_status status = get_json(cli, "/model", ret_model, &problem);
-    if (status == TALLY_NOT_FOUND || status == TALLY_FAILED_PRECONDITION) {
+    const bool is_chosen = strcmp(rest, LAST_MODEL) != 0;
+    enum tally_status status = get_json(cli, rest, ret_model, &problem);
+    if ((status == TALLY_NOT_FOUND && !is_chosen) || status == TALLY_FAILED_PRECONDITION) {
         fprintf(stderr, "tally: no model yet: %s\n", problem.message);
         return TALLY_OK;
     }
@@ -91,7 +99,8 @@ static enum tally_status get_model(struct tally_cli *cli, struct tally_json **re
 }
 
 /* Replaces cli->rest.body by the whole document. */
-static enum tally_status gather_json(struct tally_cli *cli, struct tally_error *err)
+static enum tally_status gather_json(struct tally_cli *cli, const char *model_rest,
+                                     struct tally_error *err)
 {
     struct tally_json *answer = tally_json_object(), *rounds = tally_json_array();
     struct tally_json *detail = NULL, *model = NULL;
@@ -100,7 +109,7 @@ static enum tally_status gather_json(struct tally_cli *cli, struct tally_error *
         status = add_rounds(cli, rounds, err);
     }
     if (status == TALLY_OK) {
-        status = get_model(cli, &model, err);
+        status = get_model(cli, model_rest, &model, err);
     }
     bool ok = tally_json_set(answer, "job", detail);
     ok = tally_json_set(answer, "rounds", rounds) && ok;
@@ -129,27 +138,58 @@ static void default_path(const char *id, const char *format, char *ret_path, siz
     snprintf(ret_path, capacity, "%s.%s", name, format);
 }
 
-static enum tally_status gather(struct tally_cli *cli, enum format format, struct tally_error *err)
+/* Writes the request for the model that --model names. */
+static enum tally_status write_model_rest(const struct tally_cli *cli, enum format format,
+                                          char *ret_rest, size_t capacity, struct tally_error *err)
+{
+    static const char CHARACTERS[] = "abcdefghijklmnopqrstuvwxyz0123456789";
+    const char *which = tally_options_text(cli->options, "model");
+    snprintf(ret_rest, capacity, "%s", LAST_MODEL);
+    if (which == NULL) {
+        return TALLY_OK;
+    }
+    if (format == FORMAT_CSV) {
+        return tally_options_refuse(cli->options, "model", err,
+                                    "a csv file has no model: add --format npy or json");
+    }
+    const size_t n = strlen(which);
+    if (n == 0 || n > 18 || strspn(which, CHARACTERS) != n) {
+        return tally_options_refuse(cli->options, "model", err,
+                                    "\"%.32s\" is not best, last or a round", which);
+    }
+    snprintf(ret_rest, capacity, "%s?which=%s", LAST_MODEL, which);
+    return TALLY_OK;
+}
+
+static enum tally_status gather(struct tally_cli *cli, enum format format, const char *model_rest,
+                                struct tally_error *err)
 {
     switch (format) {
     case FORMAT_CSV:
         return get_bytes(cli, "/rounds.csv", "text/csv", err);
     case FORMAT_NPY:
-        return get_bytes(cli, "/model", "application/x-npy", err);
+        return get_bytes(cli, model_rest, "application/x-npy", err);
     case FORMAT_JSON:
         break;
     }
-    return gather_json(cli, err);
+    return gather_json(cli, model_rest, err);
 }
 
 int tally_cli_export(struct tally_cli *cli)
 {
     struct tally_error err = TALLY_ERROR_INIT;
-    int format = 0;
-    if (tally_options_choice(cli->options, "format", FORMAT_NAMES, &format, &err) != TALLY_OK) {
+    const bool has_model = tally_options_text(cli->options, "model") != NULL;
+    int format = has_model ? FORMAT_NPY : FORMAT_CSV;
+    char model_rest[64];
+    if (tally_options_text(cli->options, "format") != NULL &&
+        tally_options_choice(cli->options, "format", FORMAT_NAMES, &format, &err) != TALLY_OK) {
         return tally_cli_report_usage(&err);
     }
-    if (gather(cli, (enum format)format, &err) != TALLY_OK) {
+    if (write_model_rest(cli, (enum format)format, model_rest, sizeof model_rest, &err) !=
+        TALLY_OK) {
+        return tally_cli_report_usage(&err);
+    }
+    if (gather(cli, (enum format)format, model_rest, &err) != TALLY_OK) {
         return tally_cli_report(&err);
     }
     char own_path[128];

@@ -1,11 +1,13 @@
 #include "services/coordinator/hosted_job.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "api/worker/worker_messages.h"
+#include "codec/numeric/checksum.h"
 #include "services/base/time.h"
 #include "services/job/document.h"
 #include "services/job/job_advice.h"
@@ -581,6 +583,48 @@ static enum tally_status put_evaluation(struct tally_store *store, const struct 
     return status;
 }
 
+static enum tally_status put_model(struct tally_store *store, const struct hosted_job *job,
+                                   const struct tally_store_model *model, const double *x,
+                                   struct tally_error *err)
+{
+    struct tally_store_model whole = *model;
+    whole.n_bytes = job->row.dim * (int64_t)sizeof *x;
+    return store->ops->model_put(store, job->row.key, &whole, x, err);
+}
+
+/* Stores the models that the document asks to keep, if the rounds that closed have made any. */
+static enum tally_status put_models(struct tally_store *store, const struct hosted_job *job,
+                                    const struct tally_job_outcome *outcome,
+                                    struct tally_error *err)
+{
+    const struct tally_progress *progress = &job->row.progress;
+    const double *best = tally_job_new_best(job->engine);
+    const int64_t every = job->spec.keep.every;
+    enum tally_status status = TALLY_OK;
+    size_t dim;
+    if (best != NULL) {
+        const struct tally_store_model model = {
+            .slot = TALLY_STORE_BEST_MODEL,
+            .round = progress->best.round,
+            .iterate = progress->best.iterate,
+            .value = progress->best.value,
+            .x_checksum = tally_checksum64(best, (size_t)job->row.dim * sizeof *best)};
+        status = put_model(store, job, &model, best, err);
+    }
+    for (int i = 0; status == TALLY_OK && every > 0 && i < outcome->n_records; i++) {
+        const int64_t round = outcome->records[i].round;
+        if (round % every == 0) { /* a second record is of a round that moved nothing */
+            const struct tally_store_model model = {.slot = round,
+                                                    .round = round,
+                                                    .iterate = progress->iterate,
+                                                    .value = (double)NAN,
+                                                    .x_checksum = progress->x_checksum};
+            status = put_model(store, job, &model, tally_job_point(job->engine, &dim), err);
+        }
+    }
+    return status;
+}
+
 enum tally_status hosted_job_put_rounds(struct tally_store *store, struct hosted_job *job,
                                         const struct tally_job_outcome *outcome, int64_t now_ms,
                                         struct tally_error *err)
@@ -593,6 +637,9 @@ enum tally_status hosted_job_put_rounds(struct tally_store *store, struct hosted
         struct tally_round_record record = outcome->records[i];
         record.closed_ms = now_ms;
         status = store->ops->round_insert(store, job->row.key, &record, err);
+    }
+    if (status == TALLY_OK) {
+        status = put_models(store, job, outcome, err);
     }
     if (status == TALLY_OK && job->has_stored_updates) {
         /* The round of a last evaluation has no record. */

@@ -213,8 +213,8 @@ void hosted_job_mark_absence(struct hosted_job *job);
 /* Writes the row from the engine and the live counters; in an open transaction. */
 enum tally_status hosted_job_put_row(struct tally_store *store, struct hosted_job *job,
                                      int64_t now_ms, struct tally_error *err);
-/* Writes the row, the state and the records of rounds that closed at now_ms, and drops the updates
- * of those rounds. */
+/* Writes the row, the state, and the records and kept models of rounds that closed at now_ms, and
+ * drops the updates of those rounds. */
 enum tally_status hosted_job_put_rounds(struct tally_store *store, struct hosted_job *job,
                                         const struct tally_job_outcome *outcome, int64_t now_ms,
                                         struct tally_error *err);

@@ -1,5 +1,5 @@
 /* rest_results: what a job has produced: round records, metrics and traffic of single clients, and
- * the model. */
+ * the models. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +10,7 @@
 #include "codec/numeric/checksum.h"
 #include "services/coordinator/coordinator.h"
 #include "services/coordinator/jobs_live.h"
+#include "services/coordinator/jobs_models.h"
 #include "services/coordinator/loop_transaction.h"
 #include "services/coordinator/rest_routes.h"
 #include "services/job/job_detail.h"
@@ -509,30 +510,6 @@ enum tally_status rest_get_client_traffic(struct tally_coordinator *coordinator,
                : begin_stored_traffic(coordinator, call, err);
 }
 
-/* Finds the job, or loads it with its engine, since only the engine can read the point from the
- * state. */
-static enum tally_status with_engine(struct tally_coordinator *coordinator, const char *id,
-                                     struct hosted_job **ret_job, bool *ret_owned,
-                                     struct tally_error *err)
-{
-    *ret_owned = false;
-    *ret_job = jobs_find(coordinator, id);
-    if (*ret_job != NULL) {
-        return TALLY_OK;
-    }
-    struct tally_store_job row;
-    enum tally_status status = jobs_read_row(coordinator, id, &row, err);
-    if (status == TALLY_OK && !tally_job_status_is_terminal(row.status)) {
-        return tally_fail(err, TALLY_UNAVAILABLE, NULL,
-                          "job %s is being taken over by a coordinator", id);
-    }
-    if (status == TALLY_OK) {
-        status = hosted_job_load(coordinator->store, &row, ret_job, err);
-        *ret_owned = status == TALLY_OK;
-    }
-    return status;
-}
-
 /* Writing a number as JSON takes most of a microsecond, so a model of a million numbers would block
  * the loop, and the renewal of leases, for a second. The text is therefore made in pieces. It is
  * made from a copy of the point, because the job continues meanwhile. */
@@ -571,18 +548,24 @@ static enum tally_status write_model(struct call *call, struct tally_error *err)
     return call_answer_bytes(call, status, "application/json", err);
 }
 
+/* A point with what is told about it. */
+struct shown_model {
+    const char *job_id;
+    int64_t round, iterate;
+    uint64_t checksum;
+    const double *x; /* double[dim] */
+    size_t dim;
+};
+
 /* The text up to and including the "[" before the point. */
-static enum tally_status begin_model(const struct hosted_job *job, const double *x, size_t dim,
-                                     struct tally_buffer *out)
+static enum tally_status begin_model(const struct shown_model *shown, struct tally_buffer *out)
 {
-    const struct tally_progress *progress = tally_job_progress(job->engine);
     char checksum[17];
-    tally_detail_checksum(progress->x_checksum != 0 ? progress->x_checksum
-                                                    : tally_checksum64(x, dim * sizeof *x),
-                          checksum);
+    tally_detail_checksum(shown->checksum, checksum);
     struct tally_json *model = tally_json_object();
-    const bool ok = tally_json_set_text(model, "job_id", job->row.id) &&
-                    tally_json_set_integer(model, "iterate", progress->iterate) &&
+    const bool ok = tally_json_set_text(model, "job_id", shown->job_id) &&
+                    tally_json_set_integer(model, "round", shown->round) &&
+                    tally_json_set_integer(model, "iterate", shown->iterate) &&
                     tally_json_set_text(model, "x_checksum", checksum) &&
                     tally_json_set(model, "x", tally_json_array());
     const enum tally_status status = ok ? tally_json_dump(model, 2, out) : TALLY_NO_MEMORY;
@@ -593,47 +576,95 @@ static enum tally_status begin_model(const struct hosted_job *job, const double 
     return status;
 }
 
-static enum tally_status model_json(const struct hosted_job *job, const double *x, size_t dim,
-                                    struct call *call, struct tally_error *err)
+static enum tally_status model_json(const struct shown_model *shown, struct call *call,
+                                    struct tally_error *err)
 {
+    const size_t n_bytes = shown->dim * sizeof *shown->x;
     struct model_pieces *model = calloc(1, sizeof *model);
-    double *copy = malloc(dim * sizeof *copy);
-    if (model == NULL || copy == NULL || begin_model(job, x, dim, &call->body) != TALLY_OK) {
+    double *copy = malloc(n_bytes);
+    if (model == NULL || copy == NULL || begin_model(shown, &call->body) != TALLY_OK) {
         free(model);
         free(copy);
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the model");
     }
-    memcpy(copy, x, dim * sizeof *copy);
+    memcpy(copy, shown->x, n_bytes);
     *model = (struct model_pieces){
-        .pieces = {write_model, free_model, dim * sizeof *copy}, .x = copy, .dim = dim};
+        .pieces = {write_model, free_model, n_bytes}, .x = copy, .dim = shown->dim};
     call->pieces = &model->pieces;
     return write_model(call, err);
+}
+
+static enum tally_status answer_shown(const struct shown_model *shown, bool npy, struct call *call,
+                                      struct tally_error *err)
+{
+    return npy ? call_answer_bytes(call, tally_detail_npy(shown->x, shown->dim, &call->body),
+                                   "application/x-npy", err)
+               : model_json(shown, call, err);
+}
+
+static enum tally_status check_format(bool npy, int64_t dim, struct tally_error *err)
+{
+    return npy || dim <= MAX_JSON_DIM
+               ? TALLY_OK
+               : tally_fail(err, TALLY_NOT_ACCEPTABLE, "Accept",
+                            "a model of %lld coordinates is available only as application/x-npy; "
+                            "application/json has at most %d",
+                            (long long)dim, (int)MAX_JSON_DIM);
 }
 
 /* Responds with the job's point; for a job that has not started, makes the initial one. */
 static enum tally_status answer_model(const struct hosted_job *job, bool npy, struct call *call,
                                       struct tally_error *err)
 {
-    if (!npy && job->row.dim > MAX_JSON_DIM) {
-        return tally_fail(err, TALLY_NOT_ACCEPTABLE, "Accept",
-                          "a model of %lld coordinates is available only as application/x-npy; "
-                          "application/json has at most %d",
-                          (long long)job->row.dim, (int)MAX_JSON_DIM);
+    enum tally_status status = check_format(npy, job->row.dim, err);
+    if (status != TALLY_OK) {
+        return status;
     }
     size_t dim;
     double *initial = NULL;
     const double *x = tally_job_point(job->engine, &dim);
     if (x == NULL) {
-        enum tally_status status = tally_job_make_initial_point(&job->spec, &initial, err);
+        status = tally_job_make_initial_point(&job->spec, &initial, err);
         if (status != TALLY_OK) {
             return status;
         }
         x = initial;
     }
-    enum tally_status status = npy ? call_answer_bytes(call, tally_detail_npy(x, dim, &call->body),
-                                                       "application/x-npy", err)
-                                   : model_json(job, x, dim, call, err);
+    const struct tally_progress *progress = tally_job_progress(job->engine);
+    const struct shown_model shown = {.job_id = job->row.id,
+                                      .round = progress->round,
+                                      .iterate = progress->iterate,
+                                      .checksum = progress->x_checksum != 0
+                                                      ? progress->x_checksum
+                                                      : tally_checksum64(x, dim * sizeof *x),
+                                      .x = x,
+                                      .dim = dim};
+    status = answer_shown(&shown, npy, call, err);
     free(initial);
+    return status;
+}
+
+/* Responds with a kept model. */
+static enum tally_status answer_kept(struct tally_coordinator *coordinator,
+                                     const struct tally_store_job *row,
+                                     const struct tally_store_model *model, bool npy,
+                                     struct call *call, struct tally_error *err)
+{
+    struct tally_buffer x = {0};
+    enum tally_status status = check_format(npy, row->dim, err);
+    if (status == TALLY_OK) {
+        status = jobs_load_model(coordinator, row, model, &x, err);
+    }
+    if (status == TALLY_OK) {
+        const struct shown_model shown = {.job_id = row->id,
+                                          .round = model->round,
+                                          .iterate = model->iterate,
+                                          .checksum = model->x_checksum,
+                                          .x = (const double *)(const void *)x.data,
+                                          .dim = (size_t)row->dim};
+        status = answer_shown(&shown, npy, call, err);
+    }
+    tally_buffer_fini(&x);
     return status;
 }
 
@@ -658,7 +689,7 @@ static enum tally_status answer_point(struct tally_coordinator *coordinator, str
 {
     struct hosted_job *job;
     bool owned;
-    enum tally_status status = with_engine(coordinator, call->params[0], &job, &owned, err);
+    enum tally_status status = jobs_with_engine(coordinator, call->params[0], &job, &owned, err);
     if (status == TALLY_OK) {
         status = answer_model(job, npy, call, err);
         if (owned) {
@@ -707,8 +738,122 @@ enum tally_status rest_get_model(struct tally_coordinator *coordinator, struct c
         return tally_fail(err, TALLY_NOT_ACCEPTABLE, "Accept",
                           "a model is application/json or application/x-npy");
     }
+    struct model_which which;
+    struct tally_store_job row;
+    struct tally_store_model kept;
+    bool is_last = true;
+    enum tally_status status =
+        jobs_read_which(tally_http_query(call->request, "which"), &which, err);
+    if (status == TALLY_OK && which.choice != MODEL_LAST) {
+        status = jobs_read_row(coordinator, call->params[0], &row, err);
+        if (status == TALLY_OK) {
+            status = jobs_find_model(coordinator, &row, &which, &is_last, &kept, err);
+        }
+    }
+    if (status != TALLY_OK) {
+        return status;
+    }
+    if (!is_last) {
+        return answer_kept(coordinator, &row, &kept, npy, call, err);
+    }
     const struct hosted_job *job = jobs_find(coordinator, call->params[0]);
     return npy && job != NULL && job->row.dim >= MANY_DIM
                ? begin_npy(coordinator, call, job->row.dim, err)
                : answer_point(coordinator, call, npy, err);
+}
+
+/* Appends an element of the list of models. Ids need no escapes; NaN = there is no value. */
+static enum tally_status append_model(struct tally_buffer *out, const char *which,
+                                      const struct tally_store_model *model, const char *metric)
+{
+    char checksum[17];
+    tally_detail_checksum(model->x_checksum, checksum);
+    enum tally_status status =
+        tally_buffer_printf(out,
+                            "\n    {\"which\": \"%s\", \"round\": %" PRId64
+                            ", \"iterate\": %" PRId64 ", \"bytes\": %" PRId64 ", \"x_checksum\": ",
+                            which, model->round, model->iterate, model->n_bytes);
+    if (status == TALLY_OK) {
+        status = model->x_checksum != 0 ? tally_buffer_printf(out, "\"%s\"", checksum)
+                                        : tally_buffer_append_text(out, "null");
+    }
+    if (status == TALLY_OK && metric != NULL) {
+        status = tally_buffer_printf(out, ", \"metric\": \"%s\", \"value\": %.17g", metric,
+                                     model->value);
+    }
+    return status == TALLY_OK ? tally_buffer_append_text(out, "}") : status;
+}
+
+struct listed_models {
+    struct tally_buffer *out;
+    const char *metric; /* of keep.best */
+};
+
+static enum tally_status add_model(void *context, const struct tally_store_model *model,
+                                   struct tally_error *err)
+{
+    const struct listed_models *listed = context;
+    const bool is_best = model->slot == TALLY_STORE_BEST_MODEL;
+    char round[24];
+    snprintf(round, sizeof round, "%" PRId64, model->slot);
+    enum tally_status status =
+        append_model(listed->out, is_best ? "best" : round, model, is_best ? listed->metric : NULL);
+    if (status == TALLY_OK) {
+        status = tally_buffer_append_text(listed->out, ",");
+    }
+    return status == TALLY_OK ? status : tally_fail(err, status, NULL, "no memory for the models");
+}
+
+/* The name of the metric of keep.best, from the stored document. */
+static enum tally_status read_best_metric(struct tally_coordinator *coordinator,
+                                          const struct tally_store_job *row,
+                                          char ret_name[TALLY_METRIC_NAME_CAPACITY],
+                                          struct tally_error *err)
+{
+    struct tally_store *store = coordinator->store;
+    struct tally_buffer text = {0};
+    struct tally_json *document = NULL;
+    enum tally_status status = store->ops->document_get(store, row->key, &text, err);
+    if (status == TALLY_OK) {
+        status = tally_json_parse((const char *)text.data, text.size, &document, err);
+    }
+    const char *name = tally_json_get_text(tally_json_get(document, "keep"), "best");
+    snprintf(ret_name, TALLY_METRIC_NAME_CAPACITY, "%s",
+             name != NULL && tally_metric_is_name(name) ? name : "");
+    tally_json_free(document);
+    tally_buffer_fini(&text);
+    return status;
+}
+
+/* The best model, those kept every so many rounds, ascending, and the last one. */
+enum tally_status rest_list_models(struct tally_coordinator *coordinator, struct call *call,
+                                   struct tally_error *err)
+{
+    struct tally_store *store = coordinator->store;
+    struct tally_store_job row;
+    char metric[TALLY_METRIC_NAME_CAPACITY];
+    struct listed_models listed = {&call->body, metric};
+    enum tally_status status = jobs_read_row(coordinator, call->params[0], &row, err);
+    if (status == TALLY_OK) {
+        status = read_best_metric(coordinator, &row, metric, err);
+    }
+    if (status != TALLY_OK) {
+        return status;
+    }
+    status = tally_buffer_append_text(&call->body, "{\n  \"models\": [");
+    if (status == TALLY_OK) {
+        status = store->ops->model_list(store, row.key, add_model, &listed, err);
+    }
+    if (status != TALLY_OK) {
+        return tally_fail(err, status, NULL, "no memory for the models");
+    }
+    const struct tally_store_model last = {.round = row.progress.round,
+                                           .iterate = row.progress.iterate,
+                                           .x_checksum = row.progress.x_checksum,
+                                           .n_bytes = row.dim * (int64_t)sizeof(double)};
+    status = append_model(&call->body, "last", &last, NULL);
+    if (status == TALLY_OK) {
+        status = tally_buffer_append_text(&call->body, "\n  ]\n}\n");
+    }
+    return call_answer_bytes(call, status, "application/json", err);
 }

@@ -143,8 +143,9 @@ static void check_job(struct tally_coordinator *coordinator, struct hosted_job *
     const bool has_started = job->row.started_ms != 0 && status != TALLY_JOB_QUEUED;
     if (has_started && spec->stop.seconds > 0 && ran_s >= spec->stop.seconds) {
         stop_job(coordinator, job, ran_s);
-    } else if (spec->job_deadline_ms > 0 &&
-               unix_ms >= job->row.created_ms + spec->job_deadline_ms) {
+        return;
+    }
+    if (spec->job_deadline_ms > 0 && unix_ms >= job->row.created_ms + spec->job_deadline_ms) {
         end_job(coordinator, job, now_ms);
     } else if (spec->round_deadline_ms > 0 && status == TALLY_JOB_RUNNING && !job->deadline_noted &&
                now_ms >= job->deadline_from_ms + spec->round_deadline_ms) {

@@ -627,17 +627,21 @@ static int64_t least_every(const struct tally_job_spec *spec)
     return most_rounds(spec) / (most + 1) + 1;
 }
 
+static enum tally_status check_every(const struct tally_job_spec *spec, struct tally_error *err)
+{
+    const int64_t every = spec->keep.every;
+    return every == 0 || every >= least_every(spec)
+               ? TALLY_OK
+               : tally_fail(err, TALLY_OUT_OF_RANGE, "keep.every",
+                            "a model every %lld of up to %lld rounds is more than %d models or "
+                            "%lld bytes; at least %lld is possible",
+                            (long long)every, (long long)most_rounds(spec), (int)TALLY_KEEP_MOST,
+                            (long long)TALLY_KEEP_MOST_BYTES, (long long)least_every(spec));
+}
+
 static enum tally_status check_keep(const struct tally_job_spec *spec, struct tally_error *err)
 {
     const struct tally_keep *keep = &spec->keep;
-    if (keep->every > 0 && keep->every < least_every(spec)) {
-        return tally_fail(err, TALLY_OUT_OF_RANGE, "keep.every",
-                          "every %lld of up to %lld rounds is more than %d models or %lld bytes; "
-                          "at least %lld is possible",
-                          (long long)keep->every, (long long)most_rounds(spec),
-                          (int)TALLY_KEEP_MOST, (long long)TALLY_KEEP_MOST_BYTES,
-                          (long long)least_every(spec));
-    }
     if (keep->best[0] == '\0') {
         return keep->better == TALLY_BETTER_AUTO
                    ? TALLY_OK
@@ -648,12 +652,19 @@ static enum tally_status check_keep(const struct tally_job_spec *spec, struct ta
     return status == TALLY_OK ? check_better("keep.better", keep->better, keep->best, err) : status;
 }
 
+/* The rules that plan rounds. */
+static enum tally_status check_rounds(const struct tally_job_spec *spec, struct tally_error *err)
+{
+    const enum tally_status status = check_stages(spec, err);
+    return status == TALLY_OK ? check_every(spec, err) : status;
+}
+
 static enum tally_status (*const RULES[])(const struct tally_job_spec *spec,
                                           struct tally_error *err) = {
     check_cohort,        check_over_selection, check_weighting, check_quorum,
     check_deadline,      check_training,       check_objective, check_domain,
     check_initial_point, check_reference,      check_calm,      check_stop,
-    check_keep,          check_stages,
+    check_keep,          check_rounds,
 };
 const size_t TALLY_N_JOB_RULES = sizeof RULES / sizeof RULES[0];
 

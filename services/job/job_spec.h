@@ -137,7 +137,7 @@ struct tally_job_spec tally_job_spec_default(void);
 enum tally_status tally_job_spec_validate(const struct tally_job_spec *spec,
                                           struct tally_error *err);
 
-/* Checks one of these rules, `rule` in [0, TALLY_N_JOB_RULES). The last rule, about stages,
+/* Checks one of these rules, `rule` in [0, TALLY_N_JOB_RULES). The last rule, about rounds,
  * requires that the others hold. */
 extern const size_t TALLY_N_JOB_RULES;
 enum tally_status tally_job_spec_check(const struct tally_job_spec *spec, size_t rule,

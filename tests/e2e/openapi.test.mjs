@@ -278,6 +278,9 @@ test("the example job runs and answers as its examples say", async () => {
   assertLike(numbersOf(line), numbersOf(exampleLine));
   const model = JSON.parse((await check.fetch(`${where}/model`)).text);
   assertLike(model, example("/v1/jobs/{id}/model", "three_coordinates"));
+  const {models} = JSON.parse((await check.fetch(`${where}/models`)).text);
+  assert.deepEqual(models, [{which: "last", round: model.round, iterate: model.iterate, bytes: 8 * model.x.length,
+    x_checksum: model.x_checksum}]);
   const npy = await check.fetch(`${where}/model`, {headers: {Accept: "application/x-npy"}});
   assert.equal(npy.headers.get("content-type"), "application/x-npy");
   assert.equal(npy.body.readDoubleLE(npy.body.length - 8), model.x.at(-1));

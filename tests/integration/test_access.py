@@ -130,7 +130,8 @@ class Tokens(AccessTestCase):
               "admin": (None, 403, None)}
     ROUTES = [("POST", "/v1/jobs"), ("GET", "/v1/jobs"), ("GET", "/v1/jobs/ID"), ("POST", "/v1/jobs/ID/cancel"),
               ("POST", "/v1/jobs/ID/pause"), ("POST", "/v1/jobs/ID/resume"), ("GET", "/v1/jobs/ID/rounds"),
-              ("GET", "/v1/jobs/ID/rounds.csv"), ("GET", "/v1/jobs/ID/model"), ("GET", "/v1/jobs/ID/series"),
+              ("GET", "/v1/jobs/ID/rounds.csv"), ("GET", "/v1/jobs/ID/model"), ("GET", "/v1/jobs/ID/models"),
+              ("GET", "/v1/jobs/ID/series"),
               ("GET", "/v1/jobs/ID/events"), ("GET", "/v1/workers")]
 
     def test_wrong_tokens_open_nothing_and_change_nothing(self):

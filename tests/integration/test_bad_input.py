@@ -255,7 +255,8 @@ class BadDocuments(TallyTestCase):
                 self.assert_problem(answer, 405)
                 self.assertNotIn(method, answer.headers["Allow"].split(", "))
         for path in ("/nothing", "/v1", "/v1/", "/v1/jobs/", "/v1/jobs/nobody", "/v1/jobs/a/b",
-                     "/v1/jobs/nobody/rounds", "/v1/jobs/nobody/model", "/v1/jobs/nobody/rounds.csv",
+                     "/v1/jobs/nobody/rounds", "/v1/jobs/nobody/model", "/v1/jobs/nobody/models",
+                     "/v1/jobs/nobody/rounds.csv",
                      "/v2/jobs", "//v1/jobs", "/v1/jobs/" + "x" * 500, "/v1/jobs/..",
                      "/tally.v1.WorkerService", "/tally.v1.Other/Join"):
             with self.subTest(path):

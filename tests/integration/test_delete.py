@@ -37,7 +37,7 @@ class Delete(TallyTestCase):
         self.assertIn(first, self.client.get("/metrics").body.decode())
         answer = self.delete(first)
         self.assertEqual((answer.status, answer.body), (204, b""))
-        for path in ("", "/rounds", "/rounds.csv", "/model", "/series", "/events"):
+        for path in ("", "/rounds", "/rounds.csv", "/model", "/models", "/series", "/events"):
             self.assertEqual(self.client.get(f"/v1/jobs/{first}{path}").status, 404, path)
         self.assertNotIn(first, self.client.get("/metrics").body.decode())
         self.assertEqual([job["id"] for job in self.client.get_json("/v1/jobs")["jobs"]], [second])

@@ -16,8 +16,8 @@ from common import (
     BIN, ENDLESS, HANG_S, REPO, Process, TallyTestCase, essence, free_port, job_document, simulate, wait_until,
 )
 from databases import (
-    CHANGING, LONG, QUEUED_BESIDE, SCHEMA_VERSION, add_long_job, answer_in_part, document_of, kill_amid_changes,
-    make_store, query,
+    CHANGING, LONG, QUEUED_BESIDE, SCHEMA_VERSION, add_long_job, answer_in_part, document_of, edited_database,
+    kill_amid_changes, make_store, query,
 )
 from round_gate import start_gate
 
@@ -25,7 +25,7 @@ sys.path.insert(0, str(REPO / "tests/postgres"))
 
 from postgres import Cluster  # noqa: E402
 
-TABLES = ("jobs", "job_documents", "job_states", "updates", "rounds")
+TABLES = ("jobs", "job_documents", "job_states", "updates", "rounds", "models")
 N_LONG_ROUNDS = 60000
 CLUSTER = None
 
@@ -121,7 +121,7 @@ class Jobs(MigrateTestCase):
         coordinator = self.start_coordinator()
         client = coordinator.client
         self.documents = {
-            "completed": small(seed=1),
+            "completed": small(seed=1, keep={"best": "loss", "every": 2}),
             "failed": small(seed=2, job_deadline_ms=1),
             "cancelled": small(seed=3),
             "paused": job_document("synthetic-ceal-long", clients=3, quorum=3, horizon=2000, seed=4),
@@ -168,6 +168,10 @@ class Jobs(MigrateTestCase):
         """Returns everything that REST shows of each job, including its rounds."""
         details = {status: client.job(job) for status, job in self.ids.items()}
         rounds = {status: client.rounds(job) for status, job in self.ids.items()}
+        job = self.ids["completed"]
+        models = client.get_json(f"/v1/jobs/{job}/models")["models"]
+        self.assertGreater(len(models), 3)
+        rounds["models"] = [(each, client.get_json(f"/v1/jobs/{job}/model?which={each['which']}")) for each in models]
         return details, rounds
 
     def test_jobs_go_on_from_where_they_were(self):
@@ -411,10 +415,14 @@ class Found(MigrateTestCase):
         "job_states": "DELETE FROM job_states WHERE job_key = 2",
         "updates": "DELETE FROM updates WHERE client = (SELECT min(client) FROM updates)",
         "rounds": "DELETE FROM rounds WHERE job_key = 1 AND round = 3",
+        "models": "UPDATE model_points SET point = '' WHERE job_key = 1",
     }
 
     def test_changed_row(self):
         self.make_short_store()
+        with edited_database(self.path) as database:
+            database.execute("INSERT INTO models VALUES (1, 3, 3, 4, 0.5, 9, 8, 0)")
+            database.execute("INSERT INTO model_points VALUES (1, 3, x'0102030405060708', 0)")
         for table, change in self.CHANGES.items():
             with self.subTest(table):
                 self.target = CLUSTER.new_database()

@@ -13,6 +13,7 @@ DOCUMENT = json.dumps(job_document()).encode()
 JSON = {"Content-Type": "application/json"}
 ADMIN, WORKER, METRICS = "open-sesame-open-sesame", "open-wheat-open-wheat", "open-barley-open-barley"
 READS = ["/v1/jobs", "/v1/jobs/none", "/v1/jobs/none/rounds", "/v1/jobs/none/rounds.csv", "/v1/jobs/none/model",
+         "/v1/jobs/none/models",
          "/v1/jobs/none/series", "/v1/jobs/none/events", "/v1/workers", "/healthz", "/readyz", "/metrics", "/",
          "/assets/app.js", "/openapi.yaml", "/nothing"]
 WRITES = ["/v1/jobs", *(f"/v1/jobs/none/{action}" for action in ("cancel", "pause", "resume")),

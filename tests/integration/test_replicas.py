@@ -128,7 +128,7 @@ class Replicas(PostgresTestCase):
     def test_any_replica_answers_for_the_job(self):
         a, b = self.start_pair()
         self.start_worker(a, "w", clients=10)
-        document = small_job(horizon=ENDLESS)
+        document = small_job(horizon=ENDLESS, keep={"best": "loss"})
         job_id = a.client.submit(document)
         a.client.wait_status(job_id, "running")
         follower = Follower([b.port], job_id)
@@ -140,7 +140,8 @@ class Replicas(PostgresTestCase):
         wait_until(lambda: b.client.job(job_id) == a.client.job(job_id), "the same detail from both")
         self.assertEqual(b.client.job(job_id)["waiting"]["for"], "resume")  # known to the leader alone
         for path in (f"/v1/jobs/{job_id}/rounds", f"/v1/jobs/{job_id}/rounds.csv",
-                     f"/v1/jobs/{job_id}/model", f"/v1/jobs/{job_id}/series"):
+                     f"/v1/jobs/{job_id}/model", f"/v1/jobs/{job_id}/series", f"/v1/jobs/{job_id}/models",
+                     f"/v1/jobs/{job_id}/model?which=best"):
             here, there = a.client.get(path), b.client.get(path)
             self.assertEqual((here.status, here.type, here.body), (there.status, there.type, there.body), path)
         npy = [each.client.get(f"/v1/jobs/{job_id}/model", Accept="application/x-npy") for each in (a, b)]

@@ -265,8 +265,9 @@ class Rest(TallyTestCase):
                 numbers = re.findall(rb"(?m)^    (-?[0-9.e-]+),?$", answer.body)
                 self.assertEqual([float(number) for number in numbers], model["x"])
                 self.assertEqual(answer.body, (
-                    f'{{\n  "job_id": "{model["job_id"]}",\n  "iterate": 1,\n  "x_checksum": "{model["x_checksum"]}",\n'
-                    '  "x": [\n    ' + ",\n    ".join(number.decode() for number in numbers) + "\n  ]\n}\n").encode())
+                    f'{{\n  "job_id": "{model["job_id"]}",\n  "round": 0,\n  "iterate": 1,\n'
+                    f'  "x_checksum": "{model["x_checksum"]}",\n  "x": [\n    '
+                    + ",\n    ".join(number.decode() for number in numbers) + "\n  ]\n}\n").encode())
 
     def test_long_models_do_not_hold_others_up(self):
         """Each model takes a second of processor time. Models are produced one after the other, other requests are

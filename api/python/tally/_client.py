@@ -168,9 +168,19 @@ class Client:
         `reason_code` gives the reason (services/job/REASONS.md), and `reason` describes it as text."""
         return self._json(_job_path(job_id))
 
-    def model(self, job_id: str) -> NDArray[np.float64]:
-        """The current point of a job, of shape (dim,)."""
-        path = _job_path(job_id, "/model")
+    def models(self, job_id: str) -> list[dict[str, Any]]:
+        """The models that a job has: the best, those kept every so many rounds, and the last.
+
+        Each has `which` (the argument of model()), `round`, `iterate`, `bytes` and `x_checksum`; the best one has
+        `metric` and `value` in addition.
+        """
+        answer = self._json(_job_path(job_id, "/models"))
+        models: list[dict[str, Any]] = answer["models"]
+        return models
+
+    def model(self, job_id: str, *, which: str | int = "last") -> NDArray[np.float64]:
+        """A model of a job, of shape (dim,): the "last", the "best" or that of a round, if the job keeps it."""
+        path = _job_path(job_id, f"/model?which={urllib.parse.quote(str(which), safe='')}")
         try:
             with self._open(path, None, {"Accept": "application/x-npy"}) as answer:
                 x: NDArray[np.float64] = np.load(io.BytesIO(answer.read()), allow_pickle=False)
@@ -426,9 +436,15 @@ def show(job_id: str, **where: Any) -> dict[str, Any]:
     return Client(**where).show(job_id)
 
 
-def model(job_id: str, **where: Any) -> NDArray[np.float64]:
-    """Returns the current point of a job, of shape (dim,). Other arguments: those of Client."""
-    return Client(**where).model(job_id)
+def models(job_id: str, **where: Any) -> list[dict[str, Any]]:
+    """Returns the models that a job has. Other arguments: those of Client."""
+    return Client(**where).models(job_id)
+
+
+def model(job_id: str, *, which: str | int = "last", **where: Any) -> NDArray[np.float64]:
+    """Returns a model of a job, of shape (dim,): the "last", the "best" or that of a round, if the job keeps it. Other
+    arguments: those of Client."""
+    return Client(**where).model(job_id, which=which)
 
 
 def watch(job_id: str, *, after: int | None = None, **where: Any) -> Iterator[Event]:

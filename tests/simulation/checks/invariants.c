@@ -325,6 +325,52 @@ static void check_progress(const struct invariants_job *watch)
     }
 }
 
+/* Checks a kept model: its point is the expected one of its iterate. */
+static enum tally_status check_model(void *context, const struct tally_store_model *model,
+                                     struct tally_error *err)
+{
+    const struct invariants_job *watch = context;
+    const struct tally_best *best = &watch->row.progress.best;
+    (void)err;
+    if (!invariants_is_point(watch, model->iterate, model->x_checksum)) {
+        sim_violation("%s: the kept model of round %" PRId64
+                      " is not the point of iterate %" PRId64,
+                      watch->job->name, model->round, model->iterate);
+    }
+    if (model->slot == TALLY_STORE_BEST_MODEL &&
+        (model->iterate != best->iterate || model->value != best->value)) {
+        sim_violation("%s: the best model is not that of the progress", watch->job->name);
+    }
+    return TALLY_OK;
+}
+
+static enum tally_status count_model(void *context, const struct tally_store_model *model,
+                                     struct tally_error *err)
+{
+    (void)model;
+    (void)err;
+    ++*(int64_t *)context;
+    return TALLY_OK;
+}
+
+/* Checks that the models that the rounds so far should have kept are stored. */
+static void check_models(struct invariants_job *watch, struct tally_store *store)
+{
+    const struct tally_keep *keep = &watch->job->spec.keep;
+    const struct tally_progress *progress = &watch->row.progress;
+    const int64_t n_expected = (keep->every > 0 ? progress->round / keep->every : 0) +
+                               (progress->best.iterate > 0 ? 1 : 0);
+    int64_t n = 0;
+    struct tally_error err = TALLY_ERROR_INIT;
+    if (store->ops->model_list(store, watch->row.key, count_model, &n, &err) != TALLY_OK ||
+        store->ops->model_list(store, watch->row.key, check_model, watch, &err) != TALLY_OK) {
+        note_unreadable(&err);
+    } else if (n != n_expected) {
+        sim_violation("%s: %" PRId64 " kept models after round %" PRId64 ", not %" PRId64,
+                      watch->job->name, n, progress->round, n_expected);
+    }
+}
+
 static bool may_fail(const struct invariants_job *watch)
 {
     return watch->job->spec.policy == TALLY_POLICY_FAIL || watch->job->spec.job_deadline_ms > 0 ||
@@ -361,6 +407,7 @@ static void check_job(struct invariants_job *watch, struct tally_store *store,
         return;
     }
     check_progress(watch);
+    check_models(watch, store);
     if (is_open(row->status)) {
         check_acknowledged(watch, store);
     }
