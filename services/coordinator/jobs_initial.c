@@ -7,6 +7,7 @@
 #include "services/coordinator/coordinator.h"
 #include "services/coordinator/hosted_job.h"
 #include "services/coordinator/jobs_live.h"
+#include "services/coordinator/jobs_models.h"
 
 /* Reads the file, and compares its checksum with the document's. */
 static enum tally_status read_file(const struct tally_coordinator *coordinator,
@@ -28,15 +29,39 @@ static enum tally_status read_file(const struct tally_coordinator *coordinator,
     return status;
 }
 
-/* Finds the earlier job, and compares the checksum of its model with the document's. */
+/* The model of an earlier job. */
+struct earlier_model {
+    struct tally_store_job row;
+    bool is_last;
+    struct tally_store_model kept; /* unless it is the last */
+};
+
+/* Finds the model of the job that the document names. */
+static enum tally_status find_model(struct tally_coordinator *coordinator,
+                                    const struct tally_initial_point *initial,
+                                    struct earlier_model *model, struct tally_error *err)
+{
+    const struct model_which which = {
+        .choice = initial->which == TALLY_INITIAL_WHICH_BEST ? MODEL_BEST : MODEL_LAST};
+    struct tally_error why = TALLY_ERROR_INIT;
+    const enum tally_status status =
+        jobs_find_model(coordinator, &model->row, &which, &model->is_last, &model->kept, &why);
+    return status == TALLY_NOT_FOUND
+               ? tally_fail(err, TALLY_INVALID_ARGUMENT, "initial_point.which", "%s", why.message)
+           : status != TALLY_OK ? tally_fail(err, status, why.field, "%s", why.message)
+                                : TALLY_OK;
+}
+
+/* Finds the earlier job and its model, whose checksum must be the document's. */
 static enum tally_status find_job(struct tally_coordinator *coordinator,
                                   struct tally_initial_point *initial, size_t dim,
-                                  struct tally_store_job *ret_row, struct tally_error *err)
+                                  struct earlier_model *ret_model, struct tally_error *err)
 {
+    struct tally_store_job *ret_row = &ret_model->row;
     static const char FIELD[] = "initial_point.job";
     const char *id = initial->job;
     struct tally_error why = TALLY_ERROR_INIT;
-    const enum tally_status status = jobs_read_row(coordinator, id, ret_row, &why);
+    enum tally_status status = jobs_read_row(coordinator, id, ret_row, &why);
     if (status == TALLY_NOT_FOUND) {
         return tally_fail(err, TALLY_INVALID_ARGUMENT, FIELD, "there is no job %s", id);
     }
@@ -55,10 +80,32 @@ static enum tally_status find_job(struct tally_coordinator *coordinator,
         return tally_fail(err, TALLY_INVALID_ARGUMENT, FIELD, "job %s has dim %lld, this one %zu",
                           id, (long long)ret_row->dim, dim);
     }
-    return tally_initial_point_match(initial, ret_row->progress.x_checksum, err);
+    status = find_model(coordinator, initial, ret_model, err);
+    return status == TALLY_OK
+               ? tally_initial_point_match(initial,
+                                           ret_model->is_last ? ret_row->progress.x_checksum
+                                                              : ret_model->kept.x_checksum,
+                                           err)
+               : status;
 }
 
-/* Copies the model of an earlier job. */
+/* Takes a kept model of an earlier job. */
+static enum tally_status take_kept(struct tally_coordinator *coordinator,
+                                   const struct earlier_model *model, double **ret_x,
+                                   struct tally_error *err)
+{
+    struct tally_buffer bytes = {0};
+    const enum tally_status status =
+        jobs_load_model(coordinator, &model->row, &model->kept, &bytes, err);
+    if (status != TALLY_OK) {
+        tally_buffer_fini(&bytes);
+        return status;
+    }
+    *ret_x = (double *)(void *)bytes.data; /* of malloc() */
+    return TALLY_OK;
+}
+
+/* Copies the last model of an earlier job. */
 static enum tally_status copy_model(struct tally_coordinator *coordinator,
                                     const struct tally_store_job *row, double **ret_x,
                                     struct tally_error *err)
@@ -87,14 +134,14 @@ enum tally_status jobs_initial_check(struct tally_coordinator *coordinator,
                                      struct tally_job_spec *spec, struct tally_error *err)
 {
     const size_t dim = tally_objective_spec_dim(&spec->objective);
-    struct tally_store_job row;
+    struct earlier_model model;
     double *x = NULL;
     enum tally_status status = TALLY_OK;
     if (spec->initial_point.type == TALLY_INITIAL_NPY) {
         status = read_file(coordinator, &spec->initial_point, dim, &x, err);
         free(x);
     } else if (spec->initial_point.type == TALLY_INITIAL_JOB) {
-        status = find_job(coordinator, &spec->initial_point, dim, &row, err);
+        status = find_job(coordinator, &spec->initial_point, dim, &model, err);
     }
     return status;
 }
@@ -105,15 +152,16 @@ enum tally_status jobs_initial_make(struct tally_coordinator *coordinator,
 {
     const size_t dim = (size_t)job->row.dim;
     struct tally_initial_point initial = job->spec.initial_point;
-    struct tally_store_job row;
+    struct earlier_model model;
     double *x = NULL;
     enum tally_status status = TALLY_OK;
     if (initial.type == TALLY_INITIAL_NPY) {
         status = read_file(coordinator, &initial, dim, &x, err);
     } else if (initial.type == TALLY_INITIAL_JOB) {
-        status = find_job(coordinator, &initial, dim, &row, err);
+        status = find_job(coordinator, &initial, dim, &model, err);
         if (status == TALLY_OK) {
-            status = copy_model(coordinator, &row, &x, err);
+            status = model.is_last ? copy_model(coordinator, &model.row, &x, err)
+                                   : take_kept(coordinator, &model, &x, err);
         }
     } else if (initial.type == TALLY_INITIAL_FIRST) {
         x = malloc(dim * sizeof *x);

@@ -10,7 +10,7 @@
 const char *const TALLY_INITIAL_POINT_NAMES[] = {"zeros", "random_sphere", "npy",
                                                  "job",   "first",         NULL};
 
-static const char *const WHICH_NAMES[] = {"last", NULL};
+static const char *const WHICH_NAMES[] = {"last", "best", NULL};
 
 #define INITIAL(member) offsetof(struct tally_initial_point, member)
 #define CHECKSUM(text)                                                                             \
@@ -33,8 +33,11 @@ static const struct tally_field NPY_FIELDS[] = {
 static const struct tally_field JOB_FIELDS[] = {
     TALLY_TEXT("job", INITIAL(job), sizeof((struct tally_initial_point *)0)->job, .required = true,
                .doc = "id of a job of the same dimension that has ended"),
-    TALLY_CHOICE("which", INITIAL(which), WHICH_NAMES,
-                 .doc = "which of its models: that of its last round"),
+    TALLY_CHOICE(
+        "which", INITIAL(which), WHICH_NAMES,
+        .doc =
+            "which of its models: that of its last round, or the best one, if its document has a "
+            "`keep.best`"),
     CHECKSUM("`x_checksum` that the model must have; added when the job is submitted"),
 };
 

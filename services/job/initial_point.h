@@ -26,7 +26,7 @@ enum tally_initial_point_type {
     TALLY_INITIAL_FIRST /* what the first worker offers */
 };
 
-enum tally_initial_point_which { TALLY_INITIAL_WHICH_LAST };
+enum tally_initial_point_which { TALLY_INITIAL_WHICH_LAST, TALLY_INITIAL_WHICH_BEST };
 
 struct tally_initial_point {
     int type;          /* enum tally_initial_point_type */

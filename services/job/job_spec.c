@@ -661,10 +661,9 @@ static enum tally_status check_rounds(const struct tally_job_spec *spec, struct 
 
 static enum tally_status (*const RULES[])(const struct tally_job_spec *spec,
                                           struct tally_error *err) = {
-    check_cohort,        check_over_selection, check_weighting, check_quorum,
-    check_deadline,      check_training,       check_objective, check_domain,
-    check_initial_point, check_reference,      check_calm,      check_stop,
-    check_keep,          check_rounds,
+    check_cohort,   check_over_selection, check_weighting, check_quorum,        check_deadline,
+    check_training, check_objective,      check_domain,    check_initial_point, check_reference,
+    check_calm,     check_stop,           check_keep,      check_rounds,
 };
 const size_t TALLY_N_JOB_RULES = sizeof RULES / sizeof RULES[0];
 

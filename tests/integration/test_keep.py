@@ -93,6 +93,23 @@ class Jobs(KeepCase):
         store = coordinator.store.removeprefix("sqlite:")
         self.assertEqual(query(store, "SELECT count(*) FROM models"), [(0,)])
 
+    def test_a_job_starts_from_the_best_model(self):
+        coordinator = self.start_coordinator()
+        client = coordinator.client
+        self.start_worker(coordinator, "w", clients=10)
+        first = client.submit(fedavg(keep={"best": "loss"}))
+        client.wait_status(first, "completed")
+        best, last = self.models(coordinator, first)
+        self.assertNotEqual(best["x_checksum"], last["x_checksum"])
+        # The rule ends the job before its first step, so it keeps the point from which it starts.
+        second = client.submit(fedavg(initial_point={"type": "job", "job": first, "which": "best"}, stop={"loss": 1e300}))
+        detail = client.wait_status(second, "completed")
+        self.assertEqual((detail["iterate"], detail["x_checksum"]), (1, best["x_checksum"]))
+        self.assertEqual(detail["initial_point"]["checksum"], best["x_checksum"])
+        problem = self.assert_problem(client.post_job(fedavg(initial_point={"type": "job", "job": second, "which": "best"})),
+                                      400)
+        self.assertEqual(problem["field"], "initial_point.which")
+
     def test_the_program_and_python(self):
         coordinator = self.start_coordinator()
         self.start_worker(coordinator, "w", clients=10)
