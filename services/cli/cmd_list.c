@@ -21,7 +21,8 @@ const struct tally_option TALLY_CLI_LIST_OPTIONS[] = {
      "only jobs with this label, or with any label of this key; may be given several times", NULL},
     {"sort", "COLUMN", "-created",
      "the order: created, id, name, algorithm, status, time_step, progress, round, regret, loss, "
-     "uplink_bits, uplink_bits_per_client or downlink_bits; with - in front descending",
+     "uplink_bits, uplink_bits_per_client, downlink_bits or metric:NAME; with - in front "
+     "descending",
      NULL},
     {"limit", "N", "100", "at most N jobs", NULL},
     {"json", NULL, NULL, "print {\"jobs\":[...]} with the jobs' details", NULL},

@@ -89,9 +89,22 @@ static const char *algorithm(const struct tally_store_job *row)
     return row->algorithm;
 }
 
+/* The mean of a metric; NaN if the job has none of this name. */
+static double metric(const struct tally_store_job *row, const char *wanted)
+{
+    const char *at = row->progress.metrics;
+    struct tally_metric_summary summary;
+    while (tally_metrics_next(&at, &summary)) {
+        if (strcmp(summary.name, wanted) == 0) {
+            return summary.mean;
+        }
+    }
+    return NAN;
+}
+
 static const struct {
     const char *name;
-    number_fn *number; /* NULL = a column of texts */
+    number_fn *number; /* NULL = a column of texts, or that of metrics */
     text_fn *text;
 } COLUMNS[] = {
     {"created", created, NULL},
@@ -107,8 +120,15 @@ static const struct {
     {"uplink_bits", uplink_bits, NULL},
     {"uplink_bits_per_client", uplink_bits_per_client, NULL},
     {"downlink_bits", downlink_bits, NULL},
+    {"metric:", NULL, NULL}, /* and the metric's name */
 };
-enum { N_COLUMNS = sizeof COLUMNS / sizeof COLUMNS[0] };
+enum { N_COLUMNS = sizeof COLUMNS / sizeof COLUMNS[0], METRIC_COLUMN = N_COLUMNS - 1 };
+enum { ORDER_CAPACITY = 16 + TALLY_METRIC_NAME_CAPACITY }; /* of "-metric:accuracy" */
+
+static bool is_number(const struct job_order *order)
+{
+    return COLUMNS[order->column].text == NULL;
+}
 
 const struct job_order JOB_ORDER_DEFAULT = {.column = 0, .descending = true};
 
@@ -119,20 +139,29 @@ bool job_order_is_default(const struct job_order *order)
 }
 
 /* "-regret" */
-static void write_name(const struct job_order *order, char ret_name[32])
+static void write_name(const struct job_order *order, char ret_name[ORDER_CAPACITY])
 {
-    snprintf(ret_name, 32, "%s%s", order->descending ? "-" : "", COLUMNS[order->column].name);
+    snprintf(ret_name, ORDER_CAPACITY, "%s%s%s", order->descending ? "-" : "",
+             COLUMNS[order->column].name, order->metric);
 }
 
 enum tally_status job_order_parse(const char *text, struct job_order *ret_order,
                                   struct tally_error *err)
 {
     const bool descending = text[0] == '-';
-    for (int i = 0; i < N_COLUMNS; i++) {
-        if (strcmp(text + (descending ? 1 : 0), COLUMNS[i].name) == 0) {
+    const char *wanted = text + (descending ? 1 : 0);
+    for (int i = 0; i < METRIC_COLUMN; i++) {
+        if (strcmp(wanted, COLUMNS[i].name) == 0) {
             *ret_order = (struct job_order){.column = i, .descending = descending};
             return TALLY_OK;
         }
+    }
+    const size_t n_prefix = strlen(COLUMNS[METRIC_COLUMN].name);
+    if (strncmp(wanted, COLUMNS[METRIC_COLUMN].name, n_prefix) == 0 &&
+        tally_metric_is_name(wanted + n_prefix)) {
+        *ret_order = (struct job_order){.column = METRIC_COLUMN, .descending = descending};
+        snprintf(ret_order->metric, sizeof ret_order->metric, "%s", wanted + n_prefix);
+        return TALLY_OK;
     }
     char list[256] = "";
     for (int i = 0; i < N_COLUMNS; i++) {
@@ -140,17 +169,18 @@ enum tally_status job_order_parse(const char *text, struct job_order *ret_order,
         snprintf(list + n, sizeof list - n, "%s%s", i > 0 ? ", " : "", COLUMNS[i].name);
     }
     return tally_fail(err, TALLY_INVALID_ARGUMENT, "sort",
-                      "\"%.40s\" is not one of %s, with - in front for descending", text, list);
+                      "\"%.50s\" is not one of %sNAME, with - in front for descending", text, list);
 }
 
 void job_order_place(const struct job_order *order, const struct tally_store_job *row,
                      struct job_place *ret_place)
 {
-    const bool is_number = COLUMNS[order->column].number != NULL;
     ret_place->key = row->key;
-    ret_place->number = is_number ? COLUMNS[order->column].number(row) : 0;
+    ret_place->number = order->column == METRIC_COLUMN ? metric(row, order->metric)
+                        : is_number(order)             ? COLUMNS[order->column].number(row)
+                                                       : 0;
     snprintf(ret_place->text, sizeof ret_place->text, "%s",
-             is_number ? "" : COLUMNS[order->column].text(row));
+             is_number(order) ? "" : COLUMNS[order->column].text(row));
 }
 
 static int compare_reals(double a, double b)
@@ -175,10 +205,10 @@ int job_order_compare(const struct job_order *order, const struct job_place *a,
 void job_order_write_cursor(const struct job_order *order, const struct job_place *place,
                             char ret_cursor[JOB_CURSOR_CAPACITY])
 {
-    char name_of_order[32];
+    char name_of_order[ORDER_CAPACITY];
     write_name(order, name_of_order);
     int n = snprintf(ret_cursor, JOB_CURSOR_CAPACITY, "%s.%" PRId64 ".", name_of_order, place->key);
-    if (COLUMNS[order->column].number != NULL) {
+    if (is_number(order)) {
         uint64_t bits;
         memcpy(&bits, &place->number, sizeof bits);
         snprintf(ret_cursor + n, (size_t)(JOB_CURSOR_CAPACITY - n), "%016" PRIx64, bits);
@@ -232,13 +262,13 @@ static bool read_number(const char *hex, double *ret_number)
 static enum tally_status check_order(const struct job_order *order, const char *cursor, size_t n,
                                      struct tally_error *err)
 {
-    char wanted[32];
+    char wanted[ORDER_CAPACITY];
     write_name(order, wanted);
     if (strlen(wanted) == n && memcmp(cursor, wanted, n) == 0) {
         return TALLY_OK;
     }
     return tally_fail(err, TALLY_INVALID_ARGUMENT, "cursor",
-                      "the cursor \"%.40s\" is not for order %s: start again at the first page",
+                      "the cursor \"%.50s\" is not for order %s: start again at the first page",
                       cursor, wanted);
 }
 
@@ -262,9 +292,9 @@ enum tally_status job_order_read_cursor(const struct job_order *order, const cha
     errno = 0;
     place.key = strtoll(key, &end, 10);
     const bool is_key = strchr("123456789", key[0]) != NULL && errno == 0 && end[0] == '.';
-    const bool is_number = COLUMNS[order->column].number != NULL;
     if (key[0] == '\0' || !is_key ||
-        !(is_number ? read_number(end + 1, &place.number) : read_text(end + 1, place.text))) {
+        !(is_number(order) ? read_number(end + 1, &place.number)
+                           : read_text(end + 1, place.text))) {
         return refuse(cursor, err);
     }
     *ret_place = place;

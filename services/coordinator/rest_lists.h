@@ -27,7 +27,8 @@ bool job_filter_is_selective(const struct job_filter *filter);
 
 /* ---- The orders of a list of jobs, and the cursors between its pages. Pure.
  *
- * `sort=name` is ascending and `sort=-name` descending. Jobs with the same value stand newest first
+ * `sort=name` is ascending and `sort=-name` descending; `sort=metric:accuracy` is by the mean of a
+ * metric in the last round that has it. Jobs with the same value stand newest first
  * in both. A number that is unknown, such as the regret of a job without f(x*), stands last in
  * both.
  *
@@ -42,6 +43,7 @@ bool job_filter_is_selective(const struct job_filter *filter);
 struct job_order {
     int column; /* index into the table of columns */
     bool descending;
+    char metric[TALLY_METRIC_NAME_CAPACITY]; /* whose mean is the column; "" = no metric */
 };
 
 /* The order of job_list: newest first. */

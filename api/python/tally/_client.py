@@ -204,7 +204,7 @@ class Client:
         label: only jobs with this label: "key=value", or "key" for any value. For several labels, all of which a job
             must have, pass a list of such strings or a mapping of keys to values, where None stands for any value.
         sort: the order: "created", "id", "name", "algorithm", "status", "time_step", "progress", "round", "regret",
-            "loss", "uplink_bits", "uplink_bits_per_client" or "downlink_bits"; descending with a leading "-".
+            "loss", "uplink_bits", "uplink_bits_per_client", "downlink_bits" or "metric:NAME"; descending with a leading "-".
         limit: the maximum number of jobs; None = all.
         """
         query = [("label", text) for text in _labels_of(label)]

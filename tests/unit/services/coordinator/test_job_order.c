@@ -87,6 +87,20 @@ static void test_coordinator_job_order__equal_values_are_newest_first_and_unknow
     CU_ASSERT_TRUE(precedes("-regret", &unknown, &other));
 }
 
+static void test_coordinator_job_order__metrics_are_sorted_by_their_means(void)
+{
+    struct tally_store_job low = job(7, "a", 1), high = job(6, "a", 1);
+    const struct tally_store_job none = job(9, "a", 1);
+    snprintf(low.progress.metrics, sizeof low.progress.metrics, "acc 0.5 0.1 0.99;zeal 2 2 2;");
+    snprintf(high.progress.metrics, sizeof high.progress.metrics, "acc 0.75 0 0.8;");
+    CU_ASSERT_TRUE(precedes("metric:acc", &low, &high));
+    CU_ASSERT_TRUE(precedes("-metric:acc", &high, &low));
+    CU_ASSERT_TRUE(precedes("metric:acc", &high, &none));
+    CU_ASSERT_TRUE(precedes("-metric:acc", &low, &none));
+    CU_ASSERT_TRUE(precedes("-metric:zeal", &low, &high));
+    CU_ASSERT_TRUE(precedes("metric:zeal", &none, &high)); /* both unknown: newest first */
+}
+
 static void expect_kept(const char *sort, const struct tally_store_job *row)
 {
     const struct job_order order = order_of(sort);
@@ -112,6 +126,7 @@ static void test_coordinator_job_order__cursors_keep_the_place(void)
         expect_kept("-regret", &rows[i]);
         expect_kept("uplink_bits_per_client", &rows[i]);
         expect_kept("id", &rows[i]);
+        expect_kept("-metric:a23456789_123456789_123456789_12", &rows[i]);
     }
 }
 
@@ -135,8 +150,21 @@ static void test_coordinator_job_order__other_cursors_are_refused(void)
     CU_ASSERT_NOT_EQUAL(job_order_read_cursor(&by_regret, "regret.1.3ff", &place, NULL), TALLY_OK);
     CU_ASSERT_EQUAL(job_order_check_default_cursor("12", NULL), TALLY_OK);
     CU_ASSERT_NOT_EQUAL(job_order_check_default_cursor("name.1.61", NULL), TALLY_OK);
+    const struct job_order by_metric = order_of("metric:acc");
+    CU_ASSERT_NOT_EQUAL(
+        job_order_read_cursor(&by_metric, "metric:ac.1.3ff0000000000000", &place, NULL), TALLY_OK);
     struct job_order order;
-    static const char *const no_orders[] = {"", "-", "--name", "Name", "name ", "title"};
+    static const char *const no_orders[] = {"",
+                                            "-",
+                                            "--name",
+                                            "Name",
+                                            "name ",
+                                            "title",
+                                            "metric",
+                                            "metric:",
+                                            "metric:Acc",
+                                            "metric:a.b",
+                                            "metric:a23456789_123456789_123456789_123"};
     for (size_t i = 0; i < sizeof no_orders / sizeof no_orders[0]; i++) {
         struct tally_error err = TALLY_ERROR_INIT;
         TALLY_ASSERT_STATUS(job_order_parse(no_orders[i], &order, &err), TALLY_INVALID_ARGUMENT,
@@ -252,6 +280,7 @@ static void test_coordinator_job_order__more_jobs_than_a_request_examines_are_re
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_coordinator_job_order__every_column_has_two_directions),
     TALLY_TEST(test_coordinator_job_order__equal_values_are_newest_first_and_unknown_ones_last),
+    TALLY_TEST(test_coordinator_job_order__metrics_are_sorted_by_their_means),
     TALLY_TEST(test_coordinator_job_order__cursors_keep_the_place),
     TALLY_TEST(test_coordinator_job_order__other_cursors_are_refused),
     TALLY_TEST(test_coordinator_job_order__pages_have_each_job_once),
