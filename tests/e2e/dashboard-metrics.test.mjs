@@ -93,7 +93,7 @@ test("the comparison has a chart for a metric that all jobs have, and none for o
   for (const id of ids) {
     jobs.push(await stage.ended(id));
   }
-  await window.go(`#/compare/${ids[0]},${ids[1]}`);
+  await window.go(`#/compare/${ids[0]},${ids[1]}?seeds=apart`);
   await until("the lines", async () => (await linesOf("last")).filter(({points}) => points.length > 1).length === 2);
   assert.deepEqual(await names(), ["client", "last"]);
   assert.deepEqual((await linesOf("last")).map(({points}) => points.at(-1).y), jobs.slice(0, 2).map(({metrics}) => metrics.last.mean));

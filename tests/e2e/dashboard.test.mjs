@@ -330,7 +330,7 @@ test("list and comparison", async () => {
   const cells = await row.locator("td").allTextContents();
   assert.equal(cells[2], "completed");
   assert.equal(await row.locator("td").nth(4).getAttribute("title"), String(job.cumulative_regret));
-  assert.equal(cells[6], new Intl.NumberFormat("en-US").format(job.bits.downlink.payload));
+  assert.equal(await row.locator("td").nth(6).locator("span").first().textContent(), new Intl.NumberFormat("en-US").format(job.bits.downlink.payload));
   await window.picture("list");
   assert.equal(await page.getAttribute("a.button:has-text('Compare')", "href"), null);
   await row.locator("input").check();

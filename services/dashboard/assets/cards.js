@@ -1,10 +1,21 @@
 // cards: a chart with its title, legend, buttons and a summary in words.
 
-import {PlotView, seriesColor} from "./charts.js";
-import {announce, h, setAttribute, setText, syncChildren} from "./dom.js";
+import {DASHES, PlotView, seriesColor} from "./charts.js";
+import {announce, h, setAttribute, setHidden, setText, syncChildren} from "./dom.js";
 import {saveBlob, saveCsv} from "./download.js";
+import {TERMS, explain, setExplanation} from "./terms.js";
 
-const SWATCH = () => h("span", {class: "swatch", "aria-hidden": "true"});
+const SVG = "http://www.w3.org/2000/svg";
+
+// A line in the style of the chart's.
+function swatch() {
+  const box = document.createElementNS(SVG, "svg");
+  const line = document.createElementNS(SVG, "line");
+  Object.entries({class: "swatch", "aria-hidden": "true", width: 24, height: 4}).forEach(([name, value]) => box.setAttribute(name, value));
+  Object.entries({x1: 0, y1: 2, x2: 24, y2: 2}).forEach(([name, value]) => line.setAttribute(name, value));
+  box.append(line);
+  return box;
+}
 
 // Buttons that show or hide lines; `hidden` is the set of keys of hidden lines.
 export class Legend {
@@ -16,13 +27,15 @@ export class Legend {
 
   draw(lines) {
     syncChildren(this.element, lines.map(({key}) => key), (key) => h("button",
-      {type: "button", class: "legend-item", onclick: () => this.toggle(key)}, SWATCH(), h("span", {})));
+      {type: "button", class: "legend-item", onclick: () => this.toggle(key)}, swatch(), h("span", {})));
     lines.forEach((line, index) => {
       const button = this.element.children[index];
       setAttribute(button, "aria-pressed", !this.hidden.has(line.key));
       setText(button.lastChild, line.label, line.label);
-      button.firstChild.style.borderTopColor = seriesColor(line.color);
-      button.firstChild.style.borderTopStyle = line.dash > 0 ? "dashed" : "solid";
+      const stroke = button.firstChild.firstChild;
+      setAttribute(stroke, "stroke", seriesColor(line.color));
+      setAttribute(stroke, "stroke-width", line.isEdge ? 1.5 : 3);
+      setAttribute(stroke, "stroke-dasharray", DASHES[(line.dash ?? 0) % DASHES.length].join(" "));
     });
   }
 
@@ -35,16 +48,17 @@ export class Legend {
 }
 
 export class ChartCard {
-  // {title, xTitle, yTitle, kind, file: stem of file names, log: {x, y}, hidden: keys of lines that
-  // are hidden by a legend elsewhere}
+  // The settings of PlotView and {title, about: the term that explains the chart, file: stem of file names, log: {x, y},
+  // hidden: keys of lines that are hidden by a legend elsewhere}
   constructor(settings) {
     this.settings = settings;
     this.hidden = settings.hidden ?? new Set();
     this.legend = settings.hidden === undefined ? new Legend(this.hidden, () => this.draw(false)) : null;
-    this.title = h("h2", {}, settings.title);
+    this.about = explain(settings.title, settings.about);
+    this.title = h("h2", {class: "term"}, settings.title, this.about);
     this.canvas = h("canvas", {tabindex: "0", role: "img", "aria-label": settings.title});
     this.summary = h("p", {class: "summary"}, "\u00a0");
-    this.element = h("section", {class: "card chart"},
+    this.element = h("section", {class: "card chart", hidden: true},
       h("header", {}, this.title, h("div", {class: "chart-tools"},
         this.logButton("x"), this.logButton("y"),
         h("button", {type: "button", class: "small", "data-save": "csv", title: "Download the values shown as CSV",
@@ -82,22 +96,23 @@ export class ChartCard {
     return button;
   }
 
-  // lines as for PlotView.set(), each also with a `key`
-  set(lines, summary, titles = {}) {
+  // lines as for PlotView.set(), each also with a `key`, or the `group` of lines that the legend hides together. A chart whose
+  // lines have no value at all is not shown. `changed`: settings that are new.
+  set(lines, summary, changed = {}) {
     this.lines = lines;
-    this.settings.file = titles.file ?? this.settings.file;
-    if (titles.title !== undefined) {
-      this.settings.title = titles.title;
-      setText(this.title, titles.title);
+    Object.assign(this.settings, changed);
+    if (this.title.firstChild.data !== this.settings.title) {
+      this.title.firstChild.data = this.settings.title;
     }
-    if (titles.yTitle !== undefined && titles.yTitle !== this.view.options.yTitle) {
-      this.view.options.yTitle = titles.yTitle;
+    setExplanation(this.about, this.settings.title, TERMS[this.settings.about]);
+    const {options} = this.view;
+    const differ = Object.keys(options).filter((name) => changed[name] !== undefined && changed[name] !== options[name]);
+    if (differ.length > 0) {
+      differ.forEach((name) => { options[name] = changed[name]; });
       this.view.chart.options = this.view.chartOptions();
     }
-    if (titles.xTitle !== undefined && titles.xTitle !== this.view.options.xTitle) {
-      this.view.options.xTitle = titles.xTitle;
-      this.view.chart.options = this.view.chartOptions();
-    }
+    const hasData = lines.some(({points, isReference}) => !isReference && points.some(({x, y}) => Number.isFinite(x) && Number.isFinite(y)));
+    setHidden(this.element, !hasData);
     setText(this.summary, summary === "" ? "\u00a0" : summary);
     setAttribute(this.canvas, "aria-label", `${this.settings.title}. ${summary} Arrow keys read the values.`);
     this.draw(false);
@@ -114,7 +129,7 @@ export class ChartCard {
   }
 
   shown() {
-    return (this.lines ?? []).map((line) => ({...line, hidden: this.hidden.has(line.key)}));
+    return (this.lines ?? []).map((line) => ({...line, hidden: this.hidden.has(line.group ?? line.key)}));
   }
 
   onKey(event) {

@@ -5,7 +5,8 @@ import {compact, real, integer} from "./format.js";
 const Chart = globalThis.Chart;
 const N_COLORS = 8;
 const BAND_OPACITY = "26"; // 15 %, in hexadecimal
-const DASHES = [[], [6, 3], [2, 2], [8, 3, 2, 3]];
+export const DASHES = [[], [6, 3], [2, 2], [8, 3, 2, 3]];
+const NARROW = 480; // pixels: a tooltip of one line per value may not fit
 
 const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 export const seriesColor = (index) => color(index < 0 ? "--muted" : `--series-${(index % N_COLORS) + 1}`);
@@ -70,10 +71,10 @@ function tickText(value, isLog) {
   return compact(value);
 }
 
-function axis(title, isLog, isInteger) {
+function axis(title, isLog, isInteger, fromZero) {
   return {
     type: isLog ? "logarithmic" : "linear",
-    beginAtZero: !isLog, grace: isLog || isInteger ? 0 : "4%",
+    beginAtZero: !isLog && fromZero, grace: isLog || isInteger ? 0 : "4%",
     title: {display: true, text: title, color: color("--muted")},
     grid: {color: color("--grid"), borderColor: color("--line")},
     ticks: {
@@ -84,12 +85,17 @@ function axis(title, isLog, isInteger) {
   };
 }
 
+// The value behind a long name must stay visible.
+const MAX_LABEL = 40;
+const cut = (text) => (text.length > MAX_LABEL ? `${text.slice(0, MAX_LABEL - 1)}\u2026` : text);
+
 const number = (value) => (Number.isInteger(value) ? integer(value) : real(value));
 
 export class PlotView {
-  // xTitle, yTitle: texts; kind: "line" or "bar"
-  constructor(canvas, {xTitle, yTitle, kind = "line"}) {
-    this.options = {xTitle, yTitle, kind};
+  // xTitle, yTitle: texts; xText, yText: functions that return the text of a value; xIsInteger; fromZero: whether the vertical
+  // axis begins there; kind: "line" or "bar"
+  constructor(canvas, {xTitle, yTitle, xText = number, yText = number, xIsInteger = true, fromZero = true, kind = "line"}) {
+    this.options = {xTitle, yTitle, xText, yText, xIsInteger, fromZero, kind};
     this.scale = {x: false, y: false}; // logarithmic
     this.lines = [];
     this.cursor = -1; // position of the keyboard cursor, a point of the first visible line
@@ -98,12 +104,13 @@ export class PlotView {
   }
 
   chartOptions() {
-    const {xTitle, yTitle} = this.options;
+    const {xTitle, yTitle, xText, yText, xIsInteger, fromZero} = this.options;
+    const isNarrow = (chart) => chart.width < NARROW;
     return {
       animation: false, responsive: true, maintainAspectRatio: false, parsing: false,
       interaction: {mode: "nearestOfEach"}, events: ["mousemove", "mouseout", "touchstart", "touchmove"],
       scales: {
-        x: {...axis(xTitle, this.scale.x, true), offset: false}, y: axis(yTitle, this.scale.y, false),
+        x: {...axis(xTitle, this.scale.x, xIsInteger, true), grace: 0, offset: false}, y: axis(yTitle, this.scale.y, false, fromZero),
       },
       plugins: {
         legend: {display: false},
@@ -112,10 +119,14 @@ export class PlotView {
           backgroundColor: color("--panel"), titleColor: color("--text"), bodyColor: color("--text"),
           borderColor: color("--line"), borderWidth: 1, padding: 8, usePointStyle: true, boxWidth: 8, boxHeight: 8,
           callbacks: {
-            title: (items) => (items.length > 0 ? `${xTitle}: ${number(items[0].parsed.x)}` : ""),
+            title: (items) => {
+              const parts = items.length > 0 ? [`${xTitle}:`, xText(items[0].parsed.x)] : [];
+              return items.length > 0 && isNarrow(items[0].chart) ? parts : parts.join(" ");
+            },
             label: (item) => {
-              const x = item.parsed.x === item.chart.tooltip?.dataPoints?.[0]?.parsed.x ? "" : ` (at ${number(item.parsed.x)})`;
-              return ` ${item.dataset.label}: ${number(item.parsed.y)}${x}`;
+              const x = item.parsed.x === item.chart.tooltip?.dataPoints?.[0]?.parsed.x ? "" : ` (at ${xText(item.parsed.x)})`;
+              const parts = [` ${cut(item.dataset.label)}:`, `${yText(item.parsed.y)}${x}`];
+              return isNarrow(item.chart) ? [parts[0], ` ${parts[1]}`] : parts.join(" ");
             },
             labelColor: (item) => ({backgroundColor: item.dataset.borderColor, borderColor: item.dataset.borderColor}),
           },

@@ -56,13 +56,15 @@ export class JobFeed {
   mode = "connecting"; // "live", "polling", "retrying", "ended"
 
   // onChange() is called after each change; onError(error) once, if the feed cannot continue.
-  constructor(id, {signal, onChange, onError, stream = true, points = 1000}) {
+  // gate(work) calls `work` when there is room for its requests.
+  constructor(id, {signal, onChange, onError, stream = true, points = 1000, gate = (work) => work()}) {
     this.id = id;
     this.signal = signal;
     this.onChange = onChange;
     this.onError = onError;
     this.canStream = stream;
     this.nPoints = points;
+    this.gate = gate;
     this.stale = true; // the detail and the series must be requested
     this.streamFailures = 0;
     this.failures = 0; // in a row, without any response
@@ -79,7 +81,7 @@ export class JobFeed {
     while (!this.signal.aborted) {
       try {
         if (this.stale) {
-          await this.refresh();
+          await this.gate(() => this.refresh());
         }
         if (isEnded(this.job) && !this.stale) {
           this.setMode("ended");

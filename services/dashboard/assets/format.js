@@ -31,6 +31,22 @@ export function quality(job) {
   return {text: `loss ${real(job.loss)}`, title: job.loss};
 }
 
+const SIZES = [[1e12, "TB"], [1e9, "GB"], [1e6, "MB"], [1e3, "KB"], [0, "B"]]; // 1 KB is 1,000 bytes
+const THREE = new Intl.NumberFormat("en-US", {maximumSignificantDigits: 3});
+
+// A number of bits as bytes with three digits: "40.4 MB".
+export function size(bits) {
+  if (!isNumber(bits)) {
+    return NOTHING;
+  }
+  const bytes = Number((bits / 8).toPrecision(3)); // 999,999 bytes are 1 MB
+  const [unit, name] = SIZES.find(([each]) => bytes >= each) ?? SIZES.at(-1);
+  return `${THREE.format(bytes / (unit || 1))}\u00a0${name}`;
+}
+
+// Both: "323,483,200 bits (40.4 MB)".
+export const bitsAndSize = (bits) => `${tenths(bits)}\u00a0bits (${size(bits)})`;
+
 // Four digits, where there is little room.
 export const short = (value) => (isNumber(value) && value !== 0 ? String(Number(value.toPrecision(4))) : integer(value));
 
@@ -58,6 +74,26 @@ export function duration(ms) {
     }
   }
   return ms < 0 ? "0\u00a0s" : `${Math.floor(ms)}\u00a0ms`;
+}
+
+// A short time with three digits: "0.0123 s".
+export function seconds(ms) {
+  if (!isNumber(ms)) {
+    return NOTHING;
+  }
+  return ms < 0.1 ? "<\u00a00.0001\u00a0s" : `${THREE.format(ms / 1000)}\u00a0s`;
+}
+
+// A long time with two units: "42 s", "3 h 5 min"; below ten seconds, with three digits.
+export function span(ms) {
+  if (!isNumber(ms) || ms < 10_000) {
+    return ms === 0 ? "0\u00a0s" : seconds(ms);
+  }
+  const first = UNITS.findIndex(([unit]) => ms >= unit);
+  const [unit] = UNITS[first];
+  const rest = ms % unit;
+  const more = first + 1 < UNITS.length ? Math.floor(rest / UNITS[first + 1][0]) : 0;
+  return duration(ms) + (more > 0 ? ` ${more}\u00a0${UNITS[first + 1][1]}` : "");
 }
 
 // The age of something that is not exact to the millisecond: below a second, "0 s".

@@ -3,7 +3,8 @@
 import {ApiError, ConnectionError, jobPath, post, request} from "./api.js";
 import {confirmAction} from "./dialogs.js";
 import {announce, h, setAttribute, setHidden, setText, syncChildren} from "./dom.js";
-import {NOTHING, age, duration, integer, moment, plural, ranges, real, regret, short, tenths} from "./format.js";
+import {NOTHING, age, duration, integer, moment, plural, ranges, real, regret, short, size, tenths} from "./format.js";
+import {explain, labelled, setExplanation, TERMS} from "./terms.js";
 
 export function statusBadge() {
   return h("span", {class: "badge"}, NOTHING);
@@ -98,13 +99,27 @@ export function actionButtons(getJob, onDone) {
   return {box, error, update};
 }
 
-// Pairs of a label and a value: tiles(["Regret", "Round"]) -> {element, set(index, text, title)}
+// Pairs of a label and a value: tiles(["Regret", "Round"]) -> {element, set(index, text, title), setAlso(index, text: a second line),
+// setLabel(index, text, title, term)}
 export function tiles(labels) {
   const values = labels.map(() => h("dd", {}, NOTHING));
-  const element = h("dl", {class: "tiles"}, labels.map((label, i) => h("div", {}, h("dt", {}, label), values[i])));
+  const element = h("dl", {class: "tiles"}, labels.map((label, i) => h("div", {}, labelled("dt", {}, label), values[i])));
   const set = (index, text, title) => setText(values[index], text, title ?? text);
-  const setLabel = (index, text, title) => setText(element.children[index].firstChild, text, title);
-  return {element, set, setLabel};
+  const setAlso = (index, text) => {
+    if (values[index].nextSibling === null) {
+      values[index].after(h("dd", {class: "also"}));
+    }
+    setText(values[index].nextSibling, text);
+  };
+  const setLabel = (index, text, title, term) => {
+    const label = element.children[index].firstChild;
+    if (label.firstChild.data !== text) {
+      label.firstChild.data = text;
+    }
+    setAttribute(label, "title", title);
+    setExplanation(label.lastChild, text, TERMS[term]);
+  };
+  return {element, set, setAlso, setLabel};
 }
 
 // The last value of each metric: the mean, and the range if clients differ.
@@ -112,27 +127,34 @@ export function metricTiles() {
   const element = h("dl", {class: "metric-tiles", hidden: true});
   const update = (metrics) => {
     const entries = Object.entries(metrics ?? {});
-    syncChildren(element, entries.map(([name]) => name), (name) => h("div", {}, h("dt", {title: name}, name), h("dd", {}, NOTHING)));
+    syncChildren(element, entries.map(([name]) => name), (name) => h("div", {}, labelled("dt", {}, name, "metric"), h("dd", {}, NOTHING)));
     entries.forEach(([, {mean, min, max}], i) => setText(element.children[i].lastChild, real(mean), min < max ? `${mean}, clients ${min} to ${max}` : `${mean}`));
     setHidden(element, entries.length === 0);
   };
   return {element, update};
 }
 
+// heads: [{text, num, term: the key of its explanation, unless that is the text}]. On a phone a row becomes a card, whose cells say
+// what they are; the roles keep it a table for screen readers.
 export function table(caption, heads, props = {}) {
-  const body = h("tbody", {});
+  const body = h("tbody", {role: "rowgroup"});
   const element = h("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": caption, ...props},
-    h("table", {}, h("caption", {class: "unseen"}, caption),
-      h("thead", {}, h("tr", {}, heads.map((head) => h("th", {scope: "col", class: head.num ? "num" : null}, head.text)))),
+    h("table", {role: "table"}, h("caption", {class: "unseen"}, caption),
+      h("thead", {role: "rowgroup"}, h("tr", {role: "row"},
+        heads.map((head) => labelled("th", {role: "columnheader", scope: "col", class: head.num ? "num" : ""}, head.text, head.term ?? head.text)))),
       body));
-  const makeRow = () => h("tr", {}, heads.map((head, i) => h(i === 0 ? "th" : "td",
-    {scope: i === 0 ? "row" : null, class: head.num ? "num" : null})));
+  const makeRow = () => h("tr", {role: "row"}, heads.map((head, i) => h(i === 0 ? "th" : "td", {role: i === 0 ? "rowheader" : "cell",
+    scope: i === 0 ? "row" : null, class: head.num ? "num" : null, "data-label": head.text})));
   // rows: [{key, cells: [text or {text, title}]}]
   const set = (rows) => {
     syncChildren(body, rows.map(({key}) => key), makeRow);
     rows.forEach((row, index) => row.cells.forEach((cell, i) => {
       const target = body.children[index].children[i];
       setText(target, cell?.text ?? cell, cell?.title);
+      if (cell?.term !== undefined && target.lastElementChild === null) {
+        target.classList.add("term");
+        target.append(explain(cell.text, cell.term));
+      }
     }));
   };
   return {element, set};
@@ -141,18 +163,18 @@ export function table(caption, heads, props = {}) {
 // The formula, payload and wire counters side by side.
 export function bitsTable() {
   const view = table("Bits by formula, payload and wire", [{text: "Bits"}, {text: "Formula", num: true},
-    {text: "Payload", num: true}, {text: "Wire", num: true}, {text: "Messages", num: true}, {text: "Clipped", num: true}]);
+    {text: "Payload", num: true}, {text: "Wire", num: true}, {text: "Messages", num: true}, {text: "Clipped", num: true}, {text: "Size", num: true}]);
   const update = (job) => {
     const {uplink, downlink, uplink_per_client: each, wire_bytes: wire} = job.bits;
     const wireBits = (bytes) => ({text: integer(8 * bytes), title: `${integer(bytes)} bytes`});
+    const name = (text) => ({text, term: text});
+    const single = (text, bits) => ({key: text, cells: [name(text), "", integer(bits), "", "", "", size(bits)]});
     view.set([
-      {key: "up", cells: ["Up, all clients", integer(uplink.formula), integer(uplink.payload), wireBits(wire.in), integer(uplink.messages), integer(uplink.clipped)]},
-      {key: "each", cells: ["Up per client", tenths(each.formula), tenths(each.payload), {text: tenths((8 * wire.in) / job.clients), title: ""}, tenths(uplink.messages / job.clients), ""]},
-      {key: "down", cells: ["Down, broadcast", integer(downlink.formula), integer(downlink.payload), "", integer(downlink.messages), integer(downlink.clipped)]},
-      {key: "delivered", cells: ["Down, delivered", "", integer(downlink.delivered_payload), wireBits(wire.out), "", ""]},
-      {key: "recovery", cells: ["Recovery", "", integer(job.bits.recovery), "", "", ""]},
-      {key: "control", cells: ["Control", "", integer(job.bits.control), "", "", ""]},
-      {key: "telemetry", cells: ["Telemetry", "", integer(job.bits.telemetry), "", "", ""]},
+      {key: "up", cells: [name("Up, all clients"), integer(uplink.formula), integer(uplink.payload), wireBits(wire.in), integer(uplink.messages), integer(uplink.clipped), size(uplink.payload)]},
+      {key: "each", cells: [name("Up per client"), tenths(each.formula), tenths(each.payload), {text: tenths((8 * wire.in) / job.clients), title: ""}, tenths(uplink.messages / job.clients), "", size(each.payload)]},
+      {key: "down", cells: [name("Down, broadcast"), integer(downlink.formula), integer(downlink.payload), "", integer(downlink.messages), integer(downlink.clipped), size(downlink.payload)]},
+      {key: "delivered", cells: [name("Down, delivered"), "", integer(downlink.delivered_payload), wireBits(wire.out), "", "", size(downlink.delivered_payload)]},
+      single("Recovery", job.bits.recovery), single("Control", job.bits.control), single("Telemetry", job.bits.telemetry),
     ]);
   };
   return {element: view.element, update};
@@ -170,7 +192,7 @@ export function facts() {
   const names = ["Algorithm", "Parameters", "Estimates", "Smoothness", "Strong convexity", "Warnings", "Objective", "Clients", "Minibatch", "Encoding", "Seed", "Initial point", "Domain",
     "f(x*)", "x checksum", "Created", "Started", "Ended", "Took"];
   const values = names.map(() => h("dd", {}, NOTHING));
-  const element = h("dl", {class: "facts"}, names.map((name, i) => [h("dt", {}, name), values[i]]));
+  const element = h("dl", {class: "facts"}, names.map((name, i) => [labelled("dt", {}, name), values[i]]));
   const update = (job) => {
     const end = job.finished_ms ?? (job.status === "running" || job.status === "paused" ? Date.now() : null);
     const texts = [

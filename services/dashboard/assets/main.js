@@ -31,12 +31,12 @@ function pageAt(hash) {
     return {page: submitPage, name: "submit", from: parts[1]};
   }
   if (parts.length === 2 && parts[0] === "job" && ID.test(parts[1])) {
-    return {page: jobPage, name: "job", id: parts[1]};
+    return {page: jobPage, name: "job", id: parts[1], query};
   }
   if (parts.length === 2 && parts[0] === "compare") {
     const ids = [...new Set(parts[1].split(","))];
-    if (ids.length <= listPage.MAX_COMPARED && ids.every((id) => ID.test(id))) {
-      return {page: comparePage, name: "compare", ids};
+    if (ids.every((id) => ID.test(id))) {
+      return {page: comparePage, name: "compare", ids, query};
     }
   }
   return null;

@@ -19,16 +19,17 @@ export function metricNames(points) {
 export const commonNames = (lists) => lists.map(metricNames)
   .reduce((common, names) => common.filter((name) => names.includes(name)));
 
-// Returns one value of a metric over the time steps.
-export const metricLine = (points, name, value) => points.filter(({metrics}) => metrics?.[name] !== undefined)
-  .map((point) => ({x: point.timeStep, y: point.metrics[name][value]}));
+// Returns one value of a metric over the places of the points on the horizontal axis.
+export const metricLine = (points, places, name, value) => points.flatMap(({timeStep, metrics}, i) =>
+  (metrics?.[name] === undefined ? [] : [{at: timeStep, x: places[i], y: metrics[name][value]}]));
 
 export class MetricCards {
   // Cards are appended to `parent`, which must be in the document. `file` is the stem of file
-  // names, `hidden` as in ChartCard.
-  constructor(parent, file, hidden) {
+  // names, `about` and `hidden` as in ChartCard.
+  constructor(parent, file, about, hidden) {
     this.parent = parent;
     this.file = file;
+    this.about = about;
     this.hidden = hidden;
     this.cards = new Map(); // by name
   }
@@ -44,7 +45,8 @@ export class MetricCards {
     }
     names.forEach((name) => {
       if (!this.cards.has(name)) {
-        const card = new ChartCard({title: name, xTitle: "Time steps", yTitle: name, file: `${this.file}-metric-${name}`, hidden: this.hidden});
+        const card = new ChartCard({title: name, xTitle: "Time steps", yTitle: name, about: this.about, fromZero: false,
+          file: `${this.file}-metric-${name}`, hidden: this.hidden});
         card.element.dataset.metric = name;
         this.parent.append(card.element);
         card.open();
@@ -61,11 +63,11 @@ export class MetricCards {
 }
 
 // A metric of one job: the mean and, if clients differ, the band from the minimum to the maximum.
-export function drawMetric(card, points, name) {
-  const line = (value, label, more) => ({key: value, label, color: COLOR, points: metricLine(points, name, value), ...more});
+export function drawMetric(card, points, places, name, settings) {
+  const line = (value, label, more) => ({key: value, label, color: COLOR, points: metricLine(points, places, name, value), ...more});
   const last = points.findLast(({metrics}) => metrics?.[name] !== undefined);
   const differ = points.some(({metrics}) => metrics?.[name] !== undefined && metrics[name].min < metrics[name].max);
   const {mean, min, max} = last.metrics[name];
-  card.set([line("mean", "Mean"), ...(differ ? [line("min", "Minimum", {isEdge: true}), line("max", "Maximum", {isEdge: true, fillsTo: "-1"})] : [])],
-    `${name} ${real(mean)}${differ ? `, clients ${real(min)} to ${real(max)},` : ""} in round ${integer(last.round)}.`);
+  card.set([line("mean", "Mean"), ...(differ ? [line("min", "Minimum", {isEdge: true, dash: 2}), line("max", "Maximum", {isEdge: true, dash: 1, fillsTo: "-1"})] : [])],
+    `${name} ${real(mean)}${differ ? `, clients ${real(min)} to ${real(max)},` : ""} in round ${integer(last.round)}.`, settings);
 }

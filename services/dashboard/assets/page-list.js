@@ -3,22 +3,25 @@
 import {cursorsIn, cursorsTo} from "./address.js";
 import {getJson, repeat} from "./api.js";
 import {h, setAttribute, setHidden, setText, syncChildren} from "./dom.js";
-import {integer, plural, quality, tenths} from "./format.js";
+import {integer, plural, quality, real, size, tenths} from "./format.js";
 import {jobAge, progressBar, setProgress, setStatus, statusBadge, waitingText} from "./job-parts.js";
+import {sign} from "./terms.js";
 
 const PAGE = 25;
 const POLL_MS = 2000;
-export const MAX_COMPARED = 8;
 const STATUSES = ["queued", "running", "paused", "completed", "failed", "cancelled"];
 // Per column: its text, text for screen readers, and the order that a click on the header selects, the more
 // useful direction first.
 const HEADS = [["", "Compare"], ["Job", "", "name"], ["Status", "", "status"], ["Progress", "", "-progress"], ["Regret", "", "regret"],
-  ["Bits up per client", "", "uplink_bits_per_client"], ["Bits down", "", "downlink_bits"], ["Age", "", "-created"]];
+  ["Bits up per client", "", "uplink_bits_per_client"], ["Bits down", "", "downlink_bits"], ["Age", "", "-created"], ["Metric", "", ""]];
+const METRIC = HEADS.length - 1; // the column of the chosen metric: its name and its order are known only then
+const METRIC_NAME = /^[a-z][a-z0-9_]{0,31}$/;
 const NEWEST = "-created";
 const opposite = (order) => (order.startsWith("-") ? order.slice(1) : `-${order}`);
-const ORDERS = HEADS.flatMap(([, , order]) => (order === undefined ? [] : [order, opposite(order)]));
+const ORDERS = HEADS.flatMap(([, , order]) => (order ? [order, opposite(order)] : []));
+const metricOrder = (name) => `-metric:${name}`; // most metrics are the better the greater they are
 const oneOf = (known, value) => known.find((each) => each === value);
-const NUMBERS = [4, 5, 6, 7];
+const NUMBERS = [4, 5, 6, 7, METRIC];
 const LABEL = "[A-Za-z0-9][A-Za-z0-9._\\/\\-]{0,62}(=.{0,63})?"; // as in api/openapi.yaml; for the pattern of an input
 const MAX_LABELS = 16;
 
@@ -44,14 +47,13 @@ function makeRow(id, onChosen) {
   cells[1].append(h("a", {class: "name", href: `#/job/${encodeURIComponent(id)}`}), h("code", {}, id), h("span", {class: "chips"}));
   cells[2].append(statusBadge(), h("span", {class: "waits"}));
   cells[3].append(progressBar(), h("span", {class: "steps"}));
+  [cells[5], cells[6]].forEach((cell) => cell.append(h("span", {}), h("span", {class: "also"})));
   return h("tr", {role: "row"}, cells);
 }
 
-function fillRow(row, job, onLabel) {
-  const [pick, name, status, progress, regret, up, down, age] = row.children;
-  const box = pick.querySelector("input");
-  box.checked = chosen.has(job.id);
-  box.disabled = !box.checked && chosen.size >= MAX_COMPARED;
+function fillRow(row, job, metric, onLabel) {
+  const [pick, name, status, progress, regret, up, down, age, number] = row.children;
+  pick.querySelector("input").checked = chosen.has(job.id);
   setText(name.firstChild, job.name || job.id, job.name);
   syncChildren(name.lastChild, labelsOf(job), (text) => chip(text, "Only jobs with", () => onLabel(text)));
   setStatus(status.firstChild, job.status);
@@ -61,15 +63,22 @@ function fillRow(row, job, onLabel) {
   setText(progress.lastChild, `${integer(job.time_step)} / ${integer(job.horizon)}`);
   setText(regret, quality(job).text, quality(job).title);
   const {uplink_per_client: each, downlink} = job.bits;
-  setText(up, tenths(each.payload), `payload ${each.payload}, formula ${each.formula}`);
-  setText(down, integer(downlink.payload), `payload ${downlink.payload}, formula ${downlink.formula}`);
+  setText(up.firstChild, tenths(each.payload), `payload ${each.payload}, formula ${each.formula}`);
+  setText(up.lastChild, size(each.payload));
+  setText(down.firstChild, integer(downlink.payload), `payload ${downlink.payload}, formula ${downlink.formula}`);
+  setText(down.lastChild, size(downlink.payload));
   setText(age, jobAge(job));
+  const value = job.metrics?.[metric];
+  setText(number, real(value?.mean), value === undefined ? "" : `mean ${value.mean}, clients ${value.min} to ${value.max}`);
+  setAttribute(number, "data-label", metric);
+  setHidden(number, metric === "");
 }
 
 export function mount(main, {signal, query: address, remember, onError}) {
   let cursors = cursorsIn(address); // of the pages up to the current one
   let status = oneOf(STATUSES, address.get("status")) ?? "";
-  let sort = oneOf(ORDERS, address.get("sort")) ?? NEWEST;
+  let metric = METRIC_NAME.test(address.get("metric") ?? "") ? address.get("metric") : ""; // of the last column
+  let sort = oneOf([...ORDERS, ...(metric === "" ? [] : [metricOrder(metric), opposite(metricOrder(metric))])], address.get("sort")) ?? NEWEST;
   let labels = [...new Set(address.getAll("label"))].slice(0, MAX_LABELS); // filters of the shown jobs: "key=value" or "key"
   let jobs = [];
   let next = null;
@@ -78,24 +87,30 @@ export function mount(main, {signal, query: address, remember, onError}) {
 
   const body = h("tbody", {role: "rowgroup"});
   const empty = h("p", {class: "empty", hidden: true});
+  const all = h("input", {type: "checkbox", "aria-label": "Compare all jobs of this page", onchange: (event) => {
+    jobs.forEach(({id}) => (event.target.checked ? chosen.add(id) : chosen.delete(id)));
+    show();
+  }});
   const compare = h("a", {class: "button", role: "link"}, "Compare");
   const clear = h("button", {type: "button", class: "quiet", onclick: () => { chosen.clear(); show(); }}, "Clear");
   const filter = h("select", {id: "status-filter", onchange: (event) => { status = event.target.value; go([null]); }},
     h("option", {value: ""}, "all"), STATUSES.map((name) => h("option", {value: name}, name)));
+  const column = h("select", {id: "metric-column", onchange: (event) => chooseMetric(event.target.value)});
+  const byMetric = h("span", {class: "page-tools", hidden: true}, h("label", {for: "metric-column"}, "Metric "), sign("Metric", "metric"), column);
   const labelled = h("span", {class: "chips", role: "group", "aria-label": "Only jobs with"});
   const label = h("input", {id: "label-filter", type: "text", placeholder: "key=value", size: "14", maxlength: "127", pattern: LABEL, autocomplete: "off"});
   const byLabel = h("form", {class: "page-tools", onsubmit: (event) => { event.preventDefault(); addLabel(label.value); label.value = ""; }},
     h("label", {for: "label-filter"}, "Label "), label);
   const heads = HEADS.map(([text, unseen, order], i) => h("th", {role: "columnheader", scope: "col", class: NUMBERS.includes(i) ? "num" : null},
-    order === undefined ? h("span", {class: "unseen"}, unseen)
-      : h("button", {type: "button", class: "head", onclick: () => { sort = sort === order ? opposite(order) : order; go([null]); }}, text)));
+    order === undefined ? h("label", {class: "pick"}, h("span", {class: "unseen"}, unseen), all)
+      : [h("button", {type: "button", class: "head", onclick: () => sortBy(i === METRIC ? metricOrder(metric) : order)}, text), sign(text, i === METRIC ? "metric" : text)]));
   const newer = h("button", {type: "button", disabled: true, onclick: () => go(cursors.slice(0, -1))}, "Newer");
   const older = h("button", {type: "button", disabled: true, onclick: () => go([...cursors, next])}, "Older");
   const place = h("span", {class: "place", "aria-live": "polite"}, "\u00a0");
   main.append(
     h("div", {class: "page-head"}, h("h1", {}, "Jobs"),
       h("div", {class: "page-tools"},
-        h("label", {for: "status-filter"}, "Status "), filter, byLabel, labelled, compare, clear,
+        h("label", {for: "status-filter"}, "Status "), filter, byLabel, labelled, byMetric, compare, clear,
         h("a", {class: "button primary", href: "#/submit"}, "Submit a job"))),
     h("div", {class: "card list"},
       h("table", {role: "table", class: "jobs"},
@@ -107,12 +122,15 @@ export function mount(main, {signal, query: address, remember, onError}) {
 
   function show() {
     syncChildren(body, jobs.map(({id}) => id), (id) => makeRow(id, show));
-    jobs.forEach((job, index) => fillRow(body.children[index], job, addLabel));
+    jobs.forEach((job, index) => fillRow(body.children[index], job, metric, addLabel));
+    showMetrics();
+    all.checked = jobs.length > 0 && jobs.every(({id}) => chosen.has(id));
     syncChildren(labelled, labels, (text) => chip(text, "No longer only jobs with", () => setLabels(labels.filter((each) => each !== text))));
     heads.forEach((head, i) => {
-      const isBy = HEADS[i][2] !== undefined && [sort, opposite(sort)].includes(HEADS[i][2]);
+      const order = i === METRIC ? metricOrder(metric) : HEADS[i][2];
+      const isBy = [sort, opposite(sort)].includes(order);
       // The age increases as the time of submission decreases.
-      const isDescending = sort.startsWith("-") !== (HEADS[i][2] === NEWEST);
+      const isDescending = sort.startsWith("-") !== (order === NEWEST);
       setAttribute(head, "aria-sort", isBy ? (isDescending ? "descending" : "ascending") : "none");
     });
     setText(newer, sort === NEWEST ? "Newer" : "Back");
@@ -131,8 +149,34 @@ export function mount(main, {signal, query: address, remember, onError}) {
       compare.removeAttribute("href");
       compare.setAttribute("aria-disabled", "true");
     }
-    compare.title = chosen.size >= 2 ? "" : `Tick 2 to ${MAX_COMPARED} jobs to compare them`;
+    compare.title = chosen.size >= 2 ? "" : "Tick at least two jobs to compare them";
     clear.disabled = chosen.size === 0;
+  }
+
+  // Offers the metrics of the jobs shown, and the chosen one.
+  function showMetrics() {
+    const names = [...new Set([...jobs.flatMap((job) => Object.keys(job.metrics ?? {})), ...(metric === "" ? [] : [metric])])].sort();
+    syncChildren(column, ["", ...names], (name) => h("option", {value: name}, name === "" ? "none" : name));
+    column.value = metric;
+    setHidden(byMetric, names.length === 0);
+    setHidden(heads[METRIC], metric === "");
+    setText(heads[METRIC].firstChild, metric);
+  }
+
+  function sortBy(order) {
+    sort = sort === order ? opposite(order) : order;
+    go([null]);
+  }
+
+  // The order stays that of the column, if it was.
+  function chooseMetric(name) {
+    const isBy = metric !== "" && [sort, opposite(sort)].includes(metricOrder(metric));
+    if (isBy) {
+      const order = name === "" ? NEWEST : metricOrder(name);
+      sort = name === "" || sort === metricOrder(metric) ? order : opposite(order);
+    }
+    metric = name;
+    go(isBy ? [null] : cursors);
   }
 
   function setLabels(wanted) {
@@ -149,7 +193,7 @@ export function mount(main, {signal, query: address, remember, onError}) {
   filter.value = status;
   show();
 
-  // What the list shows, in the names of the REST interface.
+  // Which jobs the list shows, in the names of the REST interface.
   function selection() {
     return [...(status === "" ? [] : [["status", status]]), ...(sort === NEWEST ? [] : [["sort", sort]]), ...labels.map((text) => ["label", text])];
   }
@@ -167,7 +211,8 @@ export function mount(main, {signal, query: address, remember, onError}) {
 
   function go(where) {
     cursors = where;
-    remember([...selection(), ...cursorsTo(cursors)]);
+    remember([...selection(), ...(metric === "" ? [] : [["metric", metric]]), ...cursorsTo(cursors)]);
+    show();
     poll();
   }
 

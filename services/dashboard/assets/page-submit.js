@@ -6,7 +6,7 @@ import {announce, h, setHidden, setText} from "./dom.js";
 import {integer, regret as regretText, tenths} from "./format.js";
 import {helpAt, helpElements, parseReference} from "./document-help.js";
 import {lineOfProblem, lineRange} from "./json-lines.js";
-import {documentOf} from "./page-job.js";
+import {documentText} from "./job-document.js";
 
 // Documents that were edited and not submitted, so that leaving the page does not lose them: {text, loaded, name} by the job whose
 // document it is. Closing the tab would, so the browser asks.
@@ -242,7 +242,7 @@ export function mount(main, {signal, from, onError, setTitle}) {
     documents = new Map(files.map(({name, path}) => [name, () => textOf(path.slice(1))]));
     const first = from === undefined ? "synthetic-ceal.json" : `job ${from}`;
     if (from !== undefined) {
-      documents = new Map([[first, async () => documentOf(await getJson(jobPath(from), signal))], ...documents]);
+      documents = new Map([[first, async () => documentText(await getJson(jobPath(from), signal))], ...documents]);
     }
     choice.append(...[...documents.keys()].map((name) => h("option", {value: name}, name)));
     choice.value = [draft?.name, first, files[0].name].find((name) => documents.has(name));

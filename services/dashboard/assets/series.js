@@ -1,7 +1,8 @@
 // series: converts a job's rounds to points of charts.
 //
 // A point: {round, timeStep, iterate, stage, samples, norm, passed, cut, loss, regret,
-//           uplink: {formula, payload}, downlink: {formula, payload}, metrics: {name: {mean, min, max}} or undefined}
+//           uplink: {formula, payload}, downlink: {formula, payload}, metrics: {name: {mean, min, max}} or undefined,
+//           closedMs: when the round closed, or null}
 // where regret and the bits are the job's totals after that round; the uplink is the sum of all clients.
 
 const MAX_POINTS = 4000; // per job on the page; if exceeded, the points are thinned to half
@@ -25,7 +26,7 @@ export function pointOfRound(record) {
   const own = {
     round: record.round, time_step: record.t, iterate: record.k, stage: record.j, samples: record.samples,
     norm: record.norm, passed: record.passed, cut: record.cut, loss: record.loss,
-    cumulative_regret: record.regret,
+    cumulative_regret: record.regret, closed_ms: record.closed_ms,
   };
   return {...pointOf((name) => own[name] ?? record.totals?.[name]), metrics: record.metrics};
 }
@@ -37,6 +38,7 @@ function pointOf(get) {
     regret: get("cumulative_regret"),
     uplink: {formula: get("uplink_formula"), payload: get("uplink_payload")},
     downlink: {formula: get("downlink_formula"), payload: get("downlink_payload")},
+    closedMs: get("closed_ms") || null, // 0: the round was stored by a coordinator that kept no times
   };
 }
 

@@ -1,0 +1,23 @@
+// job-document: the document of a job, taken from its detail.
+
+// The document that the user submitted: the detail without the members that the coordinator added.
+const IN_DOCUMENT = ["name", "labels", "algorithm", "objective", "clients", "cohort", "over_selection", "weighting", "horizon", "minibatch", "evaluate_every", "evaluation",
+  "seed", "encoding", "initial_point", "domain", "reference", "budget", "quorum", "policy", "round_deadline_ms", "job_deadline_ms", "stop", "keep"];
+const documentOf = (job) => Object.fromEntries(Object.entries(job).filter(([key]) => IN_DOCUMENT.includes(key)));
+
+export const documentText = (job) => JSON.stringify(documentOf(job), null, 2);
+
+// Flattens a job's document: {"algorithm.step_size": 2, ...}, without its name.
+export function parametersOf(job) {
+  const parameters = {};
+  const add = (value, path) => {
+    if (value !== null && typeof value === "object" && !Array.isArray(value)) {
+      Object.entries(value).forEach(([key, inner]) => add(inner, path === "" ? key : `${path}.${key}`));
+    } else {
+      parameters[path] = typeof value === "string" ? value : JSON.stringify(value);
+    }
+  };
+  add(documentOf(job), "");
+  delete parameters.name;
+  return parameters;
+}
