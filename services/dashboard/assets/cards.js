@@ -7,6 +7,13 @@ import {TERMS, explain, setExplanation} from "./terms.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 
+// A job may have twenty charts of thousands of points. Large ones are drawn only when they are in the window or near it.
+const LARGE = 1000; // points of a line
+const NEAR = "200px";
+const observer = new IntersectionObserver((entries) => entries.forEach(({target, isIntersecting}) => cardOf.get(target)?.setNear(isIntersecting)),
+  {rootMargin: NEAR});
+const cardOf = new WeakMap(); // by element
+
 // A line in the style of the chart's.
 function swatch() {
   const box = document.createElementNS(SVG, "svg");
@@ -77,9 +84,21 @@ export class ChartCard {
     this.view = new PlotView(this.canvas, this.settings);
     this.view.scale = {x: false, y: false, ...this.settings.log};
     this.view.restyle();
+    this.isNear = false; // until the observer says otherwise
+    this.isLate = false; // something new was not drawn
+    cardOf.set(this.element, this);
+    observer.observe(this.element);
+  }
+
+  setNear(isNear) {
+    this.isNear = isNear;
+    if (isNear && this.isLate && this.view !== null) {
+      this.draw(true);
+    }
   }
 
   close() {
+    observer.unobserve(this.element);
     window.removeEventListener("tally-theme", this.restyle);
     this.view?.destroy();
     this.view = null;
@@ -120,6 +139,10 @@ export class ChartCard {
 
   draw(isRestyled) {
     this.legend?.draw(this.lines ?? []);
+    this.isLate = !this.isNear && (this.lines ?? []).some(({points}) => points.length > LARGE);
+    if (this.isLate) {
+      return;
+    }
     if (isRestyled) {
       this.view.lines = this.shown();
       this.view.restyle();

@@ -188,9 +188,11 @@ const describe = (object, leaveOut = []) => Object.entries(object ?? {})
 const estimates = (found) => (found === null ? NOTHING
   : Object.entries(found).filter(([, value]) => value !== null).map(([key, value]) => `${key} ${real(value)}`).join(", "));
 
+const stopText = (stop) => (stop === null ? NOTHING : `${stop.rule}: ${real(stop.value)} in round ${integer(stop.round)}`);
+
 export function facts() {
   const names = ["Algorithm", "Parameters", "Estimates", "Smoothness", "Strong convexity", "Warnings", "Objective", "Clients", "Minibatch", "Encoding", "Seed", "Initial point", "Domain",
-    "f(x*)", "x checksum", "Created", "Started", "Ended", "Took"];
+    "f(x*)", "x checksum", "Created", "Started", "Ended", "Stopped by", "Took"];
   const values = names.map(() => h("dd", {}, NOTHING));
   const element = h("dl", {class: "facts"}, names.map((name, i) => [labelled("dt", {}, name), values[i]]));
   const update = (job) => {
@@ -200,7 +202,7 @@ export function facts() {
       real(job.smoothness), real(job.strong_convexity), job.warnings.length > 0 ? job.warnings.join("; ") : "none",
       `${job.objective.type}: ${describe(job.objective, ["type"])}`,
       integer(job.clients), integer(job.minibatch), job.encoding ?? NOTHING, String(job.seed), describe(job.initial_point), describe(job.domain),
-      job.reference.type === "none" ? "unknown" : real(job.f_star), job.x_checksum, moment(job.created_ms), moment(job.started_ms), moment(job.finished_ms),
+      job.reference.type === "none" ? "unknown" : real(job.f_star), job.x_checksum, moment(job.created_ms), moment(job.started_ms), moment(job.finished_ms), stopText(job.stopped_by ?? null),
       job.started_ms !== null && end !== null ? duration(Math.max(0, end - job.started_ms)) : NOTHING,
     ];
     setAttribute(values[names.indexOf("Warnings")], "class", job.warnings.length > 0 ? "warning" : "");

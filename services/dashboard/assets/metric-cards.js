@@ -2,6 +2,7 @@
 
 import {ChartCard} from "./cards.js";
 import {integer, real} from "./format.js";
+import {metricOf} from "./series.js";
 
 const MAX_NAMES = 16; // the maximum per round
 const COLOR = 5;
@@ -21,7 +22,7 @@ export const commonNames = (lists) => lists.map(metricNames)
 
 // Returns one value of a metric over the places of the points on the horizontal axis.
 export const metricLine = (points, places, name, value) => points.flatMap(({timeStep, metrics}, i) =>
-  (metrics?.[name] === undefined ? [] : [{at: timeStep, x: places[i], y: metrics[name][value]}]));
+  (metricOf(metrics, name) === undefined ? [] : [{at: timeStep, x: places[i], y: metrics[name][value]}]));
 
 export class MetricCards {
   // Cards are appended to `parent`, which must be in the document. `file` is the stem of file
@@ -65,8 +66,8 @@ export class MetricCards {
 // A metric of one job: the mean and, if clients differ, the band from the minimum to the maximum.
 export function drawMetric(card, points, places, name, settings) {
   const line = (value, label, more) => ({key: value, label, color: COLOR, points: metricLine(points, places, name, value), ...more});
-  const last = points.findLast(({metrics}) => metrics?.[name] !== undefined);
-  const differ = points.some(({metrics}) => metrics?.[name] !== undefined && metrics[name].min < metrics[name].max);
+  const last = points.findLast(({metrics}) => metricOf(metrics, name) !== undefined);
+  const differ = points.some(({metrics}) => metricOf(metrics, name) !== undefined && metrics[name].min < metrics[name].max);
   const {mean, min, max} = last.metrics[name];
   card.set([line("mean", "Mean"), ...(differ ? [line("min", "Minimum", {isEdge: true, dash: 2}), line("max", "Maximum", {isEdge: true, dash: 1, fillsTo: "-1"})] : [])],
     `${name} ${real(mean)}${differ ? `, clients ${real(min)} to ${real(max)},` : ""} in round ${integer(last.round)}.`, settings);

@@ -11,9 +11,11 @@ import {parametersOf} from "./job-document.js";
 import {table} from "./job-parts.js";
 import {MetricCards, commonNames, metricLine} from "./metric-cards.js";
 import {REFERENCES, referenceLines} from "./reference.js";
+import {metricOf} from "./series.js";
 import {labelled, sign} from "./terms.js";
 
 const DRAW_MS = 250;
+const DRAW_SHARE = 4; // as on the page of a job
 const N_LOADING = 3; // jobs that are requested at a time: a browser has six connections per server
 const MAX_POINTS = 600; // of a job
 const ALL_POINTS = 30_000; // of all jobs together, but at least MIN_POINTS each
@@ -150,7 +152,7 @@ export function mount(main, {signal, ids, query, remember, onError, setTitle}) {
   let reference = "";
   let axis = axisOf(query.get("x"));
   let isGrouped = query.get("seeds") !== "apart";
-  let drawn = 0;
+  let nextDraw = 0;
   let pending = null;
   const hidden = new Set(); // jobs hidden by means of the legend
   const cards = charts(hidden);
@@ -197,14 +199,15 @@ export function mount(main, {signal, ids, query, remember, onError, setTitle}) {
   function schedule() {
     pending ??= setTimeout(() => {
       pending = null;
+      const begin = performance.now();
       if (!signal.aborted) {
         const groups = drawWords();
         drawCharts(cards, metricCards, {feeds, groups, count, axis, reference});
         setHidden(noCharts, [...chartBox.children].some((card) => !card.hidden));
         setText(noCharts, feeds.some(({job}) => job === null) ? "\u00a0" : "There is nothing to draw yet.");
       }
-      drawn = performance.now();
-    }, Math.max(0, drawn + DRAW_MS - performance.now()));
+      nextDraw = begin + Math.max(DRAW_MS, DRAW_SHARE * (performance.now() - begin));
+    }, Math.max(0, nextDraw - performance.now()));
   }
 
   feeds.forEach((feed) => feed.run());
@@ -233,7 +236,7 @@ function jobRow({id, job}, names) {
   return {key: id, cells: job === null
     ? [id, ...Array(HEADS.length + names.length + BIT_HEADS.length - 1).fill("")]
     : [job.name ? `${job.name} ${id}` : id, job.algorithm.type, job.status, integer(job.time_step), quality(job),
-      ...names.map((name) => ({text: real(job.metrics?.[name]?.mean), title: job.metrics?.[name]?.mean ?? ""})),
+      ...names.map((name) => ({text: real(metricOf(job.metrics, name)?.mean), title: metricOf(job.metrics, name)?.mean ?? ""})),
       tenths(job.bits.uplink_per_client.formula), tenths(job.bits.uplink_per_client.payload),
       integer(job.bits.downlink.formula), integer(job.bits.downlink.payload), size(sizeOf(job))]};
 }
@@ -246,7 +249,7 @@ function groupRow({key, feeds}, names) {
   return {key: `group ${key}`, cells: [`${nameOf(feeds[0])}: ${plural(jobs.length, "seed")}`, jobs[0].algorithm.type, `${nEnded} of ${jobs.length} completed`,
     over((job) => job.time_step, tenths),
     isRegret || jobs.every((job) => job.loss === null) ? over((job) => job.cumulative_regret) : `loss ${over((job) => job.loss)}`,
-    ...names.map((name) => over((job) => job.metrics?.[name]?.mean)),
+    ...names.map((name) => over((job) => metricOf(job.metrics, name)?.mean)),
     over((job) => job.bits.uplink_per_client.formula, tenths), over((job) => job.bits.uplink_per_client.payload, tenths),
     over((job) => job.bits.downlink.formula, tenths), over((job) => job.bits.downlink.payload, tenths),
     size(jobs.reduce((sum, job) => sum + sizeOf(job), 0) / jobs.length)]};

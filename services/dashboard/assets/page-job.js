@@ -15,6 +15,7 @@ import {epochs} from "./series.js";
 import {labelled, sign} from "./terms.js";
 
 const DRAW_MS = 250; // at most four times a second, however fast rounds close
+const DRAW_SHARE = 4; // and for at most a quarter of the time, however slow the browser is
 const WORKERS_MS = 2000;
 const MAX_WORKER_PAGES = 5; // of 1,000 each; the table says what is left out
 const MAX_JSON_DIM = 1_000_000; // of a model as JSON, as in api/openapi.yaml
@@ -116,7 +117,7 @@ function countSwitch(onChange) {
 export function mount(main, {signal, id, query, remember, onError, setTitle}) {
   let count = "payload";
   let axis = axisOf(query.get("x"));
-  let drawn = 0;
+  let nextDraw = 0;
   let pending = null;
   const cards = charts(id);
   const heading = h("h1", {}, id);
@@ -171,11 +172,12 @@ export function mount(main, {signal, id, query, remember, onError, setTitle}) {
   function schedule() {
     pending ??= setTimeout(() => {
       pending = null;
-      drawn = performance.now();
+      const begin = performance.now();
       if (!signal.aborted) {
         draw();
       }
-    }, Math.max(0, drawn + DRAW_MS - performance.now()));
+      nextDraw = begin + Math.max(DRAW_MS, DRAW_SHARE * (performance.now() - begin));
+    }, Math.max(0, nextDraw - performance.now()));
   }
 
   function draw() {

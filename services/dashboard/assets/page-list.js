@@ -5,6 +5,7 @@ import {getJson, repeat} from "./api.js";
 import {h, setAttribute, setHidden, setText, syncChildren} from "./dom.js";
 import {integer, plural, quality, real, size, tenths} from "./format.js";
 import {jobAge, progressBar, setProgress, setStatus, statusBadge, waitingText} from "./job-parts.js";
+import {metricOf} from "./series.js";
 import {sign} from "./terms.js";
 
 const PAGE = 25;
@@ -68,7 +69,7 @@ function fillRow(row, job, metric, onLabel) {
   setText(down.firstChild, integer(downlink.payload), `payload ${downlink.payload}, formula ${downlink.formula}`);
   setText(down.lastChild, size(downlink.payload));
   setText(age, jobAge(job));
-  const value = job.metrics?.[metric];
+  const value = metricOf(job.metrics, metric);
   setText(number, real(value?.mean), value === undefined ? "" : `mean ${value.mean}, clients ${value.min} to ${value.max}`);
   setAttribute(number, "data-label", metric);
   setHidden(number, metric === "");

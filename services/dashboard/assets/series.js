@@ -13,6 +13,9 @@ export function pointsOfSeries(answer) {
   return answer.rows.map((row, index) => ({...pointOf((name) => row[at[name]]), metrics: metricsAt(answer.metrics, index)}));
 }
 
+// A metric of a point or a job; undefined if it has none of this name, which may be "constructor".
+export const metricOf = (metrics, name) => (metrics && Object.hasOwn(metrics, name) ? metrics[name] : undefined);
+
 // Converts one row; the series has a list per value, with null for rounds that lack it.
 function metricsAt(metrics, index) {
   const found = Object.entries(metrics ?? {}).filter(([, {mean}]) => mean[index] !== null)

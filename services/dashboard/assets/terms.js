@@ -87,6 +87,7 @@ export const TERMS = {
   "Created": "When the job was submitted.",
   "Started": "When its first round opened.",
   "Ended": "When it completed, failed or was cancelled.",
+  "Stopped by": "The rule of the document\u2019s \u201cstop\u201d that ended the job before its horizon.",
   // Comparison
   "Up + down": `Payload bits up per client and bits down together, as bytes. ${BITS_NOTE}`,
   "Now": "The newest values of each job. With grouped seeds: the mean \u00b1 the standard deviation over the seeds.",
