@@ -125,7 +125,7 @@ test("seconds per round, the time that remains or that the job took, and bits as
   const job = await done({...CEAL, name: "paced"});
   await window.go(`#/job/${job.id}`);
   const tile = (name) => page.locator(`.tiles dt:text-is("${name}") + dd`);
-  await until("the pace", async () => (await tile("Per round").getAttribute("title")) === `${(job.finished_ms - job.started_ms) / job.round} ms`);
+  await until("the pace", async () => (await tile("Seconds per round").getAttribute("title")) === `${(job.finished_ms - job.started_ms) / job.round} ms`);
   assert.match(await tile("Took").textContent(), /^[\d.]+\ss$|min/);
   const bytes = job.bits.uplink_per_client.payload / 8;
   assert.equal((await page.locator(".tiles dd.also").first().textContent()).replace("\u00a0", " "), `${Number(bytes.toPrecision(3))} B`);

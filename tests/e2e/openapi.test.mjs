@@ -837,7 +837,12 @@ test("schema and server draw the same limits around parameters", async (context)
       .filter(({name, in: place}) => place !== "path" && !["X-Request-Id", "If-None-Match"].includes(name))) {
       const schema = check.resolve(parameter.schema);
       const tries = [];
-      if (schema.enum) {
+      if (schema.anyOf) { // an order of jobs: a column, or a metric
+        const [columns, metric] = schema.anyOf;
+        const texts = ["metric:accuracy", "-metric:a_1", `metric:${"x".repeat(32)}`, `metric:${"x".repeat(33)}`, "metric:", "metric", "metric:A",
+          "metric:1", "metric:a.b", "--metric:a", "zzz", ""];
+        tries.push(...columns.enum.map((value) => [value, true]), ...texts.map((value) => [value, new RegExp(metric.pattern).test(value)]));
+      } else if (schema.enum) {
         tries.push(...schema.enum.map((value) => [value, true]), ["zzz", false], ["", false]);
       } else if (schema.pattern?.includes("a-z_")) { // a cursor of jobs, in the default order
         tries.push(["", false], ["x", false], ["0", false], ["-1", false], ["1e1", false], ["1", true], [big, true],

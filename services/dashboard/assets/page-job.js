@@ -126,7 +126,7 @@ export function mount(main, {signal, id, query, remember, onError, setTitle}) {
   const bar = progressBar();
   const reason = h("p", {class: "reason", role: "alert", hidden: true});
   const waiting = waitingLine();
-  const numbers = tiles(["Regret", "Loss", "Time step", "Round", "Iterate", "Stage", "Bits up per client", "Bits down", "Per round", "Remaining", "Age"]);
+  const numbers = tiles(["Regret", "Loss", "Time step", "Round", "Iterate", "Stage", "Bits up per client", "Bits down", "Seconds per round", "Remaining (ETA)", "Age"]);
   const metrics = metricTiles();
   const chartBox = h("div", {class: "charts"}, Object.values(cards).map((card) => card.element));
   const metricCards = new MetricCards(chartBox, `tally-${id}`, "Metric by round");
@@ -235,7 +235,7 @@ const newest = (job, last) => (last !== undefined && last.round > job.round ? {.
 function drawPace(numbers, job, points) {
   const {perRound, remaining, took} = paceOf(job, points, Date.now());
   numbers.set(8, seconds(perRound), perRound === null ? "" : `${perRound} ms`);
-  numbers.setLabel(9, took === null ? "Remaining" : "Took", "", took === null ? "Remaining" : "Took");
+  numbers.setLabel(9, took === null ? "Remaining (ETA)" : "Took", "", took === null ? "Remaining (ETA)" : "Took");
   numbers.set(9, span(took ?? remaining), "");
   numbers.set(10, jobAge(job), "");
 }

@@ -18,8 +18,8 @@ export const TERMS = {
   "Stage": "CEAL\u2019s level of precision: in each later stage, gradients are sampled and quantized more finely.",
   "Bits up per client": `What a client sent to the server on average, in exact payload bits. ${BITS_NOTE}`,
   "Bits down": `What the server broadcast, in exact payload bits; a broadcast to all clients counts once. ${BITS_NOTE}`,
-  "Per round": "Seconds from one round\u2019s end to the next, over the latest quarter of the rounds; after the end, over the whole job.",
-  "Remaining": "The time until the horizon at the latest speed. A rule that stops the job earlier is not foreseen.",
+  "Seconds per round": "Seconds from one round\u2019s end to the next, over the latest quarter of the rounds; after the end, over the whole job.",
+  "Remaining (ETA)": "The time until the horizon at the latest speed. A rule that stops the job earlier is not foreseen.",
   "Took": "The time from the job\u2019s start to its end, pauses included.",
   "Age": "The time since the job was submitted.",
   "Progress": "Time steps done, of the job\u2019s horizon.",
@@ -61,7 +61,7 @@ export const TERMS = {
   "Telemetry": "What clients report about themselves: losses, clipped coordinates and metrics. No part of the algorithm.",
   "Clients": "The participants, each with its own data. A worker is a process that runs one or more of them.",
   "Worker": "A process that runs clients: it polls the coordinator for tasks and posts their updates.",
-  "State": "idle, working, or silent: not heard of for longer than the session timeout.",
+  "State": "working; waiting for a task; or silent: no call since it missed a deadline, or for half of the session timeout.",
   "Last contact": "The time since the worker\u2019s last request.",
   "Facts": "What the job was given, and what is known about its problem.",
   "Latest rounds": "The last ten rounds, the newest first.",
@@ -120,6 +120,7 @@ function hide() {
 }
 
 const MARGIN = 8; // to the edges of the window
+const MAX_WIDTH = 340;
 
 function show(button) {
   hide();
@@ -131,6 +132,7 @@ function show(button) {
   setAttribute(button, "aria-describedby", box.id);
   const at = button.getBoundingClientRect();
   const room = document.documentElement;
+  box.style.maxWidth = `${Math.min(MAX_WIDTH, room.clientWidth - 2 * MARGIN)}px`;
   const left = Math.max(MARGIN, Math.min(at.left, room.clientWidth - box.offsetWidth - MARGIN));
   const isBelow = at.bottom + box.offsetHeight + MARGIN <= room.clientHeight || at.top < box.offsetHeight + MARGIN;
   box.style.left = `${left + window.scrollX}px`;
