@@ -89,6 +89,8 @@ test("every chart over a horizontal axis can be drawn against steps, rounds, sec
 });
 
 test("mean, minimum and maximum have three styles, in the chart and in its legend", async () => {
+  await window.go(`#/job/${(await done(MOODY)).id}`);
+  await until("the lines", async () => (await charts()).client?.length === 3);
   const [mean, min, max] = (await charts()).client;
   assert.equal(new Set([mean.dash, min.dash, max.dash]).size, 3);
   assert.equal(max.fill, "-1");
@@ -356,6 +358,7 @@ test("sixteen metrics of long jobs: charts out of view are drawn when they come 
 });
 
 test("interpolation of seeds whose rounds end at different time steps", async () => {
+  await window.go("#/");
   const mean = await page.evaluate(async () => {
     const {meanLine} = await import("/assets/groups.js");
     const line = (...points) => points.map(([at, x, y]) => ({at, x, y}));
