@@ -2,6 +2,7 @@
 //
 // The plug-in `moody` reports `client`, the client's number, and `last`, a coordinate of its point.
 import assert from "node:assert/strict";
+import {readFile} from "node:fs/promises";
 import path from "node:path";
 import {after, before, test} from "node:test";
 
@@ -147,6 +148,25 @@ test("seconds per round, the time that remains or that the job took, and bits as
   const known = {perRound: 500, remaining: 15_000, took: null};
   assert.deepEqual(paces, [known, known, {...known, remaining: null}, {perRound: null, remaining: null, took: null}, {perRound: null, remaining: null, took: null}, known]);
   assert.deepEqual(sizes, [["0 B", "1 KB", "1 KB", "40.4 MB", "1 MB", "1 GB", "1 TB", "1,000 TB", "\u2013"], ["0 s", "0.9 s", "1 min 5 s", "1 h 5 min", "1 d 1 h"]]);
+});
+
+test("models are saved as .npy, the best one as well; what stopped the job is told", async () => {
+  const plain = await done(MOODY);
+  const job = await done({...MOODY, name: "keeps", keep: {best: "last", better: "higher"}, stop: {metric: "last", at_least: -1000}});
+  const fact = page.locator('.facts dt:text-is("Stopped by") + dd');
+  const best = page.locator("button:text-is('best.npy')");
+  for (const [{id}, isKept] of [[plain, false], [job, true]]) {
+    await window.go(`#/job/${id}`);
+    await until("the job", async () => (await window.text(".title code")) === id && (await window.text(".badge")) === "completed");
+    assert.equal(await best.isVisible(), isKept);
+    const button = isKept ? best : page.locator("button:text-is('model.npy')");
+    const [file] = await Promise.all([page.waitForEvent("download"), button.click()]);
+    assert.equal(file.suggestedFilename(), `tally-${id}-${isKept ? "best" : "model"}.npy`);
+    const wanted = await fetch(`${stage.url}/v1/jobs/${id}/model${isKept ? "?which=best" : ""}`, {headers: {Accept: "application/x-npy"}});
+    assert.ok((await readFile(await file.path())).equals(Buffer.from(await wanted.arrayBuffer())));
+  }
+  assert.equal(job.stopped_by.rule, "metric");
+  assert.match(await fact.textContent(), /^metric: -?[\d.]+ in round 1$/);
 });
 
 // Labels of what is visible and has no explanation.

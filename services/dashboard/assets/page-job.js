@@ -147,6 +147,7 @@ export function mount(main, {signal, id, query, remember, onError, setTitle}) {
     }
   };
   const modelAsJson = h("button", {type: "button", onclick: save("/model", "model.json", "application/json")}, "model.json");
+  const bestModel = h("button", {type: "button", hidden: true, onclick: save("/model?which=best", "best.npy", "application/x-npy")}, "best.npy");
   const feed = new JobFeed(id, {signal, onChange: schedule, onError});
   const actions = actionButtons(() => feed.job, (job) => feed.takeJob(job));
   main.append(
@@ -158,7 +159,8 @@ export function mount(main, {signal, id, query, remember, onError, setTitle}) {
         h("a", {class: "button", href: `#/submit/${encodeURIComponent(id)}`}, "Edit and submit again"),
         h("button", {type: "button", "data-save": "rounds", onclick: save("/rounds.csv", "rounds.csv", "text/csv")}, "rounds.csv"),
         modelAsJson,
-        h("button", {type: "button", onclick: save("/model", "model.npy", "application/x-npy")}, "model.npy"))),
+        h("button", {type: "button", onclick: save("/model", "model.npy", "application/x-npy")}, "model.npy"),
+        bestModel)),
     saveError,
     noCharts, chartBox,
     h("div", {class: "columns"},
@@ -195,6 +197,7 @@ export function mount(main, {signal, id, query, remember, onError, setTitle}) {
     waiting.update(job);
     setProgress(bar, job);
     actions.update();
+    setHidden(bestModel, !job.keep?.best);
     modelAsJson.disabled = job.dim > MAX_JSON_DIM;
     modelAsJson.title = modelAsJson.disabled ? `Only models of at most ${integer(MAX_JSON_DIM)} coordinates; this one has ${integer(job.dim)}` : "";
     drawNumbers(numbers, job, feed.points);
