@@ -133,8 +133,8 @@ bool workers_lacks_start(const struct hosted_job *job);
 /* The session that is asked for the job's start, or would be; NULL = none offers one. */
 struct session *workers_find_start(const struct tally_coordinator *coordinator,
                                    const struct hosted_job *job);
-/* Asks it. */
-void workers_ask_start(struct tally_coordinator *coordinator, struct hosted_job *job);
+/* Asks it. Returns whether it answers soon, because it has no clients to compute for. */
+bool workers_ask_start(struct tally_coordinator *coordinator, struct hosted_job *job);
 /* The job that the session is to be asked about; NULL = none. */
 struct hosted_job *workers_find_question(struct tally_coordinator *coordinator,
                                          struct session *session);

@@ -291,10 +291,10 @@ static void start_jobs(struct tally_coordinator *coordinator)
             break;
         }
         if (decision == MATCH_START && workers_lacks_start(job)) {
-            workers_ask_start(coordinator, job);
-            break; /* the slots stay free for it */
-        }
-        if (decision == MATCH_START) {
+            if (workers_ask_start(coordinator, job)) {
+                break; /* the slots stay free for it */
+            }
+        } else if (decision == MATCH_START) {
             start_job(coordinator, job);
             n_assigned = count_assigned(coordinator, hosted_job_is_progressing);
             use = jobs_memory_use(coordinator);

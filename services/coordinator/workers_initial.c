@@ -1,11 +1,11 @@
 /* workers_initial: asks a worker for the point from which a job of initial_point `first` starts.
  *
- * A job that could start, but for its point, has one session asked: the one that joined first of
- * those whose workers offer a start for the job's plug-in. The session's poll gets a task that
- * `wants_start`; the point comes as an update of round 0. It stays in memory until the job starts,
- * which is at once, and is stored with the start. If the session ends, or its worker refuses the
- * job, the next one is asked. A session is asked again with every poll until it answers, because
- * the response to its last poll may be lost. */
+ * A job that could start, but for its point, has one session asked: of those whose workers offer a
+ * start for the job's plug-in, the one that joined first, if possible one without clients. The
+ * session's poll gets a task that `wants_start`; the point comes as an update of round 0. It stays
+ * in memory until the job starts, which is at once, and is stored with the start. If the session
+ * ends, or its worker refuses the job, the next one is asked. A session is asked again with every
+ * poll until it answers, because the response to its last poll may be lost. */
 #include "services/coordinator/workers.h"
 
 #include <math.h>
@@ -45,19 +45,22 @@ struct session *workers_find_start(const struct tally_coordinator *coordinator,
     }
     found = NULL;
     for (struct session *s = coordinator->workers->sessions.first; s != NULL; s = s->next) {
-        found = offers(s, job) && session_serves(s, job) ? s : found;
+        const bool is_better = found == NULL || found->n_assignments > 0 || s->n_assignments == 0;
+        found = is_better && offers(s, job) && session_serves(s, job) ? s : found;
     }
     return found;
 }
 
-void workers_ask_start(struct tally_coordinator *coordinator, struct hosted_job *job)
+bool workers_ask_start(struct tally_coordinator *coordinator, struct hosted_job *job)
 {
     struct session *session = workers_find_start(coordinator, job);
-    if (session != NULL) {
-        job->asked_session = session->id;
-        memcpy(session->asked_job, job->row.id, sizeof session->asked_job);
-        workers_mark_ready(coordinator, session);
+    if (session == NULL) {
+        return false;
     }
+    job->asked_session = session->id;
+    memcpy(session->asked_job, job->row.id, sizeof session->asked_job);
+    workers_mark_ready(coordinator, session);
+    return session->n_assignments == 0;
 }
 
 struct hosted_job *workers_find_question(struct tally_coordinator *coordinator,

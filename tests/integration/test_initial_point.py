@@ -264,6 +264,20 @@ class Offers(TallyTestCase):
                 # It came as float32, and the worker that has sent it needs no copy.
                 self.assertEqual(detail["bits"]["recovery"], 32 * 5)
 
+    def test_it_is_compressed_like_any_other(self):
+        document = first_job(algorithm={"type": "fedavg", "compression": "auto"}, horizon=10)
+        coordinator = self.start_coordinator()
+        for name in "ab":
+            self.start_trainer(coordinator, name, 2)
+        detail = coordinator.client.wait_status(coordinator.client.submit(document), "completed")
+        self.assertEqual(essence(detail), essence(simulate(document, ("--plugin", TRAINER))))
+        self.assertEqual(detail["bits"]["recovery"], 32 * 5 + 64 * 5)
+        model = coordinator.client.get_json(f"/v1/jobs/{detail['id']}/model")
+        document["initial_point"] = {"type": "job", "job": detail["id"]}
+        continued = coordinator.client.wait_status(coordinator.client.submit(document), "completed")
+        self.assertEqual(continued["initial_point"]["checksum"], detail["x_checksum"])
+        self.assertEqual(model["x_checksum"], detail["x_checksum"])
+
     def test_one_worker_is_asked_and_the_others_get_the_point(self):
         coordinator = self.start_coordinator()
         for name in "abc":
