@@ -486,6 +486,12 @@ class Python(PythonCase):
             (lambda weights, task: weights[1:], r"weights of shape \(4,\) in a job of dim 5"),
             (lambda weights, task: weights * np.nan, "weight 0 is NaN"),
             (lambda weights, task: np.full(DIM, 1e300), "weight 0 is infinite"),
+            (lambda weights, task: weights * 1j, "train returned an array of complex"),
+            (lambda weights, task: tally.Update(None), "train returned None"),
+            (lambda weights, task: tally.Update(weights.reshape(1, -1)), r"weights of shape \(1, 5\) in a job of dim 5"),
+            (lambda weights, task: np.append(weights[1:], -np.inf), "weight 4 is infinite"),
+            (lambda weights, task: tally.Update(weights, samples=0), r"samples 0 outside \[1, 33554432\]"),
+            (lambda weights, task: tally.Update(weights, samples=1.5), "samples 1.5 is no integer"),
             (lambda weights, task: tally.Update(weights, samples=-1), r"samples -1 outside \[1, 33554432\]"),
             (lambda weights, task: tally.Update(weights, samples=2**40), "samples 1099511627776 outside"),
             (lambda weights, task: tally.Update(weights, samples=float("nan")), "samples nan is no integer"),
@@ -554,7 +560,7 @@ class Python(PythonCase):
         rounds, up, down, accuracy = self.run_example("pytorch_cnn.py", FASHION)
         self.assertEqual((rounds, up), (8, 8 * 32 * (110234 + 1)))
         self.assertEqual(down, 8 * 32 * 110234)
-        self.assertGreater(accuracy, 0.75)
+        self.assertGreater(accuracy, 0.78)
 
     def test_arrays_become_weights_and_come_back(self):
         arrays = [np.arange(6.0).reshape(2, 3), np.array(7), [8, 9], np.zeros((0, 4))]

@@ -579,6 +579,37 @@ static void test_job_saving__change_since_too_long_ago_is_refused(void)
     job_host_fini(&HOST);
 }
 
+/* A given initial point is only in the state, so a job that has started is not restored without. */
+static void test_job_saving__a_given_initial_point_is_part_of_the_state(void)
+{
+    struct tally_job_spec spec = job_host_spec();
+    struct tally_job *job = NULL;
+    struct tally_error err = TALLY_ERROR_INIT;
+    double start[] = {1, -2, 3, -4, 5, 1e-300}, *made = NULL;
+    size_t dim;
+    spec.initial_point = (struct tally_initial_point){.type = TALLY_INITIAL_NPY, .file = "x.npy"};
+    spec.domain = (struct tally_domain){.type = TALLY_DOMAIN_BOX, .lower = -3, .upper = 4};
+    TALLY_ASSERT_STATUS(tally_job_new(&spec, &job, &err), TALLY_OK, &err);
+    CU_ASSERT_EQUAL(tally_job_make_initial_point(&spec, &made, NULL), TALLY_FAILED_PRECONDITION);
+    TALLY_ASSERT_STATUS(tally_job_start_from(job, start, 0.5, "", &err), TALLY_OK, &err);
+    struct stored stored = {.status = TALLY_JOB_QUEUED};
+    save(&stored, job);
+    struct tally_job *again = restore(&spec, &stored);
+    start[3] = -3; /* the domain holds for it, too */
+    start[4] = 4;
+    CU_ASSERT_EQUAL(memcmp(tally_job_point(again, &dim), start, sizeof start), 0);
+    CU_ASSERT_EQUAL(tally_job_open_round(again)->mark, tally_job_open_round(job)->mark);
+    tally_job_free(again);
+    stored.state.size = 0;
+    CU_ASSERT_EQUAL(try_restore(&spec, &stored), TALLY_DATA_LOSS);
+    stored.status = TALLY_JOB_CANCELLED; /* before it started: it has no point */
+    again = restore(&spec, &stored);
+    CU_ASSERT_PTR_NULL(tally_job_point(again, &dim));
+    tally_job_free(again);
+    tally_job_free(job);
+    tally_buffer_fini(&stored.state);
+}
+
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_job_saving__restored_at_every_round_boundary_ends_the_same),
     TALLY_TEST(test_job_saving__memories_end_the_same),
@@ -587,6 +618,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_job_saving__restored_job_still_knows_the_last_messages),
     TALLY_TEST(test_job_saving__every_status_comes_back),
     TALLY_TEST(test_job_saving__job_without_state_starts_at_the_beginning),
+    TALLY_TEST(test_job_saving__a_given_initial_point_is_part_of_the_state),
     TALLY_TEST(test_job_saving__damaged_bytes_are_data_loss),
     TALLY_TEST(test_job_saving__progress_that_does_not_fit_is_data_loss),
     TALLY_TEST(test_job_saving__appends_to_the_buffer),
