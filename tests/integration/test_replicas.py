@@ -10,9 +10,12 @@ import signal
 import threading
 import time
 import unittest
+from pathlib import Path
+
+import numpy as np
 
 from common import (
-    ENDLESS, HANG_S, ConnectError, ForeignWorker, Lateness, essence, essence_so_far, job_document, messages,
+    BIN, ENDLESS, HANG_S, ConnectError, ForeignWorker, Lateness, essence, essence_so_far, job_document, messages,
     simulate, sum_of_rounds, wait_until,
 )
 from private_postgres import PostgresTestCase
@@ -353,6 +356,41 @@ class Replicas(PostgresTestCase):
             self.assertEqual(follower.details[-1]["status"], "cancelled")
         self.assertEqual(followers[0].n_connections, 1)  # its connection never broke
         self.assertGreater(followers[1].n_connections, 1)
+
+    def test_a_given_initial_point_moves_with_its_job(self):
+        """The file has changed when the other replica takes the job over."""
+        folder = Path(self.folder, "data")
+        folder.mkdir()
+        np.save(folder / "start.npy", np.linspace(-1, 1, 30))
+        a, b = self.start_pair(options=("--data-dir", folder))
+        document = {**small_job(horizon=ENDLESS), "initial_point": {"type": "npy", "file": "start.npy"}}
+        self.start_workers(2, self.balance(a, b), clients=5)
+        job_id = a.client.submit(document)
+        self.wait_for_round(b, job_id, 1)
+        leader, other = leader_first(a, b)
+        leader.kill()
+        np.save(folder / "start.npy", np.zeros(30))
+        wait_until(lambda: "job taken over" in other.log(), "the take-over")
+        other.client.wait_rounds(job_id, 2)
+        other.client.post(f"/v1/jobs/{job_id}/cancel")
+        detail = other.client.wait_status(job_id, "cancelled")
+        np.save(folder / "start.npy", np.linspace(-1, 1, 30))
+        so_far = simulate({**document, "horizon": detail["time_step"]}, ("--data-dir", folder))
+        self.assertEqual({**essence(detail), "status": None}, {**essence(so_far), "status": None})
+
+    def test_a_start_is_offered_at_another_replica(self):
+        """Two slots are at each replica, and the job needs three."""
+        plugin = ("--plugin", BIN.parent / "plugins" / "trainer.so")
+        document = {"objective": {"type": "training", "name": "trainer", "dim": 5}, "algorithm": {"type": "fedavg"},
+                    "clients": 3, "horizon": 20, "initial_point": {"type": "first"}}
+        a, b = self.start_pair()
+        self.start_worker(b, "offers", clients=2, options=plugin)
+        self.start_worker(a, "too", clients=2, options=plugin)
+        job_id = a.client.submit(document)
+        detail = b.client.wait_status(job_id, "completed")
+        self.assertEqual(essence(detail), essence(simulate(document, plugin)))
+        self.assertEqual(a.log().count("worker offered the initial point")
+                         + b.log().count("worker offered the initial point"), 1)
 
     def test_leader_stopped_in_good_order(self):
         a, b, _ = self.start_balanced_pair()
