@@ -4,6 +4,7 @@
  * double equals, is refused; the error names its row. Rows count from 0, as in NumPy. */
 #include "services/objectives/data/formats.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -288,6 +289,29 @@ static enum tally_status check_vector(struct tally_data_file *file,
                                               "numpy.ascontiguousarray() makes of it");
 }
 
+/* Converts n values, float32 or float64, and returns the index of the first that is not finite; n
+ * if there is none. A model has millions of them, so they do not go through tally_npy_value(). */
+static size_t convert(enum tally_npy_type type, const uint8_t *bytes, size_t n, double *ret_values)
+{
+    bool is_finite = true;
+    if (type == TALLY_NPY_FLOAT64) {
+        memcpy(ret_values, bytes, n * sizeof *ret_values);
+    }
+    for (size_t i = 0; type == TALLY_NPY_FLOAT32 && i < n; i++) {
+        float single;
+        memcpy(&single, bytes + i * sizeof single, sizeof single);
+        ret_values[i] = (double)single;
+    }
+    for (size_t i = 0; i < n; i++) {
+        is_finite &= fabs(ret_values[i]) <= DBL_MAX; /* false for NaN */
+    }
+    size_t first = 0;
+    while (!is_finite && isfinite(ret_values[first])) {
+        first++;
+    }
+    return is_finite ? n : first;
+}
+
 static enum tally_status read_vector(struct tally_data_file *file, enum tally_npy_type type,
                                      size_t dim, double *ret_values)
 {
@@ -297,13 +321,10 @@ static enum tally_status read_vector(struct tally_data_file *file, enum tally_np
         const size_t left = dim - done, most = sizeof bytes / n_value;
         const size_t wanted = left < most ? left : most;
         const size_t n = tally_data_file_read(file, bytes, wanted * n_value) / n_value;
-        for (size_t i = 0; i < n; i++) {
-            double *value = &ret_values[done + i];
-            (void)tally_npy_value(type, bytes, i, value); /* exact for floats */
-            if (!isfinite(*value)) {
-                return tally_data_file_refuse(file, "coordinate %zu is %s", done + i,
-                                              isnan(*value) ? "NaN" : "infinite");
-            }
+        const size_t bad = convert(type, bytes, n, ret_values + done);
+        if (bad < n) {
+            return tally_data_file_refuse(file, "coordinate %zu is %s", done + bad,
+                                          isnan(ret_values[done + bad]) ? "NaN" : "infinite");
         }
         done += n;
         if (n < wanted) {
