@@ -353,7 +353,8 @@ enum tally_status tally_sqlite_require_header_size(const struct tally_sqlite *sq
     struct stat file;
     FILE *stream = name != NULL && name[0] != '\0' ? fopen(name, "rbe") : NULL;
     const bool is_read = stream != NULL && stat(name, &file) == 0 &&
-                         fread(header, 1, sizeof header, stream) == sizeof header;
+                         fread(header, 1, sizeof header, stream) == sizeof header &&
+                         memcmp(header, "SQLite format 3", 16) == 0;
     if (stream != NULL) {
         (void)fclose(stream);
     }
