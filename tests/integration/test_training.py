@@ -160,7 +160,7 @@ class Plugins(TallyTestCase):
                                                          options=("--session-timeout-ms", "3600000"))
                 else:
                     (busy,) = detail["waiting"]["workers"]
-                    next(each for each in workers if each.name == busy).kill()
+                    next(each for each in workers if each.name == f"worker-{busy}").kill()
                     workers.append(self.start_trainer(coordinator, busy, 1, "--data-dir", data))
                 for hold in holds:
                     hold.unlink()
