@@ -589,7 +589,10 @@ function trials(schema) {
     return [...good(...(schema.enum ?? [])), ...bad("zzz", "", 5, null)];
   }
   if (schema.oneOf && !schema.discriminator) { // a number or a word
-    const [number, word] = schema.oneOf;
+    const [number, word] = schema.oneOf.map((each) => check.resolve(each));
+    if (word.const === undefined) { // a word or an object
+      return schema.oneOf.some(({enum: words}) => words) ? [...good(...schema.oneOf.flatMap(({enum: words}) => words ?? [])), ...bad("zzz", "", 5, null)] : bad("zzz", 5, null);
+    }
     return [...trials(number), ...good(word.const), ...bad(word.const.toUpperCase(), "")];
   }
   switch (schema.type) {
@@ -847,6 +850,8 @@ test("schema and server draw the same limits around parameters", async (context)
       } else if (schema.pattern?.includes("a-z_")) { // a cursor of jobs, in the default order
         tries.push(["", false], ["x", false], ["0", false], ["-1", false], ["1e1", false], ["1", true], [big, true],
           ["9223372036854775808", false], ["name.1.61", false]);
+      } else if (parameter.name === "which") { // a model; a round that no model is kept of is a 404
+        tries.push(["last", true], ["first", false], ["", false], ["-1", false], ["1e1", false], ["1".repeat(19), false]);
       } else if (schema.pattern) { // a cursor of two numbers
         const bad = ["", "x", "1", "1-", "-1", "1--1", "1-x", "0x1-1", "1-1-1"];
         tries.push(...bad.map((value) => [value, new RegExp(schema.pattern).test(value)]), ["0-1", true]);
