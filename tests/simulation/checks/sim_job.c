@@ -97,9 +97,9 @@ static void add_compression(struct tally_job_spec *spec)
 {
     const int64_t digit = spec->seed / 10000 % 10;
     if (tally_job_spec_algorithm(spec)->takes_compression && digit < 4) {
-        spec->params.baseline.compression = (struct tally_compression){
-            digit < 2 ? TALLY_COMPRESSION_AUTO : TALLY_COMPRESSION_SET, digit < 2 ? 0 : 4,
-            digit < 2 ? 0 : 1.5};
+        spec->params.baseline.compression =
+            (struct tally_compression){digit < 2 ? TALLY_COMPRESSION_AUTO : TALLY_COMPRESSION_SET,
+                                       digit < 2 ? 0 : 4, digit < 2 ? 0 : 1.5};
     }
 }
 

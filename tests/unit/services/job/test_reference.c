@@ -154,9 +154,10 @@ static void test_document_reference__the_readme_of_the_api_has_every_reason_code
 
 static void test_document_reference__the_dashboard_shows_every_member(void)
 {
-    static const char *const objects[] = {"labels", "algorithm", "objective", "initial_point",
-                                          "domain", "reference", "budget"};
-    char *text = text_of("services/dashboard/assets/page-job.js");
+    static const char *const objects[] = {"labels",        "algorithm", "objective",
+                                          "initial_point", "domain",    "reference",
+                                          "budget",        "stop",      "keep"};
+    char *text = text_of("services/dashboard/assets/job-document.js");
     CU_ASSERT_PTR_NOT_NULL_FATAL(text);
     const char *list = strstr(text, "IN_DOCUMENT = [");
     CU_ASSERT_PTR_NOT_NULL_FATAL(list);
