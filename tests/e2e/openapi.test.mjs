@@ -310,6 +310,16 @@ test("the example job runs and answers as its examples say", async () => {
   assert.equal((await check.fetch(`${where}/events`, last)).status, 204);
 });
 
+test("the models that a job keeps are as their example says", async () => {
+  const {id} = await submit(open, {...requestExamples().ceal, keep: {best: "loss"}});
+  const worker = start("tally-worker", "--coordinator", open, "--name", "keeper", "--clients", "2", "--job", id);
+  await until("the job to complete", async () =>
+    JSON.parse((await check.fetch(`${open}/v1/jobs/${id}`)).text).status === "completed");
+  assert.equal(await programs.stop(worker), 0, worker.log);
+  assertLike(JSON.parse((await check.fetch(`${open}/v1/jobs/${id}/models`)).text),
+    example("/v1/jobs/{id}/models", "best_and_last"));
+});
+
 test("the metrics and the traffic of single clients are as their examples say", async () => {
   await mkdir(path.join(folder, "data"));
   await writeFile(path.join(folder, "data/points.csv"), "a,y\n1,0\n2,1\n3,0\n4,0\n5,0\n6,1\n");

@@ -435,7 +435,8 @@ def dithers(dim, seed, run, client, round, purpose):
 
 def read_normal_table():
     """Reads A_0 .. A_88 from the table of the text."""
-    rows = re.findall(r"^\| (\d+) \| ([\d ]+) \|$", FORMAT.read_text(), re.MULTILINE)
+    text = FORMAT.read_text().partition("\n### 7.1")[0]
+    rows = re.findall(r"^\| (\d+) \| ([\d ]+) \|$", text, re.MULTILINE)
     table = [int(number) for _, row in rows for number in row.split()]
     assert len(table) == 89
     return table

@@ -305,11 +305,11 @@ static size_t convert(enum tally_npy_type type, const uint8_t *bytes, size_t n, 
     for (size_t i = 0; i < n; i++) {
         is_finite &= fabs(ret_values[i]) <= DBL_MAX; /* false for NaN */
     }
-    size_t first = 0;
-    while (!is_finite && isfinite(ret_values[first])) {
+    size_t first = is_finite ? n : 0;
+    while (first < n && isfinite(ret_values[first])) {
         first++;
     }
-    return is_finite ? n : first;
+    return first;
 }
 
 static enum tally_status read_vector(struct tally_data_file *file, enum tally_npy_type type,
