@@ -228,6 +228,7 @@ events {}
 http {
 access_log off;
 ${folders}
+  proxy_pass_header X-Accel-Buffering; # which nginx would keep to itself, and a check would miss
 server {
 listen 127.0.0.1:${port};
 ${location.replace("127.0.0.1:8080", `127.0.0.1:${stage.port}`)}

@@ -78,7 +78,7 @@ export class Stage {
     return until(`job ${id} to end`, async () => {
       const job = await this.get(`/v1/jobs/${id}`);
       return ["completed", "failed", "cancelled"].includes(job.status) ? job : null;
-    });
+    }, [], 10 * HANG_MS); // of 100,000 rounds, perhaps
   }
 }
 

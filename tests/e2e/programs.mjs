@@ -60,8 +60,8 @@ export async function freePort() {
 
 // Waits for a condition and returns its value. If it never holds, the error shows the logs of the
 // processes in `logs`.
-export async function until(what, condition, logs = []) {
-  const limit = Date.now() + HANG_MS;
+export async function until(what, condition, logs = [], most = HANG_MS) {
+  const limit = Date.now() + most;
   for (;;) {
     const value = await condition();
     if (value) {

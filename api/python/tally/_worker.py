@@ -372,7 +372,8 @@ class _Plugin:
             problem = self.problems[state]
             asked = Task(problem, int(task.contents.client), int(task.contents.round))
             model = np.ctypeslib.as_array(weights, (problem.dim,)).copy()
-            _current.reports = reports = {}
+            reports: dict[str, float] = {}
+            _current.reports = reports
             try:
                 metrics = self.evaluate_of(model, asked)
                 if not isinstance(metrics, Mapping):
