@@ -314,11 +314,11 @@ class Offers(TallyTestCase):
 
     def test_what_is_wrong_with_an_offer_is_named(self):
         coordinator = self.start_coordinator()
-        for mood, said in (("infinite start", "weight 1 is infinite"), ("short start", "weight 4 is NaN"),
-                           ("no start", "there is nowhere to start"), ("crash at start", "killed by signal 6")):
+        for mood, said in (("infinite_start", "weight 1 is infinite"), ("short_start", "weight 4 is NaN"),
+                           ("no_start", "there is nowhere to start"), ("crash_at_start", "killed by signal 6")):
             with self.subTest(mood):
-                options = ("--plugin-isolated",) if mood == "crash at start" else ()
-                worker = self.start_trainer(coordinator, mood.replace(" ", "-"), 3, *options)
+                options = ("--plugin-isolated",) if mood == "crash_at_start" else ()
+                worker = self.start_trainer(coordinator, mood.replace("_", "-"), 3, *options)
                 job_id = coordinator.client.submit(
                     first_job(objective={"type": "training", "name": "trainer", "dim": 5, "options": mood}))
                 detail = coordinator.client.wait_status(job_id, "failed", "completed")

@@ -99,17 +99,17 @@ static int trainer_metrics(void *state, uint32_t client, uint32_t round, const d
 static int trainer_initial(void *state, float *ret_weights, char *ret_why, size_t capacity)
 {
     const struct trainer *trainer = state;
-    for (size_t i = 0; i + (strcmp(trainer->mood, "short start") == 0) < trainer->dim; i++) {
+    for (size_t i = 0; i + (strcmp(trainer->mood, "short_start") == 0) < trainer->dim; i++) {
         ret_weights[i] = -1 / (float)(i + 1);
     }
-    if (strcmp(trainer->mood, "infinite start") == 0) {
+    if (strcmp(trainer->mood, "infinite_start") == 0) {
         ret_weights[1] = INFINITY;
     }
-    if (strcmp(trainer->mood, "no start") == 0) {
+    if (strcmp(trainer->mood, "no_start") == 0) {
         snprintf(ret_why, capacity, "there is nowhere to start");
         return 1;
     }
-    if (strcmp(trainer->mood, "crash at start") == 0) {
+    if (strcmp(trainer->mood, "crash_at_start") == 0) {
         abort();
     }
     return 0;
