@@ -256,6 +256,25 @@ class Plugins(TallyTestCase):
         self.assertEqual(series["rows"][-1][telemetry], coordinator.client.job(job_id)["bits"]["telemetry"])
         worker.terminate()
 
+    def test_rules_judge_the_model_that_was_evaluated(self):
+        """`model_of` is the round that made the model. The round in which the evaluation arrives takes no step."""
+        coordinator = self.start_coordinator()
+        self.start_trainer(coordinator, "a", CLIENTS)
+        made = {n: simulate(training_job(horizon=n), ("--plugin", TRAINER))["x_checksum"] for n in (1, 3, 6)}
+        for least, rounds in ((3, 4), (6, 6)):
+            document = training_job(stop={"metric": "model_of", "at_least": least})
+            with self.subTest(least=least):
+                detail = self.run_job(coordinator, document)
+                self.assertEqual(essence(detail), essence(simulate(document, ("--plugin", TRAINER))))
+                self.assertEqual(detail["stopped_by"], {"rule": "metric", "value": least, "round": least})
+                self.assertEqual((detail["round"], detail["x_checksum"]), (rounds, made[least]))
+        for better, best in (("higher", 6), ("lower", 1)):
+            with self.subTest(better=better):
+                detail = self.run_job(coordinator, training_job(keep={"best": "model_of", "better": better}))
+                kept = coordinator.client.get_json(f"/v1/jobs/{detail['id']}/models")["models"][0]
+                self.assertEqual([kept[key] for key in ("which", "round", "value", "x_checksum")],
+                                 ["best", best, best, made[best]])
+
     def test_an_evaluation_that_fails_costs_only_itself(self):
         coordinator = self.start_coordinator()
         for mood, said in (("blind", "no test data"), ("crash_blind", "killed by signal 6"), ("unsure", None)):
