@@ -5,6 +5,7 @@
 
 #include "codec/dithered/dithered_kernels.h"
 #include "codec/entropy/arith.h"
+#include "codec/numeric/bits.h"
 #include "codec/quantize/payload.h"
 
 enum {
@@ -105,7 +106,7 @@ static inline void learn(struct decision *decision, bool yes)
 
 static inline unsigned density_class(const struct model *model)
 {
-    const unsigned bits = 32 - (unsigned)__builtin_clz((uint32_t)model->density | 1);
+    const unsigned bits = tally_bit_length((uint32_t)model->density);
     return bits > LOWEST_DENSITY ? bits - LOWEST_DENSITY : 0;
 }
 
@@ -118,16 +119,6 @@ static inline void pass(struct model *model, uint32_t magnitude)
 {
     const int32_t here = (int32_t)(magnitude > 1 ? 2 : magnitude) * DENSITY_ONE;
     model->density += (here - model->density) >> DENSITY_RATE;
-}
-
-static uint32_t magnitude_of(int32_t level)
-{
-    return (uint32_t)(level < 0 ? -level : level);
-}
-
-static unsigned bit_length(uint32_t value)
-{
-    return value == 0 ? 0 : 32 - (unsigned)__builtin_clz(value);
 }
 
 /* The dithers of a block; without dither all are 0. */
@@ -188,7 +179,7 @@ static void write_raw(struct tally_arith_encoder *encoder, uint32_t bit)
 /* Elias gamma code. */
 static void write_gamma(struct tally_arith_encoder *encoder, uint32_t value)
 {
-    const unsigned more = bit_length(value) - 1;
+    const unsigned more = tally_bit_length(value) - 1;
     for (unsigned i = 0; i < more; i++) {
         write_raw(encoder, 0);
     }
@@ -202,7 +193,7 @@ static void write_level(struct tally_arith_encoder *encoder, struct model *model
                         int32_t dither)
 {
     const unsigned density = density_class(model), by_dither = dither_class(dither);
-    const uint32_t magnitude = magnitude_of(level);
+    const uint32_t magnitude = tally_magnitude(level);
     write_decision(encoder, &model->nonzero[density][by_dither], level != 0);
     pass(model, magnitude);
     if (level == 0) {
@@ -225,7 +216,7 @@ static size_t bound(const int32_t *levels, size_t dim)
 {
     uint64_t n_decisions = dim, n_raw = 0;
     for (size_t i = 0; i < dim; i++) {
-        const uint32_t magnitude = magnitude_of(levels[i]);
+        const uint32_t magnitude = tally_magnitude(levels[i]);
         n_decisions += magnitude == 0 ? 0 : 1 + (magnitude < UNARY ? magnitude : UNARY);
         n_raw += magnitude > UNARY ? 2 * GAMMA_BITS : 0;
     }
@@ -259,7 +250,7 @@ enum tally_status tally_adaptive_encode(const int32_t *levels, size_t dim,
             const int32_t level = levels[start + i];
             write_level(&encoder, &model, level, dithers[i]);
             stats.nonzeros += level != 0;
-            stats.formula_bits += magnitude_of(level);
+            stats.formula_bits += tally_magnitude(level);
         }
     }
     tally_arith_encoder_finish(&encoder);
@@ -343,7 +334,7 @@ static enum tally_status read_levels(struct tally_arith_decoder *decoder, size_t
             }
             levels[start + i] = level;
             stats->nonzeros++;
-            stats->formula_bits += magnitude_of(level);
+            stats->formula_bits += tally_magnitude(level);
         }
         if (decoder->n_before > stats->payload_bits) {
             return tally_payload_ends_early(start, dim, stats->payload_bits, err);

@@ -5,26 +5,17 @@
 #include "codec/dithered/dithered_long.h"
 #include "codec/dithered/dithered_message.h"
 #include "codec/entropy/arith.h"
-
-static uint32_t magnitude_of(int32_t level)
-{
-    return (uint32_t)(level < 0 ? -level : level);
-}
-
-static unsigned bit_length(uint32_t value)
-{
-    return value == 0 ? 0 : 32 - (unsigned)__builtin_clz(value);
-}
+#include "codec/numeric/bits.h"
 
 /* Per level: a share of 2^16, one more bit because the coder rounds its shares, the low bits, and,
  * if any level may be a tail, its excess. */
 uint64_t tally_dithered_bits_at_most(const struct tally_dithered_model *model, uint32_t largest,
                                      size_t n)
 {
-    const uint32_t high = magnitude_of(tally_dithered_high(model, -(int32_t)largest));
-    const uint32_t above = magnitude_of(tally_dithered_high(model, (int32_t)largest));
+    const uint32_t high = tally_magnitude(tally_dithered_high(model, -(int32_t)largest));
+    const uint32_t above = tally_magnitude(tally_dithered_high(model, (int32_t)largest));
     const uint32_t most = high > above ? high : above, reach = (uint32_t)model->reach;
-    const unsigned excess = most > reach ? 2 * bit_length(most - reach) : 0;
+    const unsigned excess = most > reach ? 2 * tally_bit_length(most - reach) : 0;
     return n * (uint64_t)(TALLY_DITHERED_TOTAL_BITS + 1 + model->shift + excess);
 }
 
@@ -84,7 +75,7 @@ static void encode_raw(struct tally_arith_encoder *encoder, uint32_t bits, unsig
  * bits. */
 static void encode_excess(struct tally_arith_encoder *encoder, uint32_t excess)
 {
-    const unsigned more = bit_length(excess) - 1;
+    const unsigned more = tally_bit_length(excess) - 1;
     for (unsigned i = 0; i < more; i++) {
         encode_raw(encoder, 0, 1);
     }
@@ -104,7 +95,7 @@ static void encode_level(struct tally_arith_encoder *encoder, struct tally_dithe
     tally_arith_encode(encoder, first.shares, end.shares - first.shares, TALLY_DITHERED_TOTAL_BITS);
     tally_dithered_learn(model, &first, &end);
     if (symbol == last || symbol == -last) {
-        encode_excess(encoder, magnitude_of(high) - (uint32_t)model->reach);
+        encode_excess(encoder, tally_magnitude(high) - (uint32_t)model->reach);
     }
     const uint32_t raised = (uint32_t)level + ((1u << model->shift) >> 1);
     encode_raw(encoder, raised & ((1u << model->shift) - 1), model->shift);

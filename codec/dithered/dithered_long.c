@@ -10,16 +10,6 @@
 #include "codec/numeric/bits.h"
 #include "codec/quantize/payload.h"
 
-static unsigned bit_length(uint32_t value)
-{
-    return value == 0 ? 0 : 32 - (unsigned)__builtin_clz(value);
-}
-
-static uint32_t magnitude_of(int32_t level)
-{
-    return (uint32_t)(level < 0 ? -level : level);
-}
-
 /* --- encoder --------------------------------------------------------------------------------- */
 
 static bool is_tail(const struct tally_dithered_model *model, uint8_t symbol)
@@ -29,7 +19,7 @@ static bool is_tail(const struct tally_dithered_model *model, uint8_t symbol)
 
 static uint32_t excess_of(const struct tally_dithered_model *model, int32_t level)
 {
-    return magnitude_of(tally_dithered_high(model, level)) - (uint32_t)model->reach;
+    return tally_magnitude(tally_dithered_high(model, level)) - (uint32_t)model->reach;
 }
 
 static void write_tails(const struct tally_dithered_model *model, const uint8_t *symbols,
@@ -39,7 +29,7 @@ static void write_tails(const struct tally_dithered_model *model, const uint8_t 
         if (is_tail(model, symbols[i])) {
             const uint32_t excess = excess_of(model, levels[i]);
             assert(excess > 0);
-            const unsigned more = bit_length(excess) - 1;
+            const unsigned more = tally_bit_length(excess) - 1;
             tally_bit_write(writer, UINT64_C(1) << more, more + 1);
             tally_bit_write(writer, excess & ((1u << more) - 1), more);
         }
@@ -60,7 +50,8 @@ static uint64_t n_bits_of(const struct tally_dithered_model *model, const uint8_
 {
     uint64_t bits = (uint64_t)n * model->shift;
     for (size_t i = 0; n_tails > 0 && i < n; i++) {
-        bits += is_tail(model, symbols[i]) ? 2 * bit_length(excess_of(model, levels[i])) - 1 : 0;
+        bits +=
+            is_tail(model, symbols[i]) ? 2 * tally_bit_length(excess_of(model, levels[i])) - 1 : 0;
     }
     return bits;
 }
@@ -279,7 +270,7 @@ static enum tally_status above_top(const struct tally_dithered_long *message,
                                    struct tally_error *err)
 {
     size_t i = 0;
-    while (magnitude_of(block->levels[i]) <= message->top) {
+    while (tally_magnitude(block->levels[i]) <= message->top) {
         i++;
     }
     return tally_payload_level_above(message->start + i, message->top, err);

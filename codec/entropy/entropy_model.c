@@ -3,6 +3,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "codec/numeric/bits.h"
+
 enum {
     PRIORS = 15,
     WIDEST = PRIORS - 2, /* scales from PRIORS on alternate between the last two priors */
@@ -39,16 +41,6 @@ static const uint16_t FROM[PRIORS + 1] = {0,    3,    13,   43,   121,  283,  50
                                           1160, 1641, 2329, 3230, 4306, 5551, 6942, 8456};
 static const unsigned FROM_STEP = 1920;
 
-static unsigned magnitude_of(int32_t level)
-{
-    return (unsigned)abs(level);
-}
-
-static unsigned bit_length(unsigned value)
-{
-    return value == 0 ? 0 : 32 - (unsigned)__builtin_clz(value);
-}
-
 struct tally_entropy_sample tally_entropy_sample(size_t dim)
 {
     assert(dim > 0);
@@ -61,7 +53,7 @@ void tally_entropy_sample_add(struct tally_entropy_sample *sample, size_t first,
 {
     const size_t past = first % sample->stride;
     for (size_t i = past == 0 ? 0 : sample->stride - past; i < n; i += sample->stride) {
-        sample->sum += bit_length(magnitude_of(levels[i]));
+        sample->sum += tally_bit_length(tally_magnitude(levels[i]));
         sample->n++;
     }
 }
@@ -120,7 +112,7 @@ static unsigned symbol_of(int32_t high)
     if (high >= -TALLY_ENTROPY_DIRECT && high <= TALLY_ENTROPY_DIRECT) {
         return (unsigned)(high + TALLY_ENTROPY_DIRECT);
     }
-    return TALLY_ENTROPY_FIRST_CLASS + class_of(magnitude_of(high));
+    return TALLY_ENTROPY_FIRST_CLASS + class_of(tally_magnitude(high));
 }
 
 struct tally_entropy_code tally_entropy_code(int32_t level, unsigned shift)
@@ -130,7 +122,7 @@ struct tally_entropy_code tally_entropy_code(int32_t level, unsigned shift)
     struct tally_entropy_code code = {.symbol = symbol_of(high)};
     if (code.symbol >= TALLY_ENTROPY_FIRST_CLASS) {
         const unsigned class = code.symbol - TALLY_ENTROPY_FIRST_CLASS;
-        code.extra = (uint64_t)(high < 0) | (uint64_t)(magnitude_of(high) - class_first(class))
+        code.extra = (uint64_t)(high < 0) | (uint64_t)(tally_magnitude(high) - class_first(class))
                                                 << 1;
         code.n_extra = 1 + class_bits(class);
     }

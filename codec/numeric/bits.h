@@ -9,6 +9,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* The number of bits of a value without leading zeros; 0 has none. */
+static inline unsigned tally_bit_length(uint32_t value)
+{
+    return value == 0 ? 0 : 32 - (unsigned)__builtin_clz(value);
+}
+
+/* |level|. */
+static inline uint32_t tally_magnitude(int32_t level)
+{
+    return (uint32_t)(level < 0 ? -level : level);
+}
+
 struct tally_bit_writer {
     uint8_t *data; /* owned by the caller; `capacity` bytes */
     size_t capacity;
