@@ -41,7 +41,6 @@ const size_t TALLY_N_COMPRESSION_FIELDS =
 struct head {
     double deviation; /* s; 0: unknown */
     double queries;   /* of each client so far */
-    double spare;
 };
 
 static struct head *head_of(void *memory)
@@ -129,10 +128,10 @@ static struct resolutions resolutions_at(const struct tally_setting *setting, do
     return (struct resolutions){own->uplink_resolution, own->downlink_resolution, 0.5};
 }
 
+/* The scale is a hint to the rounding of an encoder (`quantize` in dithered_kernels.h). */
 static struct tally_grid grid_of(double step, double resolution)
 {
-    const struct tally_grid grid = {step, 2 * TOP, tally_dithered_scale_of(1 / resolution)};
-    return tally_dithered_grid_is_valid(&grid) ? grid : (struct tally_grid){0};
+    return (struct tally_grid){step, 2 * TOP, tally_dithered_scale_of(1 / resolution)};
 }
 
 struct tally_grid tally_compression_grid(const struct tally_setting *setting, int64_t samples,
@@ -144,7 +143,8 @@ struct tally_grid tally_compression_grid(const struct tally_setting *setting, in
     }
     memcpy(&head, memory, sizeof head);
     const double up = resolutions_at(setting, head.queries, (double)samples).up;
-    return head.deviation > 0 ? grid_of(up * head.deviation, up) : (struct tally_grid){0};
+    const struct tally_grid grid = grid_of(up * head.deviation, up);
+    return tally_dithered_grid_is_valid(&grid) ? grid : (struct tally_grid){0};
 }
 
 /* The power of two next to `step`, as an exponent that fits a byte. A step of 0 gets the lowest:
@@ -171,14 +171,6 @@ static double mean_square(const float *values, size_t n)
         sum += (double)values[i] * (double)values[i];
     }
     return sum / (double)n;
-}
-
-/* Where the grid of a message comes from: the plan, or its first byte. */
-static struct tally_grid own_grid(int exponent, double resolution)
-{
-    const struct tally_grid grid = {ldexp(1, exponent), 2 * TOP,
-                                    tally_dithered_scale_of(1 / resolution)};
-    return grid;
 }
 
 /* Whether the server can sum all values of a message. */
@@ -215,7 +207,7 @@ enum tally_status tally_compression_send(const struct tally_client_task *task,
         const double up = resolutions_at(setting, 0, (double)task->plan->samples).up;
         const int exponent = exponent_of(up / 2 * sqrt(mean_square(scratch->vector, dim)));
         const uint8_t byte = (uint8_t)(exponent + STEP_BIAS);
-        grid = own_grid(exponent, up);
+        grid = grid_of(ldexp(1, exponent), up);
         const enum tally_status status = tally_buffer_append(&message->payload, &byte, STEP_BYTES);
         if (status != TALLY_OK) {
             return tally_fail(err, status, NULL, "no memory for a message");
@@ -260,7 +252,7 @@ static enum tally_status take_grid(const struct tally_round_plan *plan,
         return tally_fail(err, TALLY_MALFORMED, "payload", "step 2^%d is not from 2^%d to 2^%d",
                           exponent, (int)LOWEST_EXPONENT, (int)HIGHEST_EXPONENT);
     }
-    *ret_grid = own_grid(exponent, 1);
+    *ret_grid = grid_of(ldexp(1, exponent), 1);
     message->payload += STEP_BYTES;
     message->n_payload -= STEP_BYTES;
     message->payload_bits -= 8 * STEP_BYTES;
@@ -371,8 +363,8 @@ static void move(const struct tally_server_task *task, double scale, double *ret
 static double broadcast_step(const struct tally_server_task *task, double deviation,
                              double resolution)
 {
-    const struct tally_grid wanted = grid_of(resolution * deviation, resolution);
-    if (wanted.step > 0) {
+    const struct tally_grid wanted = grid_of(resolution * deviation, 1);
+    if (tally_dithered_grid_is_valid(&wanted)) {
         return wanted.step;
     }
     const double *z = z_of(task->memory);
@@ -400,18 +392,18 @@ enum tally_status tally_compression_decide(const struct tally_server_task *task,
         return tally_fail(err, TALLY_NOT_FINITE, NULL, "the server's step is not finite");
     }
     const double square = task->squares / n / dim;
-    const struct resolutions before =
+    const struct resolutions now =
         resolutions_at(setting, head->queries, (double)task->plan->samples);
     const double step =
-        task->plan->grid.step > 0 ? task->plan->grid.step : before.up / 2 * sqrt(fmax(square, 0));
+        task->plan->grid.step > 0 ? task->plan->grid.step : now.up / 2 * sqrt(fmax(square, 0));
     const double rounding = step * step / 12;
     head->deviation = deviation_of(head->deviation, square, of_mean / dim, rounding, n);
     const double own = head->deviation * head->deviation + rounding;
     const double gain = of_mean > 0 ? of_step / of_mean : 1;
-    const double down = broadcast_step(task, sqrt(own / n * gain), before.down);
+    const double down = broadcast_step(task, sqrt(own / n * gain), now.down);
     head->queries += (double)task->plan->samples;
     for (size_t i = 0; i < setting->dim; i++) {
-        scratch->levels[i] = level_of((z[i] - task->x[i]) / down, before.dead_zone);
+        scratch->levels[i] = level_of((z[i] - task->x[i]) / down, now.dead_zone);
     }
     struct tally_message *message = &decision->broadcast;
     struct tally_level_stats stats;
@@ -421,8 +413,7 @@ enum tally_status tally_compression_decide(const struct tally_server_task *task,
     if (status != TALLY_OK) {
         return status;
     }
-    message->grid = own_grid(0, 1);
-    message->grid.step = down;
+    message->grid = grid_of(down, 1);
     message->bits = (struct tally_bits){
         .formula_bits = stats.formula_bits, .payload_bits = stats.payload_bits, .messages = 1};
     return TALLY_OK;

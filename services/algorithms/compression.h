@@ -12,7 +12,7 @@
  * the power of two next to r_u / 2 times the root mean square of its own message as its step, and
  * states it in the first byte.
  *
- * The memory (algorithm.h): three doubles, z, then the memory of the server's optimizer. */
+ * The memory (algorithm.h): two doubles, z, then the memory of the server's optimizer. */
 #ifndef TALLY_SERVICES_ALGORITHMS_COMPRESSION_H
 #define TALLY_SERVICES_ALGORITHMS_COMPRESSION_H
 
