@@ -57,6 +57,15 @@ bool tally_dithered_grid_is_valid(const struct tally_grid *grid)
            grid->scale < TALLY_DITHERED_SCALES;
 }
 
+enum tally_status tally_dithered_check_grid(const struct tally_grid *grid, struct tally_error *err)
+{
+    return tally_dithered_grid_is_valid(grid)
+               ? TALLY_OK
+               : tally_fail(err, TALLY_MALFORMED, "quantizer_step",
+                            "step %g with %u intervals and scale %u is not a valid quantizer",
+                            grid->step, grid->intervals, grid->scale);
+}
+
 static bool has_vbmi2(void)
 {
 #ifdef TALLY_X86_64

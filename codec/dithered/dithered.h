@@ -47,6 +47,9 @@ uint32_t tally_dithered_top(uint32_t clients);
 /* Whether a grid that came from outside suits this encoding: its step and intervals are those of a
  * valid grid, intervals / 2 <= TALLY_DITHERED_MAX_TOP, and its scale is in range. */
 bool tally_dithered_grid_is_valid(const struct tally_grid *grid);
+/* The same for the grid of a received broadcast. Errors: MALFORMED, in the field "quantizer_step".
+ */
+enum tally_status tally_dithered_check_grid(const struct tally_grid *grid, struct tally_error *err);
 
 /* Quantizes and encodes a vector on a valid grid into `payload`, replacing its content. `scratch`:
  * int32[dim], working memory for this call. Levels beyond intervals / 2 are clipped; ret_clipped

@@ -596,14 +596,13 @@ static enum tally_status calm_apply(const struct tally_setting *setting,
                                     struct tally_scratch *scratch, double *x,
                                     struct tally_error *err)
 {
-    if (!tally_dithered_grid_is_valid(&broadcast->grid)) {
-        return tally_fail(err, TALLY_MALFORMED, "quantizer_step",
-                          "step %g with %u intervals and scale %u is not a valid quantizer",
-                          broadcast->grid.step, broadcast->grid.intervals, broadcast->grid.scale);
-    }
     struct tally_level_stats stats;
-    enum tally_status status = decode(setting, broadcast, &broadcast->grid, TALLY_RNG_SERVER,
-                                      TALLY_RNG_DOWNLINK, scratch, &stats, err);
+    enum tally_status status = tally_dithered_check_grid(&broadcast->grid, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    status = decode(setting, broadcast, &broadcast->grid, TALLY_RNG_SERVER, TALLY_RNG_DOWNLINK,
+                    scratch, &stats, err);
     if (status != TALLY_OK) {
         return status;
     }

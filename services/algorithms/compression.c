@@ -424,15 +424,13 @@ enum tally_status tally_compression_apply(const struct tally_setting *setting,
                                           struct tally_scratch *scratch, double *x,
                                           struct tally_error *err)
 {
-    if (!tally_dithered_grid_is_valid(&broadcast->grid)) {
-        return tally_fail(err, TALLY_MALFORMED, "quantizer_step",
-                          "step %g with %u intervals and scale %u is not a valid quantizer",
-                          broadcast->grid.step, broadcast->grid.intervals, broadcast->grid.scale);
-    }
     struct tally_level_stats stats;
-    const enum tally_status status =
-        tally_adaptive_decode(broadcast->payload, broadcast->n_payload, broadcast->payload_bits,
-                              setting->dim, NULL, scratch->levels, &stats, err);
+    enum tally_status status = tally_dithered_check_grid(&broadcast->grid, err);
+    if (status == TALLY_OK) {
+        status =
+            tally_adaptive_decode(broadcast->payload, broadcast->n_payload, broadcast->payload_bits,
+                                  setting->dim, NULL, scratch->levels, &stats, err);
+    }
     if (status != TALLY_OK) {
         return status;
     }
