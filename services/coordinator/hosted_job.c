@@ -455,6 +455,11 @@ enum tally_status hosted_job_put_row(struct tally_store *store, struct hosted_jo
     return status;
 }
 
+static struct tally_saved saved_at(const struct hosted_job *job)
+{
+    return (struct tally_saved){job->row.progress.round, job->row.progress.iterate};
+}
+
 static enum tally_status put_whole(struct tally_store *store, struct hosted_job *job,
                                    struct tally_error *err)
 {
@@ -463,8 +468,7 @@ static enum tally_status put_whole(struct tally_store *store, struct hosted_job 
     if (status == TALLY_OK) {
         status = store->ops->state_put(store, job->row.key, bytes.data, bytes.size, err);
     }
-    job->stored_state =
-        (struct stored_state){.iterate = job->row.progress.iterate, .whole_bytes = bytes.size};
+    job->stored_state = (struct stored_state){.at = saved_at(job), .whole_bytes = bytes.size};
     tally_buffer_fini(&bytes);
     return status;
 }
@@ -474,12 +478,12 @@ static enum tally_status append_change(struct tally_store *store, struct hosted_
 {
     struct stored_state *stored = &job->stored_state;
     struct tally_buffer change = {0};
-    enum tally_status status = tally_job_save_change(job->engine, stored->iterate, &change, err);
+    enum tally_status status = tally_job_save_change(job->engine, &stored->at, &change, err);
     if (status == TALLY_OK) {
         status = store->ops->state_append(store, job->row.key, job->row.progress.round, change.data,
                                           change.size, err);
     }
-    stored->iterate = job->row.progress.iterate;
+    stored->at = saved_at(job);
     stored->change_bytes += change.size;
     stored->n_changes++;
     tally_buffer_fini(&change);
@@ -495,7 +499,7 @@ static enum tally_status put_state(struct tally_store *store, struct hosted_job 
     const struct stored_state *stored = &job->stored_state;
     const bool takes_change =
         has_closed_round && !tally_job_status_is_terminal(job->row.status) &&
-        stored_state_takes(stored, tally_job_change_bytes(job->engine, stored->iterate));
+        stored_state_takes(stored, tally_job_change_bytes(job->engine, &stored->at));
     return takes_change ? append_change(store, job, err) : put_whole(store, job, err);
 }
 

@@ -23,9 +23,9 @@
 
 /* The whole state at some round, and what changed since. */
 struct stored_state {
-    int64_t iterate;     /* after the changes */
-    size_t whole_bytes;  /* 0 = unknown: the whole state must be stored */
-    size_t change_bytes; /* of all changes */
+    struct tally_saved at; /* after the changes */
+    size_t whole_bytes;    /* 0 = unknown: the whole state must be stored */
+    size_t change_bytes;   /* of all changes */
     int n_changes;
 };
 

@@ -68,6 +68,8 @@ void tally_job_free(struct tally_job *job)
     drop_vectors(job);
     tally_message_fini(&job->decision.broadcast);
     job_broadcasts_fini(&job->broadcasts);
+    job_kept_fini(&job->open_kept);
+    job_kept_fini(&job->closed_kept);
     free(job);
 }
 

@@ -76,14 +76,19 @@ void tally_job_free(struct tally_job *job);
  * the updates of the open round one by one. After a restore it passes these updates to
  * tally_job_receive() again. Errors: FAILED_PRECONDITION (the job has not started), NO_MEMORY. */
 enum tally_status tally_job_save_state(const struct tally_job *job, struct tally_buffer *out);
-/* Appends the change from the state of an earlier round, whose iterate was `since`, to the current
- * state. It contains the broadcasts instead of the point, which makes it far shorter if the point
- * is long. Errors: FAILED_PRECONDITION (the broadcasts are no longer kept, or the algorithm has a
- * memory), NO_MEMORY. */
-enum tally_status tally_job_save_change(const struct tally_job *job, int64_t since,
-                                        struct tally_buffer *out, struct tally_error *err);
+/* How far a job was when its state was saved. */
+struct tally_saved {
+    int64_t round, iterate;
+};
+/* Appends the change from the state of an earlier round to the current state. It contains the
+ * broadcasts instead of the point or, if the algorithm has a memory, the messages of the last round
+ * instead of both, which makes it far shorter if the point is long. Errors: FAILED_PRECONDITION
+ * (these are not kept), NO_MEMORY. */
+enum tally_status tally_job_save_change(const struct tally_job *job,
+                                        const struct tally_saved *since, struct tally_buffer *out,
+                                        struct tally_error *err);
 /* The number of bytes that tally_job_save_change() appends; SIZE_MAX if it fails. */
-size_t tally_job_change_bytes(const struct tally_job *job, int64_t since);
+size_t tally_job_change_bytes(const struct tally_job *job, const struct tally_saved *since);
 /* Restores a saved job. `state` is a saved state followed by the later changes. n = 0: no round has
  * closed; only f(x*) is taken from progress, and for a queued job also x_checksum. Errors:
  * DATA_LOSS (the bytes are damaged or do not fit the spec or progress, or there are none although

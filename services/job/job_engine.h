@@ -23,7 +23,9 @@
  *                    keep q for clients that are behind                            job_broadcasts.c
  *                    record: samples 8, received 2, missing "1", bits              job_round.c
  *     open_round()   iterate k + 1, or the job completes at its horizon            job_round.c
- *     save_change()  appends q and the receipts to the state of an earlier round   job_saving.c
+ *     save_change()  appends q (or, if the algorithm has a memory, the messages    job_saving.c
+ *                    of the round) and the receipts to the state of an earlier
+ *                    round
  *
  * The order of arrival does not matter: levels are added as int64, and losses and reports are kept
  * per client (job_clients.h) and combined in client order when the round closes. */
@@ -35,6 +37,7 @@
 #include "services/job/job.h"
 #include "services/job/job_broadcasts.h"
 #include "services/job/job_clients.h"
+#include "services/job/job_kept.h"
 #include "services/job/job_metrics.h"
 #include "services/job/job_reasons.h"
 #include "services/job/job_status_moves.h"
@@ -65,6 +68,7 @@ struct tally_job {
     struct tally_scratch scratch;
     struct tally_decision decision;
     struct job_broadcasts broadcasts;
+    struct job_kept open_kept, closed_kept; /* of the open and the last closed round */
 };
 
 /* job.c */
@@ -93,11 +97,23 @@ void job_check_invariants(const struct tally_job *job);
 void job_open_round(struct tally_job *job, struct tally_job_outcome *outcome);
 /* Closes the round if it has all the answers that it waits for. */
 void job_close_if_complete(struct tally_job *job, struct tally_job_outcome *outcome);
+/* Clears what the messages of a round add up to. */
+void job_open_sums(struct tally_job *job);
+/* Has the algorithm decide from the sums whether the point moves, and moves it. */
+enum tally_status job_decide(struct tally_job *job, struct tally_round_record *record,
+                             struct tally_error *err);
 /* Whether the open round is the opening round, which estimates unknown parameters. */
 bool job_is_opening(const struct tally_job *job);
 
 /* Keeps the reason of a setback, in one line. */
 void job_note_setback(struct tally_job *job, const char *why);
+
+/* job_messages.c */
+
+/* Takes the message of an update that the open round has taken before, without its telemetry.
+ * Errors: MALFORMED, DATA_LOSS (the round does not wait for it). */
+enum tally_status job_receive_again(struct tally_job *job, const struct tally_update *update,
+                                    struct tally_error *err);
 
 /* job_stopping.c */
 

@@ -289,6 +289,35 @@ static enum tally_status add_message(struct tally_job *job, const struct tally_u
     return status;
 }
 
+/* Counts an answer whose message was added to the sums, at the costs `bits`. */
+static void count(struct tally_job *job, const struct tally_update *update, uint64_t digest,
+                  struct job_client *answer, const struct tally_bits *bits)
+{
+    answer->receipt =
+        (struct tally_receipt){update->round, digest, bits->formula_bits, bits->payload_bits};
+    job_clients_accept(&job->clients, update->client, answer);
+    tally_weights_add(&job->weights, answer->weight);
+    tally_bits_add(&job->received_bits, bits);
+    job->open.received++;
+}
+
+enum tally_status job_receive_again(struct tally_job *job, const struct tally_update *update,
+                                    struct tally_error *err)
+{
+    struct job_client answer = {.loss = NAN};
+    struct tally_bits bits;
+    if (update->client >= job->clients.n || !tally_job_is_drawn(job, update->client) ||
+        tally_job_has_received(job, update->client)) {
+        return tally_fail(err, TALLY_DATA_LOSS, NULL, "have one of a client %u that sent none",
+                          update->client);
+    }
+    const enum tally_status status = add_message(job, update, &answer, &bits, err);
+    if (status == TALLY_OK) {
+        count(job, update, 0, &answer, &bits);
+    }
+    return status;
+}
+
 enum tally_status tally_job_receive(struct tally_job *job, const struct tally_update *update,
                                     struct tally_job_outcome *ret_outcome, struct tally_error *err)
 {
@@ -309,18 +338,14 @@ enum tally_status tally_job_receive(struct tally_job *job, const struct tally_up
     if (status != TALLY_OK) {
         return status;
     }
-    answer.receipt = (struct tally_receipt){update->round, digest, outcome.bits.formula_bits,
-                                            outcome.bits.payload_bits};
-    job_clients_accept(&job->clients, update->client, &answer);
-    tally_weights_add(&job->weights, answer.weight);
-    tally_bits_add(&job->received_bits, &outcome.bits);
+    count(job, update, digest, &answer, &outcome.bits);
+    job_kept_add(job, update);
     job->telemetry_bits += update->has_loss ? LOSS_BITS : 0;
     job->telemetry_bits += job->open.plan.cut ? 0 : CLIPPED_BITS;
     job->telemetry_bits += job_metrics_bits(update->metrics, update->n_metrics);
     job_metrics_take(&job->metrics, job->clients.all[update->client].place, update->metrics,
                      update->n_metrics);
     take_evaluation(job, update);
-    job->open.received++;
     job_check_invariants(job);
     job_close_if_complete(job, &outcome);
     *ret_outcome = outcome;

@@ -196,12 +196,17 @@ static uint32_t mark_of(const struct tally_job *job)
     return 1 + (uint32_t)(tally_checksum64_more(sum, reals, sizeof reals) % N_MARKS);
 }
 
-void job_open_round(struct tally_job *job, struct tally_job_outcome *outcome)
+void job_open_sums(struct tally_job *job)
 {
-    struct tally_progress *progress = &job->progress;
     memset(job->sums, 0, job_sums_bytes(job));
     job->weights = (struct tally_weights){0};
     job->received_bits = (struct tally_bits){0};
+}
+
+void job_open_round(struct tally_job *job, struct tally_job_outcome *outcome)
+{
+    struct tally_progress *progress = &job->progress;
+    job_open_sums(job);
     job->telemetry_bits = 0;
     job_metrics_clear(&job->metrics);
     job_metrics_clear(&job->evaluation);
@@ -209,6 +214,7 @@ void job_open_round(struct tally_job *job, struct tally_job_outcome *outcome)
                                          .iterate = progress->iterate,
                                          .evaluate = !progress->has_loss};
     job_clients_open_round(&job->clients, job->open.round);
+    job_kept_open(job);
     ask_to_evaluate(job);
     int64_t left = job->spec.horizon - progress->time_step;
     if (left == 0) {
@@ -366,9 +372,8 @@ static double sum_squares(const struct tally_job *job)
     return sum;
 }
 
-/* Has the algorithm decide from the sums whether the point moves. */
-static enum tally_status decide(struct tally_job *job, struct tally_round_record *record,
-                                struct tally_error *err)
+enum tally_status job_decide(struct tally_job *job, struct tally_round_record *record,
+                             struct tally_error *err)
 {
     struct tally_decision *decision = &job->decision;
     decision->passed = false;
@@ -440,6 +445,7 @@ static void close_round(struct tally_job *job, struct tally_job_outcome *outcome
     const double last_loss = job->progress.loss;
     struct tally_error why = TALLY_ERROR_INIT;
     struct tally_round_record record = record_of(job);
+    bool decides = false;
     job->has_new_best = false;
     /* From here on, all metrics of the last closed round are known, before the next step is taken:
      * those of its model are in outcome->evaluation, and progress.metrics has all. */
@@ -460,8 +466,10 @@ static void close_round(struct tally_job *job, struct tally_job_outcome *outcome
     } else if (status == TALLY_OK && stops) {
         rest(job, &record);
     } else if (status == TALLY_OK) {
-        status = decide(job, &record, &why);
+        status = job_decide(job, &record, &why);
+        decides = true;
     }
+    job_kept_close(job, decides);
     if (status != TALLY_OK) {
         job->progress.loss = last_loss; /* the round is not recorded */
         job->progress.has_loss = !job->open.evaluate;

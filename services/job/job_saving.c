@@ -17,7 +17,12 @@
  *                per client: as above
  *                u64 tally_checksum64 of the change so far
  *
- * A job whose algorithm has a memory is saved as snapshots only.
+ * If the algorithm has a memory, a change is that of one round, and has instead of the broadcasts
+ *
+ *                i64 stage before the round; u64 n_messages
+ *                per message: u64 client, payload_bits, n_payload; the payload
+ *
+ * To load it, the round is closed once more with these messages (job_kept.h).
  *
  * The state of a job with cohorts (job_cohort.h) must not grow with the number of clients. There
  * "per client" means each client of the cohort, in order, for each of the last 16 closed rounds or,
@@ -122,45 +127,67 @@ enum tally_status tally_job_save_state(const struct tally_job *job, struct tally
     return tally_buffer_append(out, &checksum, sizeof checksum);
 }
 
-size_t tally_job_change_bytes(const struct tally_job *job, int64_t since)
+/* Bytes of the broadcasts in a change; SIZE_MAX if they are not kept. */
+static size_t broadcasts_bytes(const struct tally_job *job, int64_t since)
 {
-    if (job->memory != NULL || since > job->progress.iterate ||
-        since + 1 < job->broadcasts.oldest) {
+    if (since > job->progress.iterate || since + 1 < job->broadcasts.oldest) {
         return SIZE_MAX;
     }
-    size_t n = sizeof(struct change_header) +
-               job_clients_saved_bytes(&job->clients, changed_rounds(since, job->progress.round)) +
-               CHECKSUM_BYTES;
+    size_t n = 0;
     for (int64_t k = since + 1; k <= job->progress.iterate; k++) {
         n += sizeof(struct broadcast_head) + tally_job_broadcast(job, k)->payload.size;
     }
     return n;
 }
 
-enum tally_status tally_job_save_change(const struct tally_job *job, int64_t since,
-                                        struct tally_buffer *out, struct tally_error *err)
+size_t tally_job_change_bytes(const struct tally_job *job, const struct tally_saved *since)
 {
-    const int64_t iterate = job->progress.iterate;
-    const size_t n = tally_job_change_bytes(job, since);
-    if (n == SIZE_MAX) {
-        return tally_fail(err, TALLY_FAILED_PRECONDITION, NULL,
-                          "the broadcasts from iterate %lld to %lld are not kept", (long long)since,
-                          (long long)iterate);
-    }
-    const size_t start = out->size;
-    if (tally_buffer_reserve(out, n) != TALLY_OK) {
-        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for %zu bytes of state", n);
-    }
-    const struct change_header header = {(uint64_t)(iterate - since), job->progress.round, iterate};
-    tally_buffer_append(out, &header, sizeof header);
-    for (int64_t k = since + 1; k <= iterate; k++) {
+    const size_t n =
+        job->memory != NULL ? job_kept_bytes(job, since) : broadcasts_bytes(job, since->iterate);
+    return n == SIZE_MAX
+               ? n
+               : sizeof(struct change_header) + n +
+                     job_clients_saved_bytes(&job->clients,
+                                             changed_rounds(since->iterate, job->progress.round)) +
+                     CHECKSUM_BYTES;
+}
+
+static void save_broadcasts(const struct tally_job *job, int64_t since, struct tally_buffer *out)
+{
+    for (int64_t k = since + 1; k <= job->progress.iterate; k++) {
         const struct tally_message *broadcast = tally_job_broadcast(job, k);
         const struct broadcast_head head = {broadcast->grid.step, broadcast->grid.intervals,
                                             broadcast->bits.payload_bits, broadcast->payload.size};
         tally_buffer_append(out, &head, sizeof head);
         tally_buffer_append(out, broadcast->payload.data, broadcast->payload.size);
     }
-    job_clients_save(&job->clients, header.round, changed_rounds(since, header.round), out);
+}
+
+enum tally_status tally_job_save_change(const struct tally_job *job,
+                                        const struct tally_saved *since, struct tally_buffer *out,
+                                        struct tally_error *err)
+{
+    const int64_t iterate = job->progress.iterate;
+    const size_t n = tally_job_change_bytes(job, since);
+    if (n == SIZE_MAX) {
+        return tally_fail(err, TALLY_FAILED_PRECONDITION, NULL,
+                          "the messages from round %lld to %lld are not kept",
+                          (long long)since->round, (long long)job->progress.round);
+    }
+    const size_t start = out->size;
+    if (tally_buffer_reserve(out, n) != TALLY_OK) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for %zu bytes of state", n);
+    }
+    const struct change_header header = {(uint64_t)(iterate - since->iterate), job->progress.round,
+                                         iterate};
+    tally_buffer_append(out, &header, sizeof header);
+    if (job->memory != NULL) {
+        job_kept_save(job, out);
+    } else {
+        save_broadcasts(job, since->iterate, out);
+    }
+    job_clients_save(&job->clients, header.round, changed_rounds(since->iterate, header.round),
+                     out);
     const uint64_t checksum = tally_checksum64(out->data + start, out->size - start);
     return tally_buffer_append(out, &checksum, sizeof checksum);
 }
@@ -201,8 +228,26 @@ static enum tally_status load_broadcast(struct tally_job *job, const uint8_t **a
     return status == TALLY_OK ? status : fail_change(err, why.message);
 }
 
-/* Applies the change at *at and advances *at. *last is the header of the previous change, with
- * round 0 if there is none; on success it becomes the header of this change. */
+/* Takes the steps of a change, which are at *at, and advances *at. */
+static enum tally_status load_steps(struct tally_job *job, const struct change_header *header,
+                                    const uint8_t **at, const uint8_t *end, struct tally_error *err)
+{
+    const int64_t since = (int64_t)((uint64_t)header->iterate - header->n_broadcasts);
+    enum tally_status status = TALLY_OK;
+    if (job->memory != NULL) {
+        status = job_kept_load(job, header->round, since, at, end, err);
+        return status != TALLY_OK || job->progress.iterate == header->iterate
+                   ? status
+                   : fail_change(err, "leads to another iterate");
+    }
+    for (uint64_t i = 0; i < header->n_broadcasts && status == TALLY_OK; i++) {
+        status = load_broadcast(job, at, end, err);
+    }
+    return status;
+}
+
+/* Applies the change at *at and advances *at. *last is the header of the previous change or, with
+ * an unknown iterate of 0, the snapshot's; on success it becomes the header of this change. */
 static enum tally_status load_change(struct tally_job *job, const uint8_t **at, const uint8_t *end,
                                      struct change_header *last, struct tally_error *err)
 {
@@ -213,14 +258,12 @@ static enum tally_status load_change(struct tally_job *job, const uint8_t **at, 
     }
     memcpy(&header, start, sizeof header);
     if (header.n_broadcasts > JOB_BROADCASTS_MOST || header.round <= last->round ||
-        (last->round > 0 && header.iterate != last->iterate + (int64_t)header.n_broadcasts)) {
+        (job->memory != NULL && header.round != last->round + 1) ||
+        (last->iterate > 0 && header.iterate != last->iterate + (int64_t)header.n_broadcasts)) {
         return fail_change(err, "does not follow what is before it");
     }
     *at = start + sizeof header;
-    enum tally_status status = TALLY_OK;
-    for (uint64_t i = 0; i < header.n_broadcasts && status == TALLY_OK; i++) {
-        status = load_broadcast(job, at, end, err);
-    }
+    enum tally_status status = load_steps(job, &header, at, end, err);
     const uint64_t since = (uint64_t)header.iterate - header.n_broadcasts;
     const int64_t n_rounds = changed_rounds((int64_t)since, header.round);
     const size_t clients_bytes = job_clients_saved_bytes(&job->clients, n_rounds);
@@ -246,18 +289,21 @@ static enum tally_status load_change(struct tally_job *job, const uint8_t **at, 
     return TALLY_OK;
 }
 
-/* Applies all changes, which must lead to the progress. */
-static enum tally_status load_changes(struct tally_job *job, const uint8_t *at, size_t n,
-                                      struct tally_error *err)
+/* Applies all changes since the snapshot after `round`. They must lead to the progress. */
+static enum tally_status load_changes(struct tally_job *job, int64_t round, const uint8_t *at,
+                                      size_t n, struct tally_error *err)
 {
     const uint8_t *const end = at + n;
-    struct change_header last = {0};
+    const struct tally_progress progress = job->progress;
+    struct change_header last = {.round = round};
     enum tally_status status = TALLY_OK;
     while (at < end && status == TALLY_OK) {
         status = load_change(job, &at, end, &last, err);
     }
-    if (status == TALLY_OK && last.round > 0 &&
-        (last.round != job->progress.round || last.iterate != job->progress.iterate)) {
+    job->progress = progress; /* closing rounds again has changed some of it */
+    job_broadcasts_init(&job->broadcasts, progress.iterate);
+    if (status == TALLY_OK && n > 0 &&
+        (last.round != progress.round || last.iterate != progress.iterate)) {
         return fail_change(err, "does not lead to the progress");
     }
     return status;
@@ -306,7 +352,7 @@ static enum tally_status load_state(struct tally_job *job, const uint8_t *state,
         }
     }
     const size_t whole = body + CHECKSUM_BYTES;
-    return load_changes(job, state + whole, n - whole, err);
+    return load_changes(job, round, state + whole, n - whole, err);
 }
 
 /* Adopts the estimates of a stored progress, if its opening round has closed. Returns false if they

@@ -1,6 +1,7 @@
 #include <limits.h>
 #include <string.h>
 
+#include "services/algorithms/compression.h"
 #include "services/algorithms/server_optimizer.h"
 #include "tests/harness.h"
 #include "tests/unit/services/job/job_host.h"
@@ -348,13 +349,20 @@ static void test_job_saving__appends_to_the_buffer(void)
     fini_both();
 }
 
-/* Appends the changes since iterate `since` to what is stored. */
-static void save_change(struct stored *stored, const struct tally_job *job, int64_t since)
+static struct tally_saved saved_at(const struct tally_job *job)
+{
+    const struct tally_progress *progress = tally_job_progress(job);
+    return (struct tally_saved){progress->round, progress->iterate};
+}
+
+/* Appends the changes since `since` to what is stored. */
+static void save_change(struct stored *stored, const struct tally_job *job,
+                        struct tally_saved since)
 {
     struct tally_error err = TALLY_ERROR_INIT;
     stored->status = tally_job_status(job);
     stored->progress = *tally_job_progress(job);
-    TALLY_ASSERT_STATUS(tally_job_save_change(job, since, &stored->state, &err), TALLY_OK, &err);
+    TALLY_ASSERT_STATUS(tally_job_save_change(job, &since, &stored->state, &err), TALLY_OK, &err);
 }
 
 static void expect_restored_like(const struct stored *stored, const struct tally_job *expected)
@@ -372,7 +380,7 @@ static void save_changes_of(const struct tally_job_spec *spec, int every, int st
 {
     job_host_init(&HOST, spec);
     struct stored stored = {0};
-    int64_t since = 0;
+    struct tally_saved since = {0};
     int n_changes = 0;
     for (int n = 0; !tally_job_status_is_terminal(tally_job_status(HOST.job)); n++) {
         job_host_round(&HOST);
@@ -384,7 +392,7 @@ static void save_changes_of(const struct tally_job_spec *spec, int every, int st
         } else {
             continue;
         }
-        since = tally_job_progress(HOST.job)->iterate;
+        since = saved_at(HOST.job);
         expect_restored_like(&stored, HOST.job);
     }
     CU_ASSERT_TRUE(n_changes > 1);
@@ -404,6 +412,104 @@ static void test_job_saving__whole_and_changes_are_the_state_of_now(void)
         if (TALLY_ALGORITHMS[a]->takes_cohorts) { /* the others keep more, or are ceal */
             spec = baseline_spec(a);
             save_changes_of(&spec, INT_MAX, 2);
+        }
+    }
+}
+
+/* The bytes of a whole state: with the memory, which job_look() does not have. */
+static bool is_same_state(const struct tally_job *a, const struct tally_job *b)
+{
+    struct tally_buffer one = {0}, other = {0};
+    CU_ASSERT_EQUAL_FATAL(tally_job_save_state(a, &one), TALLY_OK);
+    CU_ASSERT_EQUAL_FATAL(tally_job_save_state(b, &other), TALLY_OK);
+    const bool same = one.size == other.size && memcmp(one.data, other.data, one.size) == 0;
+    tally_buffer_fini(&one);
+    tally_buffer_fini(&other);
+    return same;
+}
+
+/* Saves the whole state after each round that a change cannot tell, and the changes of the others.
+ * Returns how many changes there were. Every third round, the job continues from what is stored. */
+static int save_changes_of_memory(const struct tally_job_spec *spec)
+{
+    struct stored stored = {0};
+    struct tally_saved since = {0};
+    int n_changes = 0, n_other = 0;
+    bool same = true;
+    init_both_of(spec);
+    for (int n = 0; !tally_job_status_is_terminal(tally_job_status(HOST.job)); n++) {
+        job_host_round(&HOST);
+        if (tally_job_change_bytes(HOST.job, &since) == SIZE_MAX) {
+            save(&stored, HOST.job);
+        } else {
+            const size_t announced = tally_job_change_bytes(HOST.job, &since);
+            const size_t before = stored.state.size;
+            save_change(&stored, HOST.job, since);
+            CU_ASSERT_EQUAL(stored.state.size, before + announced);
+            n_changes++;
+        }
+        since = saved_at(HOST.job);
+        struct tally_job *job = restore(spec, &stored);
+        same = same && is_same_state(job, HOST.job);
+        if (n % 3 == 2) {
+            struct tally_job *old = HOST.job;
+            HOST.job = job;
+            tally_job_free(old);
+            reload_copy(&HOST);
+            n_other += tally_job_change_bytes(HOST.job, &since) != SIZE_MAX;
+        } else {
+            tally_job_free(job);
+        }
+    }
+    CU_ASSERT_TRUE(same);
+    CU_ASSERT_EQUAL(n_other, 0); /* a restored engine has not closed a round */
+    expect_same_run(&HOST, &EXPECTED);
+    tally_buffer_fini(&stored.state);
+    fini_both();
+    return n_changes;
+}
+
+static struct tally_job_spec long_spec(int algorithm)
+{
+    struct tally_job_spec spec = baseline_spec(algorithm);
+    spec.objective.data.synthetic_linear.dim = 600;
+    spec.objective.data.synthetic_linear.points = 700;
+    spec.params.baseline.step_size = 1e-3;
+    spec.horizon = 60;
+    return spec;
+}
+
+static void test_job_saving__messages_are_the_change_of_a_memory(void)
+{
+    struct tally_job_spec spec = long_spec(2); /* fedavg */
+    spec.params.baseline.compression.type = TALLY_COMPRESSION_AUTO;
+    CU_ASSERT_TRUE(save_changes_of_memory(&spec) > 10);
+    spec.params.baseline.server_optimizer = tally_server_optimizer_defaults();
+    spec.params.baseline.server_optimizer.type = TALLY_FEDADAM;
+    spec.params.baseline.server_optimizer.step_size = 1e-3;
+    CU_ASSERT_TRUE(save_changes_of_memory(&spec) > 10);
+    spec.cohort = 2;
+    CU_ASSERT_TRUE(save_changes_of_memory(&spec) > 10);
+    spec.policy = TALLY_POLICY_DROP;
+    spec.quorum = 1;
+    CU_ASSERT_TRUE(save_changes_of_memory(&spec) > 10);
+    spec = long_spec(2); /* its messages are too long to be kept */
+    spec.params.baseline.server_optimizer = tally_server_optimizer_defaults();
+    spec.params.baseline.server_optimizer.type = TALLY_FEDADAM;
+    spec.params.baseline.server_optimizer.step_size = 1e-3;
+    CU_ASSERT_EQUAL(save_changes_of_memory(&spec), 0);
+    for (int a = 0; TALLY_ALGORITHMS[a] != NULL; a++) {
+        const bool is_calm = TALLY_ALGORITHMS[a] == &TALLY_CALM;
+        if (TALLY_ALGORITHMS[a]->shift_start != NULL && TALLY_ALGORITHMS[a] != &TALLY_SCAFFOLD) {
+            spec = long_spec(a);
+            spec.params.baseline.k = 20;
+            if (is_calm) { /* with an opening round, which no change tells */
+                spec.params = TALLY_CALM.defaults();
+                spec.params.calm.step_size = 0.1;
+                spec.encoding = TALLY_ENCODING_INDEX_DITHERED;
+                spec.horizon = 600;
+            }
+            CU_ASSERT_TRUE(save_changes_of_memory(&spec) > 3);
         }
     }
 }
@@ -480,8 +586,9 @@ static void test_job_saving__damaged_cohorts_are_data_loss(void)
         job_host_round(&HOST);
     }
     save(&stored, HOST.job);
+    const struct tally_saved since = saved_at(HOST.job);
     job_host_round(&HOST);
-    save_change(&stored, HOST.job, tally_job_progress(HOST.job)->iterate - 1);
+    save_change(&stored, HOST.job, since);
     bool refused = true;
     for (size_t bit = 0; bit < 8 * stored.state.size; bit++) {
         stored.state.data[bit / 8] ^= (uint8_t)(1 << bit % 8);
@@ -502,7 +609,7 @@ static void test_job_saving__damaged_changes_are_data_loss(void)
     init_both();
     struct stored stored = {0};
     size_t ends[8];
-    int64_t since = 0;
+    struct tally_saved since = {0};
     int n = 0;
     for (; n < 8; n++) { /* the last two stages pass */
         job_host_round(&HOST);
@@ -511,7 +618,7 @@ static void test_job_saving__damaged_changes_are_data_loss(void)
         } else {
             save_change(&stored, HOST.job, since);
         }
-        since = tally_job_progress(HOST.job)->iterate;
+        since = saved_at(HOST.job);
         ends[n] = stored.state.size;
     }
     expect_restored_like(&stored, HOST.job);
@@ -560,19 +667,21 @@ static void test_job_saving__change_since_too_long_ago_is_refused(void)
     struct stored stored = {0};
     save(&stored, HOST.job);
     const size_t size = stored.state.size;
-    const int64_t refused[] = {0, 3, 21};
+    const struct tally_saved refused[] = {{0, 0}, {2, 3}, {20, 21}};
     for (size_t i = 0; i < 3; i++) {
-        CU_ASSERT_EQUAL(tally_job_save_change(HOST.job, refused[i], &stored.state, NULL),
+        CU_ASSERT_EQUAL(tally_job_save_change(HOST.job, &refused[i], &stored.state, NULL),
                         TALLY_FAILED_PRECONDITION);
     }
     CU_ASSERT_EQUAL(stored.state.size, size);
-    CU_ASSERT_EQUAL(tally_job_change_bytes(HOST.job, 3), SIZE_MAX);
-    const size_t announced = tally_job_change_bytes(HOST.job, 4);
+    const struct tally_saved fourth = {3, 4}, nineteenth = {18, 19}, twentieth = {19, 20};
+    CU_ASSERT_EQUAL(tally_job_change_bytes(HOST.job, &refused[1]), SIZE_MAX);
+    const size_t announced = tally_job_change_bytes(HOST.job, &fourth);
     struct tally_job *job = restore(&spec, &stored);
-    CU_ASSERT_EQUAL(tally_job_save_change(job, 19, &stored.state, NULL), TALLY_FAILED_PRECONDITION);
-    CU_ASSERT_EQUAL(tally_job_save_change(job, 20, &stored.state, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_job_save_change(job, &nineteenth, &stored.state, NULL),
+                    TALLY_FAILED_PRECONDITION);
+    CU_ASSERT_EQUAL(tally_job_save_change(job, &twentieth, &stored.state, NULL), TALLY_OK);
     stored.state.size = 0;
-    CU_ASSERT_EQUAL(tally_job_save_change(HOST.job, 4, &stored.state, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_job_save_change(HOST.job, &fourth, &stored.state, NULL), TALLY_OK);
     CU_ASSERT_EQUAL(stored.state.size, announced);
     tally_job_free(job);
     tally_buffer_fini(&stored.state);
@@ -627,6 +736,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_job_saving__cohorts_keep_receipts_for_sixteen_rounds),
     TALLY_TEST(test_job_saving__damaged_cohorts_are_data_loss),
     TALLY_TEST(test_job_saving__damaged_changes_are_data_loss),
+    TALLY_TEST(test_job_saving__messages_are_the_change_of_a_memory),
     TALLY_TEST(test_job_saving__change_since_too_long_ago_is_refused),
 };
 TALLY_SUITE(job_saving, TESTS);
