@@ -43,8 +43,8 @@ const struct tally_option TALLY_CLI_REPRODUCE_OPTIONS[] = {
     {"seeds", "A-B", NULL, "seeds of the runs; 1 to R unless given", NULL},
     {"no-grid", NULL, NULL, "only the presets' own step sizes, no search for the best ones", NULL},
     {"preset", "NAME,...", NULL,
-     "only these rows: paper, paper_bits, low_regret, auto, tuned, half_bits and scheduled "
-     "(synthetic only), paper_regret (mnist only)",
+     "only these rows: paper, compressed, paper_bits, low_regret, auto, tuned, half_bits, "
+     "scheduled and scheduled_compressed (synthetic only), paper_regret (mnist only)",
      NULL},
     {"reading", "loud|quiet", "loud", "how the synthetic data are scaled", NULL},
     {"radius", "R", NULL, "norm of the synthetic start; 2 for loud and 1 for quiet unless given",
@@ -457,7 +457,7 @@ static void add_result(struct tally_text_table *table, const struct tally_campai
 {
     const struct tally_summary regret = tally_summary_of_regret(row->runs, n_seeds);
     const struct tally_mean_bits bits = tally_summary_of_bits(row->runs, n_seeds);
-    const struct tally_bit_pair counted = tally_summary_counted_bits(row->preset->algorithm, &bits);
+    const struct tally_bit_pair counted = tally_preset_counted_bits(row->preset, &bits);
     const struct tally_paper_bits *paper = &row->preset->paper;
     add_name(table, row);
     tally_text_table_printf(table, "%.4g", row->step_size);
@@ -534,8 +534,8 @@ enum tally_status tally_reproduce_table_render(const struct tally_campaign *camp
     }
     tally_text_put(&text, "Bits are per client up and per broadcast down, over a whole job; means "
                           "over the runs.\n"
-                          "bits: formula bits, as the paper counts; of calm those sent, payload "
-                          "and control.\n"
+                          "bits: formula bits, as the paper counts; of calm and compressed "
+                          "presets those sent, payload and control.\n"
                           "ratio: bits to the paper's, of ceal where the paper has no such "
                           "algorithm.\n"
                           "planned: the regret that calm's recursion expects before the job "

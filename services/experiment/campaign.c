@@ -385,8 +385,7 @@ enum tally_status tally_report_rows_csv(const struct tally_campaign *campaign,
         const struct tally_campaign_row *row = &campaign->rows[i];
         const struct tally_summary regret = tally_summary_of_regret(row->runs, n_seeds);
         const struct tally_mean_bits bits = tally_summary_of_bits(row->runs, n_seeds);
-        const struct tally_bit_pair counted =
-            tally_summary_counted_bits(row->preset->algorithm, &bits);
+        const struct tally_bit_pair counted = tally_preset_counted_bits(row->preset, &bits);
         tally_text_printf(
             &text, "%s,%s,%.12g,%d,%.12g,%.12g,%.12g,%.12g,%.12g,%.12g,%.12g,%.12g,%.12g,%.12g",
             row->preset->algorithm->name, tally_campaign_row_name(row), row->step_size, row->tuned,

@@ -10,23 +10,26 @@ enum { N_CURVE_POINTS = 200 };
 struct style {
     const struct tally_algorithm *algorithm;
     const char *title, *colour;
+    bool is_compressed;
 };
 
 static const struct style STYLES[] = {
-    {&TALLY_MINIBATCH_SGD, "Minibatch-SGD", "#0072b2"},
-    {&TALLY_FEDAVG, "FedAvg", "#e69f00"},
-    {&TALLY_FEDPAQ, "FedPAQ", "#009e73"},
-    {&TALLY_FEDCOM, "FedCOM", "#cc79a7"},
-    {&TALLY_CEAL, "CEAL", "#d55e00"},
-    {&TALLY_CALM, "CALM", "#117733"},
+    {&TALLY_MINIBATCH_SGD, "Minibatch-SGD", "#0072b2", false},
+    {&TALLY_FEDAVG, "FedAvg", "#e69f00", false},
+    {&TALLY_FEDPAQ, "FedPAQ", "#009e73", false},
+    {&TALLY_FEDCOM, "FedCOM", "#cc79a7", false},
+    {&TALLY_CEAL, "CEAL", "#d55e00", false},
+    {&TALLY_CALM, "CALM", "#117733", false},
+    {&TALLY_FEDAVG, "FedAvg, compressed", "#6a3d9a", true},
 };
 enum { N_STYLES = sizeof STYLES / sizeof STYLES[0] };
 
-static const struct style *style_of(const struct tally_algorithm *algorithm)
+static const struct style *style_of(const struct tally_preset *preset)
 {
-    static const struct style other = {NULL, "other", "#000000"};
+    static const struct style other = {NULL, "other", "#000000", false};
     for (size_t i = 0; i < N_STYLES; i++) {
-        if (STYLES[i].algorithm == algorithm) {
+        if (STYLES[i].algorithm == preset->algorithm &&
+            STYLES[i].is_compressed == tally_preset_is_compressed(preset)) {
             return &STYLES[i];
         }
     }
@@ -70,7 +73,7 @@ bool tally_plot_shows(const struct tally_campaign *campaign, size_t row)
     }
     for (size_t i = 0; i < campaign->n_rows; i++) {
         const double other = final_regret(campaign, i);
-        if (i != row && rows[i].preset->algorithm == rows[row].preset->algorithm &&
+        if (i != row && style_of(rows[i].preset) == style_of(rows[row].preset) &&
             (other < regret || (other <= regret && i < row))) {
             return false;
         }
@@ -90,7 +93,7 @@ static struct look look_of(const struct tally_campaign *campaign, size_t row)
     static const char *const ceal_colours[] = {"#d55e00", "#000000", "#56b4e9", "#999999"};
     static const char *const calm_colours[] = {"#117733", "#882255", "#332288", "#999933"};
     const struct tally_algorithm *algorithm = campaign->rows[row].preset->algorithm;
-    const struct style *style = style_of(algorithm);
+    const struct style *style = style_of(campaign->rows[row].preset);
     struct look look = {.colour = style->colour};
     int n = style->algorithm != NULL ? (int)(style - STYLES) : 0;
     if (has_presets(algorithm)) {
@@ -114,11 +117,10 @@ static struct look look_of(const struct tally_campaign *campaign, size_t row)
 static void put_label(const struct tally_campaign_row *row, struct tally_text *text)
 {
     if (has_presets(row->preset->algorithm)) {
-        tally_text_printf(text, "%s %s", style_of(row->preset->algorithm)->title,
+        tally_text_printf(text, "%s %s", style_of(row->preset)->title,
                           tally_campaign_row_name(row));
     } else {
-        tally_text_printf(text, "%s, step %.3g", style_of(row->preset->algorithm)->title,
-                          row->step_size);
+        tally_text_printf(text, "%s, step %.3g", style_of(row->preset)->title, row->step_size);
     }
 }
 

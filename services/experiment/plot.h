@@ -4,10 +4,11 @@
  *                                                            time, bands of one standard deviation
  *   rows.csv, bits.gnuplot      ->  bits.svg, bits.png       regret against bits
  *
- * The plots show each baseline at its best known step size and the presets of CEAL and CALM. The
- * data files hold every row. A script refers to rows by their number in the data files and draws
- * twice (svg and png). It lists lower layers first: bands before lines, the hollow marks of
- * entropy-coded bits before the filled ones of the bits that count (run.h).
+ * The plots show each baseline at its best known step size, the best row of compressed FedAvg, and
+ * the presets of CEAL and CALM. The data files hold every row. A script refers to rows by their
+ * number in the data files and draws twice (svg and png). It lists lower layers first: bands before
+ * lines, the hollow marks of entropy-coded bits before the filled ones of the bits that count
+ * (run.h).
  *
  * Colours are those of Okabe and Ito and, for CALM, of Paul Tol, which colour-blind readers can
  * tell apart. Dashes and the shapes of marks repeat the distinction. */
@@ -18,7 +19,7 @@
 #include "services/experiment/campaign.h"
 
 /* Whether a row is drawn: it has not diverged, and is a preset of CEAL or CALM, or a baseline at
- * its best step size. */
+ * its best step size, of which compressed FedAvg is one. */
 bool tally_plot_shows(const struct tally_campaign *campaign, size_t row);
 
 /* Column 1 is the time step, followed by mean and standard deviation of each row. A field is empty

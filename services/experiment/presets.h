@@ -5,7 +5,10 @@
  * least regret, because a baseline at a step size that is too large for the problem makes CEAL and
  * CALM look better than they are. On the synthetic problem FedAvg and FedPAQ also have `scheduled`:
  * steps that decay and rounds that grow, tuned within Table I's rounds, which is the structure of
- * CALM's epochs without CALM's coding. CEAL has more presets, because [1] states none of its
+ * CALM's epochs without CALM's coding. FedAvg also has `compressed` and, on the synthetic problem,
+ * `scheduled_compressed`: the member `compression` is "auto", and all else as in the row of FedAvg
+ * that has the least regret, or as in `scheduled`. [1] has no such method; they stand beside the
+ * bits that [1] reports for FedAvg. CEAL has more presets, because [1] states none of its
  * constants except the step size:
  *   paper        at [1]'s step size;
  *   paper_bits   within the bits of Table I, both ways;
@@ -61,6 +64,13 @@ bool tally_preset_is_for(const struct tally_preset *preset, enum tally_problem_k
 const struct tally_preset *tally_preset_get(enum tally_problem_kind kind,
                                             const struct tally_algorithm *algorithm,
                                             const char *name);
+
+/* Whether its job sends compressed messages both ways (services/algorithms/COMPRESSION.md). */
+bool tally_preset_is_compressed(const struct tally_preset *preset);
+
+/* tally_summary_counted_bits; of a compressed preset, the bits sent. */
+struct tally_bit_pair tally_preset_counted_bits(const struct tally_preset *preset,
+                                                const struct tally_mean_bits *bits);
 
 double tally_preset_step_size(const struct tally_preset *preset);
 

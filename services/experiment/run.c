@@ -342,12 +342,17 @@ struct tally_mean_bits tally_summary_of_bits(const struct tally_run *runs, size_
     return mean;
 }
 
+struct tally_bit_pair tally_summary_sent_bits(const struct tally_mean_bits *bits)
+{
+    return (struct tally_bit_pair){bits->uplink.payload + bits->uplink.control,
+                                   bits->downlink.payload + bits->downlink.control};
+}
+
 struct tally_bit_pair tally_summary_counted_bits(const struct tally_algorithm *algorithm,
                                                  const struct tally_mean_bits *bits)
 {
     if (algorithm == &TALLY_CALM) {
-        return (struct tally_bit_pair){bits->uplink.payload + bits->uplink.control,
-                                       bits->downlink.payload + bits->downlink.control};
+        return tally_summary_sent_bits(bits);
     }
     return (struct tally_bit_pair){bits->uplink.formula, bits->downlink.formula};
 }

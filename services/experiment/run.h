@@ -109,6 +109,7 @@ struct tally_mean_bits tally_summary_of_bits(const struct tally_run *runs, size_
 struct tally_bit_pair {
     double uplink, downlink;
 };
+struct tally_bit_pair tally_summary_sent_bits(const struct tally_mean_bits *bits);
 struct tally_bit_pair tally_summary_counted_bits(const struct tally_algorithm *algorithm,
                                                  const struct tally_mean_bits *bits);
 

@@ -45,16 +45,16 @@ static void expect_threads_do_not_matter(bool with_grid, size_t n_rows)
     tally_campaign_fini(&two);
 }
 
-/* 4 baselines, 2 schedules, 3 presets of CEAL and 4 of CALM. */
+/* 4 baselines, 2 schedules, 2 compressed rows, 3 presets of CEAL and 4 of CALM. */
 static void test_experiment_campaign__does_not_depend_on_threads(void)
 {
-    expect_threads_do_not_matter(false, 13);
+    expect_threads_do_not_matter(false, 15);
 }
 
 /* The same, plus the 4 baselines and CEAL tuned. */
 static void test_experiment_grids__do_not_depend_on_threads(void)
 {
-    expect_threads_do_not_matter(true, 18);
+    expect_threads_do_not_matter(true, 20);
 }
 
 static void test_experiment_grids__tuned_rows_are_no_worse(void)

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "services/algorithms/compression.h"
 #include "services/job/document.h"
 #include "services/job/job_local.h"
 #include "tests/harness.h"
@@ -102,9 +103,41 @@ static void test_experiment_presets__names_tell_what_they_are(void)
     expect_name(TALLY_PROBLEM_MNIST, &TALLY_CALM, "auto", "mnist-calm-auto");
     expect_name(TALLY_PROBLEM_QUIET, &TALLY_FEDPAQ, "scheduled",
                 "synthetic-quiet-fedpaq-scheduled");
+    expect_name(TALLY_PROBLEM_QUIET, &TALLY_FEDAVG, "scheduled_compressed",
+                "synthetic-quiet-fedavg-scheduled-compressed");
+    expect_name(TALLY_PROBLEM_MNIST, &TALLY_FEDAVG, "compressed", "mnist-fedavg-compressed");
     CU_ASSERT_PTR_NULL(tally_preset_get(TALLY_PROBLEM_MNIST, &TALLY_CEAL, "low_regret"));
     CU_ASSERT_PTR_NULL(tally_preset_get(TALLY_PROBLEM_MNIST, &TALLY_FEDAVG, "scheduled"));
     CU_ASSERT_PTR_NULL(tally_preset_get(TALLY_PROBLEM_LOUD, &TALLY_FEDAVG, "paper_bits"));
+}
+
+/* A compressed row has the constants of a row without compression, and is judged by what it sends.
+ */
+static void test_experiment_presets__compressed_rows_differ_only_by_compression(void)
+{
+    const struct tally_mean_bits bits = {{1, 20, 300, 4000}, {5, 60, 700, 8000}};
+    int n = 0;
+    for (size_t i = 0; i < TALLY_N_PRESETS; i++) {
+        const struct tally_preset *preset = &TALLY_PRESETS[i];
+        for (int kind = TALLY_PROBLEM_LOUD; kind <= TALLY_PROBLEM_MNIST; kind++) {
+            if (!tally_preset_is_for(preset, (enum tally_problem_kind)kind) ||
+                !tally_preset_is_compressed(preset)) {
+                continue;
+            }
+            const bool scheduled = strcmp(preset->name, "scheduled_compressed") == 0;
+            const struct tally_preset *plain = tally_preset_get(
+                (enum tally_problem_kind)kind, &TALLY_FEDAVG, scheduled ? "scheduled" : "paper");
+            struct tally_baseline_params expected = plain->params.baseline;
+            expected.step_size = scheduled ? expected.step_size : plain->tuned[kind];
+            expected.compression.type = TALLY_COMPRESSION_AUTO;
+            CU_ASSERT_EQUAL(memcmp(&expected, &preset->params.baseline, sizeof expected), 0);
+            CU_ASSERT_DOUBLE_EQUAL(tally_preset_counted_bits(preset, &bits).uplink, 4020, 0);
+            CU_ASSERT_DOUBLE_EQUAL(tally_preset_counted_bits(preset, &bits).downlink, 8060, 0);
+            CU_ASSERT_DOUBLE_EQUAL(tally_preset_counted_bits(plain, &bits).uplink, 1, 0);
+            n++;
+        }
+    }
+    CU_ASSERT_EQUAL(n, 5);
 }
 
 /* The build defines TALLY_JOBS_DIR as deploy/jobs. These files there are not presets: the job of
@@ -190,7 +223,7 @@ static size_t count_presets(const char *name)
 
 static void test_experiment_presets__each_is_a_job_file(void)
 {
-    CU_ASSERT_EQUAL(count_presets(NULL), 47); /* 17 + 17 + 13 */
+    CU_ASSERT_EQUAL(count_presets(NULL), 52); /* 19 + 19 + 14 */
 }
 
 static bool is_other_job(const char *name)
@@ -224,7 +257,7 @@ static void test_experiment_presets__each_job_file_is_one(void)
         }
     }
     closedir(folder);
-    CU_ASSERT_EQUAL(n_presets, 47);
+    CU_ASSERT_EQUAL(n_presets, 52);
     CU_ASSERT_EQUAL(n_others, sizeof OTHER_JOBS / sizeof OTHER_JOBS[0]);
 }
 
@@ -286,6 +319,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_experiment_presets__calm_knows_how_far_it_starts),
     TALLY_TEST(test_experiment_presets__every_problem_has_all_algorithms),
     TALLY_TEST(test_experiment_presets__names_tell_what_they_are),
+    TALLY_TEST(test_experiment_presets__compressed_rows_differ_only_by_compression),
     TALLY_TEST(test_experiment_presets__each_is_a_job_file),
     TALLY_TEST(test_experiment_presets__each_job_file_is_one),
     TALLY_TEST(test_experiment_presets__baselines_have_the_bits_of_table_1),
