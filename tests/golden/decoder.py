@@ -597,6 +597,102 @@ def decode_dithered(payload, payload_bits, dim, intervals, scale, stream):
     return levels
 
 
+# --- section 7.3: adaptive ---------------------------------------------------------------------
+
+
+def read_adaptive_table():
+    """Reads the initial shares of no of nonzero[a][b] from the table of the text."""
+    text = FORMAT.read_text().partition("\n### 7.3")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (\d+) \| ([\d ]+) \|$", text, re.MULTILINE)
+    table = [[int(number) for number in row.split()] for _, row in rows]
+    assert [int(a) for a, _ in rows] == list(range(12)) and all(len(row) == 16 for row in table)
+    return table
+
+
+ADAPTIVE = read_adaptive_table()
+MOST_ADAPTIVE = 2**20
+
+
+class Decision:
+    """Learns how probable a no is."""
+
+    def __init__(self, z=2**21, n=2):
+        self.z, self.n = z, n
+
+    def shares(self, yes):
+        """Returns (first, number) of 2^16."""
+        p = self.z // 64
+        return (p, 2**16 - p) if yes else (0, p)
+
+    def learn(self, yes):
+        t = 128 if yes else 2**22 - 128
+        if self.n < 126:
+            self.n += 1
+            quotient = abs(t - self.z) // self.n
+            self.z += quotient if t > self.z else -quotient
+        else:
+            self.z += (t - self.z) // 128
+
+
+class Adaptive:
+    """The contexts. `ask` answers each decision: a decoder reads the answer, an encoder (make_golden.py) knows it."""
+
+    def __init__(self, ask):
+        self.ask = ask
+        self.nonzero = [[Decision(64 * start, 6) for start in row] for row in ADAPTIVE]
+        self.against = [Decision() for _ in range(16)]
+        self.more = [[Decision() for _ in range(14)] for _ in range(12)]
+        self.density = 1024
+
+    def decide(self, decision, *question):
+        yes = self.ask(decision.shares, *question)
+        decision.learn(yes)
+        return yes
+
+    def bit(self):
+        return int(self.ask(Decision().shares, "gamma"))
+
+    def gamma(self):
+        n = 0
+        while not self.bit():
+            n += 1
+            refuse_unless(n < 20, "above")  # 2^20 and more, and 14 are added
+        value = 1
+        for _ in range(n):
+            value = 2 * value + self.bit()
+        return value
+
+    def level(self, dither):
+        a = max(0, max(1, self.density.bit_length()) - 4)
+        b = (dither if dither >= 0 else -1 - dither) // 2**27
+        magnitude, negative = 0, False
+        if self.decide(self.nonzero[a][b], "nonzero"):
+            negative = self.decide(self.against[b], "against") != (dither < 0)
+            magnitude = 1
+            while magnitude <= 14 and self.decide(self.more[a][magnitude - 1], "more", magnitude):
+                magnitude += 1
+            if magnitude > 14:
+                magnitude = 14 + self.gamma()
+        refuse_unless(magnitude <= MOST_ADAPTIVE, "above")
+        self.density += (min(magnitude, 2) * 2**14 - self.density) // 32
+        return -magnitude if negative else magnitude
+
+
+def decode_adaptive(payload, payload_bits, dim, stream):
+    """Returns the levels q; `stream` is empty without dither."""
+    interval = Interval(Bits(payload, payload_bits).bits)
+
+    def ask(shares, *_):
+        yes = interval.share(16) >= shares(True)[0]
+        interval.narrow(*shares(yes), 16)
+        return yes
+
+    model = Adaptive(ask)
+    levels = [model.level(dither) for dither in (dithers(dim, **stream) if stream else dim * [0])]
+    interval.check_end()
+    return levels
+
+
 # --- golden files ------------------------------------------------------------------------------
 
 
@@ -619,6 +715,8 @@ def decode(vector):
     stream = {key: vector[key] for key in ("seed", "run", "client", "round", "purpose") if key in vector}
     if vector["encoding"] == "dithered":
         return {"levels": decode_dithered(*message, vector["intervals"], vector["scale"], stream)}
+    if vector["encoding"] == "adaptive":
+        return {"levels": decode_adaptive(*message, stream)}
     if vector["encoding"] == "float32":
         return {"values": decode_float32(*message)}
     if vector["encoding"] == "top_k":
@@ -632,7 +730,7 @@ def decode(vector):
 
 
 def formula_bits(vector, meaning):
-    if vector["encoding"] in ("unary", "entropy", "dithered"):
+    if vector["encoding"] in ("unary", "entropy", "dithered", "adaptive"):
         return vector["dim"] + sum(map(abs, meaning["levels"]))
     if vector["encoding"] == "top_k":
         return vector["k"] * (32 + math.ceil(math.log2(vector["dim"])))

@@ -2,7 +2,8 @@
 
     TALLY_BIN=build/release/bin /usr/bin/python3 tests/golden/make_golden.py
 
-Valid messages of `unary` and `entropy` come from `tally encode`, those of `dithered` from `tally-dithered-messages`. Malformed ones are valid ones with one
+Valid messages of `unary` and `entropy` come from `tally encode`, those of `dithered` from `tally-dithered-messages`, those of
+`adaptive` from `tally-random-messages` or from an encoder made of the second decoder's contexts. Malformed ones are valid ones with one
 defect, which takes, for `entropy`, an encoder that errs on request; it is here. A file that exists with
 another content is a change of the format: the script says so and changes nothing, unless --renew.
 """
@@ -379,26 +380,29 @@ def choices(levels, scale, escape_at):
 def interval_of(levels, scale, escape_at=None):
     """Returns (L, R, n_units) of a short message."""
     shift, _ = shift_and_prior(scale)
-    low, width, n_units = 0, 2**63, 63
+    steps = []
+    for _, shares, before, block in choices(levels, scale, escape_at):
+        for symbol, escaped, (extra, n), low_bits in block:
+            steps.append((before[symbol], shares[symbol], 12))
+            if escaped is not None:
+                steps += raw_steps(escaped, 5)
+            steps += raw_steps(extra | low_bits << n, n + shift)
+    return narrowed(steps)
 
-    def narrow(a, n, m):
-        nonlocal low, width, n_units
+
+def raw_steps(value, n):
+    """Returns the steps of n bits without a model."""
+    return [(value >> done & 2**min(16, n - done) - 1, 1, min(16, n - done)) for done in range(0, n, 16)]
+
+
+def narrowed(steps):
+    """Returns (L, R, n_units) of the interval after steps "shares a .. a + n - 1 of 2^m"."""
+    low, width, n_units = 0, 2**63, 63
+    for a, n, m in steps:
         q = width >> m
         low, width = low + a * q, n * q
         while width < 2**31:
             low, width, n_units = low << 32, width << 32, n_units + 32
-
-    def raw(value, n):
-        for done in range(0, n, 16):
-            m = min(16, n - done)
-            narrow(value >> done & 2**m - 1, 1, m)
-
-    for _, shares, before, block in choices(levels, scale, escape_at):
-        for symbol, escaped, (extra, n), low_bits in block:
-            narrow(before[symbol], shares[symbol], 12)
-            if escaped is not None:
-                raw(escaped, 5)
-            raw(extra | low_bits << n, n + shift)
     return low, width, n_units
 
 
@@ -562,6 +566,101 @@ def not_the_smallest(vector):
     return None
 
 
+# --- adaptive ----------------------------------------------------------------------------------
+
+
+UPLINK = {"seed": 1, "run": 0, "client": 2, "round": 3, "purpose": 7}
+
+
+def adaptive_steps(levels, stream):
+    """Returns the steps of a message, from the contexts of the second decoder."""
+    steps, level, code = [], 0, []
+
+    def ask(shares, question, i=None):
+        if question == "gamma":
+            yes = code.pop(0)
+        else:
+            yes = {"nonzero": level != 0, "against": (level < 0) != (dither < 0), "more": abs(level) > (i or 0)}[question]
+        steps.append((*shares(yes), 16))
+        return yes
+
+    model = decoder.Adaptive(ask)
+    for level, dither in zip(levels, decoder.dithers(len(levels), **stream) if stream else len(levels) * [0]):
+        above = f"{max(0, abs(level) - 14):b}"
+        code = [bit == "1" for bit in "0" * (len(above) - 1) + above]
+        try:
+            model.level(dither)
+        except decoder.Malformed:
+            assert abs(level) > decoder.MOST_ADAPTIVE
+            steps += [(bit * 2**15, 2**15, 16) for bit in code]  # what an encoder without a limit would write
+            break
+    return steps
+
+
+def adaptive(levels, stream=UPLINK):
+    n, value = shortest_string(*narrowed(adaptive_steps(levels, stream)))
+    return {"encoding": "adaptive", "dim": len(levels), **stream, "payload_bits": n,
+            "formula_bits": len(levels) + sum(map(abs, levels)), "payload": bytes_of(n, value), "levels": levels}
+
+
+def adaptive_messages(n, seed):
+    """Yields valid vectors, encoded by the program."""
+    done = subprocess.run([TALLY.parent / "tally-random-messages", str(n), str(seed)], capture_output=True, check=True)
+    for line in done.stdout.splitlines():
+        vector = json.loads(line)
+        if vector["encoding"] == "adaptive":
+            yield vector | {key: decoder.expand(vector[key]) for key in ("payload", "levels")}
+
+
+def adaptive_valid():
+    top = decoder.MOST_ADAPTIVE
+    yield "zero", adaptive([0])
+    yield "example", adaptive([0, 1, -1, 2, -3, 0, 20])
+    yield "example-without-dither", adaptive([0, 1, -1, 2, -3, 0, 20], {})
+    yield "magnitudes", adaptive([sign * (base + more) for base in (1, 8, 14, 15, 16, 17, 18, 21, 22, 29, 30)
+                                  for more in (0, 1) for sign in (1, -1)])
+    yield "farthest", adaptive([top, -top, top - 1, 0, 0, -(2**19) - 13, 2**19 + 14, 2**19 + 13])
+    yield "settled", adaptive([0] * 300 + [1, -1] * 200 + [0] * 300 + [3, -2, 0, 0] * 100)
+    yield "zeros-to-the-floor-of-the-density", adaptive([0] * 2000 + [-1], {})
+    yield "ones-to-the-top-of-the-density", adaptive([5, -5] * 400, {})
+    yield "20000-zeros", adaptive([0] * 20000)
+    yield "above-2-to-18", adaptive(sparse(LONG + 1, 5000, [1, -1, 30]), {})
+    for k, vector in enumerate(adaptive_messages(40, 73)):
+        yield f"{k:02}-{'dithered' if 'seed' in vector else 'plain'}-dim-{vector['dim']}", vector
+
+
+def adaptive_malformed():
+    good = adaptive([0, 1, -1, 2, -3, 0, 20, 0, 0, 0, 15, -1])
+    n, value = good["payload_bits"], string_of(good)
+    assert n % 8
+    yield from framing_defects(good)
+    says = "bits announced, 12 coordinates take"
+    yield "bit-left-over", refused(good, "length", says, bytes_of(n + 1, 2 * value), n + 1)
+    yield "byte-left-over", refused(good, "length", says, bytes_of(n + 8, value << 8), n + 8)
+    yield "end-too-early", refused(good, "length", says, bytes_of(n - 1, value >> 1), n - 1)
+    yield "no-bits", refused(good, "length", says, b"", 0)
+    far = adaptive([300] * 300)
+    bits = far["payload_bits"] // 4
+    yield "end-blocks-too-early", refused(far, "length", "ends in the block of coordinate 0 of 300",
+                                          bytes_of(bits, string_of(far) >> far["payload_bits"] - bits), bits)
+    for name, level in [("level-above-2-to-20", 2**20 + 1), ("level-of-2-to-21", -(2**21)), ("gamma-without-end", 2**70)]:
+        m, string = shortest_string(*narrowed(adaptive_steps([1, level], UPLINK)))
+        yield name, refused(adaptive([1, 0]), "above", "level of coordinate 1 is above 1048576", bytes_of(m, string), m)
+    yield "string-not-the-smallest", next(filter(None, map(not_the_smallest, (
+        adaptive([0] * wide + [1]) for wide in range(1, 200)))))
+    yield "string-in-no-share", outside_both_shares()
+
+
+def outside_both_shares():
+    """Returns a string at the very end of an interval that 2^16 shares do not fill."""
+    levels, width = [1], 0
+    while width % 2**16 == 0:
+        levels.append(-levels[-1])
+        low, width, n_units = narrowed(adaptive_steps(levels, UPLINK))
+    return refused(adaptive(levels + [0] * 5), "string", "ends in the block of coordinate 0 of 7",
+                   bytes_of(n_units, low + width - 1), n_units)
+
+
 # --- files -------------------------------------------------------------------------------------
 
 
@@ -577,7 +676,8 @@ def vectors():
             ("entropy", entropy_valid(generator)), ("entropy-malformed", entropy_malformed()),
             ("entropy-long", entropy_long_valid(generator)),
             ("entropy-long-malformed", entropy_long_malformed()),
-            ("dithered", dithered_valid()), ("dithered-malformed", dithered_malformed())]:
+            ("dithered", dithered_valid()), ("dithered-malformed", dithered_malformed()),
+            ("adaptive", adaptive_valid()), ("adaptive-malformed", adaptive_malformed())]:
         for name, vector in source:
             yield folder, name, vector
 

@@ -7,8 +7,8 @@
 
 #include "tests/golden/random_messages.h"
 
-static const char *const NAMES[N_RANDOM_KINDS] = {"unary",   "entropy", "entropy",
-                                                  "float32", "qsgd",    "top_k"};
+static const char *const NAMES[N_RANDOM_KINDS] = {"unary", "entropy", "entropy", "float32",
+                                                  "qsgd",  "top_k",   "adaptive"};
 
 /* Prints a JSON number with a point or an exponent, and keeps the sign of -0.0. */
 static void print_real(double value)
@@ -29,10 +29,16 @@ static void print_terms(const struct random_message *message)
     if (message->kind == RANDOM_QSGD) {
         printf("\"s\": %lu, \"norm\": ", (unsigned long)message->qsgd.levels);
         print_real((double)message->qsgd.norm);
+        printf(", ");
     } else if (message->kind == RANDOM_TOP_K) {
-        printf("\"k\": %zu", message->k);
-    } else {
-        printf("\"intervals\": %lu", (unsigned long)message->grid.intervals);
+        printf("\"k\": %zu, ", message->k);
+    } else if (message->kind == RANDOM_ADAPTIVE && message->has_dither) {
+        printf("\"seed\": %llu, \"run\": %lu, \"client\": %lu, \"round\": %lu, \"purpose\": %d, ",
+               (unsigned long long)message->seed, (unsigned long)message->run,
+               (unsigned long)message->client, (unsigned long)message->round,
+               (int)TALLY_RNG_UPLINK);
+    } else if (random_encoding(message->kind) != NULL || message->kind == RANDOM_FLOAT32) {
+        printf("\"intervals\": %lu, ", (unsigned long)message->grid.intervals);
     }
 }
 
@@ -60,7 +66,7 @@ static void print_message(const struct random_message *message)
     const size_t k = message->kind == RANDOM_TOP_K ? message->k : message->dim;
     printf("{\"encoding\": \"%s\", \"dim\": %zu, ", NAMES[message->kind], message->dim);
     print_terms(message);
-    printf(", \"payload_bits\": %llu, \"formula_bits\": %llu, \"payload\": [[1, \"",
+    printf("\"payload_bits\": %llu, \"formula_bits\": %llu, \"payload\": [[1, \"",
            (unsigned long long)message->stats.payload_bits,
            (unsigned long long)message->stats.formula_bits);
     for (size_t i = 0; i < message->n_payload; i++) {

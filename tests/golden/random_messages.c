@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codec/adaptive/adaptive.h"
 #include "codec/numeric/float32.h"
 #include "codec/numeric/subset.h"
 #include "codec/sparse/top_k.h"
@@ -44,6 +45,14 @@ struct tally_rng random_stream(uint64_t seed)
 {
     struct tally_rng rng;
     tally_rng_init(&rng, tally_rng_key(seed, 0), 0, 0, TALLY_RNG_NOISE);
+    return rng;
+}
+
+struct tally_rng random_dither(const struct random_message *message)
+{
+    struct tally_rng rng;
+    tally_rng_init(&rng, tally_rng_key(message->seed, message->run), message->client,
+                   message->round, TALLY_RNG_UPLINK);
     return rng;
 }
 
@@ -212,6 +221,51 @@ static void draw_top_k(struct tally_rng *rng, struct random_message *message)
     require(message->payload != NULL, "no memory");
 }
 
+/* Rounds the levels, made much smaller or hardly, with the dither. */
+static void round_again(struct tally_rng *rng, const struct tally_rng *dither, int32_t *levels,
+                        size_t dim)
+{
+    const double ratio = octave(rng, -8, 0);
+    const struct tally_grid grid = {1, 2 * TALLY_ADAPTIVE_MAX_LEVEL, 0};
+    float *y = allocate(dim, sizeof *y);
+    for (size_t i = 0; i < dim; i++) {
+        y[i] = (float)(ratio * levels[i]);
+    }
+    const struct tally_vector vector = {y, dim, &grid, dither};
+    uint64_t clipped;
+    require(tally_adaptive_round(&vector, levels, &clipped, NULL) == TALLY_OK,
+            "adaptive refuses values");
+    free(y);
+}
+
+/* A third of the messages are without dither; the levels of another third do not follow theirs. */
+static void draw_adaptive(struct tally_rng *rng, struct random_message *message)
+{
+    const uint32_t choice = tally_rng_below(rng, 3);
+    message->has_dither = choice > 0;
+    message->seed = tally_rng_below(rng, 1000) * UINT64_C(0x100000001);
+    message->run = tally_rng_below(rng, 3);
+    message->client = tally_rng_below(rng, 20);
+    message->round = tally_rng_u32(rng);
+    const struct tally_rng dither = random_dither(message);
+    message->levels =
+        draw_levels(rng, (int32_t)octave(rng, 0, log2(TALLY_ADAPTIVE_MAX_LEVEL)), message->dim);
+    if (choice > 1) {
+        round_again(rng, &dither, message->levels, message->dim);
+    }
+    struct tally_buffer payload = {0};
+    require(tally_adaptive_encode(message->levels, message->dim,
+                                  message->has_dither ? &dither : NULL, &payload, &message->stats,
+                                  NULL) == TALLY_OK,
+            "adaptive refuses levels");
+    message->n_payload = payload.size;
+    message->payload = allocate(payload.size, 1);
+    if (payload.size > 0) {
+        memcpy(message->payload, payload.data, payload.size);
+    }
+    tally_buffer_fini(&payload);
+}
+
 static void draw_encoded(struct tally_rng *rng, struct random_message *message)
 {
     int32_t top = (int32_t)octave(rng, 0, MOST_TOP_BITS + 0.01);
@@ -237,6 +291,8 @@ void random_message_init(struct random_message *message, struct tally_rng *rng,
         draw_qsgd(rng, message);
     } else if (kind == RANDOM_TOP_K) {
         draw_top_k(rng, message);
+    } else if (kind == RANDOM_ADAPTIVE) {
+        draw_adaptive(rng, message);
     } else {
         draw_encoded(rng, message);
     }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "api/json/json.h"
+#include "codec/adaptive/adaptive.h"
 #include "codec/buffer.h"
 #include "codec/dithered/dithered.h"
 #include "codec/encoding.h"
@@ -252,7 +253,7 @@ static bool check_entropy(const struct vector *vector)
     return check_levels(&TALLY_ENCODING_ENTROPY, vector);
 }
 
-/* The stream that a `dithered` file specifies. */
+/* The stream that a file specifies. */
 static struct tally_rng stream_of(const struct vector *vector)
 {
     struct tally_rng rng;
@@ -310,6 +311,39 @@ static bool check_dithered(const struct vector *vector)
         good = has_costs(vector, &stats) && encodes_values(vector, &rng, values);
     }
     free(values);
+    return good;
+}
+
+/* On every instruction set, since the dithers come from its kernel. */
+static bool check_adaptive(const struct vector *vector)
+{
+    int32_t *levels = allocate(vector->dim, sizeof *levels);
+    const struct tally_rng rng = stream_of(vector);
+    const struct tally_rng *dither = tally_json_get(vector->json, "seed") != NULL ? &rng : NULL;
+    bool good = true;
+    for (int cpu = TALLY_CPU_PORTABLE; good && cpu <= (int)tally_cpu_best(); cpu++) {
+        struct tally_buffer payload = {0};
+        struct tally_level_stats stats;
+        struct tally_error err = TALLY_ERROR_INIT;
+        tally_cpu_set_limit((enum tally_cpu)cpu);
+        good = as_expected(vector,
+                           tally_adaptive_decode(vector->payload.data, vector->payload.size,
+                                                 vector->payload_bits, vector->dim, dither, levels,
+                                                 &stats, &err),
+                           &err);
+        if (good && vector->refused == NULL) {
+            good = has_costs(vector, &stats) && means(vector, levels) &&
+                   tally_adaptive_encode(levels, vector->dim, dither, &payload, &stats, NULL) ==
+                       TALLY_OK &&
+                   has_costs(vector, &stats) && is_payload(vector, payload.data, payload.size);
+        }
+        if (!good) {
+            printf("on %s: %s\n", TALLY_CPU_NAMES[cpu], err.message);
+        }
+        tally_buffer_fini(&payload);
+    }
+    tally_cpu_set_limit(TALLY_CPU_AVX512);
+    free(levels);
     return good;
 }
 
@@ -502,10 +536,17 @@ static void test_golden__dithered(void)
     check_folder("dithered-malformed", check_dithered, 6);
 }
 
+static void test_golden__adaptive(void)
+{
+    check_folder("adaptive", check_adaptive, 50);
+    check_folder("adaptive-malformed", check_adaptive, 15);
+}
+
 static const struct tally_test tests[] = {
     TALLY_TEST(test_golden__unary),        TALLY_TEST(test_golden__float32),
     TALLY_TEST(test_golden__top_k),        TALLY_TEST(test_golden__rand_k),
     TALLY_TEST(test_golden__qsgd),         TALLY_TEST(test_golden__entropy),
     TALLY_TEST(test_golden__entropy_long), TALLY_TEST(test_golden__dithered),
+    TALLY_TEST(test_golden__adaptive),
 };
 TALLY_SUITE(golden, tests);

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "codec/adaptive/adaptive.h"
 #include "codec/numeric/bits.h"
 #include "codec/numeric/cpu.h"
 #include "codec/numeric/float32.h"
@@ -183,6 +184,28 @@ static bool check_top_k(const struct random_message *message)
     return good;
 }
 
+static bool check_adaptive(const struct random_message *message)
+{
+    const uint64_t bits = message->stats.payload_bits;
+    const struct tally_rng rng = random_dither(message),
+                           *dither = message->has_dither ? &rng : NULL;
+    int32_t *levels = fenced(LEVELS, message->dim * sizeof *levels);
+    struct tally_level_stats stats;
+    const bool good =
+        is_counted(message) &&
+        tally_adaptive_decode(payload_of(message), message->n_payload, bits, message->dim, dither,
+                              levels, &stats, NULL) == TALLY_OK &&
+        same_stats(&stats, &message->stats) &&
+        memcmp(levels, message->levels, message->dim * sizeof *levels) == 0;
+    /* One zero more decodes to the same levels, and is refused all the same. */
+    const size_t n = (size_t)((bits + 8) / 8);
+    uint8_t *longer = fenced(PAYLOAD, n);
+    memset(longer, 0, n);
+    memcpy(longer, message->payload, message->n_payload);
+    return good && tally_adaptive_decode(longer, n, bits + 1, message->dim, dither, levels, &stats,
+                                         NULL) == TALLY_MALFORMED;
+}
+
 static void check_kind(enum random_kind kind, uint64_t seed,
                        bool (*check)(const struct random_message *message))
 {
@@ -235,6 +258,11 @@ static void test_random_messages__top_k(void)
     check_kind(RANDOM_TOP_K, 56, check_top_k);
 }
 
+static void test_random_messages__adaptive(void)
+{
+    check_kind(RANDOM_ADAPTIVE, 57, check_adaptive);
+}
+
 static const struct tally_test tests[] = {
     TALLY_TEST(test_random_messages__unary),
     TALLY_TEST(test_random_messages__entropy),
@@ -242,5 +270,6 @@ static const struct tally_test tests[] = {
     TALLY_TEST(test_random_messages__float32),
     TALLY_TEST(test_random_messages__qsgd),
     TALLY_TEST(test_random_messages__top_k),
+    TALLY_TEST(test_random_messages__adaptive),
 };
 TALLY_SUITE(random_messages, tests);

@@ -95,7 +95,8 @@ class Random(CodecCase):
                     mock.patch.object(decoder, "LONG", 0 if form[1] == "long" else decoder.LONG):
                 decoder.check(vector)
         self.assertEqual(forms, dict.fromkeys([("unary", None), ("entropy", None), ("entropy", "long"),
-                                               ("float32", None), ("qsgd", None), ("top_k", None)], 400))
+                                               ("float32", None), ("qsgd", None), ("top_k", None),
+                                               ("adaptive", None)], 400))
 
     def test_dithered_messages_recount(self):
         for form, longest in ([], decoder.LONG), (["long"], 0):

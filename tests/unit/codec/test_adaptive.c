@@ -140,6 +140,29 @@ static void test_codec_adaptive__the_largest_levels_pass(void)
     fini(&sample);
 }
 
+static void check_example(bool dithered, const uint8_t *payload, uint64_t bits)
+{
+    static const int32_t levels[7] = {0, 1, -1, 2, -3, 0, 20};
+    struct sample sample;
+    init(&sample, 7, dithered);
+    tally_rng_init(&sample.rng, tally_rng_key(1, 0), 2, 3, TALLY_RNG_UPLINK);
+    memcpy(sample.levels, levels, sizeof levels);
+    check(&sample);
+    CU_ASSERT_EQUAL(sample.stats.payload_bits, bits);
+    CU_ASSERT_EQUAL(sample.stats.formula_bits, 34);
+    CU_ASSERT_EQUAL(memcmp(sample.payload.data, payload, (size_t)((bits + 7) / 8)), 0);
+    fini(&sample);
+}
+
+/* FORMAT.md, section 7.3: the worked example. */
+static void test_codec_adaptive__example_of_format_md(void)
+{
+    static const uint8_t with[] = {0xff, 0x74, 0x80, 0x44, 0x6b, 0x2f, 0x56, 0x51, 0x01},
+                         without[] = {0x7f, 0x77, 0xfc, 0xaa, 0x5b, 0xf4, 0x56, 0x15};
+    check_example(true, with, 65);
+    check_example(false, without, 61);
+}
+
 /* The bits beyond those of a code that knows every coordinate's deviation: at a step of eight
  * deviations, where a code for equal coordinates would take twice the bits. */
 static void test_codec_adaptive__messages_are_short(void)
@@ -234,6 +257,7 @@ static void test_codec_adaptive__not_finite_is_refused(void)
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_codec_adaptive__messages_decode_to_their_levels),
     TALLY_TEST(test_codec_adaptive__the_largest_levels_pass),
+    TALLY_TEST(test_codec_adaptive__example_of_format_md),
     TALLY_TEST(test_codec_adaptive__messages_are_short),
     TALLY_TEST(test_codec_adaptive__values_are_those_of_subtractive_dither),
     TALLY_TEST(test_codec_adaptive__every_other_string_is_refused_or_another_message),
