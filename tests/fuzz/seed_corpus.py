@@ -134,6 +134,7 @@ def seeds():
         vector = make_golden.top_k(dim, sorted(generator.sample(range(dim), k)), [2.5] * k)
         yield "top_k", struct.pack("<H", k - 1) + head(dim, 1, vector["payload_bits"]) + vector["payload"]
     yield from dithered_seeds()
+    yield from adaptive_seeds()
     yield from message_seeds()
     yield from restore_seeds()
     for job in sorted(JOBS.glob("*.json")):
@@ -151,6 +152,18 @@ def dithered_seeds():
                 stream = bytes([2 * vector["run"] + vector["purpose"] - 7, vector["client"], vector["round"]])
                 yield "dithered", head(vector["dim"], 21, vector["payload_bits"], choice) + vector["payload"] + \
                     struct.pack("<H", vector["scale"]) + stream
+
+
+def adaptive_seeds():
+    """As messages of a stream of the target, with and without dither."""
+    generator = random.Random(19)
+    for levels, _ in level_vectors(generator):
+        levels = [max(-2**20, min(2**20, level)) for level in levels]
+        for client in (None, 0, 7):
+            stream = {} if client is None else {"seed": 71, "run": 1, "client": client, "round": 3, "purpose": 7}
+            vector = make_golden.adaptive(levels, stream)
+            yield "adaptive", head(len(levels), 1, vector["payload_bits"], 6 if client is None else 0) + \
+                vector["payload"] + bytes([2, client or 0, 3])
 
 
 def data_seeds():

@@ -1,0 +1,79 @@
+/* Messages of `adaptive`. The last three bytes choose the stream.
+ *
+ *     the front   as in fuzz.h; `twice` means without dither
+ *     the end     run and direction, client, round of the stream, one byte each */
+#include <string.h>
+
+#include "codec/adaptive/adaptive.h"
+#include "tests/fuzz/fuzz.h"
+
+enum { TAIL = 3, SEED = 71 };
+
+static bool same_stats(const struct tally_level_stats *a, const struct tally_level_stats *b)
+{
+    return a->formula_bits == b->formula_bits && a->payload_bits == b->payload_bits &&
+           a->nonzeros == b->nonzeros;
+}
+
+static enum tally_status decode(const struct fuzz_message *message, enum tally_cpu cpu,
+                                const struct tally_rng *dither, int32_t *levels,
+                                struct tally_level_stats *ret_stats, struct tally_error *err)
+{
+    tally_cpu_set_limit(cpu);
+    return tally_adaptive_decode(message->payload, message->n_payload, message->payload_bits,
+                                 message->dim, dither, levels, ret_stats, err);
+}
+
+/* Checks that the levels are within the limit, are counted, and encode to the same message. */
+static void check_again(const struct fuzz_message *message, const struct tally_rng *dither,
+                        const int32_t *levels, const struct tally_level_stats *stats)
+{
+    struct tally_buffer payload = {0};
+    struct tally_level_stats again,
+        counted = {.formula_bits = message->dim, .payload_bits = message->payload_bits};
+    for (size_t i = 0; i < message->dim; i++) {
+        FUZZ_CHECK(abs(levels[i]) <= TALLY_ADAPTIVE_MAX_LEVEL);
+        counted.formula_bits += (uint64_t)abs(levels[i]);
+        counted.nonzeros += levels[i] != 0;
+    }
+    FUZZ_CHECK(same_stats(stats, &counted));
+    FUZZ_CHECK(tally_adaptive_encode(levels, message->dim, dither, &payload, &again, NULL) ==
+               TALLY_OK);
+    FUZZ_CHECK(same_stats(&again, stats));
+    FUZZ_CHECK(payload.size == message->n_payload &&
+               (payload.size == 0 || memcmp(payload.data, message->payload, payload.size) == 0));
+    tally_buffer_fini(&payload);
+}
+
+static void check(const struct fuzz_message *message, const struct tally_rng *dither)
+{
+    int32_t *levels = fuzz_allocate(message->dim, sizeof *levels);
+    int32_t *plain = fuzz_allocate(message->dim, sizeof *plain);
+    struct tally_level_stats stats, plain_stats;
+    struct tally_error err = TALLY_ERROR_INIT;
+    const enum tally_status status = decode(message, message->cpu, dither, levels, &stats, &err);
+    FUZZ_CHECK(status == TALLY_OK || (status == TALLY_MALFORMED && err.message[0] != '\0'));
+    FUZZ_CHECK(decode(message, TALLY_CPU_PORTABLE, dither, plain, &plain_stats, NULL) == status);
+    if (status == TALLY_OK) {
+        FUZZ_CHECK(same_stats(&stats, &plain_stats) &&
+                   memcmp(levels, plain, message->dim * sizeof *levels) == 0);
+        check_again(message, dither, levels, &stats);
+    }
+    free(levels);
+    free(plain);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct fuzz_message message;
+    if (size < FUZZ_MESSAGE_HEAD + TAIL || !fuzz_message_read(data, size - TAIL, &message)) {
+        return 0;
+    }
+    const uint8_t *tail = data + size - TAIL;
+    struct tally_rng rng;
+    tally_rng_init(&rng, tally_rng_key(SEED, tail[0] / 2), tail[1], tail[2],
+                   tail[0] % 2 == 0 ? TALLY_RNG_UPLINK : TALLY_RNG_DOWNLINK);
+    check(&message, message.twice ? NULL : &rng);
+    tally_cpu_set_limit(TALLY_CPU_AVX512);
+    return 0;
+}
