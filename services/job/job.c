@@ -105,6 +105,8 @@ enum tally_status job_make_vectors(struct tally_job *job, struct tally_error *er
         drop_vectors(job);
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a job of dim %zu", dim);
     }
+    job->evaluation.is_weighted = tally_job_spec_weighs_evaluations(&job->spec);
+    job->clients.keeps_weights = job->evaluation.is_weighted;
     tally_job_spec_initial_point(&job->spec, job->x);
     job->progress.x_checksum = job_sum_point(job);
     return TALLY_OK;

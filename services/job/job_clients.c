@@ -183,11 +183,16 @@ void job_clients_list(const struct job_clients *clients, int64_t round, bool ski
 
 /* Saving. */
 
+static size_t receipt_bytes(const struct job_clients *clients)
+{
+    return (size_t)JOB_RECEIPT_BYTES + (clients->keeps_weights ? JOB_WEIGHT_BYTES : 0);
+}
+
 size_t job_clients_saved_bytes(const struct job_clients *clients, int64_t n_rounds)
 {
     const size_t n = job_clients_has_cohorts(clients) ? (size_t)n_rounds * clients->cohort.n
                                                       : (size_t)clients->n;
-    return n * JOB_RECEIPT_BYTES;
+    return n * receipt_bytes(clients);
 }
 
 static void save_receipt(const struct tally_receipt *receipt, struct tally_buffer *out)
@@ -205,6 +210,14 @@ static struct tally_receipt load_receipt(const uint8_t *bytes)
     return (struct tally_receipt){(int64_t)words[0], words[1], words[2], words[3]};
 }
 
+static uint32_t load_weight(const uint8_t *bytes)
+{
+    uint64_t weight;
+    _Static_assert(sizeof weight == JOB_WEIGHT_BYTES, "as job_clients.h says");
+    memcpy(&weight, bytes, sizeof weight);
+    return (uint32_t)weight;
+}
+
 void job_clients_save(const struct job_clients *clients, int64_t round, int64_t n_rounds,
                       struct tally_buffer *out)
 {
@@ -215,9 +228,12 @@ void job_clients_save(const struct job_clients *clients, int64_t round, int64_t 
         tally_cohort_draw(clients->recalled, (uint32_t)r);
         for (uint32_t i = 0; i < clients->recalled->n; i++) {
             const struct tally_receipt none = {.round = 0};
-            const struct tally_receipt *last = &clients->all[clients->recalled->drawn[i]].receipt;
-            const bool is_of_round = last->round == r || !job_clients_has_cohorts(clients);
-            save_receipt(is_of_round ? last : &none, out);
+            const struct job_client *client = &clients->all[clients->recalled->drawn[i]];
+            const bool is_of_round =
+                client->receipt.round == r || !job_clients_has_cohorts(clients);
+            const uint64_t weight = is_of_round ? client->weight : 0;
+            save_receipt(is_of_round ? &client->receipt : &none, out);
+            tally_buffer_append(out, &weight, clients->keeps_weights ? sizeof weight : 0);
         }
     }
 }
@@ -230,10 +246,13 @@ void job_clients_load(struct job_clients *clients, int64_t round, int64_t n_roun
     }
     for (int64_t r = round - n_rounds + 1; r <= round; r++) {
         tally_cohort_draw(clients->recalled, (uint32_t)r);
-        for (uint32_t i = 0; i < clients->recalled->n; i++, bytes += JOB_RECEIPT_BYTES) {
+        for (uint32_t i = 0; i < clients->recalled->n; i++, bytes += receipt_bytes(clients)) {
             const struct tally_receipt receipt = load_receipt(bytes);
+            struct job_client *client = &clients->all[clients->recalled->drawn[i]];
             if (receipt.round != 0) {
-                clients->all[clients->recalled->drawn[i]].receipt = receipt;
+                client->receipt = receipt;
+                client->weight =
+                    clients->keeps_weights ? load_weight(bytes + JOB_RECEIPT_BYTES) : 0;
             }
         }
     }

@@ -19,7 +19,7 @@ struct job_client {
     struct tally_report report;   /* of the opening round */
     uint32_t drawn_for;           /* the last round that drew the client ... */
     uint32_t place;               /* ... and its place in that cohort */
-    uint32_t weight;              /* of its answer to the open round */
+    uint32_t weight;              /* of its last answer; 0 = unknown */
     uint32_t setback_in;          /* the last round in which it had a setback, and ... */
     uint8_t n_setbacks;           /* ... how many it had there */
     bool sits_out;                /* of that round, which does without the client */
@@ -31,6 +31,7 @@ struct job_clients {
     uint32_t n;
     int64_t n_awaited;
     uint32_t open_round;
+    bool keeps_weights;            /* saved with the receipts; set before anything is saved */
     struct tally_cohort cohort;    /* of the open round */
     struct tally_cohort *recalled; /* scratch: of an earlier round */
 };
@@ -79,8 +80,9 @@ bool job_clients_has_cohorts(const struct job_clients *clients);
 /* A saved receipt has round, digest, formula and payload bits, 8 bytes each, little-endian. The
  * receipts of all clients are saved. With cohorts below M these are instead the receipts of the
  * cohort of each of the n_rounds rounds that end with `round`, with zeros where a client's last
- * message is of a different round. */
-enum { JOB_RECEIPT_BYTES = 32 };
+ * message is of a different round. If weights are kept, a saved receipt ends with the weight in 8
+ * more bytes. */
+enum { JOB_RECEIPT_BYTES = 32, JOB_WEIGHT_BYTES = 8 };
 size_t job_clients_saved_bytes(const struct job_clients *clients, int64_t n_rounds);
 void job_clients_save(const struct job_clients *clients, int64_t round, int64_t n_rounds,
                       struct tally_buffer *out);

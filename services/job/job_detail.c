@@ -155,9 +155,11 @@ static bool set_reason(struct tally_json *object, const struct tally_job_facts *
            tally_json_set_text_or_null(object, "reason_code", code);
 }
 
-static bool set_stopped(struct tally_json *object, const struct tally_stopped *stopped)
+/* A job that has stopped may still be evaluating its last model. */
+static bool set_stopped(struct tally_json *object, enum tally_job_status status,
+                        const struct tally_stopped *stopped)
 {
-    if (stopped->rule[0] == '\0') {
+    if (stopped->rule[0] == '\0' || status != TALLY_JOB_COMPLETED) {
         return tally_json_set_null(object, "stopped_by");
     }
     struct tally_json *value = tally_json_object();
@@ -197,7 +199,7 @@ bool tally_detail_add(struct tally_json *object, const struct tally_job_facts *f
     tally_detail_checksum(progress->x_checksum, checksum);
     return tally_json_set_text(object, "id", facts->id) &&
            tally_json_set_text(object, "status", tally_job_status_name(facts->status)) &&
-           set_reason(object, facts) && set_stopped(object, &progress->stopped) &&
+           set_reason(object, facts) && set_stopped(object, facts->status, &progress->stopped) &&
            set_time(object, "created_ms", facts->created_ms) &&
            set_time(object, "started_ms", facts->started_ms) &&
            set_time(object, "finished_ms", facts->finished_ms) &&

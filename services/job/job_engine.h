@@ -129,13 +129,16 @@ struct job_measured {
     double loss;
 };
 /* Judges the engine's point, before the open round moves it. Keeps the point if it is the best so
- * far. Returns whether a rule of `stop` is met: then progress.stopped says which, and the job must
- * end with this point. */
+ * far. Returns whether a rule, of a job that has not stopped yet, of `stop` is met: then
+ * progress.stopped says which, and the job must end with this point. */
 bool job_judge_point(struct tally_job *job, const struct job_measured *measured);
-/* Whether the job has sent as many bits as `stop` allows; sets progress.stopped. */
-bool job_judge_bits(struct tally_job *job);
-/* Ends the job because of progress.stopped. */
-void job_end_stopped(struct tally_job *job);
+/* Sets progress.stopped if the job has sent as many bits as `stop` allows. */
+void job_judge_bits(struct tally_job *job);
+/* Whether a rule has been met. The job then takes no more steps, but its last model may still be
+ * evaluated. */
+bool job_has_stopped(const struct tally_job *job);
+/* Completes the job, at its horizon or because of progress.stopped. */
+void job_end(struct tally_job *job);
 
 /* job_saving.c */
 

@@ -188,7 +188,8 @@ static void take_evaluation(struct tally_job *job, const struct tally_update *up
         return;
     }
     const uint32_t place = job->open.evaluator > 0 ? 0 : job->clients.all[update->client].place;
-    job_metrics_take(&job->evaluation, place, update->evaluation, update->n_evaluation);
+    job_metrics_take(&job->evaluation, place, job->clients.all[update->client].weight,
+                     update->evaluation, update->n_evaluation);
     job->telemetry_bits += job_metrics_bits(update->evaluation, update->n_evaluation);
     if (update->evaluation_failure[0] != '\0') {
         job_note_setback(job, update->evaluation_failure);
@@ -263,7 +264,9 @@ static enum tally_status add_message(struct tally_job *job, const struct tally_u
                                       .number = (uint32_t)job->open.round,
                                       .shift = shift_of(job, update->client)};
     *ret_bits = (struct tally_bits){0};
-    if (tally_job_round_only_evaluates(&job->open)) {
+    if (tally_job_round_only_evaluates(&job->open)) { /* which has no weight: the last one counts */
+        const bool is_known = tally_job_receipt(job, update->client).round != 0;
+        answer->weight = is_known ? job->clients.all[update->client].weight : 0;
         return check_cut(&view, update->clipped, err);
     }
     enum tally_status status = tally_weight_take(&job->setting, &view, err);
@@ -343,8 +346,8 @@ enum tally_status tally_job_receive(struct tally_job *job, const struct tally_up
     job->telemetry_bits += update->has_loss ? LOSS_BITS : 0;
     job->telemetry_bits += job->open.plan.cut ? 0 : CLIPPED_BITS;
     job->telemetry_bits += job_metrics_bits(update->metrics, update->n_metrics);
-    job_metrics_take(&job->metrics, job->clients.all[update->client].place, update->metrics,
-                     update->n_metrics);
+    job_metrics_take(&job->metrics, job->clients.all[update->client].place, answer.weight,
+                     update->metrics, update->n_metrics);
     take_evaluation(job, update);
     job_check_invariants(job);
     job_close_if_complete(job, &outcome);

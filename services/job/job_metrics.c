@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codec/numeric/wide_sum.h"
+
 static const uint64_t VALUE_BITS = 64; /* a float64 */
 static const uint64_t NAME_BITS = 8;   /* a byte of a name */
 
@@ -11,6 +13,8 @@ void job_metrics_fini(struct job_metrics *metrics)
 {
     free(metrics->open.values);
     free(metrics->closed.values);
+    free(metrics->open.weights);
+    free(metrics->closed.weights);
     *metrics = (struct job_metrics){0};
 }
 
@@ -67,15 +71,22 @@ static enum tally_status make_room(struct job_metrics *metrics, uint32_t cohort,
         return TALLY_OK;
     }
     const size_t n_bytes = cohort * (size_t)TALLY_METRICS_MOST * sizeof(double);
+    const size_t n_weights = metrics->is_weighted ? cohort : 0;
     double *open = malloc(n_bytes), *closed = malloc(n_bytes);
-    if (open == NULL || closed == NULL) {
+    uint32_t *weights = calloc(n_weights + 1, sizeof *weights);
+    uint32_t *closed_weights = calloc(n_weights + 1, sizeof *weights);
+    if (open == NULL || closed == NULL || weights == NULL || closed_weights == NULL) {
         free(open);
         free(closed);
+        free(weights);
+        free(closed_weights);
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the metrics of %u clients",
                           cohort);
     }
     metrics->open.values = open;
     metrics->closed.values = closed;
+    metrics->open.weights = weights;
+    metrics->closed.weights = closed_weights;
     metrics->clients = cohort;
     forget(&metrics->open, cohort);
     forget(&metrics->closed, cohort);
@@ -107,10 +118,13 @@ enum tally_status job_metrics_check(struct job_metrics *metrics, uint32_t cohort
     return n > 0 ? make_room(metrics, cohort, err) : TALLY_OK;
 }
 
-void job_metrics_take(struct job_metrics *metrics, uint32_t client_place,
+void job_metrics_take(struct job_metrics *metrics, uint32_t client_place, uint32_t weight,
                       const struct tally_metric *reported, size_t n)
 {
     struct job_metric_values *open = &metrics->open;
+    if (metrics->is_weighted && n > 0) {
+        open->weights[client_place] = weight;
+    }
     for (size_t i = 0; i < n; i++) {
         if (!isfinite(reported[i].value)) {
             continue;
@@ -135,6 +149,29 @@ static double sum_of(const struct job_metrics *metrics, const double *first, dou
     return sum;
 }
 
+/* The mean of one name's values, from `first` on, by the weights of the clients that have it. */
+static double weighted_mean(const struct job_metrics *metrics, const double *first)
+{
+    const uint32_t *weights = metrics->open.weights;
+    double known = 0, n_known = 0, total = 0;
+    struct tally_wide_sum sum = {0};
+    for (uint32_t m = 0; m < metrics->clients; m++) {
+        const bool counts = !isnan(first[m * (size_t)TALLY_METRICS_MOST]) && weights[m] > 0;
+        known += counts ? weights[m] : 0;
+        n_known += counts;
+    }
+    const double usual = n_known > 0 ? known / n_known : 1;
+    for (uint32_t m = 0; m < metrics->clients; m++) {
+        const double value = first[m * (size_t)TALLY_METRICS_MOST];
+        const double weight = weights[m] > 0 ? weights[m] : usual;
+        if (!isnan(value)) {
+            tally_wide_sum_add(&sum, weight, value);
+            total += weight;
+        }
+    }
+    return tally_wide_sum_mean(&sum, total);
+}
+
 static struct tally_metric_summary summary_of(const struct job_metrics *metrics, int place)
 {
     struct tally_metric_summary summary = {.min = INFINITY, .max = -INFINITY};
@@ -148,11 +185,15 @@ static struct tally_metric_summary summary_of(const struct job_metrics *metrics,
             summary.max = value > summary.max ? value : summary.max;
         }
     }
-    const double sum = sum_of(metrics, first, 1);
-    /* The mean of finite values is finite, even if their sum is not. */
-    summary.mean = isfinite(sum)
-                       ? sum / (double)n
-                       : fmin(fmax(sum_of(metrics, first, (double)n), summary.min), summary.max);
+    if (metrics->is_weighted) {
+        summary.mean = fmin(fmax(weighted_mean(metrics, first), summary.min), summary.max);
+    } else {
+        const double sum = sum_of(metrics, first, 1);
+        /* The mean of finite values is finite, even if their sum is not. */
+        summary.mean =
+            isfinite(sum) ? sum / (double)n
+                          : fmin(fmax(sum_of(metrics, first, (double)n), summary.min), summary.max);
+    }
     memcpy(summary.name, metrics->open.names[place], sizeof summary.name);
     return summary;
 }
@@ -206,7 +247,7 @@ enum tally_status job_metrics_restore(struct job_metrics *metrics, uint32_t coho
     exchange(metrics);
     enum tally_status status = job_metrics_check(metrics, cohort, reported, n, err);
     if (status == TALLY_OK) {
-        job_metrics_take(metrics, client_place, reported, n);
+        job_metrics_take(metrics, client_place, 0, reported, n);
         metrics->closed_round = round;
     }
     exchange(metrics);

@@ -2,10 +2,12 @@
  *
  * Values are kept per client and combined in client order when the round closes, so the mean does
  * not depend on the order of arrival. Metrics never change a job, so a value that is not finite is
- * dropped, and the update is accepted without it. Names are kept in the order in which they arrive
- * and sorted in the summary. The values of the last closed round that has any are kept for queries
- * about single clients. The memory, twice double[cohort][TALLY_METRICS_MOST], is allocated for the
- * first update that has a metric, because most jobs have none. */
+ * dropped, and the update is accepted without it. Clients count alike, or by a weight that is given
+ * with their metrics; one whose weight is unknown then counts as the mean of the others. Names are
+ * kept in the order in which they arrive and sorted in the summary. The values of the last closed
+ * round that has any are kept for queries about single clients. The memory, twice
+ * double[cohort][TALLY_METRICS_MOST], is allocated for the first update that has a metric, because
+ * most jobs have none. */
 #ifndef TALLY_SERVICES_JOB_JOB_METRICS_H
 #define TALLY_SERVICES_JOB_JOB_METRICS_H
 
@@ -16,7 +18,8 @@
 struct job_metric_values {
     char names[TALLY_METRICS_MOST][TALLY_METRIC_NAME_CAPACITY];
     int n_names;
-    double *values; /* [cohort][TALLY_METRICS_MOST]; NaN = not reported; NULL = none so far */
+    double *values;    /* [cohort][TALLY_METRICS_MOST]; NaN = not reported; NULL = none so far */
+    uint32_t *weights; /* [cohort], 0 = unknown; NULL unless they are weighted */
 };
 
 struct job_metrics {
@@ -24,6 +27,7 @@ struct job_metrics {
     struct job_metric_values closed; /* of the last closed round that has any */
     int64_t closed_round;            /* 0 = there is none */
     uint32_t clients;                /* of a round: each has a place in the cohort */
+    bool is_weighted;                /* set before the first check */
 };
 
 void job_metrics_fini(struct job_metrics *metrics);
@@ -34,8 +38,9 @@ void job_metrics_clear(struct job_metrics *metrics);
 enum tally_status job_metrics_check(struct job_metrics *metrics, uint32_t cohort,
                                     const struct tally_metric *reported, size_t n,
                                     struct tally_error *err);
-/* Keeps metrics that passed the check, of the client at that place in the cohort. */
-void job_metrics_take(struct job_metrics *metrics, uint32_t client_place,
+/* Keeps metrics that passed the check, of the client at that place in the cohort. `weight` counts
+ * if they are weighted; 0 = unknown. */
+void job_metrics_take(struct job_metrics *metrics, uint32_t client_place, uint32_t weight,
                       const struct tally_metric *reported, size_t n);
 /* Writes the summary of the open round (record.h). */
 void job_metrics_summarize(const struct job_metrics *metrics,

@@ -147,13 +147,6 @@ static void take_evaluation(struct tally_job *job, struct tally_round_evaluation
 
 /* Opening. */
 
-static void end_at_horizon(struct tally_job *job)
-{
-    job->open = (struct tally_job_round){0};
-    job->clients.n_awaited = 0;
-    job_move(job, TALLY_EVENT_COMPLETE, NULL);
-}
-
 /* Round (k, j) would exceed T: the rest of the horizon counts in the regret, and nothing is
  * sent. */
 static void cut_at_horizon(struct tally_job *job, struct tally_job_outcome *outcome)
@@ -169,7 +162,7 @@ static void cut_at_horizon(struct tally_job *job, struct tally_job_outcome *outc
         tally_job_list_missing(job, record.missing);
     }
     add_record(job, &record, outcome);
-    end_at_horizon(job);
+    job_end(job);
 }
 
 /* A digest of all that a client's update depends on besides spec, client and round. Below 2^28, so
@@ -217,11 +210,11 @@ void job_open_round(struct tally_job *job, struct tally_job_outcome *outcome)
     job_kept_open(job);
     ask_to_evaluate(job);
     int64_t left = job->spec.horizon - progress->time_step;
-    if (left == 0) {
+    if (left == 0 || job_has_stopped(job)) {
         if (open_last_evaluation(job)) {
             job->open.mark = mark_of(job);
         } else {
-            job_move(job, TALLY_EVENT_COMPLETE, NULL);
+            job_end(job);
         }
         return;
     }
@@ -427,11 +420,10 @@ static void close_last_evaluation(struct tally_job *job, struct tally_round_eval
     }
     const struct job_measured measured = {
         .metrics = "", .evaluation = evaluation, .loss = (double)NAN};
-    if (job_judges_points(job) && job_judge_point(job, &measured)) {
-        job_end_stopped(job);
-    } else {
-        end_at_horizon(job);
+    if (job_judges_points(job)) {
+        (void)job_judge_point(job, &measured);
     }
+    job_end(job);
 }
 
 /* The record of a round that takes no step, because the job ends with the point that it has. */
@@ -479,8 +471,11 @@ static void close_round(struct tally_job *job, struct tally_job_outcome *outcome
     }
     add_record(job, &record, outcome);
     tally_metrics_update(job->progress.metrics, outcome->evaluation.metrics); /* they win */
-    if (stops || (job->progress.time_step < job->spec.horizon && job_judge_bits(job))) {
-        job_end_stopped(job);
+    if (!stops && job->progress.time_step < job->spec.horizon) {
+        job_judge_bits(job);
+    }
+    if (stops) {
+        job_end(job);
     } else {
         job_open_round(job, outcome);
     }

@@ -281,6 +281,12 @@ bool tally_job_spec_evaluates(const struct tally_job_spec *spec)
     return spec->objective.type == TALLY_TRAINING && spec->evaluation != TALLY_EVALUATION_NONE;
 }
 
+bool tally_job_spec_weighs_evaluations(const struct tally_job_spec *spec)
+{
+    return tally_job_spec_evaluates(spec) && spec->evaluation == TALLY_EVALUATION_CLIENTS &&
+           spec->objective.weighting == TALLY_WEIGHTING_POINTS;
+}
+
 bool tally_job_spec_weighs_losses(const struct tally_job_spec *spec)
 {
     return spec->objective.weighting == TALLY_WEIGHTING_POINTS &&

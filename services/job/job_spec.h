@@ -157,6 +157,8 @@ int64_t tally_job_spec_slots(const struct tally_job_spec *spec);
 
 /* Whether clients evaluate the models of the job. */
 bool tally_job_spec_evaluates(const struct tally_job_spec *spec);
+/* Whether the mean of the clients' evaluations is by their samples, which their messages have. */
+bool tally_job_spec_weighs_evaluations(const struct tally_job_spec *spec);
 
 /* Whether the loss of a round is the weighted mean of the losses that its clients reported. With
  * weighting `points` it is, unless each client reports f itself, over all points, at its own

@@ -9,7 +9,8 @@
  *
  * A round that meets a rule thus takes no step, and the model of a job that stopped is the one that
  * was measured. The rules about bits are checked after the round's step, whose broadcast they
- * count. */
+ * count; if models are evaluated, the one that this step has made is, before the job ends. Its
+ * reason is therefore written at the end, from progress.stopped, which is stored. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -65,14 +66,24 @@ static void note_best(struct tally_job *job, const struct job_measured *measured
     }
 }
 
-/* Sets progress.stopped, and the reason that people read. */
-static void stop(struct tally_job *job, const char *rule, double value, int64_t round,
-                 const char *text)
+static void set_stopped(struct tally_job *job, const char *rule, double value, int64_t round)
 {
     struct tally_stopped *stopped = &job->progress.stopped;
     *stopped = (struct tally_stopped){.value = value, .round = round};
     snprintf(stopped->rule, sizeof stopped->rule, "%s", rule);
+}
+
+/* Sets progress.stopped, and the reason that people read. */
+static void stop(struct tally_job *job, const char *rule, double value, int64_t round,
+                 const char *text)
+{
+    set_stopped(job, rule, value, round);
     TALLY_REASON_WRITE(job->reason, STOP_RULE_MET, text);
+}
+
+bool job_has_stopped(const struct tally_job *job)
+{
+    return job->progress.stopped.rule[0] != '\0';
 }
 
 static bool meets_threshold(struct tally_job *job, const struct job_measured *measured)
@@ -144,6 +155,9 @@ bool job_judges_points(const struct tally_job *job)
 bool job_judge_point(struct tally_job *job, const struct job_measured *measured)
 {
     note_best(job, measured);
+    if (job_has_stopped(job)) {
+        return false;
+    }
     const bool loses = loses_patience(job, measured); /* counts in every case */
     return meets_threshold(job, measured) || meets_loss(job, measured) || loses;
 }
@@ -154,23 +168,42 @@ static bool meets_bits(struct tally_job *job, const char *rule, uint64_t payload
     const uint64_t bits = payload_bits + job->progress.bits.control_bits;
     const bool is_met = limit > 0 && bits >= (uint64_t)limit;
     if (is_met) {
-        char text[TALLY_REASON_CAPACITY];
-        snprintf(text, sizeof text, "%s are %" PRIu64 ", at least %" PRId64, rule, bits, limit);
-        stop(job, rule, (double)bits, job->progress.round, text);
+        set_stopped(job, rule, (double)bits, job->progress.round);
     }
     return is_met;
 }
 
-bool job_judge_bits(struct tally_job *job)
+void job_judge_bits(struct tally_job *job)
 {
     const struct tally_ledger *bits = &job->progress.bits;
     const struct tally_stop *rules = &job->spec.stop;
-    return meets_bits(job, "uplink_bits", bits->uplink.payload_bits, rules->uplink_bits) ||
-           meets_bits(job, "downlink_bits", bits->downlink.payload_bits, rules->downlink_bits);
+    if (!meets_bits(job, "uplink_bits", bits->uplink.payload_bits, rules->uplink_bits)) {
+        (void)meets_bits(job, "downlink_bits", bits->downlink.payload_bits, rules->downlink_bits);
+    }
 }
 
-void job_end_stopped(struct tally_job *job)
+/* Writes the reason of a rule that is met by no measured value. */
+static void write_reason(struct tally_job *job)
 {
+    const struct tally_stopped *stopped = &job->progress.stopped;
+    const struct tally_stop *rules = &job->spec.stop;
+    char text[TALLY_REASON_CAPACITY];
+    if (strcmp(stopped->rule, "seconds") == 0) {
+        snprintf(text, sizeof text, "%g seconds have passed, at least %g", stopped->value,
+                 rules->seconds);
+    } else {
+        const bool is_up = strcmp(stopped->rule, "uplink_bits") == 0;
+        snprintf(text, sizeof text, "%s are %.0f, at least %" PRId64, stopped->rule, stopped->value,
+                 is_up ? rules->uplink_bits : rules->downlink_bits);
+    }
+    TALLY_REASON_WRITE(job->reason, STOP_RULE_MET, text);
+}
+
+void job_end(struct tally_job *job)
+{
+    if (job_has_stopped(job) && job->reason[0] == '\0') {
+        write_reason(job);
+    }
     job->open = (struct tally_job_round){0};
     job->clients.n_awaited = 0;
     job_move(job, TALLY_EVENT_COMPLETE, NULL);
@@ -179,10 +212,8 @@ void job_end_stopped(struct tally_job *job)
 enum tally_status tally_job_stop(struct tally_job *job, double seconds, struct tally_error *err)
 {
     if (job_is_open(job)) { /* else the move fails */
-        char text[TALLY_REASON_CAPACITY];
-        snprintf(text, sizeof text, "%g seconds have passed, at least %g", seconds,
-                 job->spec.stop.seconds);
-        stop(job, "seconds", seconds, job->progress.round, text);
+        set_stopped(job, "seconds", seconds, job->progress.round);
+        write_reason(job);
     }
     return job_move(job, TALLY_EVENT_COMPLETE, err);
 }

@@ -355,29 +355,129 @@ static void test_job_evaluation__the_last_one_is_not_waited_for_past_the_deadlin
     }
 }
 
+/* Goes on with a job restored from the state of the current one. */
+static void restore(struct host *host)
+{
+    struct tally_buffer state = {0};
+    struct tally_job *again;
+    CU_ASSERT_EQUAL_FATAL(tally_job_save_state(host->job, &state), TALLY_OK);
+    CU_ASSERT_EQUAL_FATAL(tally_job_restore(&host->spec, tally_job_status(host->job),
+                                            tally_job_progress(host->job), state.data, state.size,
+                                            &again, NULL),
+                          TALLY_OK);
+    CU_ASSERT_EQUAL(tally_job_open_round(again)->mark, tally_job_open_round(host->job)->mark);
+    CU_ASSERT_TRUE(tally_job_open_round(again)->evaluate_model);
+    tally_job_free(host->job);
+    host->job = again;
+    tally_buffer_fini(&state);
+}
+
 static void test_job_evaluation__a_restored_job_goes_on_with_it(void)
 {
     struct host host;
     host_init(&host, &LOOP, "");
     for (int r = 1; r <= ROUNDS; r++) {
         run_round(&host);
-        struct tally_buffer state = {0};
-        struct tally_job *again;
-        CU_ASSERT_EQUAL_FATAL(tally_job_save_state(host.job, &state), TALLY_OK);
-        CU_ASSERT_EQUAL_FATAL(tally_job_restore(&host.spec, tally_job_status(host.job),
-                                                tally_job_progress(host.job), state.data,
-                                                state.size, &again, NULL),
-                              TALLY_OK);
-        CU_ASSERT_EQUAL(tally_job_open_round(again)->mark, tally_job_open_round(host.job)->mark);
-        CU_ASSERT_TRUE(tally_job_open_round(again)->evaluate_model);
-        tally_job_free(host.job);
-        host.job = again;
-        tally_buffer_fini(&state);
+        restore(&host);
     }
     ask(&host, 0);
     CU_ASSERT_EQUAL(tally_job_status(host.job), TALLY_JOB_COMPLETED);
     CU_ASSERT_EQUAL(host.n_evaluations, ROUNDS);
     host_fini(&host);
+}
+
+/* The summary of the metric `client` of a round's model. */
+static void expect_clients(const struct host *host, int round, double mean, double min, double max)
+{
+    const char *text = host->evaluations[round].metrics;
+    struct tally_metric_summary summary;
+    CU_ASSERT_TRUE_FATAL(tally_metrics_next(&text, &summary));
+    TALLY_ASSERT_TEXT(summary.name, "client");
+    CU_ASSERT_TRUE(summary.mean == mean && summary.min == min && summary.max == max);
+}
+
+/* Client m has m + 1 samples. They come with its update, and for the last model with the one before
+ * it, which is remembered across a restart. */
+static void test_job_evaluation__clients_count_by_their_samples(void)
+{
+    for (int restarts = 0; restarts < 2; restarts++) {
+        struct host host;
+        host_init(&host, &LOOP, ", \"evaluation\": \"clients\", \"weighting\": \"points\"");
+        for (int r = 1; r <= ROUNDS; r++) {
+            run_round(&host);
+            if (restarts > 0) {
+                restore(&host);
+            }
+        }
+        run_round(&host);
+        CU_ASSERT_EQUAL(tally_job_status(host.job), TALLY_JOB_COMPLETED);
+        for (int r = 1; r <= ROUNDS; r++) {
+            expect_clients(&host, r, (0 * 1 + 1 * 2 + 2 * 3 + 3 * 4) / 10.0, 0, 3);
+        }
+        host_fini(&host);
+    }
+}
+
+static void test_job_evaluation__a_client_without_samples_counts_like_the_others(void)
+{
+    struct host host;
+    host_init(&host, &LOOP,
+              ", \"evaluation\": \"clients\", \"weighting\": \"points\", \"policy\": \"drop\"");
+    set_absent(&host, 3, true);
+    for (int r = 1; r <= ROUNDS; r++) {
+        for (uint32_t m = 0; m < 3; m++) {
+            ask(&host, m);
+        }
+    }
+    set_absent(&host, 3, false);
+    run_round(&host);
+    CU_ASSERT_EQUAL(tally_job_status(host.job), TALLY_JOB_COMPLETED);
+    expect_clients(&host, 2, (0 * 1 + 1 * 2 + 2 * 3) / 6.0, 0, 2);
+    expect_clients(&host, 3, (0 * 1 + 1 * 2 + 2 * 3 + 3 * 2) / 8.0, 0, 3);
+    host_fini(&host);
+}
+
+/* A job that its bits stop ends like one at its horizon: after the evaluation of its last model,
+ * which cannot change why the job stopped. */
+static void test_job_evaluation__the_last_model_of_a_stopped_job_is_evaluated(void)
+{
+    static const char *const RULES[] = {"uplink_bits", "downlink_bits"};
+    static const int BITS[] = {2 * CLIENTS * 32, 2 * 32};
+    for (int i = 0; i < 4; i++) {
+        char members[160];
+        struct host host;
+        const char *rule = RULES[i % 2];
+        snprintf(members, sizeof members,
+                 ", \"stop\": {\"%s\": %d, \"metric\": \"weight\", \"at_least\": 1.1},"
+                 " \"keep\": {\"best\": \"weight\"}",
+                 rule, BITS[i % 2] - 1);
+        host_init(&host, &LOOP, members);
+        run_round(&host);
+        run_round(&host);
+        CU_ASSERT_EQUAL(tally_job_status(host.job), TALLY_JOB_RUNNING);
+        TALLY_ASSERT_TEXT(tally_job_reason(host.job), "");
+        if (i >= 2) {
+            restore(&host);
+        }
+        const struct tally_job_round *open = tally_job_open_round(host.job);
+        CU_ASSERT_TRUE(tally_job_round_only_evaluates(open) && open->evaluator == 1);
+        ask(&host, 0);
+        CU_ASSERT_EQUAL(tally_job_status(host.job), TALLY_JOB_COMPLETED);
+        CU_ASSERT_EQUAL(host.n_records, 2);
+        CU_ASSERT_EQUAL(host.n_evaluations, 2);
+        CU_ASSERT_EQUAL(SEEN.model_of, 2);
+        CU_ASSERT_DOUBLE_EQUAL(mean_of(host.evaluations[2].metrics, "weight"), 1.125, 1e-6);
+        const struct tally_progress *progress = tally_job_progress(host.job);
+        CU_ASSERT_DOUBLE_EQUAL(progress->best.value, 1.125, 1e-6);
+        CU_ASSERT_EQUAL(progress->best.iterate, 3);
+        TALLY_ASSERT_TEXT(progress->stopped.rule, rule);
+        CU_ASSERT_EQUAL(progress->stopped.value, BITS[i % 2]);
+        CU_ASSERT_EQUAL(progress->stopped.round, 2);
+        snprintf(members, sizeof members, "stop_rule_met: %s are %d, at least %d", rule,
+                 BITS[i % 2], BITS[i % 2] - 1);
+        TALLY_ASSERT_TEXT(tally_job_reason(host.job), members);
+        host_fini(&host);
+    }
 }
 
 static void test_job_evaluation__what_was_not_asked_for_is_left_out(void)
@@ -548,6 +648,9 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_job_evaluation__an_absent_evaluator_does_not_hold_a_round_up),
     TALLY_TEST(test_job_evaluation__the_last_one_is_not_waited_for_past_the_deadline),
     TALLY_TEST(test_job_evaluation__a_restored_job_goes_on_with_it),
+    TALLY_TEST(test_job_evaluation__clients_count_by_their_samples),
+    TALLY_TEST(test_job_evaluation__a_client_without_samples_counts_like_the_others),
+    TALLY_TEST(test_job_evaluation__the_last_model_of_a_stopped_job_is_evaluated),
     TALLY_TEST(test_job_evaluation__what_was_not_asked_for_is_left_out),
     TALLY_TEST(test_job_evaluation__a_setback_is_tried_again_three_times),
     TALLY_TEST(test_job_evaluation__its_metrics_count_before_those_of_clients),

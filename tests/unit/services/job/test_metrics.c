@@ -15,7 +15,7 @@ static enum tally_status take(struct job_metrics *metrics, uint32_t client,
     *err = (struct tally_error)TALLY_ERROR_INIT;
     enum tally_status status = job_metrics_check(metrics, 3, reported, n, err);
     if (status == TALLY_OK) {
-        job_metrics_take(metrics, client, reported, n);
+        job_metrics_take(metrics, client, 0, reported, n);
     }
     return status;
 }
