@@ -180,6 +180,7 @@ struct tally_update {
     char evaluation_failure[TALLY_FAILURE_CAPACITY]; /* "" = it has not failed */
     char failure[TALLY_FAILURE_CAPACITY]; /* why the client cannot answer; "" = it does */
     bool may_retry;                       /* the failure costs the client only this round */
+    uint32_t attempt; /* tells failures that may be retried from each other; 0 = not given */
     char refusal[TALLY_FAILURE_CAPACITY]; /* why the worker cannot serve the job; "" = it does */
     bool tried;                 /* refused because the computation has failed (a plug-in) */
     bool lacks_plugin;          /* refused because the job's plug-in is not loaded */

@@ -89,6 +89,8 @@ struct client_slot {
     char previous[TALLY_WORKER_NAME_CAPACITY]; /* the client's previous worker; "" = none */
     struct token_identity previous_identity;   /* of its token */
     int64_t delivered_iterate;                 /* newest point sent to its workers */
+    int64_t setback_round;                     /* of its last failed training ... */
+    uint32_t setbacks[TALLY_RETRIES_MOST + 1]; /* ... and the numbers of those of that round */
     bool has_shift;                            /* its session has the client's shift (shift.h) */
     bool absent; /* rounds do not wait for it, if the policy allows (jobs_rounds.h) */
 };

@@ -173,7 +173,8 @@ enum tally_status ended_receive(struct ended_jobs *ended, struct tally_store *st
         return status;
     }
     const struct tally_receipt *receipt = &job->receipts[update->client];
-    if (receipt->round != update->round) {
+    /* A failure that comes late is no other message than the one with which the round closed. */
+    if (receipt->round != update->round || update->failure[0] != '\0') {
         return fail_ended(row, err);
     }
     return tally_receipt_compare(receipt, update, ret_outcome, err);

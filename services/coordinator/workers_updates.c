@@ -193,12 +193,41 @@ static enum tally_status end_in_failure(struct tally_coordinator *coordinator,
     return status;
 }
 
+/* The slot of a setback's client, in which its numbers are those of the update's round. */
+static struct client_slot *slot_of_setback(struct hosted_job *job,
+                                           const struct tally_update *update)
+{
+    struct client_slot *slot = job->slots != NULL && update->client < job->row.clients
+                                   ? &job->slots[update->client]
+                                   : NULL;
+    if (slot != NULL && slot->setback_round != update->round) {
+        slot->setback_round = update->round;
+        memset(slot->setbacks, 0, sizeof slot->setbacks);
+    }
+    return slot;
+}
+
+/* Whether the setback has been counted: its request came again. */
+static bool is_counted(const struct client_slot *slot, const struct tally_update *update)
+{
+    bool is_counted = false;
+    for (int i = 0; slot != NULL && update->attempt != 0 && i <= TALLY_RETRIES_MOST; i++) {
+        is_counted = is_counted || slot->setbacks[i] == update->attempt;
+    }
+    return is_counted;
+}
+
 /* The client's training failed, and the job goes on; the open transaction takes what follows. */
 static enum tally_status take_setback(struct tally_coordinator *coordinator, struct hosted_job *job,
                                       const struct session *session,
                                       const struct tally_update *update, struct tally_error *err)
 {
     struct tally_job_outcome outcome;
+    struct client_slot *slot = slot_of_setback(job, update);
+    if (is_counted(slot, update)) {
+        return TALLY_OK;
+    }
+    const int n_before = slot != NULL ? tally_job_n_setbacks(job->engine, update->client) : 0;
     enum tally_status status = transaction_begin_update(coordinator->transaction, err);
     if (status == TALLY_OK) {
         status =
@@ -206,6 +235,9 @@ static enum tally_status take_setback(struct tally_coordinator *coordinator, str
     }
     if (status != TALLY_OK) {
         return status;
+    }
+    if (slot != NULL) {
+        slot->setbacks[n_before % (TALLY_RETRIES_MOST + 1)] = update->attempt;
     }
     tally_log(TALLY_LOG_WARN, tally_log_event("a client's training failed"),
               tally_log_text("job", job->row.id), tally_log_integer("round", update->round),

@@ -46,6 +46,11 @@ static enum tally_status tell_failure(struct worker *worker, const struct tally_
         return posting_refuse(worker, client, true, why, err);
     }
     struct tally_update failure = {.client = client, .may_retry = may_retry};
+    if (may_retry) { /* another number than that of any other worker, almost surely, and not 0 */
+        failure.attempt =
+            (uint32_t)(worker->session ^ worker->session >> 32) + ++worker->n_setbacks;
+        failure.attempt += failure.attempt == 0;
+    }
     posting_write_reason(why, failure.failure);
     tally_log(TALLY_LOG_ERROR,
               tally_log_event(may_retry ? "client cannot train this time" : "client failed"),

@@ -50,6 +50,7 @@ struct worker {
     bool has_ended;         /* its only job, as the coordinator said when the worker joined */
     struct patience patience;
     unsigned lost_points;
+    uint32_t n_setbacks; /* trainings that failed */
     struct worker_totals totals;
     char token[TALLY_TOKEN_CAPACITY]; /* "" = none */
 };
