@@ -169,7 +169,8 @@ static void check_as_expected(const struct invariants_job *watch,
     }
     const struct tally_column *column =
         find_result_difference(record, &job->records[record->round - 1]);
-    if (column != NULL) {
+    if (column != NULL && /* perhaps its model has been evaluated since */
+        find_result_difference(record, &job->evaluated[record->round - 1]) != NULL) {
         sim_violation("%s: round %" PRId64 ": %s is not that of the fault-free run", job->name,
                       record->round, column->name);
     }
@@ -245,12 +246,39 @@ static enum tally_status check_record(void *context, const struct tally_round_re
     watch->n_records++;
     watch->moved_us = sim_now_us();
     tally_ledger_add(&watch->sum, &record->bits);
+    watch->last_telemetry_bits = record->bits.telemetry_bits;
     watch->payload_bits[record->round] = (int64_t)watch->sum.uplink.payload_bits;
     check_missing(watch, record);
     if (record->round < watch->dropped_in_round) {
         check_as_expected(watch, record);
     } else if (sim_violated() == NULL) {
         check_as_replayed(watch, record);
+    }
+    return TALLY_OK;
+}
+
+/* Checks that the record of one of the last two rounds has the evaluation of its model if the next
+ * round has closed, and not before. */
+static enum tally_status check_evaluation(void *context, const struct tally_round_record *record,
+                                          struct tally_error *err)
+{
+    (void)err;
+    struct invariants_job *watch = context;
+    const struct sim_job *job = watch->job;
+    const bool is_last = record->round == watch->n_records;
+    const bool is_due = !is_last || watch->row.status == TALLY_JOB_COMPLETED;
+    if (watch->dropped_in_round != INT64_MAX || record->round > job->n_rounds) {
+        return TALLY_OK;
+    }
+    const struct tally_round_record *all = is_due ? job->evaluated : job->records;
+    const struct tally_column *column = find_result_difference(record, &all[record->round - 1]);
+    if (column != NULL) {
+        sim_violation("%s: %s of round %" PRId64 " is not that %s the evaluation of its model",
+                      job->name, column->name, record->round, is_due ? "with" : "before");
+    }
+    if (is_last) { /* the bits of the last evaluation are its */
+        watch->sum.telemetry_bits += record->bits.telemetry_bits - watch->last_telemetry_bits;
+        watch->last_telemetry_bits = record->bits.telemetry_bits;
     }
     return TALLY_OK;
 }
@@ -319,7 +347,9 @@ static void check_progress(const struct invariants_job *watch)
         sim_violation("%s: progress (round %" PRId64 ") is not the sum of %" PRId64 " records",
                       job->name, progress->round, watch->n_records);
     }
-    if (!invariants_is_point(watch, progress->iterate, progress->x_checksum)) {
+    const bool has_no_start =
+        job->spec.initial_point.type == TALLY_INITIAL_FIRST && watch->row.started_ms == 0;
+    if (!has_no_start && !invariants_is_point(watch, progress->iterate, progress->x_checksum)) {
         sim_violation("%s: x_checksum of iterate %" PRId64 " is not the expected one", job->name,
                       progress->iterate);
     }
@@ -403,6 +433,13 @@ static void check_job(struct invariants_job *watch, struct tally_store *store,
     struct tally_error err = TALLY_ERROR_INIT;
     if (store->ops->round_list(store, row->key, watch->n_records, watch->max_rounds, check_record,
                                watch, &err) != TALLY_OK) {
+        note_unreadable(&err);
+        return;
+    }
+    const int64_t before_last = watch->n_records > 2 ? watch->n_records - 2 : 0;
+    if (tally_job_spec_evaluates(&job->spec) &&
+        store->ops->round_list(store, row->key, before_last, 2, check_evaluation, watch, &err) !=
+            TALLY_OK) {
         note_unreadable(&err);
         return;
     }
@@ -490,6 +527,8 @@ static void check_final(const struct invariants_job *watch)
     if (watch->row.status == TALLY_JOB_COMPLETED && watch->dropped_in_round == INT64_MAX) {
         struct tally_store_job expected = watch->row;
         expected.progress = job->progress;
+        memcpy(expected.progress.setback, watch->row.progress.setback,
+               sizeof expected.progress.setback); /* the measure has none */
         const struct tally_column *column =
             find_difference(&TALLY_JOB_COLUMNS, &watch->row, &expected);
         if (column != NULL || watch->n_records != job->n_rounds) {

@@ -27,7 +27,8 @@ size_t invariants_n_updates(const struct invariants_job *watch)
 static void forget(struct invariants_job *watch)
 {
     const struct sim_job *job = watch->job;
-    const size_t n = (size_t)job->n_rounds * (size_t)job->spec.clients;
+    /* One round more, in which the last model is evaluated. */
+    const size_t n = (size_t)(job->n_rounds + 1) * (size_t)job->spec.clients;
     watch->is_known = false;
     watch->row = (struct tally_store_job){0};
     watch->n_records = 0;

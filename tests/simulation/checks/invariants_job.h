@@ -16,20 +16,21 @@ struct invariants_job {
     bool is_known; /* has been seen in the store */
     struct tally_store_job row;
     int64_t n_records, max_rounds;
-    struct tally_ledger sum;    /* of the records */
-    int64_t dropped_in_round;   /* first round with a client missing; INT64_MAX = none */
-    int64_t dropped_at_iterate; /* the iterate that this round queried */
-    uint64_t *acknowledged;     /* updates, once acknowledged */
-    uint64_t *sent;             /* updates, as expected or first seen */
-    uint64_t *checksums;        /* of the point of iterate k, as expected or first seen */
-    uint64_t *failing;          /* not 0: the client cannot continue in that round */
-    struct sim_replay *replay;  /* NULL before dropped_in_round */
-    uint64_t *stored;           /* updates in the open round, [clients] */
-    int64_t *payload_bits;      /* of the uplink, after round r */
-    int64_t moved_us;           /* when a round last closed or the coordinator last failed */
-    int64_t said_us;            /* when the job was last seen to say what it waits for */
-    int64_t lost_rounds;        /* most rounds that had closed when a power cut undid some */
-    bool has_two_histories;     /* rounds that a power cut undid closed again with other clients */
+    struct tally_ledger sum;      /* of the records */
+    uint64_t last_telemetry_bits; /* of the last one, as they are in the sum */
+    int64_t dropped_in_round;     /* first round with a client missing; INT64_MAX = none */
+    int64_t dropped_at_iterate;   /* the iterate that this round queried */
+    uint64_t *acknowledged;       /* updates, once acknowledged */
+    uint64_t *sent;               /* updates, as expected or first seen */
+    uint64_t *checksums;          /* of the point of iterate k, as expected or first seen */
+    uint64_t *failing;            /* not 0: the client cannot continue in that round */
+    struct sim_replay *replay;    /* NULL before dropped_in_round */
+    uint64_t *stored;             /* updates in the open round, [clients] */
+    int64_t *payload_bits;        /* of the uplink, after round r */
+    int64_t moved_us;             /* when a round last closed or the coordinator last failed */
+    int64_t said_us;              /* when the job was last seen to say what it waits for */
+    int64_t lost_rounds;          /* most rounds that had closed when a power cut undid some */
+    bool has_two_histories; /* rounds that a power cut undid closed again with other clients */
     bool may_be_cancelled;
     char waiting[160]; /* what the job waits for, according to its last detail */
     bool is_listed;    /* in the current walk */

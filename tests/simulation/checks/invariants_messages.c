@@ -23,6 +23,19 @@ static bool is_message(const struct invariants_job *watch, const struct tally_up
            sim_job_draws(watch->job, update->round, update->client);
 }
 
+/* A training that failed this time, after which the client is asked again. */
+static bool is_failure(const struct invariants_job *watch, const struct tally_update *update)
+{
+    return watch->job->spec.objective.type == TALLY_TRAINING && update->may_retry &&
+           update->failure[0] != '\0';
+}
+
+/* The point from which a job is to start. */
+static bool is_start(const struct invariants_job *watch, const struct tally_update *update)
+{
+    return watch->job->spec.initial_point.type == TALLY_INITIAL_FIRST && update->round == 0;
+}
+
 static bool is_post(const char *method)
 {
     return strcmp(method, "PostUpdate") == 0;
@@ -69,6 +82,9 @@ static void see_acknowledged(const struct sim_peer *peer, const char *job_id,
         }
         return;
     }
+    if (is_failure(watch, update) || is_start(watch, update)) {
+        return; /* nothing is stored */
+    }
     if (!is_message(watch, update)) {
         sim_violation("%s: an update of %s, round %u, client %u is acknowledged that is not the "
                       "client's",
@@ -95,6 +111,15 @@ static void see_task(const struct sim_peer *peer, const struct tally_task *task)
              task->n_broadcasts, task->snapshot.size > 0 ? ", snapshot" : "",
              task->job_document.size > 0 ? ", document" : "");
     const bool is_past = seen.source.is_shared && !invariants_is_current(watch);
+    if (task->wants_start) {
+        const bool may = watch->job->spec.initial_point.type == TALLY_INITIAL_FIRST &&
+                         watch->row.status == TALLY_JOB_QUEUED;
+        if (!seen.is_stale && !is_past && !may) {
+            sim_violation("%s: a worker is asked for a start of a job that is %s", peer->name,
+                          tally_job_status_name(watch->row.status));
+        }
+        return;
+    }
     if (!seen.is_stale && (is_past ? task->round > watch->row.progress.round + 1
                                    : task->round != watch->row.progress.round + 1)) {
         sim_violation("%s: a task of round %u while round %" PRId64 " is open in the store",
@@ -298,6 +323,9 @@ static void check_post(const char *worker, const char *job_id, const struct tall
     const struct invariants_job *watch = invariants_job(job_id);
     sim_note(worker, "posts %s round %u client %u", watch != NULL ? watch->job->name : job_id,
              update->round, update->client);
+    if (watch != NULL && (is_failure(watch, update) || is_start(watch, update))) {
+        return;
+    }
     /* A worker may still post from a history that is lost, in which other clients were missing. */
     if (watch != NULL && !watch->has_two_histories && !is_message(watch, update)) {
         sim_violation("%s: %s posts for round %u, client %u what the client does not send: %s",

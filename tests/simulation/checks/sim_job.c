@@ -12,6 +12,7 @@
 #include "services/job/document.h"
 #include "services/job/job_local.h"
 #include "services/job/model_copy.h"
+#include "tests/simulation/programs/sim_training.h"
 #include "tests/simulation/world/sim.h"
 #include "tests/simulation/world/sim_random.h"
 
@@ -208,6 +209,54 @@ static void add_weights(struct tally_job_spec *spec)
     }
 }
 
+/* Lets the clients of a fifth of the jobs whose algorithm allows it train a model: with evaluations
+ * by one client or by all, rules about them, and a start that a worker offers. Only jobs that wait
+ * are evaluated, because other jobs do not wait for an evaluation. */
+static void turn_into_training(struct tally_job_spec *spec, const char *number)
+{
+    const int64_t digits = spec->seed / 1000, dim = spec->objective.data.synthetic_linear.dim;
+    const struct tally_stop none = tally_job_spec_default().stop;
+    if (!tally_job_spec_algorithm(spec)->takes_training || spec->seed / 100 % 10 < 8) {
+        return;
+    }
+    tally_objective_spec_choose(&spec->objective, TALLY_TRAINING);
+    struct tally_plugin_spec *plugin = &spec->objective.plugin;
+    snprintf(plugin->name, sizeof plugin->name, "loop");
+    snprintf(plugin->options, sizeof plugin->options, "%s", number);
+    plugin->dim = dim;
+    spec->objective.weighting = digits % 2 == 0 ? TALLY_WEIGHTING_EQUAL : TALLY_WEIGHTING_POINTS;
+    spec->reference = (struct tally_reference){.type = TALLY_REFERENCE_NONE};
+    spec->horizon = 3 + digits % 23;
+    spec->minibatch = 1;
+    spec->evaluate_every = 1;
+    spec->keep = tally_job_spec_default().keep;
+    spec->stop = none;
+    if (spec->seed % 3 == 0) {
+        spec->initial_point.type = TALLY_INITIAL_FIRST;
+    }
+    if (spec->policy != TALLY_POLICY_WAIT) {
+        spec->evaluation = TALLY_EVALUATION_NONE;
+        return;
+    }
+    spec->evaluation = spec->seed % 10 < 5   ? TALLY_EVALUATION_ONE
+                       : spec->seed % 10 < 9 ? TALLY_EVALUATION_CLIENTS
+                                             : TALLY_EVALUATION_NONE;
+    if (digits % 5 == 0) {
+        spec->stop.patience = 2;
+        spec->stop.min_delta = 0.01;
+        snprintf(spec->stop.watch, sizeof spec->stop.watch, "score");
+    } else if (digits % 5 == 1) {
+        snprintf(spec->stop.metric, sizeof spec->stop.metric, "score");
+        spec->stop.at_least = -0.6;
+    } else if (digits % 5 == 2) {
+        spec->stop.downlink_bits = 40 * dim;
+    }
+    if (digits / 5 % 2 == 0) {
+        snprintf(spec->keep.best, sizeof spec->keep.best, "score");
+        spec->keep.every = 1 + digits % 4;
+    }
+}
+
 static void draw_spec(struct sim_job *job, int64_t max_clients)
 {
     int n_algorithms = 0; /* the digits of the seed select calm and those after it */
@@ -245,9 +294,12 @@ static void draw_spec(struct sim_job *job, int64_t max_clients)
     if (tally_job_spec_algorithm(&spec)->takes_server_optimizer && spec.seed / 100000 % 10 < 6) {
         add_server_optimizer(&spec);
     }
+    turn_into_training(&spec, strrchr(job->name, '-') + 1);
     add_compression(&spec);
     add_cohort(&spec);
-    add_weights(&spec);
+    if (spec.objective.type != TALLY_TRAINING) {
+        add_weights(&spec);
+    }
     job->spec = spec;
 }
 
@@ -296,10 +348,38 @@ bool sim_job_draws(const struct sim_job *job, int64_t round, uint32_t client)
     return i < job->cohort->n;
 }
 
+/* Adds an evaluation to the record of its round, whose model has this value. */
+static void add_evaluation(struct sim_job *job, const struct tally_round_evaluation *evaluation,
+                           double model)
+{
+    const char *text = evaluation->metrics;
+    struct tally_metric_summary summary;
+    int n_right = 0;
+    while (tally_metrics_next(&text, &summary)) {
+        const double right = strcmp(summary.name, SIM_MODEL_METRIC) == 0 ? model
+                             : strcmp(summary.name, SIM_ROUND_METRIC) == 0
+                                 ? (double)evaluation->round
+                                 : (double)NAN;
+        n_right += summary.mean == right && summary.min == right && summary.max == right;
+    }
+    SIM_REQUIRE(n_right == 2, "the fault-free run evaluates another model");
+    tally_record_evaluate(&job->evaluated[evaluation->round - 1], evaluation);
+}
+
+/* The value of the open round's model; NaN in a job that does not train. */
+static double open_model(const struct tally_job *engine)
+{
+    size_t dim;
+    const double *x = tally_job_point(engine, &dim);
+    return tally_job_get_spec(engine)->objective.type == TALLY_TRAINING ? sim_training_model(x, dim)
+                                                                        : (double)NAN;
+}
+
 /* Runs one fault-free round, like services/job/job_local.c, which does not show every message. */
 static bool run_round(struct sim_job *job, struct tally_job *engine, struct tally_model_copy *model)
 {
     const struct tally_job_round round = *tally_job_open_round(engine);
+    const double evaluated = open_model(engine);
     const int64_t iterate = tally_job_progress(engine)->iterate;
     if (round.round > SIM_MAX_ROUNDS - 1) {
         return false;
@@ -321,17 +401,51 @@ static bool run_round(struct sim_job *job, struct tally_job *engine, struct tall
         struct tally_update update;
         struct tally_bits bits;
         const uint32_t m = order[k];
+        if (tally_job_round_only_evaluates(&round) && !tally_job_round_evaluates(&round, m)) {
+            continue;
+        }
         ok = tally_model_copy_compute(model, &round, m, &update, &bits, NULL) == TALLY_OK &&
              (outcome.n_records > 0 ||
               tally_job_receive(engine, &update, &outcome, NULL) == TALLY_OK);
         job->updates[(round.round - 1) * job->spec.clients + m] =
             ok ? sim_update_digest(&update) : 0;
     }
+    if (ok && outcome.evaluation.round != 0) {
+        add_evaluation(job, &outcome.evaluation, evaluated);
+    }
     for (int i = 0; ok && i < outcome.n_records; i++) {
+        job->evaluated[job->n_rounds] = outcome.records[i];
         job->records[job->n_rounds++] = outcome.records[i];
     }
     free(order);
     return ok;
+}
+
+enum tally_status sim_job_start(const struct sim_job *job, struct tally_objective **ret_objective,
+                                struct tally_model_copy **ret_model, struct tally_job **ret_engine)
+{
+    struct tally_job_spec spec = job->spec;
+    double *initial = NULL;
+    size_t dim;
+    enum tally_status status = sim_objective_new(&job->spec, ret_objective, NULL);
+    if (status == TALLY_OK) {
+        status = tally_local_initial(&spec, *ret_objective, NULL, &initial, NULL);
+    }
+    if (status == TALLY_OK) {
+        status = tally_model_copy_new(&job->spec, *ret_objective, ret_model, NULL);
+    }
+    if (status == TALLY_OK) {
+        status = tally_job_new(&job->spec, ret_engine, NULL);
+    }
+    if (status == TALLY_OK) {
+        status = tally_job_start_from(*ret_engine, initial, job->f_star, job->schedule, NULL);
+    }
+    if (status == TALLY_OK && initial != NULL) {
+        const uint8_t *x = (const uint8_t *)tally_job_point(*ret_engine, &dim);
+        status = tally_model_copy_load(*ret_model, 1, x, dim * sizeof *initial, NULL);
+    }
+    free(initial);
+    return status;
 }
 
 /* False if the job fails, or is too long for a simulation. */
@@ -341,13 +455,11 @@ static bool run_alone(struct sim_job *job)
     struct tally_model_copy *model = NULL;
     struct tally_job *engine = NULL;
     tally_local_schedule(&job->spec, job->schedule);
-    bool ok = tally_objective_new(&job->spec.objective, (uint32_t)job->spec.clients,
-                                  tally_job_spec_setting(&job->spec).key, NULL, &objective,
-                                  NULL) == TALLY_OK &&
-              tally_local_reference(&job->spec, objective, &job->f_star, NULL) == TALLY_OK &&
-              tally_model_copy_new(&job->spec, objective, &model, NULL) == TALLY_OK &&
-              tally_job_new(&job->spec, &engine, NULL) == TALLY_OK &&
-              tally_job_start(engine, job->f_star, job->schedule, NULL) == TALLY_OK;
+    bool ok = sim_objective_new(&job->spec, &objective, NULL) == TALLY_OK &&
+              tally_local_reference(&job->spec, objective, &job->f_star, NULL) == TALLY_OK;
+    tally_objective_free(objective);
+    objective = NULL;
+    ok = ok && sim_job_start(job, &objective, &model, &engine) == TALLY_OK;
     while (ok && tally_job_status(engine) == TALLY_JOB_RUNNING) {
         ok = run_round(job, engine, model);
     }
@@ -384,18 +496,21 @@ void sim_job_draw(struct sim_job *job, int number, int64_t max_clients)
     }
     const bool opens = job->records[0].stage == 0 &&
                        job->progress.estimates.sigma + job->progress.estimates.gradient_bound > 0;
-    sim_note("job",
-             "%s: %s%s, domain %s, reference %s, %s, quorum %lld of %u of %u of %lld clients, "
-             "dim %lld, "
-             "weighting %s, horizon %lld, %lld rounds",
-             job->name, tally_job_spec_algorithm(&job->spec)->name, opens ? " (auto)" : "",
-             TALLY_DOMAIN_NAMES[job->spec.domain.type],
-             TALLY_REFERENCE_NAMES[job->spec.reference.type], TALLY_POLICY_NAMES[job->spec.policy],
-             (long long)job->spec.quorum, tally_job_spec_answers(&job->spec),
-             tally_job_spec_cohort(&job->spec), (long long)job->spec.clients,
-             (long long)job->spec.objective.data.synthetic_linear.dim,
-             TALLY_WEIGHTING_NAMES[job->spec.objective.weighting], (long long)job->spec.horizon,
-             (long long)job->n_rounds);
+    const bool trains = job->spec.objective.type == TALLY_TRAINING;
+    sim_note(
+        "job",
+        "%s: %s%s, domain %s, reference %s, %s, quorum %lld of %u of %u of %lld clients, "
+        "dim %lld, "
+        "weighting %s, horizon %lld, %lld rounds%s%s%s%s",
+        job->name, tally_job_spec_algorithm(&job->spec)->name, opens ? " (auto)" : "",
+        TALLY_DOMAIN_NAMES[job->spec.domain.type], TALLY_REFERENCE_NAMES[job->spec.reference.type],
+        TALLY_POLICY_NAMES[job->spec.policy], (long long)job->spec.quorum,
+        tally_job_spec_answers(&job->spec), tally_job_spec_cohort(&job->spec),
+        (long long)job->spec.clients, (long long)tally_objective_spec_dim(&job->spec.objective),
+        TALLY_WEIGHTING_NAMES[job->spec.objective.weighting], (long long)job->spec.horizon,
+        (long long)job->n_rounds, trains ? ", training, evaluation " : "",
+        trains ? TALLY_EVALUATION_NAMES[job->spec.evaluation] : "",
+        job->progress.stopped.rule[0] != '\0' ? ", stopped by " : "", job->progress.stopped.rule);
 }
 
 void sim_job_fini(struct sim_job *job)

@@ -19,8 +19,9 @@ struct sim_job {
     struct tally_buffer document;
     int64_t n_rounds;
     struct tally_round_record records[SIM_MAX_ROUNDS];
-    uint64_t checksums[SIM_MAX_ROUNDS + 2]; /* of the point of iterate k */
-    struct tally_cohort *cohort;            /* of the round last given to sim_job_draws() */
+    struct tally_round_record evaluated[SIM_MAX_ROUNDS]; /* with the evaluations of their models */
+    uint64_t checksums[SIM_MAX_ROUNDS + 2];              /* of the point of iterate k */
+    struct tally_cohort *cohort; /* of the round last given to sim_job_draws() */
     double f_star;
     char schedule[TALLY_SCHEDULE_CAPACITY]; /* that it starts with */
     uint64_t *updates; /* digests of messages, [n_rounds][clients], round 1 first; 0 = none */
@@ -30,6 +31,12 @@ struct sim_job {
 /* Draws until the spec is valid and its fault-free run succeeds. */
 void sim_job_draw(struct sim_job *job, int number, int64_t max_clients);
 void sim_job_fini(struct sim_job *job);
+struct tally_job;
+struct tally_model_copy;
+struct tally_objective;
+/* Makes the job's objective, a model copy and an engine, which starts. */
+enum tally_status sim_job_start(const struct sim_job *job, struct tally_objective **ret_objective,
+                                struct tally_model_copy **ret_model, struct tally_job **ret_engine);
 /* Whether the client takes part in the round. */
 bool sim_job_draws(const struct sim_job *job, int64_t round, uint32_t client);
 

@@ -86,13 +86,7 @@ struct sim_replay *sim_replay_new(const struct sim_job *job)
     const struct tally_job_spec *spec = &job->spec;
     replay->job = job;
     replay->answers = sim_new((size_t)spec->clients * sizeof *replay->answers);
-    SIM_REQUIRE(tally_objective_new(&spec->objective, (uint32_t)spec->clients,
-                                    tally_job_spec_setting(spec).key, NULL, &replay->objective,
-                                    NULL) == TALLY_OK &&
-                    tally_model_copy_new(spec, replay->objective, &replay->model, NULL) ==
-                        TALLY_OK &&
-                    tally_job_new(spec, &replay->engine, NULL) == TALLY_OK &&
-                    tally_job_start(replay->engine, job->f_star, job->schedule, NULL) == TALLY_OK,
+    SIM_REQUIRE(sim_job_start(job, &replay->objective, &replay->model, &replay->engine) == TALLY_OK,
                 "replay of a job");
     open_round(replay);
     return replay;

@@ -11,6 +11,7 @@
 #include "services/coordinator/jobs_prepare.h"
 #include "services/job/document.h"
 #include "tests/simulation/checks/sim_job.h"
+#include "tests/simulation/programs/sim_training.h"
 #include "tests/simulation/world/sim.h"
 
 struct work {
@@ -101,9 +102,9 @@ static enum tally_status solve(const struct tally_job_spec *spec,
                                struct tally_error *err)
 {
     struct tally_objective *objective = NULL;
-    enum tally_status status =
-        tally_objective_new(&spec->objective, (uint32_t)spec->clients,
-                            tally_job_spec_setting(spec).key, NULL, &objective, err);
+    enum tally_status status = spec->objective.type == TALLY_TRAINING
+                                   ? TALLY_OK /* only workers have it */
+                                   : sim_objective_new(spec, &objective, err);
     if (status == TALLY_OK) {
         status = tally_local_prepare(spec, objective, NULL, ret_preparation, err);
     }

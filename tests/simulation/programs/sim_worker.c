@@ -7,6 +7,7 @@
 #include "services/base/signals.h"
 #include "services/worker/worker.h"
 #include "tests/simulation/checks/invariants.h"
+#include "tests/simulation/programs/sim_training.h"
 #include "tests/simulation/world/sim.h"
 #include "tests/simulation/world/sim_clock.h"
 #include "tests/simulation/world/sim_process.h"
@@ -84,12 +85,15 @@ void sim_workers_begin(const struct sim_workers_config *config)
 {
     memset(&all, 0, sizeof all);
     all.config = *config;
+    sim_training_begin();
     for (int i = 0; i <= SIM_MAX_WORKERS; i++) {
         struct worker *worker = &all.workers[i];
         worker->number = i;
         worker->process.peer.place = SIM_FIRST_WORKER_PLACE + i;
-        worker->config = (struct worker_config){
-            .coordinator_url = "http://simulated", .slots = 1, .wait_ms = config->wait_ms};
+        worker->config = (struct worker_config){.coordinator_url = "http://simulated",
+                                                .slots = 1,
+                                                .wait_ms = config->wait_ms,
+                                                .plugins = sim_training_plugins()};
     }
     for (int i = 0; i < config->n_workers; i++) {
         all.workers[i].config.slots = config->slots[i];
