@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 from pathlib import Path
 
@@ -524,9 +525,99 @@ class Python(PythonCase):
         ):
             with self.subTest(said):
                 worker = self.play(coordinator.url, train=train, clients=CLIENTS)
-                detail = client.wait(client.submit(training_job("python")))
+                for compression in ("none", "auto"):
+                    algorithm = {"type": "fedavg", "compression": compression}
+                    detail = client.wait(client.submit(training_job("python", algorithm=algorithm)))
+                    self.assertEqual((detail["status"], detail["round"]), ("failed", 0))
+                    self.assertRegex(detail["reason"], rf"training of client 0 in round 1: .*{said}")
                 worker.stop()
-                self.assertRegex(detail["reason"], rf"training of client 0 in round 1: .*{said}")
+
+    def test_wrong_answers_of_one_round_leave_no_trace(self):
+        """Whatever a loop answers wrongly three times, with and without compression: the job is the same."""
+        wrong = (lambda weights: weights * np.nan, lambda weights: weights[1:], lambda weights: None,
+                 lambda weights: tally.Update(weights, samples=0))
+        for compression in ("none", "auto"):
+            document = training_job("python", weighting="points",
+                                    algorithm={"type": "fedavg", "compression": compression})
+            expected = tally.simulate(document, train=self.train)["x_checksum"]
+            for k, answer in enumerate(wrong):
+                left = [3]
+
+                def train(weights, task, answer=answer, left=left):
+                    if task.round == 4 and task.client == 1 and left[0] > 0:
+                        left[0] -= 1
+                        return answer(weights)
+                    return self.train(weights, task)
+
+                with self.subTest(compression=compression, k=k):
+                    coordinator = self.start_coordinator()
+                    client = tally.Client(coordinator.url)
+                    worker = self.play(coordinator.url, train=train, clients=CLIENTS)
+                    detail = client.wait(client.submit(document))
+                    worker.stop()
+                    coordinator.kill()
+                    self.assertEqual((detail["status"], detail["x_checksum"]), ("completed", expected))
+                    self.assertIn("training of client 1 in round 4", detail["setback"])
+                    self.assertEqual(left, [0])
+
+    def test_a_loop_that_hangs(self):
+        """With `wait` the job says for whom it waits and loses nothing; with `drop` it goes on without the client."""
+        for policy, compression in (("wait", "none"), ("wait", "auto"), ("drop", "none"), ("drop", "auto")):
+            release = threading.Event()
+
+            def train(weights, task, release=release):
+                if task.client == 2 and task.round == 2:
+                    release.wait(HANG_S)
+                return self.train(weights, task)
+
+            with self.subTest(policy=policy, compression=compression):
+                coordinator = self.start_coordinator()
+                client = tally.Client(coordinator.url)
+                document = training_job("python", policy=policy, quorum=3 if policy == "wait" else 2, round_deadline_ms=400,
+                                        algorithm={"type": "fedavg", "compression": compression}, evaluation="none")
+                workers = [self.play(coordinator.url, train=train, clients=1, name=f"w{k}") for k in range(CLIENTS)]
+                self.addCleanup(release.set)
+                job_id = client.submit(document)
+                if policy == "wait":
+                    said = r"waits for client 2 .*its deadline of 400 ms has passed"
+                    wait_until(lambda: re.search(said, (coordinator.client.job(job_id)["waiting"] or {"text": ""})["text"]),
+                               "the job to say for whom it waits")
+                    self.assertEqual(coordinator.client.job(job_id)["round"], 1)
+                    release.set()
+                    detail = client.wait(job_id)
+                    self.assertEqual(detail["x_checksum"], tally.simulate(document, train=self.train)["x_checksum"])
+                else:
+                    detail = client.wait(job_id)
+                    release.set()
+                    rounds = coordinator.client.rounds(job_id)
+                    self.assertEqual((rounds[1]["received"], rounds[1]["missing"]), (2, "2"))
+                self.assertEqual((detail["status"], detail["round"]), ("completed", 6))
+                for worker in workers:
+                    worker.stop()
+                coordinator.kill()
+
+    def test_evaluations_of_clients_count_by_their_samples(self):
+        """Also those of the last model, here of a job that its bits stop."""
+        coordinator = self.start_coordinator()
+
+        def evaluate(weights, task):
+            return {"number": task.client, "model": weights[0]}
+
+        document = training_job("python", weighting="points", evaluation="clients",
+                                stop={"uplink_bits": 4 * CLIENTS * 32 * (DIM + 1)})
+        expected = tally.simulate(document, train=self.train, evaluate=evaluate)
+        client = tally.Client(coordinator.url)
+        self.play(coordinator.url, train=self.train, evaluate=evaluate, clients=CLIENTS)
+        detail = client.wait(client.submit(document))
+        self.assertEqual(detail["stopped_by"]["rule"], "uplink_bits")
+        self.assertEqual(detail["metrics"], expected["metrics"])
+        rounds = coordinator.client.rounds(detail["id"])
+        self.assertEqual([each["metrics"]["number"] for each in rounds],
+                         4 * [{"mean": (0 * 1 + 1 * 2 + 2 * 3) / 6, "min": 0, "max": 2}])
+        self.assertEqual(rounds[-1]["metrics"]["model"]["mean"], float(np.float32(client.model(detail["id"])[0])))
+        coordinator.kill()
+        again = self.start_coordinator(port=coordinator.port, store=coordinator.store)
+        self.assertEqual(essence(again.client.job(detail["id"])), essence(detail))
 
     def test_a_start_is_offered(self):
         start = np.linspace(-1, 1, DIM)
