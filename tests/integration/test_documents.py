@@ -169,14 +169,14 @@ def fences(document):
 class Examples(TallyTestCase):
     def test_result_of_the_quickstart(self):
         """Its job as `tally simulate` shows it; only the id and the wire bytes come from the service."""
-        shown = next(block for block in fences("README.md") if block.startswith("job  "))
+        shown = next(block for block in fences("deploy/README.md") if block.startswith("job  "))
         printed = subprocess.run([BIN / "tally", "simulate", REPO / "deploy/jobs/synthetic-ceal.json"], check=True,
                                  capture_output=True, text=True).stdout
         of_service = re.compile(r"(?m)^(job|wire bytes) .*\n?")
         self.assertEqual(of_service.sub("", shown).strip(), of_service.sub("", printed).strip())
 
     def test_checksum_of_the_simulation(self):
-        for document in ("services/job/README.md", "README.md"):
+        for document in ("services/job/README.md", "deploy/README.md"):
             checksums = re.findall(r'"x_checksum":"([0-9a-f]+)"|^([0-9a-f]{16})$', "\n".join(fences(document)), re.M)
             self.assertEqual({a or b for a, b in checksums}, {"b02be5970d70ed14"})
         printed = subprocess.run([BIN / "tally", "simulate", REPO / "deploy/jobs/synthetic-ceal.json", "--json"],

@@ -1,7 +1,8 @@
 """Runs every block of services/objectives/README.md, "Your own problem in five minutes", as printed, in one shell. The
 address of the coordinator comes from the environment, as for every program; nothing else is changed.
 
-Also runs README.md, from a clone to a job on a CSV file, on another port and with the build already done.
+Also runs README.md, from a clone to a job on a CSV file and to a network trained with PyTorch, on another port and with
+the build already done.
 """
 
 import datetime
@@ -12,7 +13,7 @@ import subprocess
 import unittest
 from pathlib import Path
 
-from common import BIN, HANG_S, IS_SANITIZED, REPO, Client, TallyTestCase, free_port
+from common import BIN, HANG_S, IS_SANITIZED, REPO, Client, TallyTestCase, free_port, wait_until
 
 README = REPO / "services/objectives/README.md"
 HEADING = "## Your own problem in five minutes"
@@ -79,20 +80,63 @@ class FiveMinutes(TallyTestCase):
         self.assertLess(waits[1], IDLE_POLL_S / 2, waits)
         self.assertLess(waits[2], IDLE_POLL_S, waits)
 
+    def clone(self):
+        """Returns a folder like that of a clone which is built, and an environment whose cmake has nothing to do."""
+        folder = Path(self.folder, "clone")
+        (folder / "build").mkdir(parents=True)
+        (folder / "build/release").symlink_to(BIN.parent)
+        (folder / "deploy").symlink_to(REPO / "deploy")
+        (folder / "api").symlink_to(REPO / "api")
+        Path(self.folder, "cmake").write_text("#!/bin/sh\n")
+        Path(self.folder, "cmake").chmod(0o755)
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("TALLY_")}
+        return folder, environment | {"HOME": self.folder, "PATH": f"{self.folder}:{environment['PATH']}"}
+
+    def test_own_training_loop_from_a_clone(self):
+        """README.md's train.py in its own two commands, and the line that it says it prints. Another processor adds in
+        another order, so the figures are near, not equal."""
+        if not Path("/usr/share/datasets/fashion-mnist").exists() or subprocess.run(
+                ["/usr/bin/python3", "-c", "import torch"], capture_output=True, check=False).returncode != 0:
+            self.skipTest("python3-torch (0.6 GB) or dataset-fashion-mnist is not installed")
+        text = (REPO / "README.md").read_text()
+        first, second = block("train", readme=REPO / "README.md", heading="## Train your own model").split(
+            "# in a second terminal\n")
+        folder, environment = self.clone()
+        (folder / "train.py").write_text(re.search(r"(?s)```python\n(.*?)```", text)[1])
+        (folder / "data").mkdir()
+        second = re.sub(r"^apt-get install -y python3-torch && deploy/fetch-mnist --fashion$",
+                        f"deploy/fetch-mnist --fashion --dir {folder}/data/fashion", second, count=1, flags=re.M)
+        port = free_port()
+        environment["TALLY_COORDINATOR"] = f"http://127.0.0.1:{port}"
+        log = Path(self.folder, "quickstart.log")
+        with open(log, "wb") as output:
+            quickstart = subprocess.Popen(
+                ["bash", "-euc", first.replace("deploy/quickstart", f"exec deploy/quickstart --port {port}")], cwd=folder,
+                env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
+        try:
+            wait_until(lambda: "keep running" in log.read_text() or quickstart.poll() is not None, "quickstart")
+            done = subprocess.run(["bash", "-euc", second], cwd=folder, env=environment, stdin=subprocess.DEVNULL,
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=HANG_S, check=False)
+            self.assertEqual(done.returncode, 0, done.stderr[-4000:] + log.read_text()[-4000:])
+        finally:
+            quickstart.terminate()
+            quickstart.wait(HANG_S)
+        pattern = r"test accuracy (0\.\d+), (\d+) KB sent and (\d+) KB received by each client; float32: (\d+) KB each"
+        shown = [float(number) for number in re.search(pattern, text).groups()]
+        printed = [float(number) for number in re.search(pattern, done.stdout).groups()]
+        self.assertAlmostEqual(printed[0], shown[0], delta=0.01)
+        for number, expected in zip(printed[1:], shown[1:]):
+            self.assertAlmostEqual(number / expected, 1, delta=0.05)
+        self.assertEqual(shown[3], round(10 * 32 * 101770 / 8000))
+
     def test_own_file_from_a_clone(self):
         """Cloning included, it takes five commands: the others are mkdir, cp, cat and quickstart."""
         commands = block("own-file", readme=REPO / "README.md", heading="## Two commands")
         outside = re.sub(r"(?s)<<'END'\n.*\nEND\n", "\n", commands)
         self.assertLessEqual(1 + len(re.split(r"\n|&&", outside.strip())), 5)
-        folder, port = Path(self.folder, "clone"), free_port()
-        (folder / "build").mkdir(parents=True)
-        (folder / "build/release").symlink_to(BIN.parent)
-        (folder / "deploy").symlink_to(REPO / "deploy")
+        folder, environment = self.clone()
+        port = free_port()
         Path(self.folder, "flats.csv").write_text(FLATS)
-        Path(self.folder, "cmake").write_text("#!/bin/sh\n")  # everything is already built
-        Path(self.folder, "cmake").chmod(0o755)
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("TALLY_")}
-        environment |= {"HOME": self.folder, "PATH": f"{self.folder}:{environment['PATH']}"}
         done = subprocess.run(["bash", "-euc", commands.replace("deploy/quickstart", f"deploy/quickstart --port {port}")],
                               cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, text=True, timeout=HANG_S, check=False)

@@ -9,6 +9,7 @@ import tempfile
 import threading
 import unittest
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 
@@ -644,6 +645,38 @@ class Python(PythonCase):
         detail = tally.simulate(training_job("python", initial_point={"type": "first"}), train=self.train,
                                 initial=np.zeros(DIM + 1))
         self.assertRegex(detail["reason"], r"initial of shape \(6,\) in a job of dim 5")
+
+    def test_the_port_from_flower_runs_as_printed(self):
+        if importlib.util.find_spec("torch") is None:
+            self.skipTest("python3-torch (0.6 GB) is not installed")
+        import torch
+
+        text = (PACKAGE / "FLOWER.md").read_text()
+        code = next(block for block in re.findall(r"(?s)```python\n(.*?)```", text) if "tally.submit" in block)
+        trained, tested = set(), set()
+
+        def fit(model, data, lr):
+            trained.add((len(data), lr))
+            with torch.no_grad():
+                model.weight += lr
+            return 0.5
+
+        def test(model, data):
+            tested.add(len(data))
+            return 1.0, float(model.weight.mean())
+
+        names = {"Net": lambda: torch.nn.Linear(3, 2), "load_data": lambda m: range(m + 1), "fit": fit, "test": test,
+                 "tally": tally}
+        coordinator = self.start_coordinator()
+        with mock.patch.dict(os.environ, {"TALLY_COORDINATOR": coordinator.url}):
+            exec(code, names)
+        detail = coordinator.client.wait_status(names["job"], "completed")
+        self.assertEqual((detail["round"], detail["cohort"]), (20, 5))
+        self.assertEqual(set(detail["metrics"]) - {"eval_loss"}, {"accuracy", "train_loss"})
+        self.assertEqual({n for n, _ in trained}, set(range(1, 11)))
+        self.assertEqual({lr for _, lr in trained}, {0.1 / (i + 1) for i in range(20)})
+        self.assertEqual(tested, set(range(1, 11)))
+        self.assertEqual(names["model_of_the_job"].shape, (8,))
 
     def run_example(self, name, *arguments):
         """Returns the rounds, the bits up for each client, the bits down, and the accuracy that the example prints."""
