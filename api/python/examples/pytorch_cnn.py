@@ -4,7 +4,9 @@ with momentum. The whole job runs here, in a minute:
     python3 pytorch_cnn.py [FOLDER]
 
 FOLDER has the four files of Fashion-MNIST, plain or gzip; the default is where Debian's dataset-fashion-mnist puts
-them. Expected: an accuracy of 0.79 to 0.83, and 28.2 Mbit up for each client (32 bits a weight and round).
+them. Expected: an accuracy of 0.76 to 0.81, and 0.20 to 0.27 Mbit up for each client and 0.55 to 0.72 Mbit down. With
+"compression": "none" these are 28.2 Mbit each, and the accuracy is two points higher: eight rounds of little data are
+few for the compression.
 On a coordinator, submit `JOB` and run `tally.run_worker(url, train=train, initial=START, clients=10)`.
 """
 
@@ -67,8 +69,8 @@ def train(weights: NDArray[np.float32], task: tally.Task) -> tally.Update:
 
 JOB = {
     "name": "pytorch-cnn", "seed": 1, "clients": CLIENTS, "horizon": ROUNDS, "weighting": "points",
-    "objective": {"type": "training", "name": "python", "dim": len(START)}, "algorithm": {"type": "fedavg"},
-    "initial_point": {"type": "first"},
+    "objective": {"type": "training", "name": "python", "dim": len(START)},
+    "algorithm": {"type": "fedavg", "compression": "auto"}, "initial_point": {"type": "first"},
 }
 
 if __name__ == "__main__":

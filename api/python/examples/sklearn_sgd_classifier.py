@@ -1,8 +1,8 @@
 """scikit-learn's SGDClassifier on the handwritten digits that come with it: ten clients, each with digits of its own,
 train a linear classifier. The whole job runs here, in seconds: `python3 sklearn_sgd_classifier.py`.
 
-Expected: an accuracy of 0.92 to 0.96, and 416,640 bits up for each client (32 bits a weight, and 32 for `samples`, a
-round). On a coordinator, submit `JOB` and run `tally.run_worker(url, train=train, clients=10)`.
+Expected: an accuracy of 0.92 to 0.96, and 19,000 to 24,000 bits up for each client and 35,000 to 45,000 down. With
+"compression": "none" these are 416,640 and 416,000, for the same accuracy. On a coordinator, submit `JOB` and run `tally.run_worker(url, train=train, clients=10)`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def train(weights: NDArray[np.float32], task: tally.Task) -> tally.Update:
 JOB = {
     "name": "sklearn-sgd-classifier", "seed": 1, "clients": CLIENTS, "horizon": ROUNDS, "weighting": "points",
     "objective": {"type": "training", "name": "python", "dim": len(CLASSES) * (FEATURES + 1)},
-    "algorithm": {"type": "fedavg"},
+    "algorithm": {"type": "fedavg", "compression": "auto"},
 }
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """A training loop of one's own: four clients train a small network with NumPy, each on its own points, by SGD with
 momentum. The whole job runs here, in seconds: `python3 training_loop.py`.
 
-Expected: an accuracy of 0.97 to 1, and 79,680 bits up for each client (32 bits a weight, and 32 for `samples`, a
-round). On a coordinator, submit `JOB` and run `tally.run_worker(url, train=train, initial=START, clients=4)`.
+Expected: an accuracy of 0.97 to 1, and 9,000 to 12,000 bits up for each client and 11,500 to 15,000 down. With
+"compression": "none" these are 79,680 and 78,720: grids are fine for so few weights. On a coordinator, submit `JOB` and run `tally.run_worker(url, train=train, initial=START, clients=4)`.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def train(weights: Array, task: tally.Task) -> tally.Update:
 
 JOB = {
     "name": "quarters", "seed": 1, "clients": CLIENTS, "horizon": 30, "weighting": "points",
-    "objective": {"type": "training", "name": "python", "dim": len(START)}, "algorithm": {"type": "fedavg"},
-    "initial_point": {"type": "first"},
+    "objective": {"type": "training", "name": "python", "dim": len(START)},
+    "algorithm": {"type": "fedavg", "compression": "auto"}, "initial_point": {"type": "first"},
 }
 
 if __name__ == "__main__":
