@@ -5,16 +5,17 @@
         TALLY_BIN: folder of the programs, TALLY_LIBRARY: path of libtally.so.1
 
 IMAGES is the folder of the four files that deploy/fetch-mnist makes. Ten clients, each with a tenth of the training
-images in an order drawn from the seed, train a network of 784, 128 and 10 units by SGD with momentum 0.9, batches of 64 and a
-step of 0.05, which shrinks by 5 % a round; a round is one pass over a client's images. Needs PyTorch.
+images in an order drawn from the seed, train a network of 784, 128 and 10 units by SGD with momentum 0.9, batches of 64
+and a step of 0.05, which shrinks by 5 % a round; a round is one pass over a client's images. Needs PyTorch.
 
 Jobs run on a coordinator, whose round records have the bits: payload and control, what one client sends and receives.
-Top-k is not among Tally's algorithms for training loops. It runs in this process, with the same clients, order of images
-and start: clients and server keep the k coordinates that are largest and add what they leave out to the next message
-(error feedback at both ends). Its bits are a lower bound: 32 for each value, and the entropy of which coordinates they are.
+Top-k is not among Tally's algorithms for training loops. It runs in this process, with the same clients, order of
+images and start: clients and server keep the k coordinates that are largest and add what they leave out to the next
+message (error feedback at both ends). Its bits are a lower bound: 32 for each value, and the entropy of which
+coordinates they are.
 
-Writes rounds.csv to DIR, a line for each round of each run, appending to what is there; runs that are there already are
-left out. Prints means over seeds. --draw draws training.svg and .png with gnuplot from the means, by training.gnuplot,
+Writes rounds.csv to DIR, a line for each round of each run, appending to what is there; runs that are there already
+are left out. Prints means over seeds. --draw draws training.svg and .png with gnuplot from the means, by training.gnuplot,
 which stays in DIR.
 """
 
@@ -36,9 +37,9 @@ from torch.nn.functional import cross_entropy
 CLIENTS, BATCH = 10, 64
 FEDAVG, AUTO = "FedAvg", "FedAvg, compression auto"
 ALGORITHMS = {FEDAVG: {"type": "fedavg"}, AUTO: {"type": "fedavg", "compression": "auto"},
-              **{f"FedPAQ, {levels} levels": {"type": "fedpaq", "levels": levels} for levels in (7,)}}
+              "FedPAQ, 7 levels": {"type": "fedpaq", "levels": 7}}
 TOP_K = {"Top-k, 1 %": 0.01, "Top-k, 5 %": 0.05}
-# Colour of Okabe and Ito, dash and mark. Of FedPAQ, 7 levels: the fewest bits without a loss in a run with seed 7 and
+# Colour, mostly of Okabe and Ito, dash and mark. Of FedPAQ, 7 levels: the fewest bits without a loss in a run with seed 7 and
 # six rounds (1 level 79.9 %, 3 levels 84.1 %, 7, 31, 127 and 511 levels 84.6 to 84.7 %, float32 84.7 %).
 DRAWN = {FEDAVG: ("#e69f00", 2, 5), "FedPAQ, 7 levels": ("#009e73", 3, 9), "Top-k, 1 %": ("#66a61e", 4, 13),
          "Top-k, 5 %": ("#56b4e9", 5, 11), AUTO: ("#000000", 1, 7)}
@@ -88,8 +89,9 @@ def run_job(problem, algorithm, rounds):
                                                      samples=len(problem.shards[task.client])),
             evaluate=lambda weights, task: {"accuracy": problem.accuracy(weights)})
         client.wait(job, wait_s=HANG_S)
-        return [(float(each["uplink_payload_bits"]) / CLIENTS, float(each["downlink_payload_bits"] + each["control_bits"]),
-                 float(each["accuracy_mean"])) for each in client.rounds(job)]
+        return [(float(each["uplink_payload_bits"]) / CLIENTS,
+                 float(each["downlink_payload_bits"] + each["control_bits"]), float(each["accuracy_mean"]))
+                for each in client.rounds(job)]
 
 
 def largest(vector, k):

@@ -2,7 +2,8 @@
 train a linear classifier. The whole job runs here, in seconds: `python3 sklearn_sgd_classifier.py`.
 
 Expected: an accuracy of 0.92 to 0.96, and 19,000 to 24,000 bits up for each client and 35,000 to 45,000 down. With
-"compression": "none" these are 416,640 and 416,000, for the same accuracy. On a coordinator, submit `JOB` and run `tally.run_worker(url, train=train, clients=10)`.
+"compression": "none" these are 416,640 and 416,000, for the same accuracy. On a coordinator, submit `JOB` and run
+`tally.run_worker(url, train=train, clients=10)`.
 """
 
 from __future__ import annotations

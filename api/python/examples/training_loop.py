@@ -2,7 +2,8 @@
 momentum. The whole job runs here, in seconds: `python3 training_loop.py`.
 
 Expected: an accuracy of 0.97 to 1, and 9,000 to 12,000 bits up for each client and 11,500 to 15,000 down. With
-"compression": "none" these are 79,680 and 78,720: grids are fine for so few weights. On a coordinator, submit `JOB` and run `tally.run_worker(url, train=train, initial=START, clients=4)`.
+"compression": "none" these are 79,680 and 78,720: grids are fine for so few weights. On a coordinator, submit `JOB`
+and run `tally.run_worker(url, train=train, initial=START, clients=4)`.
 """
 
 from __future__ import annotations
