@@ -28,6 +28,15 @@ static size_t dim_of(const uint8_t *data, size_t size)
     return data[1] == 255 && fuzz_draws(data, size, 64) ? dim + 4096 : dim;
 }
 
+struct tally_rng fuzz_stream(const uint8_t bytes[FUZZ_STREAM])
+{
+    enum { SEED = 71 };
+    struct tally_rng rng;
+    tally_rng_init(&rng, tally_rng_key(SEED, bytes[0] / 2), bytes[1], bytes[2],
+                   bytes[0] % 2 == 0 ? TALLY_RNG_UPLINK : TALLY_RNG_DOWNLINK);
+    return rng;
+}
+
 bool fuzz_message_read(const uint8_t *data, size_t size, struct fuzz_message *ret_message)
 {
     if (size < FUZZ_MESSAGE_HEAD) {

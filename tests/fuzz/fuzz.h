@@ -12,6 +12,7 @@
 
 #include "codec/encoding.h"
 #include "codec/numeric/cpu.h"
+#include "codec/numeric/rng.h"
 
 /* Checks a property that must hold for every input. A failure aborts the process, which is a
  * finding. */
@@ -58,6 +59,10 @@ struct fuzz_message {
 /* The instruction set that an input chooses. Testing all of them on every input would cost an
  * execution's time, and other inputs test the rest anyway. 0 is the best available. */
 enum tally_cpu fuzz_cpu(unsigned choice);
+
+/* The stream of dithers that FUZZ_STREAM bytes of an input choose. */
+enum { FUZZ_STREAM = 3 };
+struct tally_rng fuzz_stream(const uint8_t bytes[FUZZ_STREAM]);
 
 /* Returns false if there are fewer bytes than a head. */
 bool fuzz_message_read(const uint8_t *data, size_t size, struct fuzz_message *ret_message);

@@ -7,7 +7,7 @@
 #include "codec/adaptive/adaptive.h"
 #include "tests/fuzz/fuzz.h"
 
-enum { TAIL = 3, SEED = 71 };
+enum { TAIL = FUZZ_STREAM };
 
 static bool same_stats(const struct tally_level_stats *a, const struct tally_level_stats *b)
 {
@@ -69,10 +69,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size < FUZZ_MESSAGE_HEAD + TAIL || !fuzz_message_read(data, size - TAIL, &message)) {
         return 0;
     }
-    const uint8_t *tail = data + size - TAIL;
-    struct tally_rng rng;
-    tally_rng_init(&rng, tally_rng_key(SEED, tail[0] / 2), tail[1], tail[2],
-                   tail[0] % 2 == 0 ? TALLY_RNG_UPLINK : TALLY_RNG_DOWNLINK);
+    const struct tally_rng rng = fuzz_stream(data + size - TAIL);
     check(&message, message.twice ? NULL : &rng);
     tally_cpu_set_limit(TALLY_CPU_AVX512);
     return 0;

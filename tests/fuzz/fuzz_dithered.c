@@ -9,7 +9,7 @@
 #include "codec/dithered/dithered_message.h"
 #include "tests/fuzz/fuzz.h"
 
-enum { TAIL = 5, SEED = 71 };
+enum { TAIL = 2 + FUZZ_STREAM };
 
 static bool same_stats(const struct tally_level_stats *a, const struct tally_level_stats *b)
 {
@@ -79,9 +79,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     }
     const uint8_t *tail = data + size - TAIL;
-    struct tally_rng rng;
-    tally_rng_init(&rng, tally_rng_key(SEED, tail[2] / 2), tail[3], tail[4],
-                   tail[2] % 2 == 0 ? TALLY_RNG_UPLINK : TALLY_RNG_DOWNLINK);
+    const struct tally_rng rng = fuzz_stream(tail + 2);
     message.grid.scale = (tail[0] + 256u * tail[1]) % TALLY_DITHERED_SCALES;
     if (message.grid.intervals > 2 * TALLY_DITHERED_MAX_TOP) {
         message.grid.intervals = 2 * TALLY_DITHERED_MAX_TOP;
