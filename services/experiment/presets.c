@@ -53,15 +53,16 @@ enum {
         }                                                                                          \
     }
 
-/* eta, K, s, decay of the steps, growth of the rounds; the bits of Table I are those that [1]
- * reports for the same algorithm. */
-#define SCHEDULED(problem, kind, step, steps, s, decay, growth, up, down)                          \
+/* eta, K, s, decay of the steps, growth of the rounds, compression; the bits of Table I are those
+ * that [1] reports for the same algorithm. */
+#define PLANNED(preset, problem, kind, step, steps, s, decay, growth, both, up, down)              \
     {                                                                                              \
-        .name = "scheduled", .problems = problem, .algorithm = &(kind),                            \
+        .name = preset, .problems = problem, .algorithm = &(kind),                                 \
         .params.baseline = {.step_size = step,                                                     \
                             .local_steps = steps,                                                  \
                             .levels = s,                                                           \
                             .server_step_size = 1,                                                 \
+                            .compression = {.type = both},                                         \
                             .step_decay = decay,                                                   \
                             .local_steps_growth = growth},                                         \
         .paper = {                                                                                 \
@@ -69,22 +70,13 @@ enum {
             down                                                                                   \
         }                                                                                          \
     }
-
+#define SCHEDULED(problem, kind, step, steps, s, decay, growth, up, down)                          \
+    PLANNED("scheduled", problem, kind, step, steps, s, decay, growth, TALLY_COMPRESSION_NONE, up, \
+            down)
 /* FedAvg with both messages compressed, at the constants that are best without compression. */
 #define COMPRESSED(preset, problem, step, steps, decay, growth, up, down)                          \
-    {                                                                                              \
-        .name = preset, .problems = problem, .algorithm = &TALLY_FEDAVG,                           \
-        .params.baseline = {.step_size = step,                                                     \
-                            .local_steps = steps,                                                  \
-                            .server_step_size = 1,                                                 \
-                            .compression = {.type = TALLY_COMPRESSION_AUTO},                       \
-                            .step_decay = decay,                                                   \
-                            .local_steps_growth = growth},                                         \
-        .paper = {                                                                                 \
-            up,                                                                                    \
-            down                                                                                   \
-        }                                                                                          \
-    }
+    PLANNED(preset, problem, TALLY_FEDAVG, step, steps, 0, decay, growth, TALLY_COMPRESSION_AUTO,  \
+            up, down)
 
 /* sigma, delta, c (without the logarithm), j0, gamma0, phi0, L, eta. */
 #define CEAL(preset, problem, noise, failure, c, j0, up, down, bound, step, range, paper_up,       \
