@@ -210,11 +210,12 @@ static struct client_slot *slot_of_setback(struct hosted_job *job,
 /* Whether the setback has been counted: its request came again. */
 static bool is_counted(const struct client_slot *slot, const struct tally_update *update)
 {
-    bool is_counted = false;
     for (int i = 0; slot != NULL && update->attempt != 0 && i <= TALLY_RETRIES_MOST; i++) {
-        is_counted = is_counted || slot->setbacks[i] == update->attempt;
+        if (slot->setbacks[i] == update->attempt) {
+            return true;
+        }
     }
-    return is_counted;
+    return false;
 }
 
 /* The client's training failed, and the job goes on; the open transaction takes what follows. */

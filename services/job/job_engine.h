@@ -129,8 +129,8 @@ struct job_measured {
     double loss;
 };
 /* Judges the engine's point, before the open round moves it. Keeps the point if it is the best so
- * far. Returns whether a rule, of a job that has not stopped yet, of `stop` is met: then
- * progress.stopped says which, and the job must end with this point. */
+ * far. Returns whether a rule of `stop` is met, unless one was met before: then progress.stopped
+ * says which, and the job must end with this point. */
 bool job_judge_point(struct tally_job *job, const struct job_measured *measured);
 /* Sets progress.stopped if the job has sent as many bits as `stop` allows. */
 void job_judge_bits(struct tally_job *job);

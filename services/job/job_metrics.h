@@ -19,7 +19,7 @@ struct job_metric_values {
     char names[TALLY_METRICS_MOST][TALLY_METRIC_NAME_CAPACITY];
     int n_names;
     double *values;    /* [cohort][TALLY_METRICS_MOST]; NaN = not reported; NULL = none so far */
-    uint32_t *weights; /* [cohort], 0 = unknown; NULL unless they are weighted */
+    uint32_t *weights; /* [cohort] if they are weighted; 0 = unknown */
 };
 
 struct job_metrics {
