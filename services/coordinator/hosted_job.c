@@ -468,7 +468,11 @@ static enum tally_status put_whole(struct tally_store *store, struct hosted_job 
     if (status == TALLY_OK) {
         status = store->ops->state_put(store, job->row.key, bytes.data, bytes.size, err);
     }
-    job->stored_state = (struct stored_state){.at = saved_at(job), .whole_bytes = bytes.size};
+    job->stored_state = (struct stored_state){.at = saved_at(job),
+                                              .whole_bytes = bytes.size,
+                                              .most_changes = tally_job_has_memory(job->engine)
+                                                                  ? STATE_MOST_ROUNDS_AGAIN
+                                                                  : STATE_MOST_CHANGES};
     tally_buffer_fini(&bytes);
     return status;
 }

@@ -124,6 +124,11 @@ size_t job_sums_bytes(const struct tally_job *job)
     return job->setting.dim * tally_weighted_sum_words(&job->setting) * sizeof *job->sums;
 }
 
+bool tally_job_has_memory(const struct tally_job *job)
+{
+    return job_memory_bytes(job) > 0;
+}
+
 size_t job_memory_bytes(const struct tally_job *job)
 {
     return job->algorithm->memory.bytes == NULL ? 0 : job->algorithm->memory.bytes(&job->setting);

@@ -87,6 +87,8 @@ struct tally_saved {
 enum tally_status tally_job_save_change(const struct tally_job *job,
                                         const struct tally_saved *since, struct tally_buffer *out,
                                         struct tally_error *err);
+/* Whether the algorithm has a memory, so that loading a change closes a round again. */
+bool tally_job_has_memory(const struct tally_job *job);
 /* The number of bytes that tally_job_save_change() appends; SIZE_MAX if it fails. */
 size_t tally_job_change_bytes(const struct tally_job *job, const struct tally_saved *since);
 /* Restores a saved job. `state` is a saved state followed by the later changes. n = 0: no round has

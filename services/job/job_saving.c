@@ -301,7 +301,6 @@ static enum tally_status load_changes(struct tally_job *job, int64_t round, cons
         status = load_change(job, &at, end, &last, err);
     }
     job->progress = progress; /* closing rounds again has changed some of it */
-    job_broadcasts_init(&job->broadcasts, progress.iterate);
     if (status == TALLY_OK && n > 0 &&
         (last.round != progress.round || last.iterate != progress.iterate)) {
         return fail_change(err, "does not lead to the progress");
@@ -388,8 +387,8 @@ static enum tally_status load(struct tally_job *job, const struct tally_progress
     }
     if (n > 0) {
         job->progress = *progress;
-        job_broadcasts_init(&job->broadcasts, progress->iterate);
         status = load_state(job, state, n, err);
+        job_broadcasts_init(&job->broadcasts, progress->iterate); /* rounds closed again add some */
     } else { /* before the first round closed: the initial point */
         job->progress.f_star = progress->f_star;
         job->progress.has_f_star = progress->has_f_star;

@@ -4,15 +4,20 @@
 
 enum { WHOLE = 8000, MB = 1000 * 1000 };
 
-/* Returns how many changes of n bytes may follow a full snapshot. */
-static int count_taken(size_t whole_bytes, size_t n)
+/* Returns how many changes of n bytes may follow a full snapshot, of at most `most`. */
+static int count_most(size_t whole_bytes, size_t n, int most)
 {
-    struct stored_state stored = {.whole_bytes = whole_bytes};
+    struct stored_state stored = {.whole_bytes = whole_bytes, .most_changes = most};
     while (stored.n_changes < 1000 && stored_state_takes(&stored, n)) {
         stored.change_bytes += n;
         stored.n_changes++;
     }
     return stored.n_changes;
+}
+
+static int count_taken(size_t whole_bytes, size_t n)
+{
+    return count_most(whole_bytes, n, STATE_MOST_CHANGES);
 }
 
 static void test_coordinator_stored_state__the_whole_is_due_sooner_or_later(void)
@@ -22,6 +27,7 @@ static void test_coordinator_stored_state__the_whole_is_due_sooner_or_later(void
     CU_ASSERT_EQUAL(count_taken(WHOLE, WHOLE / 4), 8);
     CU_ASSERT_EQUAL(count_taken(WHOLE, WHOLE / 10), 20);
     CU_ASSERT_EQUAL(count_taken(WHOLE, 1), 64);
+    CU_ASSERT_EQUAL(count_most(WHOLE, 1, STATE_MOST_ROUNDS_AGAIN), 16);
 }
 
 /* The longest state has 10^8 coordinates. */
