@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { LEAST_CAPACITY = 64 };
+
 void tally_buffer_fini(struct tally_buffer *buffer)
 {
     if (buffer != NULL) {
@@ -23,9 +25,10 @@ enum tally_status tally_buffer_reserve(struct tally_buffer *buffer, size_t n)
     if (need <= buffer->capacity) {
         return TALLY_OK;
     }
-    size_t capacity = buffer->capacity < 64 ? 64 : buffer->capacity;
-    while (capacity < need) {
-        capacity += capacity / 2;
+    /* No more than is asked for at once: a body, a broadcast or a state has its size in advance. */
+    size_t capacity = buffer->capacity + buffer->capacity / 2;
+    if (capacity < need) {
+        capacity = need < LEAST_CAPACITY ? LEAST_CAPACITY : need;
     }
     if (capacity > limit) {
         capacity = limit;

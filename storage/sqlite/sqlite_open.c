@@ -14,7 +14,7 @@ enum { BUSY_TIMEOUT_MS = 1000 };
 /* Pages in the log at which a checkpoint moves them into the file: by then a page of a state has
  * been written to the log several times, and is written to the file once. The maximum is the size
  * limit of the log file (64 MiB). */
-enum { MIN_LOG_PAGES = 1000, MAX_LOG_PAGES = 16 * 1024, LOG_COMMITS = 8 };
+enum { MIN_LOG_PAGES = 250, MAX_LOG_PAGES = 4096, LOG_COMMITS = 8 };
 
 /* Largest database that is checked when it is opened, which takes some tenths of a second. */
 enum { START_CHECK_BYTES = 32 << 20 };
@@ -301,6 +301,7 @@ static enum tally_status configure_journal(struct tally_sqlite *sqlite, bool pow
                                            struct tally_error *err)
 {
     enum tally_status status = tally_sqlite_exec(sqlite,
+                                                 "PRAGMA page_size = 16384;" /* of a new file */
                                                  "PRAGMA journal_mode = WAL;"
                                                  "PRAGMA journal_size_limit = 67108864;"
                                                  "PRAGMA secure_delete = FAST;"

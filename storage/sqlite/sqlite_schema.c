@@ -42,14 +42,15 @@ static const struct {
            "state BLOB NOT NULL,"
            "row_checksum INTEGER NOT NULL"
            ") STRICT"},
-    /* What rounds have changed in a state since it was put. */
+    /* What rounds have changed in a state since it was put. This table and the next one hold long
+     * values, so they have rowids: without, SQLite reads whole values to compare their keys. */
     {NULL, "CREATE TABLE job_state_changes ("
            "job_key INTEGER NOT NULL REFERENCES job_states ON DELETE CASCADE,"
            "round INTEGER NOT NULL,"
            "change BLOB NOT NULL,"
            "row_checksum INTEGER NOT NULL,"
            "PRIMARY KEY (job_key, round)"
-           ") STRICT, WITHOUT ROWID"},
+           ") STRICT"},
     {NULL, "CREATE TABLE updates ("
            "job_key INTEGER NOT NULL REFERENCES jobs ON DELETE CASCADE,"
            "round INTEGER NOT NULL,"
@@ -57,7 +58,7 @@ static const struct {
            "body BLOB NOT NULL,"
            "row_checksum INTEGER NOT NULL,"
            "PRIMARY KEY (job_key, round, client)"
-           ") STRICT, WITHOUT ROWID"},
+           ") STRICT"},
     {&TALLY_ROUND_COLUMNS, "CREATE TABLE rounds ("
                            "job_key INTEGER NOT NULL REFERENCES jobs ON DELETE CASCADE,"
                            "{definitions},"

@@ -308,7 +308,7 @@ void test_store_sqlite_file__flipped_bit_is_found_or_harmless(void)
     uint8_t *file = make_whole(&f, &n, &whole);
     uint64_t random = 1;
     int n_outcome[CHANGED + 1] = {0};
-    for (int trial = 0; trial < 1500; trial++) {
+    for (int trial = 0; trial < 3000; trial++) {
         const uint64_t bit = next_random(&random) % (8 * n);
         file[bit / 8] ^= (uint8_t)(1U << bit % 8);
         file_write(f.path, file, n);

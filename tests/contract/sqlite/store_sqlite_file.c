@@ -402,21 +402,21 @@ static int64_t log_after_states(size_t n, int n_commits)
     return log.st_size;
 }
 
-/* The log is copied into the file once it has both 1000 pages and the pages of eight commits, or 64
+/* The log is copied into the file once it has both 250 pages and the pages of eight commits, or 64
  * MiB. So it never has more than that plus one commit. */
 void test_store_sqlite_file__log_stays_small(void)
 {
     enum {
-        FRAME_BYTES = 4096 + 24,
+        FRAME_BYTES = 16384 + 24,
         SOME = 8
     }; /* size of a page in the log; other pages that a commit may write */
-    CU_ASSERT(log_after_states(100, 3000) <= (int64_t)(1000 + SOME) * FRAME_BYTES);
-    const int64_t n_medium = (1 << 20) / 4000; /* pages of a commit, at most */
+    CU_ASSERT(log_after_states(100, 3000) <= (int64_t)(250 + SOME) * FRAME_BYTES);
+    const int64_t n_medium = (1 << 20) / 16000; /* pages of a commit, at most */
     const int64_t medium = log_after_states(1 << 20, 30);
     CU_ASSERT(medium <= (9 * n_medium + SOME) * FRAME_BYTES);
     CU_ASSERT(medium >= 8 * (1 << 20)); /* after several commits, not after each */
-    const int64_t n_large = (12 << 20) / 4000;
-    CU_ASSERT(log_after_states(12 << 20, 7) <= (16 * 1024 + n_large + SOME) * FRAME_BYTES);
+    const int64_t n_large = (12 << 20) / 16000;
+    CU_ASSERT(log_after_states(12 << 20, 7) <= (4096 + n_large + SOME) * FRAME_BYTES);
 }
 
 /* Names that SQLite would interpret in another way. */

@@ -105,7 +105,7 @@ static int fill_in_a_write(void *context)
     struct tally_store *store = open_with_job(context, false);
     struct tally_error err = TALLY_ERROR_INIT;
     int n_wrong = require_recovered(store, 1, 1);
-    limit_files(1 << 20);
+    limit_files(4 << 20);
     store->ops->begin(store, NULL);
     n_wrong += child_require(insert(store, 2, 10, NULL) == TALLY_OK, "a small write fits");
     n_wrong += child_require(insert(store, 3, 24 << 20, &err) == TALLY_STORE, "24 MB are too much");
@@ -128,9 +128,9 @@ static int fill_in_commit(void *context)
 {
     struct tally_store *store = open_with_job(context, false);
     struct tally_error err = TALLY_ERROR_INIT;
-    limit_files(256 << 10);
+    limit_files(1 << 20);
     store->ops->begin(store, NULL);
-    int n_wrong = child_require(insert(store, 1, 600 << 10, NULL) == TALLY_OK,
+    int n_wrong = child_require(insert(store, 1, 2400 << 10, NULL) == TALLY_OK,
                                 "what fits the cache is not yet written");
     n_wrong += child_require(store->ops->commit(store, &err) == TALLY_STORE, "commit fails");
     n_wrong += child_require(strstr(err.message, "tally.db") != NULL, err.message);
