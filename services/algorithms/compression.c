@@ -40,7 +40,6 @@ const size_t TALLY_N_COMPRESSION_FIELDS =
 /* The memory before z. */
 struct head {
     double deviation; /* s; 0: unknown */
-    double queries;   /* of each client so far */
 };
 
 static struct head *head_of(void *memory)
@@ -86,8 +85,7 @@ bool tally_compression_is_valid(const struct tally_setting *setting, const void 
     struct head head;
     memcpy(&head, memory, sizeof head);
     const double *z = (const double *)((const char *)memory + sizeof head);
-    bool ok = head.deviation >= 0 && isfinite(head.deviation) && head.queries >= 0 &&
-              isfinite(head.queries);
+    bool ok = head.deviation >= 0 && isfinite(head.deviation);
     for (size_t i = 0; ok && i < setting->dim; i++) {
         ok = isfinite(z[i]);
     }
@@ -98,34 +96,28 @@ bool tally_compression_is_valid(const struct tally_setting *setting, const void 
 
 struct resolutions {
     double up, down;
-    double dead_zone; /* a coordinate below this many steps is rounded to 0 */
 };
 
-/* `auto`: COMPRESSION.md says how these were found. `left`: queries of each client that remain,
- * those of the round included; `samples`: of the round. Few clients average little of the rounding
- * away, the last rounds are not made good by others, and in few coordinates all of it matters. */
-static struct resolutions automatic(const struct tally_setting *setting, double left,
-                                    double samples)
+/* `auto`: COMPRESSION.md says how these were found. Few clients average little of the rounding
+ * away, few rounds make little of it good, and in few coordinates all of it matters. */
+static struct resolutions automatic(const struct tally_setting *setting, double samples)
 {
-    static const double UP = 12, DOWN_FIRST = 8, DOWN_LAST = 4, LEAST = 0.5, DEAD_ZONE = 0.6;
+    static const double UP = 10, DOWN = 8, LEAST = 0.5;
     static const double CLIENTS = 10, ROUNDS = 8, COORDINATES = 20000;
-    const double share_left = fmin(1, left / (double)setting->horizon);
     const double clients = sqrt(fmin(1, setting->cohort / CLIENTS));
-    const double rounds = sqrt(fmin(1, left / samples / ROUNDS));
+    const double rounds = sqrt(fmin(1, (double)setting->horizon / samples / ROUNDS));
     const double size = sqrt(fmin(1, (double)setting->dim / COORDINATES));
-    const double down = DOWN_LAST + (DOWN_FIRST - DOWN_LAST) * share_left;
     return (struct resolutions){fmax(UP * clients * rounds * size, LEAST),
-                                fmax(down * clients * size, LEAST), DEAD_ZONE};
+                                fmax(DOWN * clients * size, LEAST)};
 }
 
-static struct resolutions resolutions_at(const struct tally_setting *setting, double queries,
-                                         double samples)
+static struct resolutions resolutions_at(const struct tally_setting *setting, double samples)
 {
     const struct tally_compression *own = own_of(setting);
     if (own->type == TALLY_COMPRESSION_AUTO) {
-        return automatic(setting, (double)setting->horizon - queries, samples);
+        return automatic(setting, samples);
     }
-    return (struct resolutions){own->uplink_resolution, own->downlink_resolution, 0.5};
+    return (struct resolutions){own->uplink_resolution, own->downlink_resolution};
 }
 
 /* The scale is a hint to the rounding of an encoder (`quantize` in dithered_kernels.h). */
@@ -142,7 +134,7 @@ struct tally_grid tally_compression_grid(const struct tally_setting *setting, in
         return (struct tally_grid){0};
     }
     memcpy(&head, memory, sizeof head);
-    const double up = resolutions_at(setting, head.queries, (double)samples).up;
+    const double up = resolutions_at(setting, (double)samples).up;
     const struct tally_grid grid = grid_of(up * head.deviation, up);
     return tally_dithered_grid_is_valid(&grid) ? grid : (struct tally_grid){0};
 }
@@ -204,7 +196,7 @@ enum tally_status tally_compression_send(const struct tally_client_task *task,
     }
     message->payload.size = 0;
     if (states_step) {
-        const double up = resolutions_at(setting, 0, (double)task->plan->samples).up;
+        const double up = resolutions_at(setting, (double)task->plan->samples).up;
         const int exponent = exponent_of(up / 2 * sqrt(mean_square(scratch->vector, dim)));
         const uint8_t byte = (uint8_t)(exponent + STEP_BIAS);
         grid = grid_of(ldexp(1, exponent), up);
@@ -325,15 +317,10 @@ static double deviation_of(double last, double square, double square_of_mean, do
     return fmax(sqrt(fmax(variance, 0)), least);
 }
 
-/* Rounds (z - x) / step to the nearest level, or to 0 within the dead zone. */
-static int32_t level_of(double ratio, double dead_zone)
+/* Rounds (z - x) / step to the nearest level. */
+static int32_t level_of(double ratio)
 {
-    const double size = fabs(ratio);
-    if (size < dead_zone) {
-        return 0;
-    }
-    const double level = fmin(fmax(rint(size), 1), TOP);
-    return ratio < 0 ? -(int32_t)level : (int32_t)level;
+    return (int32_t)fmin(fmax(rint(ratio), -TOP), TOP);
 }
 
 /* Moves z by the server's step; returns the sums of squares of the mean and of that step. */
@@ -392,8 +379,7 @@ enum tally_status tally_compression_decide(const struct tally_server_task *task,
         return tally_fail(err, TALLY_NOT_FINITE, NULL, "the server's step is not finite");
     }
     const double square = task->squares / n / dim;
-    const struct resolutions now =
-        resolutions_at(setting, head->queries, (double)task->plan->samples);
+    const struct resolutions now = resolutions_at(setting, (double)task->plan->samples);
     const double step =
         task->plan->grid.step > 0 ? task->plan->grid.step : now.up / 2 * sqrt(fmax(square, 0));
     const double rounding = step * step / 12;
@@ -401,9 +387,8 @@ enum tally_status tally_compression_decide(const struct tally_server_task *task,
     const double own = head->deviation * head->deviation + rounding;
     const double gain = of_mean > 0 ? of_step / of_mean : 1;
     const double down = broadcast_step(task, sqrt(own / n * gain), now.down);
-    head->queries += (double)task->plan->samples;
     for (size_t i = 0; i < setting->dim; i++) {
-        scratch->levels[i] = level_of((z[i] - task->x[i]) / down, now.dead_zone);
+        scratch->levels[i] = level_of((z[i] - task->x[i]) / down);
     }
     struct tally_message *message = &decision->broadcast;
     struct tally_level_stats stats;

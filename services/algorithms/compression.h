@@ -3,7 +3,7 @@
  *
  *     client   w = where its steps from x lead; sends Q_u(w - x), dithered, of step r_u s
  *     server   z <- z + the server's step for the mean of the Q_u
- *              broadcasts Q_d(z - x), rounded with a dead zone, of step r_d s_d;  x <- x + Q_d
+ *              broadcasts Q_d(z - x), rounded, of step r_d s_d;  x <- x + Q_d
  *     s        deviation of the clients' messages from their mean, per coordinate
  *     s_d      deviation of the mean: sqrt((s^2 + (r_u s)^2 / 12) / messages)
  *
@@ -12,7 +12,7 @@
  * the power of two next to r_u / 2 times the root mean square of its own message as its step, and
  * states it in the first byte.
  *
- * The memory (algorithm.h): two doubles, z, then the memory of the server's optimizer. */
+ * The memory (algorithm.h): a double, z, then the memory of the server's optimizer. */
 #ifndef TALLY_SERVICES_ALGORITHMS_COMPRESSION_H
 #define TALLY_SERVICES_ALGORITHMS_COMPRESSION_H
 
