@@ -650,8 +650,10 @@ enum tally_status hosted_job_put_rounds(struct tally_store *store, struct hosted
         status = put_models(store, job, outcome, err);
     }
     if (status == TALLY_OK && job->has_stored_updates) {
-        /* The round of a last evaluation has no record. */
-        const bool is_over = job->row.status == TALLY_JOB_COMPLETED;
+        /* The round of a last evaluation has no record. `stop.seconds` begins it in an open round,
+         * whose updates no longer count. */
+        const bool is_over = job->row.status == TALLY_JOB_COMPLETED ||
+                             tally_job_round_only_evaluates(tally_job_open_round(job->engine));
         status = store->ops->updates_delete(store, job->row.key, TALLY_STORE_METRICS_ROUND,
                                             job->row.progress.round + is_over, err);
         job->has_stored_updates = status != TALLY_OK;

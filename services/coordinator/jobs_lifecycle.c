@@ -370,13 +370,14 @@ enum tally_status jobs_fail(struct tally_coordinator *coordinator, struct hosted
 enum tally_status jobs_stop(struct tally_coordinator *coordinator, struct hosted_job *job,
                             double seconds, struct tally_error *err)
 {
+    struct tally_job_outcome outcome;
     enum tally_status status = transaction_begin_write(coordinator->transaction, err);
     if (status == TALLY_OK) {
-        status = tally_job_stop(job->engine, seconds, err);
+        status = tally_job_stop(job->engine, seconds, &outcome, err);
     }
     if (status == TALLY_OK) {
-        status = hosted_job_put_row(coordinator->store, job, tally_realtime_ms(), err);
-        transaction_check(coordinator->transaction, status, err);
+        job->shared_task.round = 0; /* the last evaluation has the number of the open round */
+        status = rounds_put_closed(coordinator, job, &outcome, err);
     }
     return status;
 }

@@ -49,7 +49,7 @@ bool jobs_may_be_id(const char *id);
  * STORE. */
 enum tally_status jobs_fail(struct tally_coordinator *coordinator, struct hosted_job *job,
                             const char *reason, struct tally_error *err);
-/* Completes the job by its rule `stop.seconds`, in the open transaction. Errors: STORE. */
+/* Applies the rule `stop.seconds` (tally_job_stop), in the open transaction. Errors: STORE. */
 enum tally_status jobs_stop(struct tally_coordinator *coordinator, struct hosted_job *job,
                             double seconds, struct tally_error *err);
 

@@ -64,8 +64,10 @@ void workers_fill_cohort(struct tally_coordinator *coordinator, struct hosted_jo
     uint32_t n, idle;
     const uint32_t *cohort = tally_job_cohort(job->engine, &n);
     const struct tally_list_node *at = job->assigned.head.next;
-    const bool may_fill = job->n_vacant > 0 && hosted_job_is_settled(job) &&
-                          tally_job_spec_slots(&job->spec) < job->row.clients;
+    const bool has_idle = tally_job_spec_slots(&job->spec) < job->row.clients ||
+                          tally_job_round_only_evaluates(tally_job_open_round(job->engine));
+    const bool may_fill = job->n_vacant > 0 && hosted_job_is_settled(job) && has_idle &&
+                          job->spec.objective.data.sharding != TALLY_SHARDING_LOCAL;
     for (uint32_t i = 0; may_fill && i < n; i++) {
         if (job->slots[cohort[i]].session == NULL && next_idle(job, &at, &idle)) {
             session_replace_client(job, idle, cohort[i]);

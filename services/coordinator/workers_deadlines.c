@@ -121,13 +121,28 @@ static void end_job(struct tally_coordinator *coordinator, struct hosted_job *jo
     }
 }
 
-/* Completes the job, whose `stop.seconds` have passed. */
+/* Whether a worker evaluates the last model of the job, or may return to do so. */
+static bool is_evaluating(struct tally_coordinator *coordinator, struct hosted_job *job)
+{
+    uint32_t n;
+    const uint32_t *cohort = tally_job_cohort(job->engine, &n);
+    if (tally_job_status(job->engine) != TALLY_JOB_RUNNING ||
+        !tally_job_round_only_evaluates(tally_job_open_round(job->engine))) {
+        return false;
+    }
+    workers_fill_cohort(coordinator, job); /* workers that were expected back may not have come */
+    bool is_served = !hosted_job_is_settled(job);
+    for (uint32_t i = 0; !is_served && i < n; i++) {
+        is_served = job->slots[cohort[i]].session != NULL && tally_job_asks(job->engine, cohort[i]);
+    }
+    return is_served;
+}
+
+/* Has the last model of the job evaluated, whose `stop.seconds` have passed, or ends the job. */
 static void stop_job(struct tally_coordinator *coordinator, struct hosted_job *job, double seconds)
 {
     struct tally_error err = TALLY_ERROR_INIT;
-    if (jobs_stop(coordinator, job, seconds, &err) == TALLY_OK) {
-        rounds_note_closed(coordinator, job);
-    }
+    (void)jobs_stop(coordinator, job, seconds, &err); /* if it fails, it is tried again */
 }
 
 static void check_job(struct tally_coordinator *coordinator, struct hosted_job *job, int64_t now_ms,
@@ -141,7 +156,8 @@ static void check_job(struct tally_coordinator *coordinator, struct hosted_job *
     }
     const double ran_s = (double)(unix_ms - job->row.started_ms) / 1000;
     const bool has_started = job->row.started_ms != 0 && status != TALLY_JOB_QUEUED;
-    if (has_started && spec->stop.seconds > 0 && ran_s >= spec->stop.seconds) {
+    const bool is_time_up = has_started && spec->stop.seconds > 0 && ran_s >= spec->stop.seconds;
+    if (is_time_up && !is_evaluating(coordinator, job)) {
         stop_job(coordinator, job, ran_s);
         return;
     }

@@ -99,8 +99,10 @@ enum tally_status job_make_vectors(struct tally_job *job, struct tally_error *er
     const bool keeps_best = job->spec.keep.best[0] != '\0';
     job->best_x = keeps_best ? vector_new(dim * sizeof *job->best_x) : NULL;
     if (tally_scratch_init(&job->scratch, dim, TALLY_SCRATCH_SERVER, err) != TALLY_OK ||
-        job_clients_init(&job->clients, &job->setting, err) != TALLY_OK || job->x == NULL ||
-        job->sums == NULL || (memory_bytes > 0 && job->memory == NULL) ||
+        job_clients_init(&job->clients, &job->setting, err) != TALLY_OK ||
+        (tally_job_spec_keeps_earlier_weights(&job->spec) &&
+         job_clients_keep_earlier(&job->clients, err) != TALLY_OK) ||
+        job->x == NULL || job->sums == NULL || (memory_bytes > 0 && job->memory == NULL) ||
         (keeps_best && job->best_x == NULL)) {
         drop_vectors(job);
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a job of dim %zu", dim);

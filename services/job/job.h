@@ -124,10 +124,6 @@ enum tally_status tally_job_cancel(struct tally_job *job, struct tally_error *er
 enum tally_status tally_job_fail(struct tally_job *job, const char *reason,
                                  struct tally_error *err);
 
-/* The rule `stop.seconds`: the job, which has run for that long, ends with its current point; the
- * answers of the open round do not count. Errors: those of tally_job_pause(). */
-enum tally_status tally_job_stop(struct tally_job *job, double seconds, struct tally_error *err);
-
 /* What an event led to. */
 struct tally_job_outcome {
     struct tally_bits bits; /* of the message; also for a duplicate */
@@ -136,6 +132,15 @@ struct tally_job_outcome {
     struct tally_round_record records[2];
     struct tally_round_evaluation evaluation; /* for the record of an earlier round */
 };
+
+/* The rule `stop.seconds`: the job, which has run for that long, ends with its current point. The
+ * answers of the open round do not count, and the host drops what it has stored of them. If the
+ * point is a model to be evaluated, the open round becomes that of its evaluation, with a new mark,
+ * and the job ends when it closes. In that round, also if the horizon or another rule has opened
+ * it, this ends the job at once, with the evaluations that have arrived. Errors:
+ * FAILED_PRECONDITION (the job is neither running nor paused). */
+enum tally_status tally_job_stop(struct tally_job *job, double seconds,
+                                 struct tally_job_outcome *ret_outcome, struct tally_error *err);
 
 /* Takes a message in a running or paused job. If it is the last one of the round, the round closes
  * (ret_outcome->n_records > 0, or the job completes) and the next one opens or the job completes.

@@ -34,8 +34,18 @@ void job_clients_fini(struct job_clients *clients)
     }
     free(clients->recalled);
     free(clients->all);
+    free(clients->earlier);
     clients->recalled = NULL;
     clients->all = NULL;
+    clients->earlier = NULL;
+}
+
+enum tally_status job_clients_keep_earlier(struct job_clients *clients, struct tally_error *err)
+{
+    clients->earlier = calloc(clients->n, sizeof *clients->earlier);
+    return clients->earlier != NULL
+               ? TALLY_OK
+               : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for %u clients", clients->n);
 }
 
 bool job_clients_has_cohorts(const struct job_clients *clients)
@@ -63,6 +73,23 @@ void job_clients_leave_only(struct job_clients *clients, uint32_t client)
     }
     clients->all[client].drawn_for = clients->open_round;
     clients->n_awaited = !clients->all[client].absent;
+}
+
+void job_clients_withdraw(struct job_clients *clients)
+{
+    static const struct job_earlier_answer none = {.weight = 0};
+    for (uint32_t i = 0; i < clients->cohort.n; i++) {
+        const uint32_t m = clients->cohort.drawn[i];
+        struct job_client *client = &clients->all[m];
+        client->setback_in = 0;
+        if (client->receipt.round == clients->open_round) {
+            const struct job_earlier_answer *earlier =
+                clients->earlier != NULL ? &clients->earlier[m] : &none;
+            client->receipt = earlier->receipt;
+            client->weight = earlier->weight;
+        }
+    }
+    job_clients_open_round(clients, clients->open_round);
 }
 
 const struct tally_cohort *job_clients_recall(const struct job_clients *clients, int64_t round)
@@ -120,6 +147,9 @@ void job_clients_accept(struct job_clients *clients, uint32_t client,
 {
     struct job_client *kept = &clients->all[client];
     clients->n_awaited -= is_awaited(clients, client);
+    if (clients->earlier != NULL) {
+        clients->earlier[client] = (struct job_earlier_answer){kept->receipt, kept->weight};
+    }
     kept->receipt = answer->receipt;
     kept->loss = answer->loss;
     kept->report = answer->report;

@@ -26,8 +26,15 @@ struct job_client {
     bool absent;
 };
 
+/* What a client's last answer before the open round has left. */
+struct job_earlier_answer {
+    struct tally_receipt receipt;
+    uint32_t weight;
+};
+
 struct job_clients {
-    struct job_client *all; /* [n]; NULL until the job starts */
+    struct job_client *all;             /* [n]; NULL until the job starts */
+    struct job_earlier_answer *earlier; /* [n]; NULL unless they are kept */
     uint32_t n;
     int64_t n_awaited;
     uint32_t open_round;
@@ -40,11 +47,17 @@ struct job_clients {
 enum tally_status job_clients_init(struct job_clients *clients, const struct tally_setting *setting,
                                    struct tally_error *err);
 void job_clients_fini(struct job_clients *clients);
+/* Keeps the earlier answers, for job_clients_withdraw(). To be called before any answer. Errors:
+ * NO_MEMORY. */
+enum tally_status job_clients_keep_earlier(struct job_clients *clients, struct tally_error *err);
 
 /* Opens a round: draws its cohort. No client has answered yet. */
 void job_clients_open_round(struct job_clients *clients, int64_t round);
 /* Leaves only one client in the open round, of which no client has answered. */
 void job_clients_leave_only(struct job_clients *clients, uint32_t client);
+/* Takes back all answers to the open round and all setbacks in it, as if it had just been opened.
+ * The clients' earlier answers are known again if they were kept. */
+void job_clients_withdraw(struct job_clients *clients);
 /* The cohort of any round; borrowed until the next recall, save or load. */
 const struct tally_cohort *job_clients_recall(const struct job_clients *clients, int64_t round);
 /* Whether the client is in the cohort of the open round. */

@@ -95,6 +95,8 @@ void job_check_invariants(const struct tally_job *job);
 
 /* Opens the next round, or ends the job. */
 void job_open_round(struct tally_job *job, struct tally_job_outcome *outcome);
+/* Closes the round with the answers that it has. */
+void job_close_round(struct tally_job *job, struct tally_job_outcome *outcome);
 /* Closes the round if it has all the answers that it waits for. */
 void job_close_if_complete(struct tally_job *job, struct tally_job_outcome *outcome);
 /* Clears what the messages of a round add up to. */

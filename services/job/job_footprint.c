@@ -1,5 +1,7 @@
 #include "services/job/job_footprint.h"
 
+#include "services/job/job_clients.h"
+
 enum {
     REAL_BYTES = 8,
     /* x, sums, scratch, broadcasts kept, the next one, the task, the state */
@@ -8,6 +10,7 @@ enum {
     CLIENT_BYTES = TALLY_FOOTPRINT_ENGINE_CLIENT + TALLY_FOOTPRINT_SLOT,
     /* of a cohort below M: the receipts of 16 rounds in the state; two draws */
     COHORT_CLIENT_BYTES = 16 * STATE_CLIENT_BYTES + 2 * 20,
+    EARLIER_ANSWER_BYTES = sizeof(struct job_earlier_answer),
     FIXED_BYTES = 192 << 10,
     SOLVER_VECTORS = 10,
     POINT_BYTES = 16,       /* label and place of a point */
@@ -54,7 +57,8 @@ static int64_t round_bytes(const struct tally_job_spec *spec)
 
 static int64_t clients_bytes(const struct tally_job_spec *spec)
 {
-    return CLIENT_BYTES * spec->clients + round_bytes(spec);
+    const int64_t earlier = tally_job_spec_keeps_earlier_weights(spec) ? EARLIER_ANSWER_BYTES : 0;
+    return (CLIENT_BYTES + earlier) * spec->clients + round_bytes(spec);
 }
 
 int64_t tally_footprint_state(const struct tally_job_spec *spec)

@@ -15,11 +15,11 @@
  * so 52 d + 352 M + 192 KiB, with the 64 KiB of broadcasts. With weights a sum has two words: 60 d,
  * not 52 d. `keep.best` adds 8 d. If the algorithm has a memory (algorithm.h), it counts twice,
  * because the state has a copy, and a scratch vector adds 8 d. With a cohort of C < M clients the
- * state has the receipts of 16 rounds, and 320 M + 552 C replaces 352 M. Vectors that an algorithm
- * does not use count too, so the estimate is an upper bound. It excludes what is limited for the
- * whole process: updates that wait for a commit (services/coordinator/loop_pending.c, 40 MiB), and
- * unfinished request bodies and responses (--max-held-bytes). It also excludes the data of an
- * in-memory store.
+ * state has the receipts of 16 rounds, and 320 M + 552 C replaces 352 M. With `stop.seconds`,
+ * weighted evaluations by all clients add 40 M. Vectors that an algorithm does not use count too,
+ * so the estimate is an upper bound. It excludes what is limited for the whole process: updates
+ * that wait for a commit (services/coordinator/loop_pending.c, 40 MiB), and unfinished request
+ * bodies and responses (--max-held-bytes). It also excludes the data of an in-memory store.
  *
  * Solving f(x*) takes the data, N points of n numbers, and some vectors:
  *

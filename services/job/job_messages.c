@@ -121,6 +121,10 @@ enum tally_status tally_job_check_round(const struct tally_job *job, int64_t rou
                           "round %lld is not open, round %lld is", (long long)round,
                           (long long)job->open.round);
     }
+    if (mark != 0 && mark != job->open.mark && job_has_stopped(job)) {
+        return tally_fail(err, TALLY_FAILED_PRECONDITION, "mark",
+                          "the job stops: round %lld takes no more updates", (long long)round);
+    }
     if (mark != 0 && mark != job->open.mark) {
         return tally_fail(err, TALLY_FAILED_PRECONDITION, "mark",
                           "the store has lost the point at which this update for round %lld was "

@@ -432,7 +432,7 @@ static void rest(struct tally_job *job, struct tally_round_record *record)
     record->bits.control_bits = spend(job);
 }
 
-static void close_round(struct tally_job *job, struct tally_job_outcome *outcome)
+void job_close_round(struct tally_job *job, struct tally_job_outcome *outcome)
 {
     const double last_loss = job->progress.loss;
     struct tally_error why = TALLY_ERROR_INIT;
@@ -489,7 +489,7 @@ static void close_evaluation_if_complete(struct tally_job *job, struct tally_job
     const bool waits_for_none =
         job->spec.policy == TALLY_POLICY_DROP && job->clients.n_awaited == 0;
     if (job->open.received == most || may_end || waits_for_none) {
-        close_round(job, outcome);
+        job_close_round(job, outcome);
     }
 }
 
@@ -505,6 +505,6 @@ void job_close_if_complete(struct tally_job *job, struct tally_job_outcome *outc
     const bool waits_for_none =
         job->spec.policy == TALLY_POLICY_DROP && job->clients.n_awaited == 0;
     if (job->open.received == answers || (may_drop && (job->open.overdue || waits_for_none))) {
-        close_round(job, outcome);
+        job_close_round(job, outcome);
     }
 }

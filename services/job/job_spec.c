@@ -210,7 +210,8 @@ const struct tally_field TALLY_STOP_FIELDS[] = {
                   .doc = "the same for the broadcasts, each counted once, not once per client"),
     TALLY_POSITIVE("seconds", STOP(seconds), 31622400, .omits_zero = true, .unit = "s",
                    .doc = "the job ends this long after its start, also amid a round, of which "
-                          "nothing counts; `tally simulate`, which has no clock, ignores it"),
+                          "nothing counts, and after the evaluation of its last model; `tally "
+                          "simulate`, which has no clock, ignores it"),
 };
 const size_t TALLY_N_STOP_FIELDS = sizeof TALLY_STOP_FIELDS / sizeof TALLY_STOP_FIELDS[0];
 
@@ -285,6 +286,11 @@ bool tally_job_spec_weighs_evaluations(const struct tally_job_spec *spec)
 {
     return tally_job_spec_evaluates(spec) && spec->evaluation == TALLY_EVALUATION_CLIENTS &&
            spec->objective.weighting == TALLY_WEIGHTING_POINTS;
+}
+
+bool tally_job_spec_keeps_earlier_weights(const struct tally_job_spec *spec)
+{
+    return tally_job_spec_weighs_evaluations(spec) && spec->stop.seconds > 0;
 }
 
 bool tally_job_spec_weighs_losses(const struct tally_job_spec *spec)

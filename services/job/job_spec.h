@@ -159,6 +159,9 @@ int64_t tally_job_spec_slots(const struct tally_job_spec *spec);
 bool tally_job_spec_evaluates(const struct tally_job_spec *spec);
 /* Whether the mean of the clients' evaluations is by their samples, which their messages have. */
 bool tally_job_spec_weighs_evaluations(const struct tally_job_spec *spec);
+/* Whether such a mean may need the samples of clients whose last answers `stop.seconds` has taken
+ * back. */
+bool tally_job_spec_keeps_earlier_weights(const struct tally_job_spec *spec);
 
 /* Whether the loss of a round is the weighted mean of the losses that its clients reported. With
  * weighting `points` it is, unless each client reports f itself, over all points, at its own

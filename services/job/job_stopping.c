@@ -10,7 +10,8 @@
  * A round that meets a rule thus takes no step, and the model of a job that stopped is the one that
  * was measured. The rules about bits are checked after the round's step, whose broadcast they
  * count; if models are evaluated, the one that this step has made is, before the job ends. Its
- * reason is therefore written at the end, from progress.stopped, which is stored. */
+ * reason is therefore written at the end, from progress.stopped, which is stored. The host's rule
+ * about seconds takes the answers of the open round back, and continues in the same way. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -209,11 +210,25 @@ void job_end(struct tally_job *job)
     job_move(job, TALLY_EVENT_COMPLETE, NULL);
 }
 
-enum tally_status tally_job_stop(struct tally_job *job, double seconds, struct tally_error *err)
+enum tally_status tally_job_stop(struct tally_job *job, double seconds,
+                                 struct tally_job_outcome *ret_outcome, struct tally_error *err)
 {
-    if (job_is_open(job)) { /* else the move fails */
-        set_stopped(job, "seconds", seconds, job->progress.round);
-        write_reason(job);
+    *ret_outcome = (struct tally_job_outcome){0};
+    if (!job_is_open(job)) {
+        return tally_fail(err, TALLY_FAILED_PRECONDITION, NULL, "the job is %s",
+                          tally_job_status_name(job->status));
     }
+    job->has_new_best = false;
+    if (tally_job_round_only_evaluates(&job->open)) {
+        job_close_round(job, ret_outcome);
+        return TALLY_OK;
+    }
+    set_stopped(job, "seconds", seconds, job->progress.round);
+    if (job->open.evaluate_model) {
+        job_clients_withdraw(&job->clients);
+        job_open_round(job, ret_outcome);
+        return TALLY_OK;
+    }
+    write_reason(job);
     return job_move(job, TALLY_EVENT_COMPLETE, err);
 }

@@ -3,8 +3,10 @@
 import subprocess
 import time
 
+import numpy as np
+
 from common import (
-    BIN, ConnectError, ForeignWorker, TallyTestCase, essence, job_document, simulate, sum_of_rounds,
+    BIN, ConnectError, ForeignWorker, TallyTestCase, essence, job_document, simulate, sum_of_rounds, wait_until,
 )
 
 REASON = "stop_rule_met"
@@ -186,6 +188,145 @@ class ByHand(TallyTestCase):
         job_id = self.client.submit(job_document("synthetic-fedavg", stop={"seconds": 0.001}))
         time.sleep(0.5)
         self.assertEqual(self.client.job(job_id)["status"], "queued")
+
+
+class LastEvaluation(TallyTestCase):
+    """A training job whose time is up has its last model evaluated, if a worker is there. Its workers are the test."""
+
+    SECONDS = 4  # enough for a first round, also on a busy machine
+
+    def start(self, n_workers=1, **changes):
+        self.coordinator = self.start_coordinator(options=("--session-timeout-ms", "3600000"))  # those who are there stay
+        self.client = self.coordinator.client
+        self.job_id = self.client.submit({
+            "objective": {"type": "training", "name": "loop", "dim": DIM}, "algorithm": {"type": "fedavg"},
+            "clients": 2, "horizon": 1000, "stop": {"seconds": self.SECONDS}, **changes})
+        self.workers = [ForeignWorker(self.client, name=f"w{i}", slots=2 // n_workers) for i in range(n_workers)]
+
+    def restart(self):
+        self.coordinator.kill()
+        self.coordinator = self.start_coordinator(port=self.coordinator.port, store=self.coordinator.store)
+        self.client = self.coordinator.client
+
+    def update(self, worker, task, client):
+        """Returns a request with ones or, in the round of the last evaluation, with no weights."""
+        update = worker.update(task, client)
+        if not task.cut:
+            update.updates[0].payload = np.ones(DIM, np.float32).tobytes()
+            update.updates[0].payload_bits = 32 * DIM
+        update.mark = task.mark
+        if task.evaluate_model and task.evaluator in (0, client + 1):
+            update.updates[0].evaluation.add(name="of_client", value=client)
+        return update
+
+    def play(self):
+        """Plays the first round and begins the second one with an answer of client 0. Returns the task of the latter and
+        the detail before it."""
+        for worker in list(self.workers):
+            task = worker.poll_task()
+            self.assertEqual(task.round, 1)
+            if 0 in task.clients:  # its worker comes first
+                self.workers.sort(key=lambda each, first=worker: each is not first)
+            for client in task.clients:
+                worker.post(self.update(worker, task, client))
+            worker.cursors[self.job_id] = task.iterate
+        before = self.client.job(self.job_id)
+        task = self.workers[0].poll_task()
+        self.workers[0].cursors[self.job_id] = task.iterate
+        self.assertEqual((task.round, task.cut, before["round"]), (2, False, 1))
+        self.workers[0].post(self.update(self.workers[0], task, 0))
+        return task, before
+
+    def wait_stopped(self):
+        def look():
+            waiting = self.client.job(self.job_id)["waiting"] or {"text": ""}
+            return "to evaluate the last model" in waiting["text"]
+        wait_until(look, "the last evaluation")
+
+    def check_ended(self, before, clients):
+        """Checks the ended job against its detail after the first round, and which clients' evaluations it has."""
+        detail = self.client.wait_status(self.job_id, "completed")
+        self.assertEqual((detail["stopped_by"]["rule"], detail["stopped_by"]["round"]), ("seconds", 1))
+        self.assertEqual(detail["reason_code"], REASON)
+        telemetry = len(clients) * (64 + 8 * len("of_client"))
+        self.assertEqual(detail["bits"]["telemetry"], before["bits"]["telemetry"] + telemetry)
+        same = {"status": "running", "stopped_by": None, "telemetry": 0}
+        self.assertEqual({**essence(detail), **same}, {**essence(before), **same})
+        (record,) = self.client.rounds(self.job_id)
+        self.assertEqual(record["bits"]["telemetry"], detail["bits"]["telemetry"])
+        expected = {} if not clients else {"of_client": {
+            "mean": sum(clients) / len(clients), "min": min(clients), "max": max(clients)}}
+        self.assertEqual((record.get("metrics", {}), detail.get("metrics", {})), (expected, expected))
+        return detail
+
+    def test_the_last_model_is_evaluated(self):
+        """The answers to the open round are dropped, in memory and in the store; a kill changes nothing."""
+        for evaluation, is_killed in (("one", False), ("one", True), ("clients", True)):
+            with self.subTest(evaluation, is_killed=is_killed):
+                self.start(evaluation=evaluation)
+                task, before = self.play()
+                self.wait_stopped()
+                (worker,) = self.workers
+                clients = [0] if evaluation == "one" else [0, 1]
+                for i in range(2):
+                    with self.assertRaises(ConnectError) as caught:
+                        worker.post(self.update(worker, task, 1))
+                    self.assertEqual(caught.exception.code, "failed_precondition")
+                    self.assertIn("the job stops", caught.exception.message)
+                    last = worker.poll_task()
+                    self.assertEqual((last.round, last.cut, last.samples, list(last.clients)), (2, True, 0, clients))
+                    self.assertTrue(last.evaluate_model and not last.evaluate)
+                    self.assertNotEqual(last.mark, task.mark)
+                    if i == 1 or not is_killed:
+                        break
+                    self.restart()
+                    cursors = worker.cursors
+                    worker = ForeignWorker(self.client, name="w0", slots=2)
+                    worker.cursors = cursors
+                for client in clients:
+                    worker.post(self.update(worker, last, client))
+                detail = self.check_ended(before, clients)
+                self.restart()
+                self.assertEqual(self.client.job(self.job_id), detail)
+                self.coordinator.kill()
+
+    def test_a_worker_that_is_left_evaluates(self):
+        self.start(n_workers=2)
+        _, before = self.play()
+        self.workers[0].leave()
+        self.wait_stopped()
+        last = self.workers[1].poll_task()
+        self.assertEqual(list(last.clients), [0])
+        self.workers[1].post(self.update(self.workers[1], last, 0))
+        self.check_ended(before, [0])
+
+    def test_no_worker_is_waited_for(self):
+        """There is none when the time is up; or one leaves before it evaluates, while another one has; or none returns
+        after a kill."""
+        for leaves, n_workers, clients in (("before", 1, []), ("after", 2, [0]), ("never", 2, [0])):
+            with self.subTest(leaves=leaves):
+                self.start(n_workers, evaluation="clients")
+                _, before = self.play()
+                if leaves != "before":
+                    self.wait_stopped()
+                    self.workers[0].post(self.update(self.workers[0], self.workers[0].poll_task(), 0))
+                if leaves == "never":
+                    self.restart()
+                else:
+                    self.workers[-1].leave()
+                self.check_ended(before, clients)
+                self.coordinator.kill()
+
+    def test_a_paused_job_ends_at_once(self):
+        for when in ("before", "after"):
+            with self.subTest(when=when):
+                self.start()
+                _, before = self.play()
+                if when == "after":
+                    self.wait_stopped()
+                self.client.post(f"/v1/jobs/{self.job_id}/pause")
+                self.check_ended(before, [])
+                self.coordinator.kill()
 
 
 class Documents(TallyTestCase):

@@ -480,6 +480,153 @@ static void test_job_evaluation__the_last_model_of_a_stopped_job_is_evaluated(vo
     }
 }
 
+/* Has a client compute, and the time be up before its update arrives: it is refused. */
+static void stop_before_an_update(struct host *host, uint32_t client, double seconds)
+{
+    struct tally_update update;
+    struct tally_bits bits;
+    struct tally_job_outcome outcome;
+    struct tally_error err = TALLY_ERROR_INIT;
+    const struct tally_job_round round = *tally_job_open_round(host->job);
+    CU_ASSERT_EQUAL(tally_model_copy_compute(host->copy, &round, client, &update, &bits, NULL),
+                    TALLY_OK);
+    TALLY_ASSERT_STATUS(tally_job_stop(host->job, seconds, &outcome, &err), TALLY_OK, &err);
+    CU_ASSERT_EQUAL(outcome.n_records, 0);
+    CU_ASSERT_EQUAL(outcome.evaluation.round, 0);
+    CU_ASSERT_EQUAL(tally_job_status(host->job), TALLY_JOB_RUNNING);
+    TALLY_ASSERT_TEXT(tally_job_reason(host->job), "");
+    const struct tally_job_round *open = tally_job_open_round(host->job);
+    CU_ASSERT_TRUE(tally_job_round_only_evaluates(open));
+    CU_ASSERT_EQUAL(open->round, round.round);
+    CU_ASSERT_EQUAL(open->received, 0);
+    CU_ASSERT_EQUAL(tally_job_receive(host->job, &update, &outcome, &err),
+                    TALLY_FAILED_PRECONDITION);
+    TALLY_ASSERT_TEXT(err.message, "the job stops: round 2 takes no more updates");
+}
+
+/* The answers that the open round has had do not count, but the samples of the clients' earlier
+ * ones do. */
+static void test_job_evaluation__the_last_model_is_evaluated_when_the_time_is_up(void)
+{
+    for (int i = 0; i < 4; i++) {
+        const bool asks_all = i % 2 == 1;
+        struct host host;
+        host_init(&host, &LOOP,
+                  asks_all ? ", \"stop\": {\"seconds\": 5}, \"evaluation\": \"clients\","
+                             " \"weighting\": \"points\", \"keep\": {\"best\": \"weight\"}"
+                           : ", \"stop\": {\"seconds\": 5}");
+        run_round(&host);
+        const struct tally_progress before = *tally_job_progress(host.job);
+        ask(&host, 0);
+        ask(&host, 2);
+        stop_before_an_update(&host, 3, 5.5);
+        if (i >= 2) {
+            restore(&host);
+        }
+        if (asks_all) {
+            run_round(&host);
+            expect_clients(&host, 1, (0 * 1 + 1 * 2 + 2 * 3 + 3 * 4) / 10.0, 0, 3);
+        } else {
+            CU_ASSERT_FALSE(tally_job_asks(host.job, 2));
+            ask(&host, 0);
+        }
+        CU_ASSERT_EQUAL(tally_job_status(host.job), TALLY_JOB_COMPLETED);
+        CU_ASSERT_EQUAL(host.n_records, 1);
+        CU_ASSERT_EQUAL(host.n_evaluations, 1);
+        CU_ASSERT_EQUAL(SEEN.model_of, 1);
+        const double weight = asks_all ? (0 * 1 + 1 * 2 + 2 * 3 + 3 * 4) / 20.0 : 0.75;
+        CU_ASSERT_DOUBLE_EQUAL(mean_of(host.evaluations[1].metrics, "weight"), weight, 1e-6);
+        const struct tally_progress *after = tally_job_progress(host.job);
+        CU_ASSERT_EQUAL(after->x_checksum, before.x_checksum);
+        CU_ASSERT_EQUAL(after->round, 1);
+        CU_ASSERT_EQUAL(after->time_step, before.time_step);
+        CU_ASSERT_EQUAL(after->bits.uplink.payload_bits, before.bits.uplink.payload_bits);
+        CU_ASSERT_EQUAL(after->bits.telemetry_bits - before.bits.telemetry_bits,
+                        (uint64_t)(asks_all ? CLIENTS : 1) * (2 * 64 + 8 * 12));
+        CU_ASSERT_EQUAL(after->best.iterate, asks_all ? 2 : 0);
+        TALLY_ASSERT_TEXT(after->stopped.rule, "seconds");
+        CU_ASSERT_EQUAL(after->stopped.value, 5.5);
+        CU_ASSERT_EQUAL(after->stopped.round, 1);
+        TALLY_ASSERT_TEXT(tally_job_reason(host.job),
+                          "stop_rule_met: 5.5 seconds have passed, at least 5");
+        host_fini(&host);
+    }
+}
+
+/* The host says so again if no worker evaluates the model. */
+static void test_job_evaluation__a_stopped_job_may_end_without_all_evaluations(void)
+{
+    for (int n = 0; n < 3; n++) { /* evaluations that arrive */
+        struct host host;
+        struct tally_job_outcome outcome;
+        host_init(&host, &LOOP, ", \"stop\": {\"seconds\": 5}, \"evaluation\": \"clients\"");
+        run_round(&host);
+        ask(&host, 1);
+        stop_before_an_update(&host, 0, 6);
+        for (int m = 1; m <= n; m++) {
+            ask(&host, (uint32_t)m);
+        }
+        CU_ASSERT_EQUAL(tally_job_stop(host.job, 7, &outcome, NULL), TALLY_OK);
+        keep(&host, &outcome);
+        CU_ASSERT_EQUAL(tally_job_status(host.job), TALLY_JOB_COMPLETED);
+        CU_ASSERT_EQUAL(tally_job_progress(host.job)->stopped.value, 6);
+        CU_ASSERT_EQUAL(host.n_evaluations, n > 0);
+        if (n > 0) {
+            expect_clients(&host, 1, (1 + n) / 2.0, 1, n);
+        }
+        CU_ASSERT_EQUAL(tally_job_stop(host.job, 8, &outcome, NULL), TALLY_FAILED_PRECONDITION);
+        host_fini(&host);
+    }
+}
+
+static void test_job_evaluation__seconds_do_not_take_the_horizon_back(void)
+{
+    struct host host;
+    struct tally_job_outcome outcome;
+    host_init(&host, &LOOP, ", \"stop\": {\"seconds\": 5}");
+    for (int r = 1; r <= ROUNDS; r++) {
+        run_round(&host);
+    }
+    CU_ASSERT_EQUAL(tally_job_stop(host.job, 6, &outcome, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_job_status(host.job), TALLY_JOB_COMPLETED);
+    TALLY_ASSERT_TEXT(tally_job_progress(host.job)->stopped.rule, "");
+    TALLY_ASSERT_TEXT(tally_job_reason(host.job), "");
+    host_fini(&host);
+}
+
+/* A client that sits the round out may evaluate in it; there is nothing to evaluate before the
+ * first step, or without evaluations. */
+static void test_job_evaluation__what_seconds_stop_besides_answers(void)
+{
+    struct host host;
+    struct tally_job_outcome outcome;
+    host_init(&host, &LOOP, ", \"stop\": {\"seconds\": 5}, \"policy\": \"drop\"");
+    run_round(&host);
+    SEEN.failing_client = 0;
+    SEEN.failing_round = 2;
+    SEEN.failures = 1;
+    CU_ASSERT_EQUAL(ask(&host, 0), TALLY_FAILED_PRECONDITION);
+    stop_before_an_update(&host, 1, 6);
+    CU_ASSERT_TRUE(tally_job_asks(host.job, 0) && tally_job_awaits(host.job, 0));
+    set_absent(&host, 3, true);
+    CU_ASSERT_EQUAL(tally_job_status(host.job), TALLY_JOB_RUNNING);
+    ask(&host, 0);
+    CU_ASSERT_EQUAL(tally_job_status(host.job), TALLY_JOB_COMPLETED);
+    CU_ASSERT_EQUAL(host.n_evaluations, 1);
+    host_fini(&host);
+    for (int evaluates = 0; evaluates < 2; evaluates++) {
+        host_init(&host, &LOOP, evaluates ? "" : ", \"evaluation\": \"none\"");
+        if (!evaluates) {
+            run_round(&host);
+        }
+        ask(&host, 0);
+        CU_ASSERT_EQUAL(tally_job_stop(host.job, 6, &outcome, NULL), TALLY_OK);
+        CU_ASSERT_EQUAL(tally_job_status(host.job), TALLY_JOB_COMPLETED);
+        TALLY_ASSERT_TEXT(tally_job_progress(host.job)->stopped.rule, "seconds");
+        host_fini(&host);
+    }
+}
+
 static void test_job_evaluation__what_was_not_asked_for_is_left_out(void)
 {
     struct host host;
@@ -651,6 +798,10 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_job_evaluation__clients_count_by_their_samples),
     TALLY_TEST(test_job_evaluation__a_client_without_samples_counts_like_the_others),
     TALLY_TEST(test_job_evaluation__the_last_model_of_a_stopped_job_is_evaluated),
+    TALLY_TEST(test_job_evaluation__the_last_model_is_evaluated_when_the_time_is_up),
+    TALLY_TEST(test_job_evaluation__a_stopped_job_may_end_without_all_evaluations),
+    TALLY_TEST(test_job_evaluation__seconds_do_not_take_the_horizon_back),
+    TALLY_TEST(test_job_evaluation__what_seconds_stop_besides_answers),
     TALLY_TEST(test_job_evaluation__what_was_not_asked_for_is_left_out),
     TALLY_TEST(test_job_evaluation__a_setback_is_tried_again_three_times),
     TALLY_TEST(test_job_evaluation__its_metrics_count_before_those_of_clients),

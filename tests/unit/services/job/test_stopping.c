@@ -240,18 +240,19 @@ static void test_job_stopping__seconds(void)
     static struct job_host host;
     struct tally_job_spec spec = plain_spec();
     struct tally_error err = TALLY_ERROR_INIT;
+    struct tally_job_outcome outcome;
     spec.stop.seconds = 2.5;
     job_host_init(&host, &spec);
     job_host_round(&host);
     job_host_compute(&host);
     job_host_send(&host, 1);
     const struct tally_progress before = *tally_job_progress(host.job);
-    TALLY_ASSERT_STATUS(tally_job_stop(host.job, 2.75, &err), TALLY_OK, &err);
+    TALLY_ASSERT_STATUS(tally_job_stop(host.job, 2.75, &outcome, &err), TALLY_OK, &err);
     expect_stopped(&host, "seconds", 2.75, 1);
     CU_ASSERT_EQUAL(tally_job_progress(host.job)->x_checksum, before.x_checksum);
     CU_ASSERT_EQUAL(tally_job_progress(host.job)->bits.uplink.payload_bits,
                     before.bits.uplink.payload_bits);
-    CU_ASSERT_EQUAL(tally_job_stop(host.job, 3, &err), TALLY_FAILED_PRECONDITION);
+    CU_ASSERT_EQUAL(tally_job_stop(host.job, 3, &outcome, &err), TALLY_FAILED_PRECONDITION);
     CU_ASSERT_EQUAL(tally_job_progress(host.job)->stopped.value, 2.75);
     job_host_fini(&host);
 }
