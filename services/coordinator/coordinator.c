@@ -4,6 +4,7 @@
 
 #include "services/base/time.h"
 #include "services/coordinator/calls.h"
+#include "services/coordinator/jobs_initial.h"
 #include "services/coordinator/jobs_lifecycle.h"
 #include "services/coordinator/jobs_rounds.h"
 #include "services/coordinator/loop.h"
@@ -65,7 +66,8 @@ static const struct jobs_ops JOBS_OPS = {.added = events_adopt_job,
                                          .ending = poll_finish_last_updates,
                                          .ended = on_ended,
                                          .deleted = on_deleted,
-                                         .leads = replicas_still_leads};
+                                         .leads = replicas_still_leads,
+                                         .run_again = rest_run_again};
 
 /* ---- The turn (loop.h) ---- */
 
@@ -96,6 +98,7 @@ static void work(struct tally_coordinator *coordinator, int64_t now_ms, bool tic
 {
     coordinator->workers->n_decoded = 0;
     jobs_take_prepared(coordinator);
+    jobs_initial_take(coordinator);
     forwarding_take_results(coordinator);
     if (ticks) {
         workers_check_sessions(coordinator, now_ms);
@@ -192,6 +195,9 @@ static enum tally_status make_modules(struct tally_coordinator *coordinator,
     if (status == TALLY_OK) {
         status = plans_new(&coordinator->plans, err);
     }
+    if (status == TALLY_OK) {
+        status = jobs_initial_new(coordinator, err);
+    }
     if (status == TALLY_OK && coordinator->store->leases != NULL) {
         status = forwarding_new(coordinator, err);
     }
@@ -233,6 +239,7 @@ void tally_coordinator_free(struct tally_coordinator *coordinator)
     workers_free(coordinator->workers);
     calls_drop_queued(coordinator);
     plans_free(coordinator);
+    jobs_initial_free(coordinator);
     forwarding_free(coordinator->forwarding);
     replicas_free(coordinator->replicas);
     metrics_free(coordinator->metrics);

@@ -5,7 +5,8 @@
  * reloaded from the store, and every request that wrote gets "unavailable".
  *
  * No locks: engines, sessions and the store belong to this thread. Other threads solve f(x*)
- * (jobs_prepare.h) and make plans for dry runs (rest_plans.h), with background.h. */
+ * (jobs_prepare.h), read initial points (jobs_initial.h) and make plans for dry runs
+ * (rest_plans.h), with background.h. */
 #ifndef TALLY_SERVICES_COORDINATOR_COORDINATOR_H
 #define TALLY_SERVICES_COORDINATOR_COORDINATOR_H
 
@@ -119,6 +120,7 @@ struct tally_coordinator {
     struct events *events;           /* rest_events.h */
     struct series_cache *series;     /* rest_series.h */
     struct plans *plans;             /* rest_plans.h */
+    struct initial_reads *initials;  /* jobs_initial.h */
     struct metrics *metrics;         /* metrics.h */
 };
 

@@ -143,7 +143,9 @@ struct hosted_job {
     bool prepared;            /* f_star and schedule below are known: the job may start */
     int64_t prepare_began_ms; /* monotonic; when it was requested; 0 = not yet, or not here */
     int64_t prepare_took_ms;
-    double *start; /* double[dim]: offered by a worker, until the job starts; NULL = none */
+    double
+        *start; /* double[dim]: offered by a worker, or read, until the job starts; NULL = none */
+    int64_t start_read_ms; /* monotonic; when its file began to be read; 0 = it is not being read */
     uint64_t asked_session; /* the session that was asked for it last; 0 = none */
     double f_star;
     char schedule[TALLY_SCHEDULE_CAPACITY]; /* the one to start with; "" = none was planned */

@@ -14,6 +14,7 @@
 
 enum { JOB_BUCKETS = 1024 }; /* of ids; a power of two */
 
+struct call;
 struct preparer;
 struct tally_coordinator;
 
@@ -33,6 +34,8 @@ struct jobs_ops {
     void (*deleted)(struct tally_coordinator *coordinator, const struct tally_store_job *row);
     /* Whether the store says that this replica leads the job. */
     bool (*leads)(struct tally_coordinator *coordinator, const struct hosted_job *job);
+    /* Runs the handler of a call again that has been held. */
+    void (*run_again)(struct tally_coordinator *coordinator, struct call *call);
 };
 
 /* Progress of jobs_delete_expired() (jobs_lifecycle.h). */

@@ -85,6 +85,34 @@ static struct call_queue *queue_of(struct calls *calls, const struct route *rout
     return (route->flags & ROUTE_IN_PIECES) != 0 ? &calls->in_pieces : &calls->reads;
 }
 
+/* Runs a call that writes. */
+static void run_write(struct tally_coordinator *coordinator, struct call *call)
+{
+    run(coordinator, call);
+    if (call->forwarded != NULL || call->is_held) {
+        return;
+    }
+    call->in_transaction = transaction_is_open(coordinator->transaction);
+    if (call->request != NULL && call->answered) {
+        coordinator->transaction->counts.requests += call->in_transaction;
+        call_queue_push(&coordinator->calls->written, call);
+    } else {
+        call_free(coordinator, call); /* a long poll: the session holds the request */
+    }
+}
+
+void rest_run_again(struct tally_coordinator *coordinator, struct call *call)
+{
+    struct tally_error err = TALLY_ERROR_INIT;
+    call->is_held = false;
+    if (rest_admit(coordinator, call, &err) == TALLY_OK) { /* its token may be gone */
+        run_write(coordinator, call);
+    } else {
+        call_answer_error(call, &err);
+        call_queue_push(&coordinator->calls->written, call);
+    }
+}
+
 void tally_coordinator_on_request(void *context, struct tally_http_request *request)
 {
     struct tally_coordinator *coordinator = context;
@@ -111,17 +139,7 @@ void tally_coordinator_on_request(void *context, struct tally_http_request *requ
     } else if ((call->route->flags & ROUTE_WRITES) == 0) {
         call_queue_push(queue_of(coordinator->calls, call->route), call);
     } else {
-        run(coordinator, call);
-        if (call->forwarded != NULL || call->is_held) {
-            return;
-        }
-        call->in_transaction = transaction_is_open(coordinator->transaction);
-        if (call->request != NULL && call->answered) {
-            coordinator->transaction->counts.requests += call->in_transaction;
-            call_queue_push(&coordinator->calls->written, call);
-        } else {
-            call_free(coordinator, call); /* a long poll: the session holds the request */
-        }
+        run_write(coordinator, call);
     }
 }
 

@@ -101,8 +101,9 @@ static struct tally_json *only_fault(const struct tally_error *err)
 }
 
 /* Reads the document, checks that this coordinator accepts the job, and completes the checksum of
- * its initial point. If it does not, call->errors has all faults. Errors: those of
- * tally_document_parse(), jobs_check_new() and jobs_initial_check(). */
+ * its initial point. If it does not, call->errors has all faults. If call->is_held afterwards, the
+ * handler will run again. Errors: those of tally_document_parse(), jobs_check_new() and
+ * jobs_initial_check(). */
 static enum tally_status read_new_job(struct tally_coordinator *coordinator, struct call *call,
                                       const char *body, size_t n_body,
                                       struct tally_job_spec *ret_spec, struct tally_error *err)
@@ -118,7 +119,7 @@ static enum tally_status read_new_job(struct tally_coordinator *coordinator, str
         }
     }
     if (status == TALLY_OK) {
-        status = jobs_initial_check(coordinator, ret_spec, err);
+        status = jobs_initial_check(coordinator, call, ret_spec, err);
         if (status == TALLY_INVALID_ARGUMENT) {
             call->errors = only_fault(err);
         }
@@ -131,7 +132,7 @@ static enum tally_status answer_preview(struct tally_coordinator *coordinator, s
 {
     struct tally_job_spec spec;
     const enum tally_status status = read_new_job(coordinator, call, body, n_body, &spec, err);
-    if (status != TALLY_OK || plans_take(coordinator, call, &spec)) {
+    if (status != TALLY_OK || call->is_held || plans_take(coordinator, call, &spec)) {
         return status;
     }
     return call_answer_json(call, 200, tally_document_preview(&spec, NULL), err);
@@ -170,6 +171,9 @@ static enum tally_status submit(struct tally_coordinator *coordinator, struct ca
     }
     if (status == TALLY_OK) {
         status = read_new_job(coordinator, call, body, n_body, &spec, err);
+    }
+    if (call->is_held) {
+        return status;
     }
     if (status == TALLY_OK) {
         status = jobs_create(coordinator, &spec, key, digest, &job, err);

@@ -19,6 +19,8 @@ handler_fn rest_get_events;           /* rest_events.c */
  * then the others and the pieces of long responses in turn (rest_dispatch.c). What is left waits
  * for the next turn. */
 void rest_run_reads(struct tally_coordinator *coordinator);
+/* Runs the handler of a call again that has been held, in the open turn. */
+void rest_run_again(struct tally_coordinator *coordinator, struct call *call);
 /* Finds the call's route and checks that the caller may use it (rest_authorization.c). Errors:
  * NOT_FOUND, METHOD_NOT_ALLOWED, MISDIRECTED, UNAUTHENTICATED, PERMISSION_DENIED. */
 enum tally_status rest_admit(const struct tally_coordinator *coordinator, struct call *call,

@@ -294,6 +294,10 @@ static void start_jobs(struct tally_coordinator *coordinator)
             if (workers_ask_start(coordinator, job)) {
                 break; /* the slots stay free for it */
             }
+        } else if (decision == MATCH_START && jobs_initial_is_unread(job)) {
+            if (jobs_initial_read(coordinator, job)) {
+                break; /* the same */
+            }
         } else if (decision == MATCH_START) {
             start_job(coordinator, job);
             n_assigned = count_assigned(coordinator, hosted_job_is_progressing);

@@ -63,6 +63,9 @@ static void wait_for_workers(const struct tally_coordinator *coordinator,
                      job->spec.objective.plugin.name);
         }
     }
+    if (job->start_read_ms != 0) {
+        add_text(waiting, "waits for file %s to be read; ", job->spec.initial_point.file);
+    }
     add_text(waiting, "waits for %lld client%s, %lld slot%s free", (long long)needed,
              needed == 1 ? "" : "s", (long long)n_free, n_free == 1 ? " is" : "s are");
     if (coordinator->view.is_shared) {

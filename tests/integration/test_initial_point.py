@@ -1,15 +1,20 @@
 """Initial points that a job is given: a .npy file, the model of an earlier job, what the first worker offers."""
 
+import contextlib
+import http.client
 import io
 import json
+import socket
 import subprocess
+import threading
 import unittest
 from pathlib import Path
 
 import numpy as np
 
 from common import (
-    BIN, FORMAT, ForeignWorker, TallyTestCase, Worker, essence, job_document, messages, simulate, wait_until,
+    BIN, FORMAT, HANG_S, IS_SANITIZED, ForeignWorker, TallyTestCase, Worker, essence, job_document, messages, simulate,
+    wait_until,
 )
 
 DIM = 30
@@ -229,6 +234,143 @@ class Files(Case):
                 self.assertEqual(answer.status, 400)
                 errors = {error["field"]: error["detail"] for error in answer.json()["errors"]}
                 self.assertIn(said, errors["initial_point." + field])
+
+
+@unittest.skipIf(IS_SANITIZED, "a program with a sanitizer takes no library before it")
+class SlowFiles(Case):
+    """Reading a file waits as long as the test likes (slow_file.c). Only the jobs that it belongs to wait with it."""
+
+    def setUp(self):
+        super().setUp()
+        self.slow = self.data / "slow"
+        self.slow.mkdir()
+        np.save(self.slow / "start.npy", START)
+        self.coordinator = None
+
+    def start_slow(self, **options):
+        library = BIN.parent / "plugins" / "slow_file.so"
+        self.coordinator = self.start_coordinator(
+            options=("--data-dir", self.data), launcher=("env", f"LD_PRELOAD={library}", f"TALLY_SLOW_FOLDER={self.slow}"),
+            **options)
+        return self.coordinator.client
+
+    def hold(self):
+        (self.slow / "reading").unlink(missing_ok=True)
+        (self.slow / "hold").touch()
+
+    def let_go(self):
+        (self.slow / "hold").unlink()
+
+    def wait_reading(self):
+        wait_until((self.slow / "reading").exists, "the file to be read")
+
+    def slow_document(self, **changes):
+        return self.document(file="slow/start.npy", **changes)
+
+    def in_threads(self, n, submit):
+        """Begins n calls of submit(), and returns the list of their answers to come, and what waits for them."""
+        answers = []
+
+        def call():
+            with contextlib.suppress(http.client.HTTPException, OSError):  # the coordinator ends
+                answers.append(submit())
+
+        threads = [threading.Thread(target=call, daemon=True) for _ in range(n)]
+        for thread in threads:
+            thread.start()
+
+        def join():
+            for thread in threads:
+                thread.join(HANG_S)
+        return answers, join
+
+    def run_another(self, client):
+        """Runs a job from its submission to its end."""
+        return client.wait_status(client.submit(job_document("synthetic-fedavg", horizon=100)), "completed")
+
+    def test_submissions_wait_and_nothing_else(self):
+        client = self.start_slow()
+        self.start_worker(self.coordinator)
+        document = self.slow_document()
+        self.hold()
+        jobs, join_jobs = self.in_threads(2, lambda: client.post_job(document, {"Idempotency-Key": "a"}))
+        plans, join_plans = self.in_threads(1, lambda: client.post(
+            "/v1/jobs?dry_run=1", json.dumps(document).encode(), **{"Content-Type": "application/json"}))
+        wrong, join_wrong = self.in_threads(1, lambda: client.post_job(self.slow_document(objective__data__dim=29)))
+        self.wait_reading()
+        other = self.run_another(client)
+        self.assertEqual([job["id"] for job in client.get_json("/v1/jobs")["jobs"]], [other["id"]])
+        self.assertEqual((jobs, plans, wrong), ([], [], []))
+        self.let_go()
+        for join in (join_jobs, join_plans, join_wrong):
+            join()
+        self.assertEqual([answer.status for answer in jobs + plans + wrong], [201, 201, 200, 400])
+        self.assertEqual(jobs[0].json()["id"], jobs[1].json()["id"])
+        self.assertEqual(plans[0].json()["document"]["initial_point"], jobs[0].json()["initial_point"])
+        self.assertEqual(wrong[0].json()["errors"][0]["field"], "initial_point.file")
+        self.assertIn("has shape (30,), not (29,)", wrong[0].json()["errors"][0]["detail"])
+        detail = client.wait_status(jobs[0].json()["id"], "completed")
+        self.assertEqual(essence(detail), essence(self.simulate(document)))
+        self.assertEqual(len(client.get_json("/v1/jobs")["jobs"]), 2)
+
+    def test_there_is_a_limit_for_submissions_that_wait(self):
+        client = self.start_slow()
+        self.hold()
+        answers, join = self.in_threads(64 + 3, lambda: client.post_job(self.slow_document()))
+        wait_until(lambda: len(answers) == 3, "submissions to be refused")
+        self.assertEqual({answer.status for answer in answers}, {429})
+        self.assertIn("64 files of other jobs are being read", answers[0].json()["detail"])
+        self.let_go()
+        join()
+        self.assertEqual([answer.status for answer in answers[3:]], 64 * [201])
+
+    def test_a_client_that_disconnects_submits_nothing(self):
+        client = self.start_slow()
+        self.hold()
+        body = json.dumps(self.slow_document()).encode()
+        with socket.create_connection(("127.0.0.1", self.coordinator.port)) as connection:
+            connection.sendall(b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                               b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
+            self.wait_reading()
+        self.let_go()
+        wait_until(lambda: "status=499" in self.coordinator.log(), "the end of the request")
+        self.assertEqual(client.get_json("/v1/jobs")["jobs"], [])
+
+    def test_starts_wait_and_nothing_else(self):
+        client = self.start_slow()
+        document = self.slow_document()
+        job_id, cancelled = client.submit(document), client.submit(document)
+        self.hold()
+        worker = self.start_worker(self.coordinator)
+        self.wait_reading()
+        self.run_another(client)
+        self.assertIn("waits for file slow/start.npy to be read", client.job(job_id)["waiting"]["text"])
+        client.post(f"/v1/jobs/{cancelled}/cancel")
+        self.let_go()
+        detail = client.wait_status(job_id, "completed")
+        self.assertEqual(essence(detail), essence(self.simulate(document)))
+        self.assertEqual(client.job(cancelled)["status"], "cancelled")
+        worker.terminate()
+
+    def test_the_coordinator_ends_while_it_reads(self):
+        for at_start in (False, True):
+            with self.subTest(at_start=at_start):
+                client = self.start_slow(name=f"c{at_start}", store=f"sqlite:{self.folder}/{at_start}.db")
+                job_id = client.submit(self.slow_document())
+                self.hold()
+                if at_start:
+                    worker = self.start_worker(self.coordinator, name=f"w{at_start}")
+                else:
+                    self.in_threads(1, lambda: self.coordinator.client.post_job(self.slow_document()))
+                self.wait_reading()
+                self.assertEqual(self.coordinator.terminate(), 0)
+                self.let_go()
+                client = self.start_slow(name=f"d{at_start}", store=self.coordinator.store, port=self.coordinator.port)
+                if not at_start:
+                    worker = self.start_worker(self.coordinator, name=f"w{at_start}")
+                client.wait_status(job_id, "completed")
+                worker.terminate()
+                self.coordinator.terminate()
 
 
 TRAINER = BIN.parent / "plugins" / "trainer.so"
