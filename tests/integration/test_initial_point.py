@@ -332,6 +332,7 @@ class SlowFiles(Case):
             connection.sendall(b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
                                b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
             self.wait_reading()
+        client.get("/healthz")  # the coordinator has noticed
         self.let_go()
         wait_until(lambda: "status=499" in self.coordinator.log(), "the end of the request")
         self.assertEqual(client.get_json("/v1/jobs")["jobs"], [])
