@@ -14,6 +14,7 @@
 #include "tests/simulation/checks/lease_invariants.h"
 #include "tests/simulation/checks/sim_replay.h"
 #include "tests/simulation/programs/sim_replica.h"
+#include "tests/simulation/programs/sim_training.h"
 #include "tests/simulation/world/sim.h"
 #include "tests/simulation/world/sim_clock.h"
 
@@ -157,6 +158,37 @@ static void check_missing(struct invariants_job *watch, const struct tally_round
     }
 }
 
+/* Whether the model of the record may lack evaluations, although the job has ended, because its
+ * time was up. */
+static bool may_lack_evaluations(const struct invariants_job *watch,
+                                 const struct tally_round_record *record)
+{
+    const struct tally_job_spec *spec = &watch->job->spec;
+    return spec->stop.seconds > 0 && tally_job_spec_evaluates(spec) &&
+           record->round == watch->row.progress.round;
+}
+
+/* The difference of such a record from what it should be with as many evaluations as its telemetry
+ * shows: none, all of them, or some, which leave the metrics open. */
+static const struct tally_column *find_lacking_difference(const struct sim_job *job,
+                                                          const struct tally_round_record *record)
+{
+    const struct tally_round_record *before = &job->records[record->round - 1];
+    const uint64_t most = job->spec.evaluation == TALLY_EVALUATION_ONE
+                              ? 1
+                              : (uint64_t)tally_job_spec_cohort(&job->spec);
+    const uint64_t bits = record->bits.telemetry_bits - before->bits.telemetry_bits;
+    const uint64_t n = bits / SIM_EVALUATION_BITS;
+    struct tally_round_record expected = n == 0 ? *before : job->evaluated[record->round - 1];
+    if (n <= most && bits % SIM_EVALUATION_BITS == 0) {
+        expected.bits.telemetry_bits = record->bits.telemetry_bits;
+    }
+    if (n > 0 && n < most) {
+        memcpy(expected.metrics, record->metrics, sizeof expected.metrics);
+    }
+    return find_result_difference(record, &expected);
+}
+
 /* Checks a round before any client was dropped. */
 static void check_as_expected(const struct invariants_job *watch,
                               const struct tally_round_record *record)
@@ -169,6 +201,9 @@ static void check_as_expected(const struct invariants_job *watch,
     }
     const struct tally_column *column =
         find_result_difference(record, &job->records[record->round - 1]);
+    if (column != NULL && may_lack_evaluations(watch, record)) {
+        column = find_lacking_difference(job, record);
+    }
     if (column != NULL && /* perhaps its model has been evaluated since */
         find_result_difference(record, &job->evaluated[record->round - 1]) != NULL) {
         sim_violation("%s: round %" PRId64 ": %s is not that of the fault-free run", job->name,
@@ -271,7 +306,10 @@ static enum tally_status check_evaluation(void *context, const struct tally_roun
         return TALLY_OK;
     }
     const struct tally_round_record *all = is_due ? job->evaluated : job->records;
-    const struct tally_column *column = find_result_difference(record, &all[record->round - 1]);
+    const struct tally_column *column =
+        is_due && may_lack_evaluations(watch, record)
+            ? find_lacking_difference(job, record)
+            : find_result_difference(record, &all[record->round - 1]);
     if (column != NULL) {
         sim_violation("%s: %s of round %" PRId64 " is not that %s the evaluation of its model",
                       job->name, column->name, record->round, is_due ? "with" : "before");
@@ -423,13 +461,23 @@ static void check_job(struct invariants_job *watch, struct tally_store *store,
             sim_violation("%s: queued again", job->name);
         }
     }
+    if (row->progress.stopped.round != old.progress.stopped.round ||
+        strcmp(row->progress.stopped.rule, old.progress.stopped.rule) != 0) {
+        watch->moved_us = sim_now_us();
+        sim_note("store", "%s stops by %s", job->name, row->progress.stopped.rule);
+    }
     if (!watch->is_known || old.status != row->status) {
         watch->moved_us = sim_now_us();
         sim_note("store", "%s is %s, round %lld", job->name, tally_job_status_name(row->status),
                  (long long)row->progress.round);
     }
+    const bool was_stopped = watch->is_known && invariants_is_stopped(watch);
     watch->is_known = true;
     watch->row = *row;
+    if (invariants_is_stopped(watch) && !was_stopped) { /* the answers to the open round are void */
+        memset(invariants_at_update(watch, watch->acknowledged, row->progress.round + 1, 0), 0,
+               (size_t)job->spec.clients * sizeof *watch->acknowledged);
+    }
     struct tally_error err = TALLY_ERROR_INIT;
     if (store->ops->round_list(store, row->key, watch->n_records, watch->max_rounds, check_record,
                                watch, &err) != TALLY_OK) {
@@ -524,7 +572,11 @@ static void check_final(const struct invariants_job *watch)
         watch->row.progress.stopped.rule[0] == '\0') {
         sim_violation("%s: completed before its horizon", job->name);
     }
-    if (watch->row.status == TALLY_JOB_COMPLETED && watch->dropped_in_round == INT64_MAX) {
+    const bool is_whole = !invariants_is_stopped(watch) &&
+                          (job->spec.stop.seconds == 0 ||
+                           watch->sum.telemetry_bits == job->progress.bits.telemetry_bits);
+    if (watch->row.status == TALLY_JOB_COMPLETED && watch->dropped_in_round == INT64_MAX &&
+        is_whole) {
         struct tally_store_job expected = watch->row;
         expected.progress = job->progress;
         memcpy(expected.progress.setback, watch->row.progress.setback,

@@ -18,6 +18,11 @@ bool invariants_is_current(const struct invariants_job *watch)
             lease_invariants_leads(sim_replica_index(replica), watch->row.key, seen.age_us));
 }
 
+bool invariants_is_stopped(const struct invariants_job *watch)
+{
+    return strcmp(watch->row.progress.stopped.rule, "seconds") == 0;
+}
+
 size_t invariants_n_updates(const struct invariants_job *watch)
 {
     return (size_t)watch->max_rounds * (size_t)watch->job->spec.clients;

@@ -58,6 +58,9 @@ struct invariants_job *invariants_job(const char *id);
  * may pass on what the former leader said. */
 bool invariants_is_current(const struct invariants_job *watch);
 
+/* Whether the job's time is up. The fault-free run, which has no clock, then goes on without it. */
+bool invariants_is_stopped(const struct invariants_job *watch);
+
 /* The length of the arrays of digests. */
 size_t invariants_n_updates(const struct invariants_job *watch);
 /* The entry of a round and client in one of the arrays of digests; NULL if there is none. */

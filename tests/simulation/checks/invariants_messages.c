@@ -23,6 +23,13 @@ static bool is_message(const struct invariants_job *watch, const struct tally_up
            sim_job_draws(watch->job, update->round, update->client);
 }
 
+/* An answer in the round of the last evaluation, which stop.seconds may begin at any time. */
+static bool is_evaluation(const struct invariants_job *watch, const struct tally_update *update)
+{
+    return watch->job->spec.stop.seconds > 0 && tally_job_spec_evaluates(&watch->job->spec) &&
+           update->payload.size == 0 && update->payload_bits == 0;
+}
+
 /* A training that failed this time, after which the client is asked again. */
 static bool is_failure(const struct invariants_job *watch, const struct tally_update *update)
 {
@@ -85,7 +92,7 @@ static void see_acknowledged(const struct sim_peer *peer, const char *job_id,
     if (is_failure(watch, update) || is_start(watch, update)) {
         return; /* nothing is stored */
     }
-    if (!is_message(watch, update)) {
+    if (!is_message(watch, update) && !is_evaluation(watch, update)) {
         sim_violation("%s: an update of %s, round %u, client %u is acknowledged that is not the "
                       "client's",
                       peer->name, watch->job->name, update->round, update->client);
@@ -93,8 +100,10 @@ static void see_acknowledged(const struct sim_peer *peer, const char *job_id,
     }
     sim_note("coordinator", "acknowledges %s round %u client %u", watch->job->name, update->round,
              update->client);
-    *invariants_at_update(watch, watch->acknowledged, update->round, update->client) =
-        sim_update_digest(update);
+    if (!invariants_is_stopped(watch) || is_evaluation(watch, update)) { /* else it is withdrawn */
+        *invariants_at_update(watch, watch->acknowledged, update->round, update->client) =
+            sim_update_digest(update);
+    }
     seen.is_stale = true; /* check after this turn, whether it wrote or not */
 }
 
@@ -327,7 +336,8 @@ static void check_post(const char *worker, const char *job_id, const struct tall
         return;
     }
     /* A worker may still post from a history that is lost, in which other clients were missing. */
-    if (watch != NULL && !watch->has_two_histories && !is_message(watch, update)) {
+    if (watch != NULL && !watch->has_two_histories && !is_message(watch, update) &&
+        !is_evaluation(watch, update)) {
         sim_violation("%s: %s posts for round %u, client %u what the client does not send: %s",
                       watch->job->name, worker, update->round, update->client, update->failure);
     }

@@ -250,6 +250,8 @@ static void turn_into_training(struct tally_job_spec *spec, const char *number)
         spec->stop.at_least = -0.6;
     } else if (digits % 5 == 2) {
         spec->stop.downlink_bits = 40 * dim;
+    } else if (digits % 5 == 3) { /* from a fraction of a round to more than all of them */
+        spec->stop.seconds = 0.01 * (double)(1 << digits / 5 % 9);
     }
     if (digits / 5 % 2 == 0) {
         snprintf(spec->keep.best, sizeof spec->keep.best, "score");

@@ -20,6 +20,8 @@ enum tally_status sim_objective_new(const struct tally_job_spec *spec,
 /* The metrics of an evaluation: whose model it was, and of which round. */
 #define SIM_MODEL_METRIC "model"
 #define SIM_ROUND_METRIC "model_round"
+/* Telemetry of one: four metrics, the others are "score" and "own". */
+enum { SIM_EVALUATION_BITS = 4 * 64 + 8 * (5 + 11 + 5 + 3) };
 /* The value of SIM_MODEL_METRIC at a point. */
 double sim_training_model(const double *x, size_t dim);
 
