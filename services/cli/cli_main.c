@@ -99,9 +99,9 @@ static const struct tally_command COMMANDS[] = {
      "service. Uses the paper's step sizes, and the best step size of a grid for each algorithm. "
      "Prints regret and bits beside the paper's figures. The grid is searched on the seeds that "
      "the result is reported on (on MNIST, on the first two of them). `logistic` is not of the "
-     "paper: it runs Minibatch-SGD, FedAvg, DIANA, EF21, CEAL and CALM on logistic regressions of "
-     "four small real data sets, with exact and with stochastic gradients, and prints the bits "
-     "sent until the gap f(x) - f(x*) is small.",
+     "paper: it runs Minibatch-SGD, FedAvg, DIANA, EF21, CEAL, CALM and FedAvg with compression on "
+     "logistic regressions of four small real data sets, with exact and with stochastic gradients, "
+     "and prints the bits sent until the gap f(x) - f(x*) is small.",
      TALLY_CLI_REPRODUCE_OPTIONS, 1, 1, false, tally_cli_reproduce},
     {"encode", "FILE|- [OPTION]...", "encode a .npy file as a message's payload",
      "Encodes FILE, a one-dimensional .npy array. Levels (int8, int32) are encoded as they are; a "

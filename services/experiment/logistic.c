@@ -52,19 +52,21 @@ static const struct problem PROBLEMS[] = {
 };
 enum { N_PROBLEMS = sizeof PROBLEMS / sizeof PROBLEMS[0] };
 
-/* `members`: JSON members of the algorithm, besides step_size and those of the fields below. */
+/* `type`: the algorithm. `members`: JSON members of it, besides step_size and those of the fields
+ * below. */
 struct method {
-    const char *name, *members;
+    const char *name, *type, *members;
     long long local_steps; /* with exact gradients; 0: it has no such member */
     bool has_k;
 };
 static const struct method METHODS[] = {
-    {"minibatch_sgd", "", 1, false},
-    {"fedavg", "", 10, false},
-    {"diana", ", \"levels\": 1", 1, false},
-    {"ef21", "", 1, true},
-    {"ceal", ", \"sigma\": \"auto\", \"gradient_bound\": \"auto\"", 0, false},
-    {"calm", "", 0, false},
+    {"minibatch_sgd", "minibatch_sgd", "", 1, false},
+    {"fedavg", "fedavg", "", 10, false},
+    {"diana", "diana", ", \"levels\": 1", 1, false},
+    {"ef21", "ef21", "", 1, true},
+    {"ceal", "ceal", ", \"sigma\": \"auto\", \"gradient_bound\": \"auto\"", 0, false},
+    {"calm", "calm", "", 0, false},
+    {"fedavg_compressed", "fedavg", ", \"compression\": \"auto\"", 10, false},
 };
 enum { N_METHODS = sizeof METHODS / sizeof METHODS[0], N_KINDS = 2 * N_METHODS };
 
@@ -105,7 +107,7 @@ static enum tally_status job_of(const struct problem *problem, const struct meth
         "%lld, \"evaluate_every\": 1000000, \"seed\": %lld, \"objective\": %s, \"algorithm\": "
         "{\"type\": \"%s\", \"step_size\": %.17g%s%s%s}}",
         problem->name, is_exact ? "exact" : "stochastic", method->name, CLIENTS, problem->horizon,
-        is_exact ? 0 : problem->minibatch, (long long)seed, problem->objective, method->name,
+        is_exact ? 0 : problem->minibatch, (long long)seed, problem->objective, method->type,
         step_size, local_steps, k, method->members);
     return tally_document_parse(text, (size_t)n, ret_spec, err);
 }
@@ -536,8 +538,8 @@ enum tally_status tally_logistic_curves_csv(const struct tally_logistic *logisti
 /* The panels of one picture. */
 static void put_panels(const struct tally_logistic *logistic, struct tally_text *text)
 {
-    static const char *const colours[] = {"#0072b2", "#e69f00", "#009e73",
-                                          "#cc79a7", "#d55e00", "#000000"};
+    static const char *const colours[] = {"#0072b2", "#e69f00", "#009e73", "#cc79a7",
+                                          "#d55e00", "#000000", "#6a3d9a"};
     const size_t n_panels = 2 * logistic->n_sets, n = logistic->n_rows / n_panels;
     tally_text_printf(text, "set multiplot layout %zu,2\n", logistic->n_sets);
     for (size_t panel = 0; panel < n_panels; panel++) {
@@ -548,8 +550,8 @@ static void put_panels(const struct tally_logistic *logistic, struct tally_text 
             tally_text_printf(text,
                               "%s\"logistic-curves.csv\" skip 1 index %zu using 6:8 with lines lw "
                               "2 dt %zu lc rgb \"%s\" title \"%s\"",
-                              i > 0 ? ", \\\n     " : "", panel * n + i, i + 1, colours[i % 6],
-                              rows[i].method);
+                              i > 0 ? ", \\\n     " : "", panel * n + i, i + 1,
+                              colours[i % N_METHODS], rows[i].method);
         }
         tally_text_put(text, "\n");
     }

@@ -3,7 +3,7 @@
  *
  *     sets       wine, digits, heart_scale, Fashion-MNIST (deploy/fetch-logistic), 20 clients
  *     gradients  exact: of all points of a client; stochastic: of a few drawn points
- *     methods    Minibatch SGD, FedAvg, DIANA, EF21, CEAL, CALM
+ *     methods    Minibatch SGD, FedAvg, DIANA, EF21, CEAL, CALM, FedAvg with compression
  *     steps      2^j / beta, j = -4 .. 6, where beta is the smoothness of f
  *
  * A row is a set, a kind of gradient and a method, run once at each step size. Gaps are relative to

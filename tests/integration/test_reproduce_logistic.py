@@ -19,7 +19,7 @@ from common import IS_SANITIZED
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TALLY = str(pathlib.Path(os.environ.get("TALLY_BIN", "build/dev/bin")).resolve() / "tally")
 PATIENCE_S = 1200
-ALGORITHMS = "minibatch_sgd", "fedavg", "diana", "ef21", "ceal", "calm"
+ALGORITHMS = "minibatch_sgd", "fedavg", "diana", "ef21", "ceal", "calm", "fedavg_compressed"
 CLIENTS = 20
 DIM = {"wine": 3 * 14, "heart_scale": 14}  # classes x features, each with a bias
 if IS_SANITIZED:  # it takes minutes; its loss and its loader run in other tests
