@@ -1,5 +1,6 @@
-/* tally show ID: the result table, or the detail as JSON; with --clients the metrics of each
- * client, with --traffic what each has sent and received, from as many pages as needed. */
+/* tally show ID: the result table, or the detail or the document as JSON; with --clients the
+ * metrics of each client, with --traffic what each has sent and received, from as many pages as
+ * needed. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,6 +14,9 @@
 
 const struct tally_option TALLY_CLI_SHOW_OPTIONS[] = {
     {"json", NULL, NULL, "print the job's detail as JSON", NULL},
+    {"document", NULL, NULL,
+     "print the job's document alone, with every default: submitted again, it gives the same job",
+     NULL},
     {"clients", NULL, NULL,
      "show what each client reported in the last round that has metrics, instead", NULL},
     {"traffic", NULL, NULL,
@@ -205,22 +209,32 @@ static int show_clients(struct tally_cli *cli, bool is_traffic)
 
 int tally_cli_show(struct tally_cli *cli)
 {
-    struct tally_json *detail = NULL;
+    static const char *const PARTS[] = {"document", "clients", "traffic"};
+    struct tally_json *answer = NULL;
     struct tally_error err = TALLY_ERROR_INIT;
-    const bool is_traffic = tally_options_bool(cli->options, "traffic");
-    const bool is_metrics = tally_options_bool(cli->options, "clients");
-    if (is_traffic && is_metrics) {
-        tally_fail(&err, TALLY_INVALID_ARGUMENT, NULL, "--clients and --traffic: choose one");
-        return tally_cli_report_usage(&err);
+    const char *part = NULL;
+    for (size_t i = 0; i < sizeof PARTS / sizeof *PARTS; i++) {
+        if (!tally_options_bool(cli->options, PARTS[i])) {
+            continue;
+        }
+        if (part != NULL) {
+            tally_fail(&err, TALLY_INVALID_ARGUMENT, NULL, "--%s and --%s: choose one", part,
+                       PARTS[i]);
+            return tally_cli_report_usage(&err);
+        }
+        part = PARTS[i];
     }
-    if (is_traffic || is_metrics) {
-        return show_clients(cli, is_traffic);
+    const bool is_document = part == PARTS[0];
+    if (part != NULL && !is_document) {
+        return show_clients(cli, part == PARTS[2]);
     }
-    if (tally_job_get_json(&cli->rest, cli->job, "", &detail, &err) != TALLY_OK) {
+    if (tally_job_get_json(&cli->rest, cli->job, is_document ? "/document" : "", &answer, &err) !=
+        TALLY_OK) {
         return tally_cli_report(&err);
     }
-    int exit_code = tally_options_bool(cli->options, "json") ? tally_cli_print_json(detail, 2)
-                                                             : print_table(detail);
-    tally_json_free(detail);
+    int exit_code = is_document || tally_options_bool(cli->options, "json")
+                        ? tally_cli_print_json(answer, 2)
+                        : print_table(answer);
+    tally_json_free(answer);
     return exit_code;
 }

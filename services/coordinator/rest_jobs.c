@@ -219,6 +219,23 @@ enum tally_status rest_get_job(struct tally_coordinator *coordinator, struct cal
     return status;
 }
 
+enum tally_status rest_get_document(struct tally_coordinator *coordinator, struct call *call,
+                                    struct tally_error *err)
+{
+    struct tally_store_job row;
+    struct tally_buffer document = {0};
+    struct tally_json *value = NULL;
+    enum tally_status status = jobs_read(coordinator, call->params[0], &row, &document, err);
+    if (status == TALLY_OK) {
+        status = tally_json_parse((const char *)document.data, document.size, &value, err);
+    }
+    if (status == TALLY_OK) {
+        status = call_answer_json(call, 200, value, err);
+    }
+    tally_buffer_fini(&document);
+    return status;
+}
+
 /* In one piece of a list. A detail takes 50 to 300 us, a row that the filter drops 10. */
 enum { PIECE_DETAILS = 4, PIECE_ROWS = 32 };
 

@@ -27,6 +27,7 @@ const struct route ROUTES[] = {
     {"POST", "/v1/jobs", ROUTE_ADMIN, ROUTE_WRITES, rest_post_job, AT_ANY},
     {"GET", "/v1/jobs", ROUTE_ADMIN, ROUTE_IN_PIECES, rest_list_jobs, AT_ANY},
     {"GET", "/v1/jobs/{id}", ROUTE_ADMIN, 0, rest_get_job, AT_LEADER_OR_STORE},
+    {"GET", "/v1/jobs/{id}/document", ROUTE_ADMIN, 0, rest_get_document, AT_ANY},
     {"DELETE", "/v1/jobs/{id}", ROUTE_ADMIN, ROUTE_WRITES, rest_delete_job, AT_LEADER},
     {"POST", "/v1/jobs/{id}/cancel", ROUTE_ADMIN, ROUTE_WRITES, rest_cancel_job, AT_LEADER},
     {"POST", "/v1/jobs/{id}/pause", ROUTE_ADMIN, ROUTE_WRITES, rest_pause_job, AT_LEADER},

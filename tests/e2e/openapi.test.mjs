@@ -266,6 +266,10 @@ test("the example job runs and answers as its examples say", async () => {
   finished = detail;
   assertLike(detail, example("/v1/jobs/{id}", "completed"));
 
+  const document = JSON.parse((await check.fetch(`${where}/document`)).text); // every member of it is in the detail
+  assertLike(document, Object.fromEntries(Object.keys(document).map((key) => [key, detail[key]])));
+  assert.equal(document.id, undefined);
+
   const {rounds} = JSON.parse((await check.fetch(`${where}/rounds`)).text);
   const page = JSON.parse((await check.fetch(`${where}/rounds?after=0&limit=1`)).text);
   assertLike(page, example("/v1/jobs/{id}/rounds", "page"));

@@ -608,6 +608,11 @@ class Jobs(PythonCase):
         self.assertEqual(rounds, coordinator.client.rounds(job))
         self.assertEqual((events[-1].kind, events[-1].data["status"]), ("job", "completed"))
         detail = tally.show(job, url=coordinator.url)
+        given = tally.document(job, url=coordinator.url)
+        self.assertEqual(given, {key: detail[key] for key in given})
+        again = tally.submit(given, url=coordinator.url)
+        self.assertEqual(tally.document(again, url=coordinator.url), given)
+        tally.delete(again, force=True, url=coordinator.url)
         self.assertEqual(essence(detail), essence(simulate(document)))
         # Of an ended job: the rounds since `after`, and the detail.
         self.assertEqual([event.kind for event in tally.watch(job, after=len(rounds) - 2, url=coordinator.url)],

@@ -22,7 +22,8 @@ from typing import Any, Iterable, Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from ._library import Error, coordinator_url, document, version
+from ._library import Error, coordinator_url, version
+from ._library import document as _document
 
 _FIRST_PAUSE_S, _LAST_PAUSE_S = 0.25, 5.0  # between attempts to reach the coordinator
 _POLL_S = 0.2  # between two requests for the state of a job
@@ -161,12 +162,16 @@ class Client:
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
         if idempotency_key is not None:
             headers["Idempotency-Key"] = idempotency_key
-        return str(self._json("/v1/jobs", document(job), headers)["id"])
+        return str(self._json("/v1/jobs", _document(job), headers)["id"])
 
     def show(self, job_id: str) -> dict[str, Any]:
         """Returns the detail of a job: document, status, progress and bit counters. Once the job has ended,
         `reason_code` gives the reason (services/job/REASONS.md), and `reason` describes it as text."""
         return self._json(_job_path(job_id))
+
+    def document(self, job_id: str) -> dict[str, Any]:
+        """Returns the document of a job alone, with every default written out: submit() of it gives the same job."""
+        return self._json(_job_path(job_id, "/document"))
 
     def models(self, job_id: str) -> list[dict[str, Any]]:
         """The models that a job has: the best, those kept every so many rounds, and the last.
@@ -434,6 +439,11 @@ def submit(job: Mapping[str, Any], *, idempotency_key: str | None = None, **wher
 def show(job_id: str, **where: Any) -> dict[str, Any]:
     """Returns the detail of a job. Other arguments: those of Client."""
     return Client(**where).show(job_id)
+
+
+def document(job_id: str, **where: Any) -> dict[str, Any]:
+    """As Client.document(); **where: the arguments of Client."""
+    return Client(**where).document(job_id)
 
 
 def models(job_id: str, **where: Any) -> list[dict[str, Any]]:
