@@ -26,7 +26,7 @@ struct tally_store_report {
     int schema_version; /* of the database; 0 = not known to be ours */
     int64_t n_bytes;    /* of the database, log included */
     int64_t n_jobs, n_live_jobs, n_rounds, n_updates, n_models;
-    int64_t n_client_rows; /* of n_updates: those with traffic and metrics of clients (store.h) */
+    int64_t n_client_rows; /* of n_updates: those that are no updates (store.h) */
 };
 
 struct tally_store_backend {

@@ -35,7 +35,7 @@ struct tally_job_digest {
     char id[TALLY_JOB_ID_CAPACITY];
     bool is_live;
     struct tally_table_digest tables[TALLY_N_TABLES];
-    int64_t n_client_rows; /* of TALLY_TABLE_UPDATES: traffic and metrics (store.h) */
+    int64_t n_client_rows; /* of TALLY_TABLE_UPDATES: those that are no updates (store.h) */
 };
 
 /* All zeros = the digest of an empty store. */
@@ -44,8 +44,9 @@ struct tally_store_digest {
     size_t n_jobs, capacity;
 };
 
-/* The updates of a job that are read after a start: traffic, metrics and those of the open round.
- * The store may still hold others, of closed rounds. Errors: those of update_list and `each`. */
+/* The updates of a job that are read after a start: provenance, traffic, metrics and those of the
+ * open round. The store may still hold others, of closed rounds. Errors: those of update_list and
+ * `each`. */
 enum tally_status tally_store_walk_updates(struct tally_store *store,
                                            const struct tally_store_job *job,
                                            tally_store_update_fn *each, void *context,

@@ -2,9 +2,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "services/base/environment.h"
 #include "services/base/progress_bar.h"
 #include "services/base/signals.h"
 #include "services/base/time.h"
+#include "services/cli/cmd_simulate.h"
 #include "services/cli/commands.h"
 #include "services/cli/document_text.h"
 #include "services/cli/result_table.h"
@@ -12,6 +14,7 @@
 #include "services/job/job_advice.h"
 #include "services/job/job_detail.h"
 #include "services/job/job_local.h"
+#include "services/objectives/blas_version.h"
 #include "services/plugins/plugin_set.h"
 
 enum { MAX_RUNS = 1000000 };
@@ -37,6 +40,7 @@ struct simulation {
     int64_t runs;
     int64_t started_ms;
     struct tally_progress_painter painter;
+    uint64_t data_digest; /* of the last run's data; 0 = they are not points of files */
 };
 
 static bool on_round(void *context, const struct tally_job *job,
@@ -55,8 +59,27 @@ static bool on_round(void *context, const struct tally_job *job,
     return *tally_signals_stop() == 0;
 }
 
+/* As that of the service, with this program as the coordinator. */
+static bool set_provenance(struct tally_json *detail, const struct tally_json *document,
+                           uint64_t data_digest)
+{
+    char digest[17];
+    struct tally_buffer text = {0};
+    struct tally_json *list = tally_json_array();
+    struct tally_json *self = tally_environment_json(tally_blas_version());
+    tally_detail_checksum(data_digest, digest);
+    bool ok = tally_json_set_integer(self, "from_round", 1) &&
+              tally_json_set_text_or_null(self, "data", data_digest != 0 ? digest : NULL);
+    ok = tally_json_append(list, self) && ok;
+    ok = tally_json_dump(document, 0, &text) == TALLY_OK && ok;
+    struct tally_json *provenance = tally_provenance_json(text.data, text.size, list);
+    tally_buffer_fini(&text);
+    return tally_json_set(detail, "provenance", tally_json_if_complete(provenance, ok));
+}
+
 /* The detail that the service would show, without id and wire traffic. */
-static struct tally_json *detail_of(const struct tally_job *job,
+static struct tally_json *detail_of(const struct simulation *simulation,
+                                    const struct tally_job *job,
                                     const struct tally_local_preparation *preparation)
 {
     const struct tally_job_spec *spec = tally_job_get_spec(job);
@@ -73,9 +96,12 @@ static struct tally_json *detail_of(const struct tally_job *job,
                                           .curvature = preparation->curvature,
                                           .advice = &advice,
                                           .planned = is_planned ? &planned : NULL};
-    struct tally_json *detail = tally_document_of(spec);
-    bool ok = detail != NULL && tally_detail_add(detail, &facts, tally_job_progress(job)) &&
-              tally_json_set_integer(detail, "run", spec->run);
+    struct tally_json *detail = tally_document_of(spec), *document = tally_document_of(spec);
+    bool ok = detail != NULL && document != NULL &&
+              tally_detail_add(detail, &facts, tally_job_progress(job)) &&
+              tally_json_set_integer(detail, "run", spec->run) &&
+              set_provenance(detail, document, simulation->data_digest);
+    tally_json_free(document);
     return tally_json_if_complete(detail, ok);
 }
 
@@ -105,6 +131,7 @@ static enum tally_status run_job(struct simulation *simulation,
     enum tally_status status =
         tally_plugin_set_objective(&simulation->plugins, spec, "", &files, &objective, err);
     if (status == TALLY_OK) {
+        simulation->data_digest = objective->data_digest;
         status = tally_local_prepare(spec, objective, NULL, ret_preparation, err);
     }
     if (status == TALLY_OK) {
@@ -121,8 +148,7 @@ static enum tally_status run_job(struct simulation *simulation,
     return status;
 }
 
-/* One run; its detail is appended to `details`. */
-static enum tally_status run_once(struct simulation *simulation, struct tally_json *details,
+static enum tally_status run_once(struct simulation *simulation, struct tally_json **ret_detail,
                                   bool *completed, struct tally_error *err)
 {
     struct tally_job *job = NULL;
@@ -131,11 +157,31 @@ static enum tally_status run_once(struct simulation *simulation, struct tally_js
     if (status != TALLY_OK) {
         return status;
     }
-    struct tally_json *detail = detail_of(job, &preparation);
+    *ret_detail = detail_of(simulation, job, &preparation);
     *completed = *completed && tally_job_status(job) == TALLY_JOB_COMPLETED;
     tally_job_free(job);
-    bool ok = detail != NULL && tally_json_append(details, detail);
-    return ok ? TALLY_OK : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the result");
+    return *ret_detail != NULL ? TALLY_OK
+                               : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the result");
+}
+
+enum tally_status tally_cli_simulate_spec(const struct tally_options *options,
+                                          const struct tally_job_spec *spec,
+                                          struct tally_json **ret_detail, struct tally_error *err)
+{
+    struct simulation simulation = {.spec = *spec,
+                                    .data_dir = tally_options_text(options, "data-dir"),
+                                    .runs = 1,
+                                    .started_ms = tally_monotonic_ms()};
+    bool completed = true;
+    enum tally_status status = tally_plugin_set_load_list(
+        &simulation.plugins, tally_options_text(options, "plugin"), NULL, err);
+    tally_progress_painter_init(&simulation.painter, 2);
+    if (status == TALLY_OK) {
+        status = run_once(&simulation, ret_detail, &completed, err);
+    }
+    tally_progress_clear(&simulation.painter);
+    tally_plugin_set_fini(&simulation.plugins);
+    return status;
 }
 
 static int print_details(const struct tally_cli *cli, const struct tally_json *details)
@@ -179,7 +225,11 @@ int tally_cli_simulate(struct tally_cli *cli)
     tally_progress_painter_init(&simulation.painter, 2);
     for (int64_t run = 0; status == TALLY_OK && run < simulation.runs; run++) {
         simulation.spec.run = run;
-        status = run_once(&simulation, details, &completed, &err);
+        struct tally_json *detail = NULL;
+        status = run_once(&simulation, &detail, &completed, &err);
+        if (status == TALLY_OK && !tally_json_append(details, detail)) {
+            status = tally_fail(&err, TALLY_NO_MEMORY, NULL, "no memory for the result");
+        }
     }
     tally_progress_clear(&simulation.painter);
     int exit_code = status == TALLY_OK ? print_details(cli, details) : tally_cli_report(&err);

@@ -1,8 +1,10 @@
 /* tally version: as --version, or as JSON. */
+#include "services/base/environment.h"
 #include "services/cli/commands.h"
+#include "services/objectives/blas_version.h"
 
 const struct tally_option TALLY_CLI_VERSION_OPTIONS[] = {
-    {"json", NULL, NULL, "print {\"version\": ...}", NULL},
+    {"json", NULL, NULL, "print version, commit, compiler, libraries and machine", NULL},
     {0},
 };
 
@@ -12,7 +14,5 @@ int tally_cli_version(struct tally_cli *cli)
     if (!tally_options_bool(cli->options, "json")) {
         return tally_cli_print(tally_buffer_append_text(&text, "tally " TALLY_VERSION "\n"), &text);
     }
-    struct tally_json *answer = tally_json_object();
-    const bool ok = tally_json_set_text(answer, "version", TALLY_VERSION);
-    return tally_cli_take_json(tally_json_if_complete(answer, ok));
+    return tally_cli_take_json(tally_environment_json(tally_blas_version()));
 }

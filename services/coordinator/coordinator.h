@@ -27,7 +27,9 @@ struct tally_coordinator_config {
     bool any_host;
     const char *allowed_hosts; /* besides localhost; NULL = none; borrowed */
 
-    const char *data_dir;       /* folder of job documents' files, for f(x*); borrowed */
+    const char *data_dir;    /* folder of job documents' files, for f(x*); borrowed */
+    const char *environment; /* tally_environment_json() as text, for the provenance of jobs; NULL =
+                                jobs get none; borrowed */
     int64_t session_timeout_ms; /* silence after which a worker's clients are reassigned */
     int64_t max_jobs;           /* queued, running and paused jobs, at once */
     int64_t max_streams;        /* open event streams */

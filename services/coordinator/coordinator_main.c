@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "api/http/http_server.h"
+#include "services/base/environment.h"
 #include "services/base/log.h"
 #include "services/base/options.h"
 #include "services/base/process_guard.h"
@@ -16,6 +17,7 @@
 #include "services/coordinator/access.h"
 #include "services/coordinator/check_store.h"
 #include "services/coordinator/coordinator.h"
+#include "services/objectives/blas_version.h"
 #include "services/objectives/objective.h"
 #include "storage/backends.h"
 #include "storage/leases.h"
@@ -577,9 +579,20 @@ static int print_health(const struct tally_options *options)
         SPEC.program);
 }
 
+/* Returns the text, or NULL if memory runs out. */
+static const char *describe_environment(struct tally_buffer *text)
+{
+    struct tally_json *environment = tally_environment_json(tally_blas_version());
+    const bool ok = environment != NULL && tally_json_dump(environment, 0, text) == TALLY_OK &&
+                    tally_buffer_append(text, "", 1) == TALLY_OK;
+    tally_json_free(environment);
+    return ok ? (const char *)text->data : NULL;
+}
+
 int main(int argc, char **argv)
 {
     static struct settings settings;
+    struct tally_buffer environment = {0};
     struct tally_options *options;
     struct tally_error err = TALLY_ERROR_INIT;
     int exit_code = EXIT_SUCCESS;
@@ -596,6 +609,7 @@ int main(int argc, char **argv)
         tally_options_free(options);
         return exit_code;
     }
+    settings.coordinator.environment = describe_environment(&environment);
     tally_process_guard(has_secrets(&settings));
     keep_freed_memory();
     if (tally_options_bool(options, "check")) {
@@ -612,6 +626,7 @@ int main(int argc, char **argv)
         }
         exit_code = EXIT_FAILURE;
     }
+    tally_buffer_fini(&environment);
     tally_options_free(options);
     return exit_code;
 }

@@ -409,6 +409,7 @@ enum tally_status hosted_job_reload(struct tally_store *store, struct hosted_job
     if (status == TALLY_OK) {
         tally_job_free(job->engine);
         job->engine = engine;
+        job->provenance_is_current = false;
         job->shared_task.round = 0; /* it may be a different round with the same number */
         job->stored_state = (struct stored_state){0};
         job->has_stored_updates = true;

@@ -139,6 +139,8 @@ struct hosted_job {
     struct job_supply supply;
     struct worker_absence absence;
     struct known_columns columns;
+    uint64_t data_digest;       /* of its data, if f(x*) was solved for here; 0 = not known */
+    bool provenance_is_current; /* the store names this program as the job's coordinator */
     int64_t started_bytes, solving_bytes; /* estimates of services/job/job_footprint.h */
     bool prepared;            /* f_star and schedule below are known: the job may start */
     int64_t prepare_began_ms; /* monotonic; when it was requested; 0 = not yet, or not here */

@@ -633,6 +633,7 @@ void jobs_take_prepared(struct tally_coordinator *coordinator)
         }
         if (result.status == TALLY_OK) {
             job->columns = (struct known_columns){.digest = result.columns};
+            job->data_digest = result.data_digest;
             take_preparation(coordinator, job, &result.preparation);
         } else {
             job->prepare_error = result.err;

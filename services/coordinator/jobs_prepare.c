@@ -40,6 +40,7 @@ static void solve(struct background_work *work)
     }
     if (objective != NULL) {
         result->columns = objective->columns;
+        result->data_digest = objective->data_digest;
     }
     if (result->status == TALLY_OK) {
         result->status =

@@ -33,6 +33,7 @@ struct prepared {
     enum tally_status status;
     struct tally_local_preparation preparation; /* if status is OK */
     uint32_t columns;                           /* of the data, if f(x*) was solved; or 0 */
+    uint64_t data_digest;                       /* tally_dataset_digest(), likewise */
     struct tally_error err;                     /* otherwise */
 };
 /* Takes one result; false if there is none. */

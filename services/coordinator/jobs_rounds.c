@@ -7,6 +7,7 @@
 #include "services/coordinator/coordinator.h"
 #include "services/coordinator/jobs_live.h"
 #include "services/coordinator/loop_transaction.h"
+#include "services/coordinator/provenance.h"
 
 /* Workers that were refused, or lost their coordinator, try again within a second. */
 enum { RETURN_MS = 1500 };
@@ -109,6 +110,10 @@ enum tally_status rounds_put_closed(struct tally_coordinator *coordinator, struc
 {
     enum tally_status status =
         hosted_job_put_rounds(coordinator->store, job, outcome, tally_realtime_ms(), err);
+    if (status == TALLY_OK) {
+        status = provenance_put(coordinator->store, job, coordinator->config.environment,
+                                job->row.progress.round, err);
+    }
     if (transaction_check(coordinator->transaction, status, err) != TALLY_OK) {
         return status;
     }

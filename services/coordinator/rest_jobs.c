@@ -10,6 +10,7 @@
 #include "services/coordinator/jobs_initial.h"
 #include "services/coordinator/jobs_lifecycle.h"
 #include "services/coordinator/loop_transaction.h"
+#include "services/coordinator/provenance.h"
 #include "services/coordinator/rest_lists.h"
 #include "services/coordinator/rest_plans.h"
 #include "services/coordinator/rest_routes.h"
@@ -211,9 +212,18 @@ enum tally_status rest_get_job(struct tally_coordinator *coordinator, struct cal
 {
     struct tally_store_job row;
     struct tally_buffer document = {0};
+    struct tally_json *detail = NULL;
     enum tally_status status = jobs_read(coordinator, call->params[0], &row, &document, err);
     if (status == TALLY_OK) {
-        status = answer_detail(coordinator, call, 200, &row, &document, err);
+        detail = detail_of(coordinator, &row, &document);
+        if (detail != NULL) {
+            status = provenance_add(coordinator->store, &row, &document, detail, err);
+        }
+    }
+    if (status == TALLY_OK) {
+        status = call_answer_json(call, 200, detail, err);
+    } else {
+        tally_json_free(detail);
     }
     tally_buffer_fini(&document);
     return status;
@@ -223,17 +233,9 @@ enum tally_status rest_get_document(struct tally_coordinator *coordinator, struc
                                     struct tally_error *err)
 {
     struct tally_store_job row;
-    struct tally_buffer document = {0};
-    struct tally_json *value = NULL;
-    enum tally_status status = jobs_read(coordinator, call->params[0], &row, &document, err);
-    if (status == TALLY_OK) {
-        status = tally_json_parse((const char *)document.data, document.size, &value, err);
-    }
-    if (status == TALLY_OK) {
-        status = call_answer_json(call, 200, value, err);
-    }
-    tally_buffer_fini(&document);
-    return status;
+    const enum tally_status status =
+        jobs_read(coordinator, call->params[0], &row, &call->body, err);
+    return status == TALLY_OK ? call_answer_bytes(call, status, "application/json", err) : status;
 }
 
 /* In one piece of a list. A detail takes 50 to 300 us, a row that the filter drops 10. */

@@ -12,6 +12,7 @@
 #include "services/coordinator/jobs_live.h"
 #include "services/coordinator/jobs_rounds.h"
 #include "services/coordinator/loop_transaction.h"
+#include "services/coordinator/provenance.h"
 #include "services/coordinator/workers_matching.h"
 
 int64_t workers_count_free_slots(const struct tally_coordinator *coordinator,
@@ -230,6 +231,10 @@ static void start_job(struct tally_coordinator *coordinator, struct hosted_job *
         /* An outcome in which no round has closed, but the state must be stored from now on. */
         const struct tally_job_outcome none = {0};
         status = hosted_job_put_rounds(coordinator->store, job, &none, tally_realtime_ms(), &err);
+        if (status == TALLY_OK) {
+            status =
+                provenance_put(coordinator->store, job, coordinator->config.environment, 1, &err);
+        }
         transaction_check(coordinator->transaction, status, &err);
     }
     if (status != TALLY_OK) {

@@ -115,13 +115,17 @@ enum tally_status tally_objective_load(const struct tally_objective_spec *spec, 
     struct tally_objective *objective = NULL;
     struct tally_columns columns = {.n = 0};
     struct tally_data_source files = *source;
+    uint64_t digest = 0;
     files.columns = &columns; /* the held-out points have those of the training data */
+    files.ret_digest = &digest;
     enum tally_status status = kind->make(kind, spec, clients, key, &files, &objective, err);
+    files.ret_digest = NULL; /* held-out points change no result */
     if (status == TALLY_OK) {
         status = tally_report_add(objective, kind, spec, key, &files, err);
     }
     if (status == TALLY_OK) {
         objective->columns = tally_columns_digest(&columns);
+        objective->data_digest = digest;
         *ret = objective;
     } else {
         tally_objective_free(objective);

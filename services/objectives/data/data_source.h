@@ -25,6 +25,8 @@ struct tally_data_source {
     /* The columns of the job's CSV files, set by the first one and matched by the others; NULL =
      * they are matched only within one tally_dataset_load(). */
     struct tally_columns *columns;
+    /* Where the digest of the data goes (tally_dataset_digest()); may be NULL. */
+    uint64_t *ret_digest;
 };
 
 #endif

@@ -432,3 +432,27 @@ enum tally_columns_match tally_columns_match(const struct tally_columns *earlier
     }
     return match;
 }
+
+static uint64_t digest_of_point(const struct tally_dataset *dataset, uint32_t p)
+{
+    const size_t n = dataset->features;
+    uint64_t sum = tally_checksum64(&dataset->labels[p], sizeof dataset->labels[p]);
+    if (dataset->bytes != NULL) {
+        return tally_checksum64_more(sum, dataset->bytes + p * n, n);
+    }
+    if (dataset->row_first == NULL) {
+        return tally_checksum64_more(sum, dataset->values + p * n, n * sizeof *dataset->values);
+    }
+    const size_t first = dataset->row_first[p], size = dataset->row_first[p + 1] - first;
+    sum = tally_checksum64_more(sum, dataset->columns + first, size * sizeof *dataset->columns);
+    return tally_checksum64_more(sum, dataset->values + first, size * sizeof *dataset->values);
+}
+
+uint64_t tally_dataset_digest(const struct tally_dataset *dataset)
+{
+    uint64_t sum = dataset->points;
+    for (uint32_t p = 0; p < dataset->points; p++) {
+        sum += digest_of_point(dataset, p); /* the sums are finalised, so adding them is safe */
+    }
+    return sum != 0 ? sum : 1;
+}

@@ -103,6 +103,11 @@ const char *tally_builder_label_remedy(double label, int64_t classes);
 /* Describes what is wrong with a label, or returns NULL; for formats without lines. */
 const char *tally_builder_check_label(struct tally_dataset_builder *builder, double label);
 
+/* A digest of the points with their labels; not 0. It depends neither on their order nor on the
+ * shards, and so not on the seed of a job, and not on the format of their files. Detects accidents
+ * only. */
+uint64_t tally_dataset_digest(const struct tally_dataset *dataset);
+
 /* ---- The names of the feature columns of a job's CSV files.
  *
  * A gradient has a coordinate for each feature, so all files of a job must agree on which feature

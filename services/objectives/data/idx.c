@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codec/numeric/checksum.h"
 #include "services/objectives/data/data_file.h"
 #include "services/objectives/data/dataset.h"
 #include "services/objectives/data/sharding.h"
@@ -349,4 +350,15 @@ enum tally_status tally_idx_load(const struct tally_idx_data *data, enum tally_s
     }
     *ret_set = set;
     return TALLY_OK;
+}
+
+uint64_t tally_idx_digest(const struct tally_idx_set *set)
+{
+    uint64_t sum = set->points;
+    for (uint32_t p = 0; p < set->points; p++) {
+        const double label = set->labels[p]; /* as in a dataset */
+        sum += tally_checksum64_more(tally_checksum64(&label, sizeof label),
+                                     set->pixels + p * set->features, set->features);
+    }
+    return sum != 0 ? sum : 1;
 }

@@ -31,6 +31,8 @@ struct tally_idx_set {
 enum tally_status tally_idx_load(const struct tally_idx_data *data, enum tally_sharding sharding,
                                  const struct tally_data_source *source, struct tally_rng_key key,
                                  struct tally_idx_set *ret_set, struct tally_error *err);
+/* As tally_dataset_digest(). */
+uint64_t tally_idx_digest(const struct tally_idx_set *set);
 void tally_idx_fini(struct tally_idx_set *set);
 
 #endif

@@ -451,6 +451,9 @@ enum tally_status tally_dataset_load(const struct tally_data_spec *data, enum ta
         tally_dataset_free(dataset);
         return status;
     }
+    if (source->ret_digest != NULL) {
+        *source->ret_digest = tally_dataset_digest(dataset);
+    }
     *ret = dataset;
     return TALLY_OK;
 }

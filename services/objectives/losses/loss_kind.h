@@ -161,7 +161,8 @@ struct tally_objective {
     uint32_t clients;
     struct tally_report *report; /* owned; the metrics if ops->metrics is NULL (loss_report.h);
                                   * NULL: none */
-    uint32_t columns; /* tally_columns_digest() of the data; 0 = their columns have no names */
+    uint32_t columns;     /* tally_columns_digest() of the data; 0 = their columns have no names */
+    uint64_t data_digest; /* tally_dataset_digest(); 0 = its data are not points of files */
 };
 
 void tally_objective_free(struct tally_objective *objective);

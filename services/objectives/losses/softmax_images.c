@@ -467,6 +467,9 @@ enum tally_status tally_softmax_images_make(const struct tally_objective_kind *k
         free(self);
         return status;
     }
+    if (source->ret_digest != NULL) {
+        *source->ret_digest = tally_idx_digest(&self->set);
+    }
     self->features = (size_t)data->features;
     self->classes = (size_t)data->classes;
     self->l2 = spec->l2;
@@ -477,7 +480,7 @@ enum tally_status tally_softmax_images_make(const struct tally_objective_kind *k
         self->value_of[pixel] = pixel / 255.0;
     }
     self->base =
-        (struct tally_objective){&SOFTMAX_OPS, self->features * self->classes, clients, NULL, 0};
+        (struct tally_objective){&SOFTMAX_OPS, self->features * self->classes, clients, NULL, 0, 0};
     *ret = &self->base;
     return TALLY_OK;
 }

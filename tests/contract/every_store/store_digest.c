@@ -144,6 +144,10 @@ static enum tally_table change(struct store_fixture *f, int number, int64_t key)
         expect_update(f, key, N_ROUNDS + 1, 2, "");
         break;
     case 3:
+        table = TALLY_TABLE_UPDATES;
+        expect_update(f, key, TALLY_STORE_PROVENANCE_ROUND, 0, "p");
+        break;
+    case 4:
         table = TALLY_TABLE_MODELS;
         status = f->ops->model_put(f->store, key, &model, "poinu", &f->err);
         break;
@@ -165,7 +169,7 @@ void test_store__digest_shows_a_change_of_any_table(void)
     store_fixture_open(&f);
     const int64_t key = fill(&f);
     read_digest(&f, &before);
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 6; i++) {
         struct tally_error err = TALLY_ERROR_INIT;
         const enum tally_table table = change(&f, i, key);
         read_digest(&f, &after);

@@ -140,6 +140,7 @@ void test_store__updates_delete_drops_a_range_of_rounds(void)
     int64_t a = expect_job(&f, "a", TALLY_JOB_RUNNING);
     int64_t b = expect_job(&f, "b", TALLY_JOB_RUNNING);
     expect_begin(&f);
+    expect_update(&f, a, TALLY_STORE_PROVENANCE_ROUND, 0, "programs");
     expect_update(&f, a, TALLY_STORE_TRAFFIC_ROUND, 0, "traffic");
     expect_update(&f, a, TALLY_STORE_METRICS_ROUND, 0, "metrics");
     expect_update(&f, a, 1, 1, "a1");
@@ -164,6 +165,7 @@ void test_store__updates_delete_drops_a_range_of_rounds(void)
     TALLY_ASSERT_STATUS(f.ops->updates_delete(f.store, b, 1, 0, &f.err), TALLY_OK, &f.err);
     expect_commit(&f);
     TALLY_ASSERT_TEXT(updates_of(&f, a, TALLY_STORE_TRAFFIC_ROUND), "");
+    TALLY_ASSERT_TEXT(updates_of(&f, a, TALLY_STORE_PROVENANCE_ROUND), "0=programs");
     TALLY_ASSERT_TEXT(updates_of(&f, a, 2), "1=again");
     TALLY_ASSERT_TEXT(updates_of(&f, a, 3), "1=a3");
     TALLY_ASSERT_TEXT(updates_of(&f, b, 1), "1=b1");
