@@ -20,10 +20,11 @@ static const struct tally_command COMMANDS[] = {
      TALLY_CLI_SUBMIT_OPTIONS, 1, 1, true, tally_cli_submit},
     {"list", "[OPTION]...", "list jobs", "Lists jobs, one line each.", TALLY_CLI_LIST_OPTIONS, 0, 0,
      true, tally_cli_list},
-    {"show", "ID [OPTION]...", "show where a job stands, and its bits",
+    {"show", "ID|FILE [OPTION]...", "show where a job stands, and its bits",
      "Shows where a job stands: time step, round, regret, checksum of the iterate, and how many "
      "bits it has cost; with --clients or --traffic, the metrics or the traffic of single "
-     "clients instead.",
+     "clients instead. FILE is a bundle of tally export --bundle, or a detail that tally show "
+     "--json or tally simulate --json has printed.",
      TALLY_CLI_SHOW_OPTIONS, 1, 1, true, tally_cli_show},
     {"watch", "ID [OPTION]...", "follow a job until it ends",
      "Follows a job until it ends, then prints its result table. On a terminal there is one "
@@ -46,8 +47,26 @@ static const struct tally_command COMMANDS[] = {
      TALLY_CLI_DELETE_OPTIONS, 1, 1, true, tally_cli_delete},
     {"export", "ID [OPTION]...", "save round records or the model to a file",
      "Saves the results of a job to a file, which appears whole or not at all. \"tally export ID "
-     "--model best\" saves the best model that the job keeps.",
+     "--model best\" saves the best model that the job keeps. \"tally export ID --bundle FILE\" "
+     "saves all of a job that has ended, to be handed on: a tar archive with its document, its "
+     "detail with the provenance, its rounds and its models. tally show, verify and compare read "
+     "it.",
      TALLY_CLI_EXPORT_OPTIONS, 1, 1, true, tally_cli_export},
+    {"compare", "FILE|ID FILE|ID [OPTION]...", "show what differs between two jobs",
+     "Compares two jobs: their documents, the programs and machines that ran them with the digests "
+     "of the data, and their results. A job is one of the coordinator, or a file: a bundle of "
+     "tally "
+     "export --bundle, or a detail that tally show --json or tally simulate --json has printed.\n\n"
+     "Exit codes: 0 nothing differs, 1 something does or a job cannot be read, 2 usage.",
+     TALLY_CLI_COMPARE_OPTIONS, 2, 2, true, tally_cli_compare},
+    {"verify", "FILE|ID [OPTION]...", "run a job again and compare the results",
+     "Runs a completed job again in this process and compares iterate, regret and bits. A job is "
+     "one of the coordinator, or a file: a bundle of tally export --bundle, or a detail that tally "
+     "show --json or tally simulate --json has printed. If the results differ, prints what else "
+     "does: version, commit, compiler, libraries, machine or data.\n\n"
+     "Exit codes: 0 the results are the same, 1 they differ or the job cannot be run here, 2 "
+     "usage.",
+     TALLY_CLI_VERIFY_OPTIONS, 1, 1, true, tally_cli_verify},
     {"workers", "[OPTION]...", "list the connected workers",
      "Lists the connected workers, newest first: how many clients each serves at once, how many of "
      "these slots are free, and how many jobs it has refused.",
@@ -199,11 +218,17 @@ static struct tally_options_spec spec_of(const struct tally_command *command, ch
     };
 }
 
-/* Whether the first argument must name a job but is empty: `tally show "$ID"` without an ID. */
-static bool lacks_job(const struct tally_command *command, const struct tally_cli *cli)
+/* Whether an argument must name a job but is empty: `tally show "$ID"` without an ID. */
+static bool lacks_job(const struct tally_command *command, const struct tally_options *options)
 {
-    return strncmp(command->synopsis, "ID ", 3) == 0 &&
-           cli->job[strspn(cli->job, " \t\r\n")] == '\0';
+    const bool names_jobs =
+        strncmp(command->synopsis, "ID", 2) == 0 || strncmp(command->synopsis, "FILE|ID", 7) == 0;
+    bool lacks = false;
+    for (int i = 0; names_jobs && !lacks && i < command->min_arguments; i++) {
+        const char *word = tally_options_positional(options, i);
+        lacks = word[strspn(word, " \t\r\n")] == '\0';
+    }
+    return lacks;
 }
 
 static int run_command(const struct tally_command *command, int argc, char *const *argv)
@@ -221,7 +246,7 @@ static int run_command(const struct tally_command *command, int argc, char *cons
         exit_code = tally_cli_report(&err);
     } else if (tally_cli_init(&cli, options, command->needs_coordinator, &err) != TALLY_OK) {
         exit_code = tally_options_usage_error(&spec, &err);
-    } else if (lacks_job(command, &cli)) {
+    } else if (lacks_job(command, options)) {
         tally_fail(&err, TALLY_INVALID_ARGUMENT, NULL,
                    "the job's id is empty; tally list shows the ids");
         exit_code = tally_options_usage_error(&spec, &err);

@@ -2,12 +2,15 @@
  *
  *   csv   the round records, one line each
  *   npy   the model, for numpy.load()
- *   json  {"job": detail, "rounds": [all records], "model": the model or null} */
+ *   json  {"job": detail, "rounds": [all records], "model": the model or null}
+ *
+ * With --bundle all of it, page by page and model by model (bundle.h). */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "services/base/whole_file.h"
+#include "services/cli/bundle.h"
 #include "services/cli/commands.h"
 
 const struct tally_option TALLY_CLI_EXPORT_OPTIONS[] = {
@@ -19,6 +22,8 @@ const struct tally_option TALLY_CLI_EXPORT_OPTIONS[] = {
      "best, last, or a round after which a model was kept; default last. GET /v1/jobs/ID/models "
      "lists what a job keeps",
      NULL},
+    {"bundle", "FILE", NULL,
+     "write document, detail, rounds and models of a job that has ended to this tar archive", NULL},
     {"out", "FILE", NULL, "output file; - is standard output; default ID.FORMAT", NULL},
     {0},
 };
@@ -28,6 +33,7 @@ static const char *const FORMAT_NAMES[] = {"csv", "json", "npy", NULL};
 
 enum { PAGE_ROUNDS = 1000 };
 static const char LAST_MODEL[] = "/model";
+static const char WHICH_CHARACTERS[] = "abcdefghijklmnopqrstuvwxyz0123456789";
 
 /* GETs the bytes below the job's path into cli->rest.body. */
 static enum tally_status get_bytes(struct tally_cli *cli, const char *rest, const char *accept,
@@ -43,9 +49,11 @@ static enum tally_status get_json(struct tally_cli *cli, const char *rest,
     return tally_job_get_json(&cli->rest, cli->job, rest, ret_value, err);
 }
 
-/* Appends one page of round records; *after advances, or becomes -1 at the end. */
-static enum tally_status add_page(struct tally_cli *cli, struct tally_json *rounds, int64_t *after,
-                                  struct tally_error *err)
+typedef enum tally_status record_fn(void *context, const struct tally_json *record);
+
+/* Passes on one page of round records; *after advances, or becomes -1 at the end. */
+static enum tally_status read_page(struct tally_cli *cli, record_fn *each, void *context,
+                                   int64_t *after, struct tally_error *err)
 {
     char rest[64];
     snprintf(rest, sizeof rest, "/rounds?after=%" PRId64 "&limit=%d", *after, PAGE_ROUNDS);
@@ -59,8 +67,9 @@ static enum tally_status add_page(struct tally_cli *cli, struct tally_json *roun
         status = tally_fail(err, TALLY_MALFORMED, NULL, "answer to GET rounds has no rounds");
     }
     for (size_t i = 0; status == TALLY_OK && i < tally_json_size(more); i++) {
-        if (!tally_json_append(rounds, tally_json_copy(tally_json_at(more, i)))) {
-            status = tally_fail(err, TALLY_NO_MEMORY, NULL, "out of memory");
+        status = each(context, tally_json_at(more, i));
+        if (status != TALLY_OK) {
+            tally_fail(err, status, NULL, "%s", tally_status_info(status)->title);
         }
     }
     int64_t next = tally_json_get_integer(page, "next_after", -1);
@@ -73,14 +82,19 @@ static enum tally_status add_page(struct tally_cli *cli, struct tally_json *roun
     return status;
 }
 
-static enum tally_status add_rounds(struct tally_cli *cli, struct tally_json *rounds,
-                                    struct tally_error *err)
+static enum tally_status read_rounds(struct tally_cli *cli, record_fn *each, void *context,
+                                     struct tally_error *err)
 {
     enum tally_status status = TALLY_OK;
     for (int64_t after = 0; after >= 0 && status == TALLY_OK;) {
-        status = add_page(cli, rounds, &after, err);
+        status = read_page(cli, each, context, &after, err);
     }
     return status;
+}
+
+static enum tally_status append_record(void *rounds, const struct tally_json *record)
+{
+    return tally_json_append(rounds, tally_json_copy(record)) ? TALLY_OK : TALLY_NO_MEMORY;
 }
 
 /* *ret_model is NULL if the job has not begun and so has no model. */
@@ -106,7 +120,7 @@ static enum tally_status gather_json(struct tally_cli *cli, const char *model_re
     struct tally_json *detail = NULL, *model = NULL;
     enum tally_status status = get_json(cli, "", &detail, err);
     if (status == TALLY_OK) {
-        status = add_rounds(cli, rounds, err);
+        status = read_rounds(cli, append_record, rounds, err);
     }
     if (status == TALLY_OK) {
         status = get_model(cli, model_rest, &model, err);
@@ -142,7 +156,6 @@ static void default_path(const char *id, const char *format, char *ret_path, siz
 static enum tally_status write_model_rest(const struct tally_cli *cli, enum format format,
                                           char *ret_rest, size_t capacity, struct tally_error *err)
 {
-    static const char CHARACTERS[] = "abcdefghijklmnopqrstuvwxyz0123456789";
     const char *which = tally_options_text(cli->options, "model");
     snprintf(ret_rest, capacity, "%s", LAST_MODEL);
     if (which == NULL) {
@@ -153,7 +166,7 @@ static enum tally_status write_model_rest(const struct tally_cli *cli, enum form
                                     "a csv file has no model: add --format npy or json");
     }
     const size_t n = strlen(which);
-    if (n == 0 || n > 18 || strspn(which, CHARACTERS) != n) {
+    if (n == 0 || n > 18 || strspn(which, WHICH_CHARACTERS) != n) {
         return tally_options_refuse(cli->options, "model", err,
                                     "\"%.32s\" is not best, last or a round", which);
     }
@@ -175,12 +188,149 @@ static enum tally_status gather(struct tally_cli *cli, enum format format, const
     return gather_json(cli, model_rest, err);
 }
 
+/* ---- Bundles. */
+
+/* Writes a record as a line. */
+static enum tally_status write_line(void *writer, const struct tally_json *record)
+{
+    struct tally_buffer line = {0};
+    enum tally_status status = tally_json_dump(record, 0, &line);
+    status = status == TALLY_OK ? tally_buffer_append_text(&line, "\n") : status;
+    if (status == TALLY_OK) {
+        tally_bundle_write(writer, line.data, line.size);
+    }
+    tally_buffer_fini(&line);
+    return status;
+}
+
+static enum tally_status add_json(struct tally_bundle_writer *writer, const char *name,
+                                  const struct tally_json *value, struct tally_error *err)
+{
+    struct tally_buffer text = {0};
+    enum tally_status status = tally_json_dump(value, 2, &text);
+    status = status == TALLY_OK ? tally_buffer_append_text(&text, "\n") : status;
+    if (status == TALLY_OK) {
+        tally_bundle_add(writer, name, text.data, text.size);
+    } else {
+        tally_fail(err, status, NULL, "out of memory");
+    }
+    tally_buffer_fini(&text);
+    return status;
+}
+
+static enum tally_status add_head(struct tally_bundle_writer *writer, struct tally_error *err)
+{
+    struct tally_json *head = tally_json_object();
+    const bool ok = tally_json_set_integer(head, "format", 1) &&
+                    tally_json_set_text(head, "version", TALLY_VERSION);
+    const enum tally_status status = ok ? add_json(writer, "bundle.json", head, err)
+                                        : tally_fail(err, TALLY_NO_MEMORY, NULL, "out of memory");
+    tally_json_free(head);
+    return status;
+}
+
+/* Adds each model that the job has, one at a time. */
+static enum tally_status add_models(struct tally_cli *cli, struct tally_bundle_writer *writer,
+                                    struct tally_error *err)
+{
+    struct tally_json *answer = NULL;
+    char rest[64], name[64];
+    enum tally_status status = get_json(cli, "/models", &answer, err);
+    status = status == TALLY_OK ? add_json(writer, "models.json", answer, err) : status;
+    const struct tally_json *models = tally_json_get(answer, "models");
+    for (size_t i = 0; status == TALLY_OK && i < tally_json_size(models); i++) {
+        const struct tally_json *model = tally_json_at(models, i);
+        const char *word = tally_json_get_text(model, "which");
+        char which[24];
+        if (word != NULL) {
+            snprintf(which, sizeof which, "%s", word);
+        } else {
+            snprintf(which, sizeof which, "%" PRId64, tally_json_get_integer(model, "which", 0));
+        }
+        if (strspn(which, WHICH_CHARACTERS) != strlen(which)) {
+            status = tally_fail(err, TALLY_MALFORMED, NULL, "the job has a model \"%s\"", which);
+            break;
+        }
+        snprintf(rest, sizeof rest, "%s?which=%s", LAST_MODEL, which);
+        snprintf(name, sizeof name, "model-%s.npy", which);
+        status = get_bytes(cli, rest, "application/x-npy", err);
+        if (status == TALLY_OK) {
+            tally_bundle_add(writer, strcmp(which, "last") == 0 ? "model.npy" : name,
+                             cli->rest.body.data, cli->rest.body.size);
+        }
+    }
+    tally_json_free(answer);
+    return status;
+}
+
+static enum tally_status fill_bundle(struct tally_cli *cli, struct tally_bundle_writer *writer,
+                                     const struct tally_json *detail, struct tally_error *err)
+{
+    enum tally_status status = add_head(writer, err);
+    status = status == TALLY_OK ? get_bytes(cli, "/document", "application/json", err) : status;
+    if (status == TALLY_OK) {
+        tally_bundle_add(writer, "document.json", cli->rest.body.data, cli->rest.body.size);
+        status = add_json(writer, "job.json", detail, err);
+    }
+    if (status == TALLY_OK) {
+        tally_bundle_begin(writer, "rounds.jsonl");
+        status = read_rounds(cli, write_line, writer, err);
+    }
+    const bool has_model = tally_json_get_integer(detail, "started_ms", 0) > 0;
+    return status == TALLY_OK && has_model ? add_models(cli, writer, err) : status;
+}
+
+static enum tally_status write_bundle(struct tally_cli *cli, const char *path,
+                                      uint64_t *ret_n_bytes, struct tally_error *err)
+{
+    struct tally_json *detail = NULL;
+    struct tally_bundle_writer *writer;
+    enum tally_status status = get_json(cli, "", &detail, err);
+    const int64_t finished_ms = tally_json_get_integer(detail, "finished_ms", 0);
+    if (status == TALLY_OK && finished_ms == 0) {
+        status = tally_fail(err, TALLY_FAILED_PRECONDITION, NULL,
+                            "job %s is %s: a bundle is of a job that has ended", cli->job,
+                            tally_json_get_text(detail, "status"));
+    }
+    if (status == TALLY_OK) {
+        status = tally_bundle_create(path, finished_ms / 1000, &writer, err);
+    }
+    if (status == TALLY_OK) {
+        status = fill_bundle(cli, writer, detail, err);
+        status = tally_bundle_commit(writer, status, ret_n_bytes, err);
+    }
+    tally_json_free(detail);
+    return status;
+}
+
+static int export_bundle(struct tally_cli *cli, const char *path)
+{
+    static const char *const OTHERS[] = {"format", "model", "out"};
+    struct tally_error err = TALLY_ERROR_INIT;
+    uint64_t n_bytes = 0;
+    for (size_t i = 0; i < sizeof OTHERS / sizeof *OTHERS; i++) {
+        if (tally_options_text(cli->options, OTHERS[i]) != NULL) {
+            tally_fail(&err, TALLY_INVALID_ARGUMENT, NULL, "--bundle and --%s: choose one",
+                       OTHERS[i]);
+            return tally_cli_report_usage(&err);
+        }
+    }
+    if (write_bundle(cli, path, &n_bytes, &err) != TALLY_OK) {
+        return tally_cli_report(&err);
+    }
+    fprintf(stderr, "wrote %s, %" PRIu64 " bytes\n", path, n_bytes);
+    return TALLY_EXIT_OK;
+}
+
 int tally_cli_export(struct tally_cli *cli)
 {
     struct tally_error err = TALLY_ERROR_INIT;
     const bool has_model = tally_options_text(cli->options, "model") != NULL;
     int format = has_model ? FORMAT_NPY : FORMAT_CSV;
     char model_rest[64];
+    if (tally_options_text(cli->options, "bundle") != NULL) {
+        return export_bundle(cli, tally_options_text(cli->options, "bundle"));
+    }
     if (tally_options_text(cli->options, "format") != NULL &&
         tally_options_choice(cli->options, "format", FORMAT_NAMES, &format, &err) != TALLY_OK) {
         return tally_cli_report_usage(&err);

@@ -10,6 +10,7 @@
 #include "services/base/text.h"
 #include "services/base/text_table.h"
 #include "services/cli/commands.h"
+#include "services/cli/job_source.h"
 #include "services/cli/result_table.h"
 
 const struct tally_option TALLY_CLI_SHOW_OPTIONS[] = {
@@ -207,6 +208,29 @@ static int show_clients(struct tally_cli *cli, bool is_traffic)
     return exit_code;
 }
 
+static int show_job(const struct tally_cli *cli, const struct tally_json *job, bool is_document)
+{
+    return is_document || tally_options_bool(cli->options, "json") ? tally_cli_print_json(job, 2)
+                                                                   : print_table(job);
+}
+
+static int show_file(struct tally_cli *cli, const char *part, bool is_document)
+{
+    struct tally_job_source job = {NULL, NULL};
+    struct tally_error err = TALLY_ERROR_INIT;
+    if (part != NULL && !is_document) {
+        tally_fail(&err, TALLY_INVALID_ARGUMENT, NULL, "--%s: a file does not have it", part);
+        return tally_cli_report_usage(&err);
+    }
+    const enum tally_status status =
+        tally_job_source_read(cli, tally_options_positional(cli->options, 0), &job, &err);
+    const int exit_code = status == TALLY_OK
+                              ? show_job(cli, is_document ? job.document : job.detail, is_document)
+                              : tally_cli_report(&err);
+    tally_job_source_fini(&job);
+    return exit_code;
+}
+
 int tally_cli_show(struct tally_cli *cli)
 {
     static const char *const PARTS[] = {"document", "clients", "traffic"};
@@ -225,6 +249,9 @@ int tally_cli_show(struct tally_cli *cli)
         part = PARTS[i];
     }
     const bool is_document = part == PARTS[0];
+    if (tally_job_source_is_file(tally_options_positional(cli->options, 0))) {
+        return show_file(cli, part, is_document);
+    }
     if (part != NULL && !is_document) {
         return show_clients(cli, part == PARTS[2]);
     }
@@ -232,9 +259,7 @@ int tally_cli_show(struct tally_cli *cli)
         TALLY_OK) {
         return tally_cli_report(&err);
     }
-    int exit_code = is_document || tally_options_bool(cli->options, "json")
-                        ? tally_cli_print_json(answer, 2)
-                        : print_table(answer);
+    const int exit_code = show_job(cli, answer, is_document);
     tally_json_free(answer);
     return exit_code;
 }

@@ -18,6 +18,7 @@ struct tally_command {
 
 int tally_cli_backup(struct tally_cli *cli);
 int tally_cli_cancel(struct tally_cli *cli);
+int tally_cli_compare(struct tally_cli *cli);
 int tally_cli_decode(struct tally_cli *cli);
 int tally_cli_delete(struct tally_cli *cli); /* cmd_job_action.c */
 int tally_cli_doctor(struct tally_cli *cli);
@@ -33,11 +34,13 @@ int tally_cli_resume(struct tally_cli *cli);
 int tally_cli_show(struct tally_cli *cli);
 int tally_cli_simulate(struct tally_cli *cli);
 int tally_cli_submit(struct tally_cli *cli);
+int tally_cli_verify(struct tally_cli *cli);
 int tally_cli_version(struct tally_cli *cli);
 int tally_cli_watch(struct tally_cli *cli);
 int tally_cli_workers(struct tally_cli *cli);
 
 extern const struct tally_option TALLY_CLI_ACTION_OPTIONS[]; /* cancel, pause, resume */
+extern const struct tally_option TALLY_CLI_COMPARE_OPTIONS[];
 extern const struct tally_option TALLY_CLI_DECODE_OPTIONS[];
 extern const struct tally_option TALLY_CLI_DELETE_OPTIONS[];
 extern const struct tally_option TALLY_CLI_DOCTOR_OPTIONS[];
@@ -51,6 +54,7 @@ extern const struct tally_option TALLY_CLI_SHOW_OPTIONS[];
 extern const struct tally_option TALLY_CLI_SIMULATE_OPTIONS[];
 extern const struct tally_option TALLY_CLI_STORE_OPTIONS[]; /* backup, restore */
 extern const struct tally_option TALLY_CLI_SUBMIT_OPTIONS[];
+extern const struct tally_option TALLY_CLI_VERIFY_OPTIONS[];
 extern const struct tally_option TALLY_CLI_VERSION_OPTIONS[];
 extern const struct tally_option TALLY_CLI_WATCH_OPTIONS[];
 extern const struct tally_option TALLY_CLI_WORKERS_OPTIONS[];

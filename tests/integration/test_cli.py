@@ -194,7 +194,10 @@ class Usage(CliCase):
                 (["show"], "too few arguments; usage: tally show ID"),
                 (["show", "a", "b"], 'unexpected argument "b"'),
                 *[([verb, empty], f"tally {verb}: the job's id is empty; tally list shows the ids")
-                  for verb in ("show", "watch", "cancel", "pause", "resume", "delete", "export") for empty in ("", " ")],
+                  for verb in ("show", "watch", "cancel", "pause", "resume", "delete", "export", "verify") for empty in ("", " ")],
+                (["compare", "a", ""], "tally compare: the job's id is empty; tally list shows the ids"),
+                (["compare", "a"], "tally compare: "),
+                (["export", "a", "--bundle", "f", "--format", "csv"], "--bundle and --format: choose one"),
                 (["list", "--label", "=a"], '--label: "=a" is neither KEY=VALUE nor KEY'),
                 (["list", *["--label=a"] * 17], "--label: more than 16 labels"),
                 (["show", "a", "--jsn"], "did you mean --json?"),

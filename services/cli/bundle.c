@@ -1,0 +1,273 @@
+#include "services/cli/bundle.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* A header of ustar. Numbers are octal texts. */
+struct header {
+    char name[100];
+    char mode[8], uid[8], gid[8];
+    char size[12], mtime[12];
+    char checksum[8];
+    char type;
+    char link[100];
+    char magic[8];
+    char user[32], group[32];
+    char device[16];
+    char prefix[155];
+    char rest[12];
+};
+enum { BLOCK = 512, SIZE_DIGITS = 11 };
+_Static_assert(sizeof(struct header) == BLOCK, "a block");
+
+#define MOST_BYTES (UINT64_C(1) << (3 * SIZE_DIGITS))
+
+static const char FIRST_NAME[] = "bundle.json";
+static const char MAGIC[8] = "ustar\00000"; /* and no final NUL */
+
+/* The sum of all bytes, with the checksum itself as blanks. */
+static unsigned sum_of(const struct header *header)
+{
+    struct header copy = *header;
+    unsigned sum = 0;
+    memset(copy.checksum, ' ', sizeof copy.checksum);
+    for (size_t i = 0; i < sizeof copy; i++) {
+        sum += ((const uint8_t *)&copy)[i];
+    }
+    return sum;
+}
+
+struct tally_bundle_writer {
+    FILE *file;
+    char path[PATH_MAX], temporary[PATH_MAX];
+    int64_t mtime_s;
+    char name[100];   /* of the open member; "" = none is open */
+    long header_at;   /* where its header is */
+    uint64_t n_bytes; /* of it */
+    bool is_too_large;
+};
+
+enum tally_status tally_bundle_create(const char *path, int64_t mtime_s,
+                                      struct tally_bundle_writer **ret_writer,
+                                      struct tally_error *err)
+{
+    struct tally_bundle_writer *writer = calloc(1, sizeof *writer);
+    if (writer == NULL) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a bundle");
+    }
+    writer->mtime_s = mtime_s > 0 ? mtime_s : 0;
+    const int n = snprintf(writer->path, sizeof writer->path, "%s", path);
+    const int n_temporary =
+        snprintf(writer->temporary, sizeof writer->temporary, "%.4000s.XXXXXX", path);
+    int fd = -1;
+    if (n >= 4000 || n_temporary < 0) {
+        errno = ENAMETOOLONG;
+    } else {
+        fd = mkostemp(writer->temporary, O_CLOEXEC);
+        writer->file = fd >= 0 ? fdopen(fd, "w+b") : NULL;
+    }
+    if (writer->file == NULL) {
+        const enum tally_status status =
+            tally_fail(err, TALLY_INVALID_ARGUMENT, NULL, "%.200s: %s", path, strerror(errno));
+        if (fd >= 0) {
+            unlink(writer->temporary);
+            close(fd);
+        }
+        free(writer);
+        return status;
+    }
+    const mode_t mask = umask(0); /* mkostemp() makes files for their owner only */
+    umask(mask);
+    fchmod(fd, 0666 & ~mask);
+    *ret_writer = writer;
+    return TALLY_OK;
+}
+
+static void write_header(struct tally_bundle_writer *writer)
+{
+    struct header header = {.type = '0'};
+    memcpy(header.name, writer->name, sizeof header.name);
+    memcpy(header.magic, MAGIC, sizeof header.magic);
+    snprintf(header.mode, sizeof header.mode, "%07o", 0644U);
+    snprintf(header.uid, sizeof header.uid, "%07o", 0U);
+    snprintf(header.gid, sizeof header.gid, "%07o", 0U);
+    snprintf(header.size, sizeof header.size, "%011" PRIo64,
+             writer->n_bytes < MOST_BYTES ? writer->n_bytes : 0);
+    snprintf(header.mtime, sizeof header.mtime, "%011" PRIo64,
+             (uint64_t)writer->mtime_s % MOST_BYTES);
+    snprintf(header.checksum, sizeof header.checksum, "%06o", sum_of(&header) % (1U << 18));
+    header.checksum[7] = ' ';
+    fwrite(&header, sizeof header, 1, writer->file);
+}
+
+/* Pads the open member to whole blocks and writes its length into its header. */
+static void end_member(struct tally_bundle_writer *writer)
+{
+    static const uint8_t zeros[BLOCK];
+    if (writer->name[0] == '\0') {
+        return;
+    }
+    fwrite(zeros, 1, (BLOCK - writer->n_bytes % BLOCK) % BLOCK, writer->file);
+    writer->is_too_large |= writer->n_bytes >= MOST_BYTES;
+    fseek(writer->file, writer->header_at, SEEK_SET);
+    write_header(writer);
+    fseek(writer->file, 0, SEEK_END);
+    writer->name[0] = '\0';
+}
+
+void tally_bundle_begin(struct tally_bundle_writer *writer, const char *name)
+{
+    end_member(writer);
+    memset(writer->name, 0, sizeof writer->name);
+    snprintf(writer->name, sizeof writer->name, "%s", name);
+    writer->header_at = ftell(writer->file);
+    writer->n_bytes = 0;
+    write_header(writer);
+}
+
+void tally_bundle_write(struct tally_bundle_writer *writer, const void *bytes, size_t n)
+{
+    fwrite(bytes, 1, n, writer->file);
+    writer->n_bytes += n;
+}
+
+void tally_bundle_add(struct tally_bundle_writer *writer, const char *name, const void *bytes,
+                      size_t n)
+{
+    tally_bundle_begin(writer, name);
+    tally_bundle_write(writer, bytes, n);
+}
+
+enum tally_status tally_bundle_commit(struct tally_bundle_writer *writer, enum tally_status made,
+                                      uint64_t *ret_n_bytes, struct tally_error *err)
+{
+    static const uint8_t end[2 * BLOCK];
+    enum tally_status status = made;
+    errno = 0;
+    end_member(writer);
+    fwrite(end, sizeof end, 1, writer->file);
+    const bool is_written =
+        fflush(writer->file) == 0 && ferror(writer->file) == 0 && fsync(fileno(writer->file)) == 0;
+    *ret_n_bytes = (uint64_t)ftell(writer->file);
+    if (status == TALLY_OK && writer->is_too_large) {
+        status = tally_fail(err, TALLY_TOO_LARGE, NULL, "%.200s: a member has 8 GiB or more",
+                            writer->path);
+    }
+    if (status == TALLY_OK && !is_written) {
+        status = tally_fail(err, TALLY_UNAVAILABLE, NULL, "%.200s: %s", writer->path,
+                            errno != 0 ? strerror(errno) : "cannot be written");
+    }
+    fclose(writer->file);
+    if (status == TALLY_OK && rename(writer->temporary, writer->path) != 0) {
+        status = tally_fail(err, TALLY_INVALID_ARGUMENT, NULL, "%.200s: %s", writer->path,
+                            strerror(errno));
+    }
+    if (status != TALLY_OK) {
+        unlink(writer->temporary);
+    }
+    free(writer);
+    return status;
+}
+
+/* ---- Reading. */
+
+static bool read_octal(const char *text, size_t n, uint64_t *ret_value)
+{
+    uint64_t value = 0;
+    size_t i = 0;
+    for (; i < n && text[i] >= '0' && text[i] <= '7'; i++) {
+        value = 8 * value + (uint64_t)(text[i] - '0');
+    }
+    *ret_value = value;
+    return i > 0 && (i == n || text[i] == '\0' || text[i] == ' ');
+}
+
+/* False at the end of the archive, or if it is damaged. */
+static bool read_header(FILE *file, struct header *ret_header, uint64_t *ret_size)
+{
+    uint64_t sum;
+    return fread(ret_header, sizeof *ret_header, 1, file) == 1 &&
+           memcmp(ret_header->magic, MAGIC, 5) == 0 &&
+           read_octal(ret_header->checksum, sizeof ret_header->checksum, &sum) &&
+           sum == sum_of(ret_header) &&
+           read_octal(ret_header->size, sizeof ret_header->size, ret_size);
+}
+
+static FILE *open_file(const char *path)
+{
+    struct stat info;
+    FILE *file = fopen(path, "rbe");
+    if (file != NULL && (fstat(fileno(file), &info) != 0 || !S_ISREG(info.st_mode))) {
+        fclose(file);
+        errno = EINVAL;
+        file = NULL;
+    }
+    return file;
+}
+
+bool tally_bundle_is_one(const char *path)
+{
+    struct header header;
+    uint64_t size;
+    FILE *file = open_file(path);
+    const bool is_one = file != NULL && read_header(file, &header, &size) &&
+                        strncmp(header.name, FIRST_NAME, sizeof header.name) == 0;
+    if (file != NULL) {
+        fclose(file);
+    }
+    return is_one;
+}
+
+static enum tally_status read_bytes(FILE *file, uint64_t size, struct tally_buffer *out)
+{
+    uint8_t bytes[8192];
+    enum tally_status status = TALLY_OK;
+    while (status == TALLY_OK && size > 0) {
+        const size_t n = size < sizeof bytes ? (size_t)size : sizeof bytes;
+        if (fread(bytes, 1, n, file) != n) {
+            return TALLY_INVALID_ARGUMENT;
+        }
+        status = tally_buffer_append(out, bytes, n);
+        size -= n;
+    }
+    return status;
+}
+
+enum tally_status tally_bundle_read(const char *path, const char *name, struct tally_buffer *out,
+                                    struct tally_error *err)
+{
+    struct header header;
+    uint64_t size = 0;
+    enum tally_status status = TALLY_NOT_FOUND;
+    FILE *file = open_file(path);
+    if (file == NULL) {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, NULL, "%.200s: %s", path, strerror(errno));
+    }
+    while (status == TALLY_NOT_FOUND && read_header(file, &header, &size)) {
+        if (strncmp(header.name, name, sizeof header.name) == 0) {
+            status = read_bytes(file, size, out);
+        } else if (fseek(file, (long)((size + BLOCK - 1) / BLOCK * BLOCK), SEEK_CUR) != 0) {
+            break;
+        }
+    }
+    fclose(file);
+    switch ((int)status) {
+    case TALLY_OK:
+        return status;
+    case TALLY_NOT_FOUND:
+        return tally_fail(err, status, NULL, "%.200s has no member %s, or is damaged before it",
+                          path, name);
+    case TALLY_INVALID_ARGUMENT:
+        return tally_fail(err, status, NULL, "%.200s ends early, in %s", path, name);
+    default:
+        return tally_fail(err, status, NULL, "%.200s: %s: %s", path, name,
+                          tally_status_info(status)->title);
+    }
+}
