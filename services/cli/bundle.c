@@ -52,7 +52,23 @@ struct tally_bundle_writer {
     long header_at;   /* where its header is */
     uint64_t n_bytes; /* of it */
     bool is_too_large;
+    int why; /* the errno of the first write that failed; 0 = none has */
 };
+
+static void put(struct tally_bundle_writer *writer, const void *bytes, size_t n)
+{
+    errno = 0;
+    if (fwrite(bytes, 1, n, writer->file) != n && writer->why == 0) {
+        writer->why = errno != 0 ? errno : EIO;
+    }
+}
+
+static void move_to(struct tally_bundle_writer *writer, long offset, int whence)
+{
+    if (fseek(writer->file, offset, whence) != 0 && writer->why == 0) {
+        writer->why = errno; /* what was buffered could not be written */
+    }
+}
 
 enum tally_status tally_bundle_create(const char *path, int64_t mtime_s,
                                       struct tally_bundle_writer **ret_writer,
@@ -104,7 +120,7 @@ static void write_header(struct tally_bundle_writer *writer)
              (uint64_t)writer->mtime_s % MOST_BYTES);
     snprintf(header.checksum, sizeof header.checksum, "%06o", sum_of(&header) % (1U << 18));
     header.checksum[7] = ' ';
-    fwrite(&header, sizeof header, 1, writer->file);
+    put(writer, &header, sizeof header);
 }
 
 /* Pads the open member to whole blocks and writes its length into its header. */
@@ -114,11 +130,11 @@ static void end_member(struct tally_bundle_writer *writer)
     if (writer->name[0] == '\0') {
         return;
     }
-    fwrite(zeros, 1, (BLOCK - writer->n_bytes % BLOCK) % BLOCK, writer->file);
+    put(writer, zeros, (BLOCK - writer->n_bytes % BLOCK) % BLOCK);
     writer->is_too_large |= writer->n_bytes >= MOST_BYTES;
-    fseek(writer->file, writer->header_at, SEEK_SET);
+    move_to(writer, writer->header_at, SEEK_SET);
     write_header(writer);
-    fseek(writer->file, 0, SEEK_END);
+    move_to(writer, 0, SEEK_END);
     writer->name[0] = '\0';
 }
 
@@ -134,7 +150,7 @@ void tally_bundle_begin(struct tally_bundle_writer *writer, const char *name)
 
 void tally_bundle_write(struct tally_bundle_writer *writer, const void *bytes, size_t n)
 {
-    fwrite(bytes, 1, n, writer->file);
+    put(writer, bytes, n);
     writer->n_bytes += n;
 }
 
@@ -150,19 +166,19 @@ enum tally_status tally_bundle_commit(struct tally_bundle_writer *writer, enum t
 {
     static const uint8_t end[2 * BLOCK];
     enum tally_status status = made;
-    errno = 0;
     end_member(writer);
-    fwrite(end, sizeof end, 1, writer->file);
-    const bool is_written =
-        fflush(writer->file) == 0 && ferror(writer->file) == 0 && fsync(fileno(writer->file)) == 0;
+    put(writer, end, sizeof end);
+    if ((fflush(writer->file) != 0 || fsync(fileno(writer->file)) != 0) && writer->why == 0) {
+        writer->why = errno;
+    }
     *ret_n_bytes = (uint64_t)ftell(writer->file);
     if (status == TALLY_OK && writer->is_too_large) {
         status = tally_fail(err, TALLY_TOO_LARGE, NULL, "%.200s: a member has 8 GiB or more",
                             writer->path);
     }
-    if (status == TALLY_OK && !is_written) {
+    if (status == TALLY_OK && writer->why != 0) {
         status = tally_fail(err, TALLY_UNAVAILABLE, NULL, "%.200s: %s", writer->path,
-                            errno != 0 ? strerror(errno) : "cannot be written");
+                            strerror(writer->why));
     }
     fclose(writer->file);
     if (status == TALLY_OK && rename(writer->temporary, writer->path) != 0) {

@@ -129,6 +129,7 @@ static bool is_same(const struct tally_json *a, const struct tally_json *b)
     return same;
 }
 
+/* NOLINTBEGIN(misc-no-recursion): as deep as the values, which the parser limits to 2,048. */
 static int compare_at(const char *path, const struct tally_json *a, const struct tally_json *b,
                       tally_difference_fn *each, void *context);
 
@@ -164,6 +165,7 @@ static int compare_at(const char *path, const struct tally_json *a, const struct
     each(context, path, a, b);
     return 1;
 }
+/* NOLINTEND(misc-no-recursion) */
 
 int tally_differences(const struct tally_json *a, const struct tally_json *b,
                       tally_difference_fn *each, void *context)
