@@ -347,6 +347,30 @@ static enum tally_status see_left_over(void *context, const struct tally_store_u
     return TALLY_OK;
 }
 
+static enum tally_status count_row(void *context, const struct tally_store_update *row,
+                                   struct tally_error *err)
+{
+    (void)row;
+    (void)err;
+    ++*(int64_t *)context;
+    return TALLY_OK;
+}
+
+/* The program that started a job is stored with its start, and each only once. */
+static void check_provenance(const struct invariants_job *watch, struct tally_store *store)
+{
+    struct tally_error err = TALLY_ERROR_INIT;
+    const bool has_started = watch->row.started_ms > 0;
+    int64_t n = 0;
+    if (store->ops->update_list(store, watch->row.key, TALLY_STORE_PROVENANCE_ROUND, count_row, &n,
+                                &err) != TALLY_OK) {
+        note_unreadable(&err);
+    } else if (n < has_started || (!has_started && n > 0) || n > 1 + watch->row.progress.round) {
+        sim_violation("%s: %" PRId64 " programs are recorded, round %" PRId64, watch->job->name, n,
+                      watch->row.progress.round);
+    }
+}
+
 /* Every acknowledged update of the open round is stored, and none is acknowledged beyond it. */
 static void check_acknowledged(struct invariants_job *watch, struct tally_store *store)
 {
@@ -493,6 +517,7 @@ static void check_job(struct invariants_job *watch, struct tally_store *store,
     }
     check_progress(watch);
     check_models(watch, store);
+    check_provenance(watch, store);
     if (is_open(row->status)) {
         check_acknowledged(watch, store);
     }

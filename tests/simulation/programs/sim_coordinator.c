@@ -101,6 +101,7 @@ static void start(void *context, int64_t argument)
     if (status == TALLY_OK) {
         const struct tally_coordinator_config config = {
             .store = store,
+            .environment = "{\"version\": \"simulated\"}",
             .session_timeout_ms = process.config.session_timeout_ms,
             .max_jobs = 100,
             .max_streams = 10,

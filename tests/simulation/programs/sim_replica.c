@@ -250,6 +250,8 @@ static void serve_requests(struct sim_replica *replica)
 static enum tally_status begin(struct sim_replica *replica, struct tally_error *err)
 {
     const struct tally_coordinator_config config = {
+        .environment = replica->id[strlen(replica->id) - 1] % 2 == 0 ? "{\"version\": \"even\"}"
+                                                                     : "{\"version\": \"odd\"}",
         .session_timeout_ms = all.config.session_timeout_ms,
         .max_jobs = 100,
         .max_streams = 10,
