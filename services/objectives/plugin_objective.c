@@ -373,8 +373,8 @@ enum tally_status tally_plugin_objective_of(struct tally_plugin_instance *instan
         free(trained);
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for an objective");
     }
-    self->base = (struct tally_objective){trains ? &TRAINING_OPS : &PLUGIN_OPS,
-                                          (size_t)problem->dim, problem->clients, NULL, 0, 0};
+    self->base = (struct tally_objective){
+        trains ? &TRAINING_OPS : &PLUGIN_OPS, (size_t)problem->dim, problem->clients, NULL, 0, 0};
     self->instance = instance;
     self->own = own;
     self->known = known;

@@ -448,8 +448,8 @@ enum tally_status tally_softmax_points_make(const struct tally_objective_kind *k
     self->rows = (size_t)tally_data_spec_features(&spec->data) + spec->bias;
     self->has_bias = spec->bias;
     self->l2 = spec->l2;
-    self->base =
-        (struct tally_objective){&SOFTMAX_POINTS_OPS, self->rows * self->classes, clients, NULL, 0, 0};
+    self->base = (struct tally_objective){
+        &SOFTMAX_POINTS_OPS, self->rows * self->classes, clients, NULL, 0, 0};
     *ret = &self->base;
     return TALLY_OK;
 }
