@@ -4,6 +4,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "codec/quantize/qsgd.h"
 #include "services/job/job_local.h"
@@ -12,14 +13,18 @@ struct recorder {
     const struct tally_job_spec *spec;
     const atomic_bool *stop;
     struct tally_run *run;
-    size_t capacity; /* of the curve */
-    int32_t *levels; /* scratch, int32[dim] */
-    bool failed;     /* memory ran out */
+    size_t capacity;   /* of the curve */
+    size_t max_points; /* 0 = any number */
+    size_t stride;     /* every stride-th round is a point */
+    size_t skipped;    /* rounds since the last one */
+    int32_t *levels;   /* scratch, int32[dim]; NULL = no entropy */
+    bool failed;       /* memory ran out */
 };
 
 void tally_run_fini(struct tally_run *run)
 {
     free(run->curve);
+    free(run->metrics);
     *run = (struct tally_run){0};
 }
 
@@ -39,12 +44,30 @@ static void add_point(struct recorder *recorder, double time_step, double regret
     run->curve[run->n_points++] = (struct tally_run_point){time_step, regret};
 }
 
+/* Keeps every second point, and from now on half as many. */
+static void thin_out(struct recorder *recorder)
+{
+    struct tally_run *run = recorder->run;
+    size_t n = 0;
+    for (size_t i = 0; i < run->n_points; i += 2) {
+        run->curve[n++] = run->curve[i];
+    }
+    run->n_points = n;
+    recorder->stride *= 2;
+}
+
 static bool on_round(void *context, const struct tally_job *job,
                      const struct tally_round_record *record)
 {
     struct recorder *recorder = context;
-    (void)job;
-    add_point(recorder, (double)record->time_step, record->cumulative_regret);
+    const bool is_last = tally_job_status(job) != TALLY_JOB_RUNNING;
+    if (recorder->max_points > 0 && recorder->run->n_points >= recorder->max_points) {
+        thin_out(recorder);
+    }
+    if (++recorder->skipped >= recorder->stride || is_last) {
+        add_point(recorder, (double)record->time_step, record->cumulative_regret);
+        recorder->skipped = 0;
+    }
     return !recorder->failed && !atomic_load(recorder->stop);
 }
 
@@ -60,8 +83,9 @@ static void on_message(void *context, const struct tally_job *job, bool is_uplin
         return;
     }
     /* The engine has accepted the message, so decoding succeeds. */
-    if (tally_message_entropy(recorder->spec, is_uplink, message, recorder->levels, &bits, NULL) ==
-        TALLY_OK) {
+    if (recorder->levels != NULL &&
+        tally_message_entropy(recorder->spec, is_uplink, message, recorder->levels, &bits, NULL) ==
+            TALLY_OK) {
         *(is_uplink ? &run->uplink.entropy_payload : &run->downlink.entropy_payload) += bits;
     }
 }
@@ -70,9 +94,12 @@ static void take_result(const struct tally_job *job, struct tally_run *run)
 {
     const struct tally_progress *progress = tally_job_progress(job);
     const double clients = (double)tally_job_get_spec(job)->clients;
-    run->diverged =
-        tally_job_status(job) != TALLY_JOB_COMPLETED || !isfinite(progress->cumulative_regret);
+    const bool has_regret = tally_job_get_spec(job)->reference.type != TALLY_REFERENCE_NONE;
+    run->diverged = tally_job_status(job) != TALLY_JOB_COMPLETED ||
+                    (has_regret && !isfinite(progress->cumulative_regret));
     run->regret = run->diverged ? INFINITY : progress->cumulative_regret;
+    run->loss = run->diverged ? INFINITY : tally_progress_loss(progress);
+    run->rounds = (double)progress->round;
     run->uplink.formula = (double)progress->bits.uplink.formula_bits / clients;
     run->uplink.payload = (double)progress->bits.uplink.payload_bits / clients;
     run->uplink.entropy_payload /= clients;
@@ -82,27 +109,39 @@ static void take_result(const struct tally_job *job, struct tally_run *run)
     run->uplink.control /= clients;
 }
 
-enum tally_status tally_run_job(const struct tally_job_spec *spec,
-                                const struct tally_objective *objective, double f_star,
-                                const atomic_bool *stop, struct tally_run *ret_run,
-                                struct tally_error *err)
+/* Copies the metrics. False = out of memory. */
+static bool take_metrics(const struct tally_progress *progress, struct tally_run *run)
+{
+    run->metrics = progress->metrics[0] != '\0' ? strdup(progress->metrics) : NULL;
+    return run->metrics != NULL || progress->metrics[0] == '\0';
+}
+
+enum tally_status tally_run_prepared(const struct tally_job_spec *spec,
+                                     const struct tally_objective *objective,
+                                     const struct tally_local_preparation *preparation,
+                                     const struct tally_run_record *record, const atomic_bool *stop,
+                                     struct tally_run *ret_run, struct tally_error *err)
 {
     struct tally_run run = {0};
-    struct recorder recorder = {.spec = spec,
-                                .stop = stop,
-                                .run = &run,
-                                .levels = malloc(objective->dim * sizeof *recorder.levels)};
+    struct recorder recorder = {
+        .spec = spec, .stop = stop, .run = &run, .max_points = record->max_points, .stride = 1};
     const struct tally_local_observer observer = {
         .context = &recorder, .on_round = on_round, .on_message = on_message};
     struct tally_job *job = NULL;
     struct tally_error why = TALLY_ERROR_INIT;
     enum tally_status status = TALLY_NO_MEMORY;
     add_point(&recorder, 0, 0);
-    if (recorder.levels != NULL && !recorder.failed) {
-        status = tally_local_run_on(spec, objective, f_star, &observer, &job, &why);
+    if (!record->no_entropy) {
+        recorder.levels = malloc(objective->dim * sizeof *recorder.levels);
+        recorder.failed = recorder.failed || recorder.levels == NULL;
+    }
+    if (!recorder.failed) {
+        status = tally_local_run_prepared(spec, objective, preparation, &observer, &job, &why);
     }
     if (status == TALLY_OK) {
         take_result(job, &run);
+        recorder.failed = !take_metrics(tally_job_progress(job), &run);
+        status = recorder.failed ? TALLY_NO_MEMORY : TALLY_OK;
     }
     tally_job_free(job);
     free(recorder.levels);
@@ -116,6 +155,18 @@ enum tally_status tally_run_job(const struct tally_job_spec *spec,
                           objective->dim);
     }
     return tally_fail(err, status, why.field, "%s", why.message);
+}
+
+enum tally_status tally_run_job(const struct tally_job_spec *spec,
+                                const struct tally_objective *objective, double f_star,
+                                const atomic_bool *stop, struct tally_run *ret_run,
+                                struct tally_error *err)
+{
+    struct tally_local_preparation preparation = {.f_star = f_star,
+                                                  .curvature = TALLY_CURVATURE_UNKNOWN};
+    const struct tally_run_record record = {0};
+    tally_local_schedule(spec, preparation.schedule);
+    return tally_run_prepared(spec, objective, &preparation, &record, stop, ret_run, err);
 }
 
 double tally_run_regret_at(const struct tally_run *run, double time_step)
@@ -135,25 +186,36 @@ double tally_run_regret_at(const struct tally_run *run, double time_step)
     return to[-1].regret + share * (to->regret - to[-1].regret);
 }
 
-/* Operations of one evaluation of f: a pass over the images, or a quadratic form. */
+/* Operations of one evaluation of f: a quadratic form, or a pass over the points. */
 static double evaluation_cost(const struct tally_job_spec *spec)
 {
-    const struct tally_data_spec *data = &spec->objective.data;
     const double dim = (double)tally_objective_spec_dim(&spec->objective);
-    return data->type == TALLY_DATA_IDX
-               ? 2 * dim * (double)(data->idx.classes * data->idx.points_per_class)
-               : 2 * dim * dim;
+    const double points = (double)tally_objective_spec_points(&spec->objective);
+    return 2 * dim * (spec->objective.type == TALLY_LEAST_SQUARES || points == 0 ? dim : points);
 }
 
 double tally_run_cost(const struct tally_job_spec *spec)
 {
     const double steps = (double)(spec->clients * spec->horizon);
     const double dim = (double)tally_objective_spec_dim(&spec->objective);
+    const double points = (double)tally_objective_spec_points(&spec->objective);
+    const double minibatch =
+        spec->minibatch > 0 ? (double)spec->minibatch : fmax(points / (double)spec->clients, 1);
     const bool moves = tally_job_spec_algorithm(spec)->moves_locally;
     /* If clients do not move locally, f is evaluated once per iterate, of which there are
      * dozens. */
     const double evaluations = moves ? steps / (double)spec->evaluate_every : 50;
-    return 1e-9 * (4 * dim * (double)spec->minibatch * steps + evaluations * evaluation_cost(spec));
+    return 1e-9 * (4 * dim * minibatch * steps + evaluations * evaluation_cost(spec));
+}
+
+/* As measured on MNIST: 0.6 of a run of FedAvg. */
+static const double SOLVE_EVALUATIONS = 600;
+
+double tally_run_solve_cost(const struct tally_job_spec *spec)
+{
+    return spec->reference.type == TALLY_REFERENCE_SOLVE
+               ? 1e-9 * SOLVE_EVALUATIONS * evaluation_cost(spec)
+               : 0;
 }
 
 static const int64_t MAX_SEED = 9007199254740991; /* as in a job document */

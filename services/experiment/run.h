@@ -9,6 +9,7 @@
 
 #include "codec/error.h"
 #include "services/algorithms/algorithm.h"
+#include "services/job/job_local.h"
 #include "services/job/job_spec.h"
 
 /* Bits of a whole job: per client up, each broadcast once down. */
@@ -25,11 +26,14 @@ struct tally_run_point {
 };
 
 struct tally_run {
-    bool diverged; /* then regret is infinite, and so is the curve past its last point */
-    double regret; /* R(T) */
+    bool diverged; /* or failed; then regret is infinite, and so is the curve past its last point */
+    double regret; /* R(T); NaN = the job has none */
+    double loss;   /* of the last round; NaN = it has none, infinite = it diverged */
+    double rounds;
     struct tally_run_bits uplink, downlink;
     struct tally_run_point *curve; /* heap; from (0, 0) on, time steps strictly growing */
     size_t n_points;
+    char *metrics; /* heap; summaries (record.h) of the last rounds that had them; NULL = none */
 };
 void tally_run_fini(struct tally_run *run);
 
@@ -40,12 +44,27 @@ enum tally_status tally_run_job(const struct tally_job_spec *spec,
                                 const atomic_bool *stop, struct tally_run *ret_run,
                                 struct tally_error *err);
 
+/* What a run records besides its result. */
+struct tally_run_record {
+    size_t max_points; /* of the curve, which is thinned out to about half of them; 0 = all */
+    bool no_entropy;   /* entropy_payload stays 0: coding each message again takes time */
+};
+
+/* The same for a prepared job (services/job/job_local.h). */
+enum tally_status tally_run_prepared(const struct tally_job_spec *spec,
+                                     const struct tally_objective *objective,
+                                     const struct tally_local_preparation *preparation,
+                                     const struct tally_run_record *record, const atomic_bool *stop,
+                                     struct tally_run *ret_run, struct tally_error *err);
+
 /* R at a time step, interpolated linearly between the ends of rounds. This is exact if clients do
  * not move locally. */
 double tally_run_regret_at(const struct tally_run *run, double time_step);
 
 /* The approximate cost of a run, to compare runs: its arithmetic operations / 10^9. */
 double tally_run_cost(const struct tally_job_spec *spec);
+/* The same of solving for f(x*); 0 if that is not done. */
+double tally_run_solve_cost(const struct tally_job_spec *spec);
 
 /* ---- Parses a range of seeds: "101-110", or "7" for one seed. */
 
