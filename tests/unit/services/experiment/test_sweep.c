@@ -1,0 +1,487 @@
+#include "services/experiment/sweep.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/harness.h"
+
+/* A small job that runs in a millisecond. */
+#define BASE                                                                                       \
+    "\"base\": {\"algorithm\": {\"type\": \"fedavg\", \"step_size\": 0.01, \"local_steps\": 10}, " \
+    "\"objective\": {\"type\": \"least_squares\", \"data\": {\"type\": \"synthetic_linear\", "     \
+    "\"dim\": 5, \"points\": 40, \"frobenius_norm\": 10}}, \"clients\": 4, \"horizon\": 200, "     \
+    "\"seed\": 9}"
+
+static struct tally_sweep sweep_of(const char *text)
+{
+    struct tally_sweep sweep = {.n_rows = 0};
+    struct tally_json *faults = NULL;
+    struct tally_error err = TALLY_ERROR_INIT;
+    TALLY_ASSERT_STATUS(tally_sweep_read(text, strlen(text), NULL, NULL, &sweep, &faults, &err),
+                        TALLY_OK, &err);
+    return sweep;
+}
+
+static struct tally_sweep run_sweep(const char *text, unsigned threads)
+{
+    const struct tally_sweep_config config = {.threads = threads, .data_dir = "."};
+    struct tally_sweep sweep = sweep_of(text);
+    struct tally_error err = TALLY_ERROR_INIT;
+    TALLY_ASSERT_STATUS(tally_sweep_run(&sweep, &config, &err), TALLY_OK, &err);
+    return sweep;
+}
+
+static double number_of(const struct tally_sweep_trial *trial, const char *path)
+{
+    struct tally_sweep_column column = {.kind = TALLY_SWEEP_MEMBER};
+    snprintf(column.name, sizeof column.name, "%s", path);
+    return tally_sweep_summary(trial, &column).mean;
+}
+
+static double row_number(const struct tally_sweep *sweep, size_t row, const char *path)
+{
+    return number_of(tally_sweep_trial_of(sweep, row), path);
+}
+
+static void test_experiment_sweep__grid_has_every_combination(void)
+{
+    struct tally_sweep sweep = sweep_of(
+        "{" BASE ", \"seeds\": \"3-5\", \"grid\": {\"algorithm.step_size\": [0.1, 0.2], "
+        "\"algorithm.local_steps\": {\"from\": 1, \"to\": 100, \"count\": 3, \"scale\": \"log\", "
+        "\"integers\": true}}}");
+    CU_ASSERT_EQUAL_FATAL(sweep.n_rows, 6);
+    static const double steps[] = {0.1, 0.1, 0.1, 0.2, 0.2, 0.2},
+                        locals[] = {1, 10, 100, 1, 10, 100};
+    for (size_t i = 0; i < 6; i++) {
+        CU_ASSERT_DOUBLE_EQUAL(row_number(&sweep, i, "algorithm.step_size"), steps[i], 0);
+        CU_ASSERT_DOUBLE_EQUAL(row_number(&sweep, i, "algorithm.local_steps"), locals[i], 0);
+        CU_ASSERT_EQUAL(tally_sweep_trial_of(&sweep, i)->spec->seed, 3);
+    }
+    CU_ASSERT_EQUAL(sweep.n_seeds, 3);
+    CU_ASSERT_EQUAL(tally_sweep_count(&sweep), 18);
+    tally_sweep_fini(&sweep);
+}
+
+static void test_experiment_sweep__rows_have_bases_and_members_of_their_own(void)
+{
+    struct tally_sweep sweep =
+        sweep_of("{" BASE ", \"rows\": [{\"name\": \"a\"}, {\"name\": \"b\", \"set\": "
+                 "{\"algorithm\": {\"type\": \"minibatch_sgd\", \"step_size\": 1, \"local_steps\": "
+                 "5}, \"clients\": 2}}],"
+                 " \"grid\": {\"horizon\": [50, 60]}}");
+    CU_ASSERT_EQUAL_FATAL(sweep.n_rows, 4);
+    static const double clients[] = {4, 4, 2, 2}, horizons[] = {50, 60, 50, 60};
+    for (size_t i = 0; i < 4; i++) {
+        TALLY_ASSERT_TEXT(sweep.rows[i].name, i < 2 ? "a" : "b");
+        CU_ASSERT_DOUBLE_EQUAL(row_number(&sweep, i, "clients"), clients[i], 0);
+        CU_ASSERT_DOUBLE_EQUAL(row_number(&sweep, i, "horizon"), horizons[i], 0);
+        CU_ASSERT_EQUAL(tally_sweep_trial_of(&sweep, i)->spec->seed, 9); /* the base's own */
+    }
+    tally_sweep_fini(&sweep);
+}
+
+#define DRAWS(count, seed)                                                                         \
+    "{" BASE ", \"random\": {\"count\": " count ", \"seed\": " seed                                \
+    ", \"members\": {\"algorithm.step_size\": {\"from\": 0.001, \"to\": 1, \"scale\": \"log\"}, "  \
+    "\"algorithm.local_steps\": {\"from\": 1, \"to\": 9, \"integers\": true}, "                    \
+    "\"minibatch\": [1, 2, 3]}}}"
+
+static void test_experiment_sweep__draws_are_within_their_ranges_and_stay(void)
+{
+    struct tally_sweep few = sweep_of(DRAWS("20", "1")), many = sweep_of(DRAWS("200", "1"));
+    struct tally_sweep other = sweep_of(DRAWS("20", "2"));
+    double below = 0;
+    CU_ASSERT_EQUAL_FATAL(few.n_rows, 20);
+    CU_ASSERT_EQUAL_FATAL(many.n_rows, 200);
+    for (size_t i = 0; i < 200; i++) {
+        const double step = row_number(&many, i, "algorithm.step_size");
+        const double local = row_number(&many, i, "algorithm.local_steps");
+        const double minibatch = row_number(&many, i, "minibatch");
+        CU_ASSERT_TRUE(step >= 0.001 && step <= 1);
+        CU_ASSERT_TRUE(local >= 1 && local <= 9 && local == floor(local));
+        CU_ASSERT_TRUE(minibatch >= 1 && minibatch <= 3);
+        below += step < 0.0316; /* half of them, on a logarithmic scale */
+    }
+    CU_ASSERT_TRUE(below > 70 && below < 130); /* four standard deviations: 100 +- 28 */
+    size_t n_equal = 0;
+    for (size_t i = 0; i < 20; i++) {
+        const double step = row_number(&few, i, "algorithm.step_size");
+        CU_ASSERT_DOUBLE_EQUAL(step, row_number(&many, i, "algorithm.step_size"), 0);
+        n_equal += step == row_number(&other, i, "algorithm.step_size");
+    }
+    CU_ASSERT_EQUAL(n_equal, 0);
+    tally_sweep_fini(&few);
+    tally_sweep_fini(&many);
+    tally_sweep_fini(&other);
+}
+
+/* Every run is that of the document alone, whatever it shares with others. */
+static void test_experiment_sweep__runs_are_those_of_single_jobs(void)
+{
+    struct tally_sweep sweep = run_sweep(
+        "{" BASE ", \"seeds\": \"3-4\", \"grid\": {\"algorithm.step_size\": [0.001, 0.01], "
+        "\"objective.l2\": [0, 0.5], \"clients\": [2, 4]}}",
+        2);
+    const atomic_bool stop = false;
+    CU_ASSERT_EQUAL(sweep.n_rows, 8);
+    for (size_t i = 0; i < sweep.n_rows; i++) {
+        const struct tally_sweep_trial *trial = tally_sweep_trial_of(&sweep, i);
+        CU_ASSERT_EQUAL_FATAL(trial->n_runs, 2);
+        for (size_t seed = 0; seed < 2; seed++) {
+            struct tally_job_spec spec = *trial->spec;
+            struct tally_objective *objective = NULL;
+            struct tally_run run;
+            struct tally_error err = TALLY_ERROR_INIT;
+            double f_star;
+            spec.seed = 3 + (int64_t)seed;
+            TALLY_ASSERT_STATUS(tally_objective_new(&spec.objective, (uint32_t)spec.clients,
+                                                    tally_job_spec_setting(&spec).key, ".",
+                                                    &objective, &err),
+                                TALLY_OK, &err);
+            TALLY_ASSERT_STATUS(tally_local_reference(&spec, objective, &f_star, &err), TALLY_OK,
+                                &err);
+            TALLY_ASSERT_STATUS(tally_run_job(&spec, objective, f_star, &stop, &run, &err),
+                                TALLY_OK, &err);
+            CU_ASSERT_DOUBLE_EQUAL(trial->runs[seed].regret, run.regret, 0);
+            CU_ASSERT_DOUBLE_EQUAL(trial->runs[seed].loss, run.loss, 0);
+            CU_ASSERT_DOUBLE_EQUAL(trial->runs[seed].uplink.payload, run.uplink.payload, 0);
+            tally_run_fini(&run);
+            tally_objective_free(objective);
+        }
+    }
+    tally_sweep_fini(&sweep);
+}
+
+static void expect_equal_text(struct tally_buffer *a, struct tally_buffer *b)
+{
+    CU_ASSERT_EQUAL_FATAL(a->size, b->size);
+    CU_ASSERT_EQUAL(memcmp(a->data, b->data, a->size), 0);
+    tally_buffer_fini(a);
+    tally_buffer_fini(b);
+}
+
+static void test_experiment_sweep__threads_do_not_matter(void)
+{
+    static const char text[] =
+        "{" BASE ", \"seeds\": \"1-5\", \"grid\": {\"algorithm.step_size\": [0.001, 0.01, 100]}}";
+    struct tally_sweep one = run_sweep(text, 1), many = run_sweep(text, 5);
+    struct tally_buffer a = {0}, b = {0};
+    CU_ASSERT_EQUAL(tally_sweep_runs_csv(&one, &a), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_sweep_runs_csv(&many, &b), TALLY_OK);
+    expect_equal_text(&a, &b);
+    CU_ASSERT_EQUAL(one.best, 1);
+    tally_sweep_fini(&one);
+    tally_sweep_fini(&many);
+}
+
+static void test_experiment_sweep__diverged_rows_are_the_worst(void)
+{
+    struct tally_sweep sweep =
+        run_sweep("{" BASE ", \"grid\": {\"algorithm.step_size\": [100, 0.000001]}}", 1);
+    CU_ASSERT_TRUE(isinf(tally_sweep_summary(tally_sweep_trial_of(&sweep, 0), &sweep.by).mean));
+    CU_ASSERT_EQUAL(sweep.best, 1);
+    tally_sweep_fini(&sweep);
+}
+
+/* A job without a regret is ranked by its loss, and has not diverged. */
+static void test_experiment_sweep__without_regret_the_loss_decides(void)
+{
+    struct tally_sweep sweep =
+        run_sweep("{" BASE ", \"rows\": [{\"set\": {\"reference\": {\"type\": \"none\"}}}], "
+                  "\"grid\": {\"algorithm.step_size\": [0.000001, 0.01]}}",
+                  1);
+    TALLY_ASSERT_TEXT(sweep.by.name, "loss");
+    CU_ASSERT_TRUE(isfinite(tally_sweep_summary(tally_sweep_trial_of(&sweep, 0), &sweep.by).mean));
+    CU_ASSERT_EQUAL(sweep.best, 1);
+    tally_sweep_fini(&sweep);
+}
+
+#define TUNE(first, last)                                                                          \
+    "{" BASE ", \"seeds\": \"1-2\", \"rows\": [{\"tune\": {\"algorithm.step_size\": {\"around\": " \
+    "0.01, \"factor\": 2, \"first\": " first ", \"last\": " last ", \"widen\": true}}}]}"
+
+/* Where the grid begins does not matter: it grows until the best step size is inside. */
+static void test_experiment_sweep__tune_widens_towards_the_best(void)
+{
+    struct tally_sweep wide = run_sweep(TUNE("-8", "9"), 2);
+    struct tally_sweep low = run_sweep(TUNE("-8", "-6"), 2), high = run_sweep(TUNE("9", "10"), 2);
+    const double best = row_number(&wide, 0, "algorithm.step_size");
+    CU_ASSERT_FALSE(wide.rows[0].widened || wide.rows[0].at_edge);
+    CU_ASSERT_TRUE(low.rows[0].widened && high.rows[0].widened);
+    CU_ASSERT_FALSE(low.rows[0].at_edge || high.rows[0].at_edge);
+    CU_ASSERT_DOUBLE_EQUAL(row_number(&low, 0, "algorithm.step_size"), best, 0);
+    CU_ASSERT_DOUBLE_EQUAL(row_number(&high, 0, "algorithm.step_size"), best, 0);
+    for (size_t i = 1; i < high.rows[0].n_trials; i++) {
+        CU_ASSERT_EQUAL(high.rows[0].trials[i].exponent, high.rows[0].trials[i - 1].exponent + 1);
+        CU_ASSERT_DOUBLE_EQUAL(number_of(&high.rows[0].trials[i], "algorithm.step_size"),
+                               0.01 * pow(2, high.rows[0].trials[i].exponent), 0);
+    }
+    tally_sweep_fini(&wide);
+    tally_sweep_fini(&low);
+    tally_sweep_fini(&high);
+}
+
+#define HALVING(by)                                                                                \
+    "{" BASE ", \"seeds\": \"1-8\", \"halving\": {\"by\": \"" by "\", \"stages\": 3}, \"grid\": "  \
+    "{\"algorithm.step_size\": [0.00001, 0.0001, 0.001, 0.002, 0.003, 0.004, 0.01, 0.02]}}"
+
+/* The rows that reach the last stage have the runs that they have without halving. */
+static void expect_halving(const char *text, size_t n_runs, bool by_horizon)
+{
+    struct tally_sweep halved = run_sweep(text, 2);
+    struct tally_sweep all =
+        run_sweep("{" BASE ", \"seeds\": \"1-8\", \"grid\": {\"algorithm.step_size\": "
+                  "[0.00001, 0.0001, 0.001, 0.002, 0.003, 0.004, 0.01, 0.02]}}",
+                  2);
+    size_t reached[4] = {0};
+    CU_ASSERT_EQUAL(tally_sweep_count(&halved), n_runs);
+    for (size_t i = 0; i < 8; i++) {
+        const struct tally_sweep_trial *trial = tally_sweep_trial_of(&halved, i);
+        CU_ASSERT_TRUE_FATAL(halved.rows[i].stage >= 1 && halved.rows[i].stage <= 3);
+        reached[halved.rows[i].stage]++;
+        CU_ASSERT_EQUAL(trial->n_runs, by_horizon ? 8 : (size_t)(1 << halved.rows[i].stage));
+        for (size_t k = 0; k < trial->n_runs && (!by_horizon || halved.rows[i].stage == 3); k++) {
+            CU_ASSERT_DOUBLE_EQUAL(trial->runs[k].regret,
+                                   tally_sweep_trial_of(&all, i)->runs[k].regret, 0);
+        }
+    }
+    CU_ASSERT_EQUAL(reached[1], 4);
+    CU_ASSERT_EQUAL(reached[2], 2);
+    CU_ASSERT_EQUAL(reached[3], 2);
+    CU_ASSERT_EQUAL(halved.best, all.best);
+    CU_ASSERT_EQUAL(halved.rows[halved.best].stage, 3);
+    tally_sweep_fini(&halved);
+    tally_sweep_fini(&all);
+}
+
+static void test_experiment_sweep__halving_drops_the_worst_rows(void)
+{
+    expect_halving(HALVING("seeds"), 8 * 2 + 4 * 2 + 2 * 4, false);
+    expect_halving(HALVING("horizon"), (8 + 4 + 2) * 8, true);
+}
+
+static void test_experiment_sweep__columns_and_rule(void)
+{
+    struct tally_sweep_column columns[TALLY_SWEEP_COLUMNS_MOST];
+    struct tally_sweep sweep = run_sweep(
+        "{" BASE ", \"grid\": {\"algorithm.step_size\": [0.000001, 0.01]}, \"columns\": [\"bits\", "
+        "\"clients\", \"metrics.accuracy\"], \"best\": {\"by\": \"regret\", \"better\": "
+        "\"higher\"}}",
+        1);
+    CU_ASSERT_EQUAL_FATAL(tally_sweep_columns(&sweep, columns), 3);
+    CU_ASSERT_EQUAL(columns[0].kind, TALLY_SWEEP_RESULT);
+    CU_ASSERT_EQUAL(columns[1].kind, TALLY_SWEEP_MEMBER);
+    CU_ASSERT_EQUAL(columns[2].kind, TALLY_SWEEP_METRIC);
+    CU_ASSERT_EQUAL(sweep.best, 0); /* the higher regret */
+    struct tally_buffer table = {0};
+    CU_ASSERT_EQUAL(tally_sweep_table(&sweep, &table), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_buffer_append(&table, "", 1), TALLY_OK);
+    CU_ASSERT_PTR_NOT_NULL(strstr((const char *)table.data, "bits  clients  metrics.accuracy"));
+    CU_ASSERT_PTR_NOT_NULL(strstr((const char *)table.data, "\n1*"));
+    tally_buffer_fini(&table);
+    tally_sweep_fini(&sweep);
+}
+
+/* The page shows texts of the document as texts. */
+static void test_experiment_sweep__page_escapes_and_has_no_scripts(void)
+{
+    struct tally_sweep sweep =
+        run_sweep("{\"name\": \"<script>alert(1)</script>\", " BASE ", \"rows\": [{\"name\": "
+                  "\"<b>&\\\"\"}], \"grid\": {\"algorithm.step_size\": [0.001, 0.01, 100]}, "
+                  "\"reference_rows\": [{\"name\": \"<i>\", \"values\": {\"regret\": 5, "
+                  "\"algorithm.step_size\": 0.1}}]}",
+                  1);
+    struct tally_buffer page = {0};
+    CU_ASSERT_EQUAL(tally_sweep_page(&sweep, &page), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_buffer_append(&page, "", 1), TALLY_OK);
+    const char *text = (const char *)page.data;
+    static const char *const absent[] = {
+        "<script", "<b>", "<i>", "http:", "https:", "nan", "inf\""};
+    for (size_t i = 0; i < sizeof absent / sizeof absent[0]; i++) {
+        CU_ASSERT_PTR_NULL(strstr(text, absent[i]));
+    }
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "&lt;b&gt;&amp;&quot;"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "<svg"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "diverged"));
+    tally_buffer_fini(&page);
+    tally_sweep_fini(&sweep);
+}
+
+static void test_experiment_sweep__best_job_is_the_document_with_its_members(void)
+{
+    struct tally_sweep sweep = run_sweep(
+        "{" BASE ", \"seeds\": \"7-8\", \"grid\": {\"algorithm.step_size\": [0.000001, 0.01]}}", 1);
+    struct tally_json *job = tally_sweep_job(&sweep, sweep.best);
+    struct tally_buffer text = {0};
+    CU_ASSERT_EQUAL(tally_json_dump(job, 0, &text), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_buffer_append(&text, "", 1), TALLY_OK);
+    TALLY_ASSERT_TEXT(
+        (const char *)text.data,
+        "{\"algorithm\": {\"type\": \"fedavg\", \"step_size\": 0.01, \"local_steps\": 10}, "
+        "\"objective\": {\"type\": \"least_squares\", \"data\": {\"type\": \"synthetic_linear\", "
+        "\"dim\": 5, \"points\": 40, \"frobenius_norm\": 10}}, \"clients\": 4, \"horizon\": 200, "
+        "\"seed\": 7}");
+    tally_buffer_fini(&text);
+    tally_json_free(job);
+    tally_sweep_fini(&sweep);
+}
+
+static void test_experiment_sweep__forecast_counts_every_run(void)
+{
+    const struct tally_sweep_config config = {.threads = 1, .data_dir = "."};
+    struct tally_sweep few = sweep_of("{" BASE ", \"seeds\": \"1-10\"}");
+    struct tally_sweep many = sweep_of("{" BASE ", \"seeds\": \"1-10000\"}");
+    struct tally_error err = TALLY_ERROR_INIT;
+    double a = 0, b = 0;
+    TALLY_ASSERT_STATUS(tally_sweep_forecast(&few, &config, &a, &err), TALLY_OK, &err);
+    TALLY_ASSERT_STATUS(tally_sweep_forecast(&many, &config, &b, &err), TALLY_OK, &err);
+    CU_ASSERT_TRUE(a > 0 && b > 10 * a); /* 1,000 times as many runs, on any machine */
+    tally_sweep_fini(&few);
+    tally_sweep_fini(&many);
+}
+
+/* ---- Errors: the member's path, and what the message says. */
+
+static void test_experiment_sweep__errors_name_member_and_limit(void)
+{
+    static const struct {
+        const char *members, *field, *message;
+    } wrong[] = {
+        {"\"gird\": {}", "gird", "did you mean grid?"},
+        {"\"seeds\": \"9-3\"", "seeds", "outside [1, 10000]"},
+        {"\"seeds\": [1, 2]", "seeds", "must be text such as"},
+        {"\"seeds\": \"1-99999\"", "seeds", "99999 seeds, outside [1, 10000]"},
+        {"\"seeds\": \"1-10000\", \"grid\": {\"horizon\": {\"from\": 1, \"to\": 1000, \"count\": "
+         "100, \"integers\": true}}",
+         "seeds", "above 100000 runs"},
+        {"\"grid\": {\"algorithm.step_size\": [0.1, -1]}", "algorithm.step_size",
+         "row 2 (algorithm.step_size=-1): step_size -1 outside (0, 1e+09]"},
+        {"\"grid\": {\"algorithm.stepsize\": [0.1]}", "algorithm.stepsize", "unknown key"},
+        {"\"grid\": {\"seed\": [1]}", "grid.seed", "`seeds`"},
+        {"\"grid\": {\"horizon\": []}", "grid.horizon", "0 values, outside [1, 1000]"},
+        {"\"grid\": {\"horizon\": 5}", "grid.horizon", "must be an array of values"},
+        {"\"grid\": {}", "grid", "0 members, outside [1, 16]"},
+        {"\"grid\": {\"horizon\": {\"from\": 5, \"to\": 1, \"count\": 3}}", "grid.horizon.to",
+         "to 1 is not above from 5"},
+        {"\"grid\": {\"horizon\": {\"from\": 0, \"to\": 1, \"count\": 3, \"scale\": \"log\"}}",
+         "grid.horizon.from", "outside (0, "},
+        {"\"grid\": {\"horizon\": {\"from\": 0, \"to\": 1}}", "grid.horizon.count", "missing"},
+        {"\"grid\": {\"horizon\": {\"from\": 1, \"to\": 2, \"count\": 1}}", "grid.horizon.count",
+         "count 1 outside [2, 1000]"},
+        {"\"grid\": {\"horizon\": {\"around\": 1, \"factor\": 1, \"first\": 0, \"last\": 1}}",
+         "grid.horizon.factor", "factor 1 outside (1, 1000]"},
+        {"\"grid\": {\"horizon\": {\"around\": 1, \"factor\": 2, \"first\": 0, \"last\": 1, "
+         "\"widen\": true}}",
+         "grid.horizon.widen", "tune"},
+        {"\"grid\": {\"horizon\": {\"from\": 1, \"to\": 9000, \"count\": 999, \"integers\": true}, "
+         "\"clients\": [1, 2]}",
+         "", "more than 1000 rows"},
+        {"\"random\": {\"count\": 0, \"members\": {\"horizon\": [1]}}", "random.count",
+         "count 0 outside [1, 1000]"},
+        {"\"random\": {\"count\": 3}", "random.members", "missing"},
+        {"\"random\": {\"count\": 3, \"members\": {\"horizon\": {\"from\": 1, \"to\": 2, "
+         "\"count\": 2}}}",
+         "random.members.horizon.count", "takes no count"},
+        {"\"grid\": {\"horizon\": [1]}, \"random\": {\"count\": 3, \"members\": {\"horizon\": "
+         "[1]}}",
+         "random", "horizon is set by `grid` and by `random`"},
+        {"\"rows\": []", "rows", "outside [1, 1000]"},
+        {"\"rows\": [5]", "rows", "rows[0] must be an object"},
+        {"\"rows\": [{}, {\"nam\": \"x\"}]", "rows[1].nam", "did you mean name?"},
+        {"\"rows\": [{\"set\": {\"clients\": 0}}]", "rows[0].clients",
+         "row 1 (clients=0): clients 0"},
+        {"\"rows\": [{\"base\": 3}]", "rows[0].base", "job document or the name of its file"},
+        {"\"rows\": [{\"base\": \"/nonexistent.json\"}]", "rows[0].base", "/nonexistent.json"},
+        {"\"rows\": [{\"tune\": {\"horizon\": [5, 6]}}], \"halving\": {\"stages\": 2}",
+         "rows[0].tune", "halving"},
+        {"\"best\": {\"by\": \"regrett\"}", "best.by", "did you mean regret?"},
+        {"\"best\": {\"by\": \"clients\"}", "best.by", "not a result"},
+        {"\"best\": {\"better\": \"best\"}", "best.better", "is not one of auto, higher, lower"},
+        {"\"rows\": [{\"set\": {\"reference\": {\"type\": \"none\"}}}], \"best\": {\"by\": "
+         "\"regret\"}",
+         "best.by", "row 1 has no regret"},
+        {"\"halving\": {\"stages\": 1}", "halving.stages", "stages 1 outside [2, 10]"},
+        {"\"halving\": {\"stages\": 2}", "halving.by", "at least two seeds"},
+        {"\"columns\": [\"regret\", \"accuracy\"]", "columns", "metrics.NAME"},
+        {"\"columns\": [1]", "columns", "columns[0] must be text"},
+        {"\"axes\": {\"x\": \"clints\"}", "axes.x", "clints"},
+        {"\"axes\": {\"x_scale\": \"cubic\"}", "axes.x_scale", "auto, linear, log"},
+        {"\"reference_rows\": [{\"name\": \"a\"}]", "reference_rows[0].values", "missing"},
+        {"\"reference_rows\": [{\"name\": \"a\", \"values\": {\"regret\": \"b\"}}]",
+         "reference_rows[0].values.regret", "must be a number"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        char text[2048];
+        struct tally_sweep sweep;
+        struct tally_json *faults = NULL;
+        struct tally_error err = TALLY_ERROR_INIT;
+        snprintf(text, sizeof text, "{" BASE ", %s}", wrong[i].members);
+        const enum tally_status status =
+            tally_sweep_read(text, strlen(text), NULL, NULL, &sweep, &faults, &err);
+        if ((status != TALLY_INVALID_ARGUMENT && status != TALLY_OUT_OF_RANGE) ||
+            strcmp(err.field, wrong[i].field) != 0 ||
+            strstr(err.message, wrong[i].message) == NULL) {
+            printf("\n%s: %s: %s", wrong[i].members, err.field, err.message);
+            CU_FAIL();
+        }
+        tally_json_free(faults);
+    }
+}
+
+static void expect_refused(const char *text, enum tally_status wanted)
+{
+    struct tally_sweep sweep;
+    struct tally_json *faults = NULL;
+    struct tally_error err = TALLY_ERROR_INIT;
+    TALLY_ASSERT_STATUS(tally_sweep_read(text, strlen(text), NULL, NULL, &sweep, &faults, &err),
+                        wanted, &err);
+    tally_json_free(faults);
+}
+
+static void test_experiment_sweep__refuses_what_is_no_document(void)
+{
+    expect_refused("", TALLY_MALFORMED);
+    expect_refused("{", TALLY_MALFORMED);
+    expect_refused("[]", TALLY_INVALID_ARGUMENT);
+    expect_refused("{}", TALLY_INVALID_ARGUMENT);
+    expect_refused("{\"base\": {}}", TALLY_INVALID_ARGUMENT);
+    char *deep = calloc(1, 100001);
+    memset(deep, '[', 100000);
+    expect_refused(deep, TALLY_INVALID_ARGUMENT);
+    free(deep);
+}
+
+/* The faults of a job document are those of a submission. */
+static void test_experiment_sweep__faults_of_a_job_have_suggestions(void)
+{
+    static const char text[] = "{" BASE ", \"grid\": {\"algorithm.step_sise\": [1]}}";
+    struct tally_sweep sweep;
+    struct tally_json *faults = NULL;
+    CU_ASSERT_NOT_EQUAL(tally_sweep_read(text, strlen(text), NULL, NULL, &sweep, &faults, NULL),
+                        TALLY_OK);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(faults);
+    TALLY_ASSERT_TEXT(tally_json_get_text(tally_json_at(faults, 0), "suggestion"), "step_size");
+    tally_json_free(faults);
+}
+
+static const struct tally_test TESTS[] = {
+    TALLY_TEST(test_experiment_sweep__grid_has_every_combination),
+    TALLY_TEST(test_experiment_sweep__rows_have_bases_and_members_of_their_own),
+    TALLY_TEST(test_experiment_sweep__draws_are_within_their_ranges_and_stay),
+    TALLY_TEST(test_experiment_sweep__runs_are_those_of_single_jobs),
+    TALLY_TEST(test_experiment_sweep__threads_do_not_matter),
+    TALLY_TEST(test_experiment_sweep__diverged_rows_are_the_worst),
+    TALLY_TEST(test_experiment_sweep__without_regret_the_loss_decides),
+    TALLY_TEST(test_experiment_sweep__tune_widens_towards_the_best),
+    TALLY_TEST(test_experiment_sweep__halving_drops_the_worst_rows),
+    TALLY_TEST(test_experiment_sweep__columns_and_rule),
+    TALLY_TEST(test_experiment_sweep__page_escapes_and_has_no_scripts),
+    TALLY_TEST(test_experiment_sweep__best_job_is_the_document_with_its_members),
+    TALLY_TEST(test_experiment_sweep__forecast_counts_every_run),
+    TALLY_TEST(test_experiment_sweep__errors_name_member_and_limit),
+    TALLY_TEST(test_experiment_sweep__refuses_what_is_no_document),
+    TALLY_TEST(test_experiment_sweep__faults_of_a_job_have_suggestions),
+};
+TALLY_SUITE(experiment_sweep, TESTS);
