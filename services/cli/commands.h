@@ -34,6 +34,7 @@ int tally_cli_resume(struct tally_cli *cli);
 int tally_cli_show(struct tally_cli *cli);
 int tally_cli_simulate(struct tally_cli *cli);
 int tally_cli_submit(struct tally_cli *cli);
+int tally_cli_sweep(struct tally_cli *cli);
 int tally_cli_verify(struct tally_cli *cli);
 int tally_cli_version(struct tally_cli *cli);
 int tally_cli_watch(struct tally_cli *cli);
@@ -54,6 +55,7 @@ extern const struct tally_option TALLY_CLI_SHOW_OPTIONS[];
 extern const struct tally_option TALLY_CLI_SIMULATE_OPTIONS[];
 extern const struct tally_option TALLY_CLI_STORE_OPTIONS[]; /* backup, restore */
 extern const struct tally_option TALLY_CLI_SUBMIT_OPTIONS[];
+extern const struct tally_option TALLY_CLI_SWEEP_OPTIONS[];
 extern const struct tally_option TALLY_CLI_VERIFY_OPTIONS[];
 extern const struct tally_option TALLY_CLI_VERSION_OPTIONS[];
 extern const struct tally_option TALLY_CLI_WATCH_OPTIONS[];
