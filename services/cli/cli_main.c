@@ -113,16 +113,19 @@ static const struct tally_command COMMANDS[] = {
      "document and seed give the same iterate, regret and bit counters, bit for bit. There is no "
      "network, so the wire counters stay 0.",
      TALLY_CLI_SIMULATE_OPTIONS, 1, 1, false, tally_cli_simulate},
-    {"sweep", "FILE|- [OPTION]...", "run many variants of a job document in this process",
+    {"sweep", "FILE|- [OPTION]...", "run many variants of a job document",
      "Runs the sweep whose document is in FILE: a job document, the members that vary (a grid, a "
      "random search, single rows) and the seeds, "
      "{\"base\": \"job.json\", \"grid\": {\"algorithm.step_size\": [0.01, 0.03, 0.1]}, "
      "\"seeds\": \"101-110\"}. Says first how many runs there are and how long they take, and at "
-     "the "
-     "end prints a table with the mean of each row and its spread over the seeds, and the best job "
-     "document, which can be submitted: tally sweep FILE --best | tally submit -. Each run is the "
-     "one of tally simulate with the same document. --members lists the members of the document.",
-     TALLY_CLI_SWEEP_OPTIONS, 0, 1, false, tally_cli_sweep},
+     "the end prints a table with the mean of each row and its spread over the seeds, and the best "
+     "job document, which can be submitted: tally sweep FILE --best | tally submit -. Each run is "
+     "the one of tally simulate with the same document. --members lists the members of the "
+     "document.\n\n"
+     "Runs in this process, unless --coordinator is given: then every run is a job there, with "
+     "the label sweep=DIGEST. The same command finds these jobs again, whatever was stopped or "
+     "killed in between, and --cancel cancels them.",
+     TALLY_CLI_SWEEP_OPTIONS, 0, 1, true, tally_cli_sweep},
     {"reproduce", "synthetic|mnist|logistic [OPTION]...", "run the experiments of the paper",
      "Runs CEAL, Minibatch-SGD, FedAvg, FedPAQ and FedCOM in this process, on the engine of the "
      "service. Uses the paper's step sizes, and the best step size of a grid for each algorithm. "

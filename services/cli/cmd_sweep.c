@@ -1,4 +1,4 @@
-/* tally sweep FILE: many variants of a job document in this process. */
+/* tally sweep FILE: many variants of a job document, in this process or on a coordinator. */
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -11,6 +11,7 @@
 #include "services/base/whole_file.h"
 #include "services/cli/commands.h"
 #include "services/cli/out_folder.h"
+#include "services/cli/sweep_remote.h"
 #include "services/experiment/sweep.h"
 #include "services/plugins/plugin_set.h"
 
@@ -19,6 +20,10 @@ enum { MAX_THREADS = 1024, MAX_BYTES = 64 << 20 };
 const struct tally_option TALLY_CLI_SWEEP_OPTIONS[] = {
     {"dry-run", NULL, NULL, "only check the document, and print what would run and how long", NULL},
     {"seeds", "A-B", NULL, "seeds of the runs, in place of those of the document", NULL},
+    {"parallel", "N", "4", "with --coordinator: jobs that are live at once", NULL},
+    {"cancel", NULL, NULL, "with --coordinator: cancel the sweep's jobs there, and run nothing",
+     NULL},
+    {"interval-ms", "MS", "500", "with --coordinator: pause between two polls", NULL},
     {"threads", "N", NULL, "threads; as many as there are processors unless given", NULL},
     {"data-dir", "DIR", "data", "folder of the data files that job documents name", NULL},
     {"plugin", "FILE...", NULL,
@@ -106,6 +111,36 @@ static enum tally_status read_sweep(const struct tally_options *options, struct 
     return status;
 }
 
+/* ---- On a coordinator. */
+
+enum { MAX_PARALLEL = 1000, MAX_INTERVAL_MS = 3600000 };
+
+static enum tally_status execute(void *context, const struct tally_sweep_job *jobs, size_t n,
+                                 struct tally_error *err)
+{
+    return tally_sweep_remote_run(context, jobs, n, err);
+}
+
+static int cancel_all(struct tally_sweep_remote *remote)
+{
+    struct tally_error err = TALLY_ERROR_INIT;
+    size_t n = 0;
+    if (tally_sweep_remote_cancel(remote, &n, &err) != TALLY_OK) {
+        return tally_cli_report(&err);
+    }
+    printf("%zu job%s cancelled\n", n, n == 1 ? "" : "s");
+    return fflush(stdout) == 0 ? TALLY_EXIT_OK : TALLY_EXIT_FAILED;
+}
+
+static int report_stopped(const struct tally_error *err)
+{
+    if (err->status == TALLY_CANCELLED) {
+        fprintf(stderr, "tally: the jobs that were submitted go on; the same command finds them "
+                        "again, and with --cancel it ends them\n");
+    }
+    return tally_cli_report(err);
+}
+
 /* ---- What is said before the runs. */
 
 static void format_duration(double seconds, char *ret_text, size_t capacity)
@@ -122,28 +157,24 @@ static void format_duration(double seconds, char *ret_text, size_t capacity)
 }
 
 /* "18 rows, 10 seeds: 180 runs, about 4 s on 2 threads" */
-static void put_forecast(const struct tally_sweep *sweep, unsigned threads, double seconds,
-                         FILE *stream)
+static void put_forecast(const struct tally_sweep *sweep, const char *where, FILE *stream)
 {
     const size_t runs = tally_sweep_count(sweep);
     size_t trials = 0;
-    char duration[64];
     for (size_t i = 0; i < sweep->n_rows; i++) {
         trials += sweep->rows[i].n_trials;
     }
-    format_duration(seconds / (double)(runs < threads ? runs : threads), duration, sizeof duration);
     fprintf(stream, "%zu row%s", sweep->n_rows, sweep->n_rows == 1 ? "" : "s");
     if (trials > sweep->n_rows) {
         fprintf(stream, " from %zu job documents", trials);
     }
-    fprintf(stream, ", %zu seed%s: %zu run%s, %s on %u thread%s\n", sweep->n_seeds,
-            sweep->n_seeds == 1 ? "" : "s", runs, runs == 1 ? "" : "s", duration, threads,
-            threads == 1 ? "" : "s");
+    fprintf(stream, ", %zu seed%s: %zu run%s, %s\n", sweep->n_seeds, sweep->n_seeds == 1 ? "" : "s",
+            runs, runs == 1 ? "" : "s", where);
 }
 
-static int print_plan(const struct tally_sweep *sweep, unsigned threads, double seconds)
+static int print_plan(const struct tally_sweep *sweep, const char *where)
 {
-    put_forecast(sweep, threads, seconds, stdout);
+    put_forecast(sweep, where, stdout);
     for (int64_t stage = 1; stage <= sweep->halving.stages; stage++) {
         const size_t rows = tally_sweep_stage_rows(sweep, stage);
         const size_t seeds = tally_sweep_stage_seeds(sweep, stage);
@@ -233,10 +264,19 @@ static int print_result(const struct tally_sweep *sweep, const struct tally_opti
     return tally_cli_print(status, &text);
 }
 
-static int run(struct tally_sweep *sweep, struct running *running, unsigned threads,
-               const struct tally_options *options)
+/* Prints the result and writes the files. */
+static int finish(const struct tally_sweep *sweep, const struct tally_options *options)
 {
     const char *folder = tally_options_text(options, "out");
+    struct tally_error err = TALLY_ERROR_INIT;
+    const int exit_code = print_result(sweep, options);
+    return folder != NULL && write_files(sweep, folder, &err) != TALLY_OK ? tally_cli_report(&err)
+                                                                          : exit_code;
+}
+
+static int run_here(struct tally_sweep *sweep, struct running *running, unsigned threads,
+                    const struct tally_options *options)
+{
     const struct tally_sweep_config config = {.threads = threads,
                                               .data_dir = running->data_dir,
                                               .make_objective = make_objective,
@@ -244,29 +284,75 @@ static int run(struct tally_sweep *sweep, struct running *running, unsigned thre
                                               .context = running};
     struct tally_error err = TALLY_ERROR_INIT;
     double seconds = 0;
-    if (folder != NULL && !tally_options_bool(options, "dry-run") &&
-        tally_out_folder_make(folder, &err) != TALLY_OK) {
-        return tally_cli_report_usage(&err); /* fails now, not after an hour */
-    }
     enum tally_status status = tally_sweep_forecast(sweep, &config, &seconds, &err);
     if (status != TALLY_OK) {
         return status == TALLY_INVALID_ARGUMENT ? tally_cli_report_usage(&err)
                                                 : tally_cli_report(&err);
     }
+    char duration[64], where[128];
+    const size_t runs = tally_sweep_count(sweep);
+    format_duration(seconds / (double)(runs < threads ? runs : threads), duration, sizeof duration);
+    snprintf(where, sizeof where, "%s on %u thread%s", duration, threads, threads == 1 ? "" : "s");
     if (tally_options_bool(options, "dry-run")) {
-        return print_plan(sweep, threads, seconds);
+        return print_plan(sweep, where);
     }
-    put_forecast(sweep, threads, seconds, stderr);
+    put_forecast(sweep, where, stderr);
     tally_progress_painter_init(&running->painter, STDERR_FILENO);
     running->started_ms = tally_monotonic_ms();
     status = tally_sweep_run(sweep, &config, &err);
     tally_progress_clear(&running->painter);
-    if (status != TALLY_OK) {
-        return tally_cli_report(&err);
+    return status == TALLY_OK ? finish(sweep, options) : tally_cli_report(&err);
+}
+
+static int run_remotely(struct tally_cli *cli, struct tally_sweep *sweep, struct running *running)
+{
+    const struct tally_options *options = cli->options;
+    struct tally_sweep_remote remote = {.cli = cli,
+                                        .digest = tally_sweep_digest(sweep),
+                                        .n_planned = tally_sweep_count(sweep),
+                                        .watch = watch,
+                                        .context = running};
+    const struct tally_sweep_config config = {.execute = execute, .context = &remote};
+    struct tally_error err = TALLY_ERROR_INIT;
+    char where[300];
+    tally_options_integer(options, "parallel", 1, MAX_PARALLEL, &remote.parallel, &err);
+    tally_options_integer(options, "interval-ms", 10, MAX_INTERVAL_MS, &remote.interval_ms, &err);
+    if (err.status != TALLY_OK) {
+        return tally_cli_report_usage(&err);
     }
-    const int exit_code = print_result(sweep, options);
-    return folder != NULL && write_files(sweep, folder, &err) != TALLY_OK ? tally_cli_report(&err)
-                                                                          : exit_code;
+    if (tally_options_bool(options, "cancel")) {
+        return cancel_all(&remote);
+    }
+    snprintf(where, sizeof where, "%lld at once on %.200s, with the label sweep=%016llx",
+             (long long)remote.parallel, cli->rest.url, (unsigned long long)remote.digest);
+    if (tally_options_bool(options, "dry-run")) {
+        return print_plan(sweep, where);
+    }
+    put_forecast(sweep, where, stderr);
+    tally_progress_painter_init(&running->painter, STDERR_FILENO);
+    running->started_ms = tally_monotonic_ms();
+    const enum tally_status status = tally_sweep_run(sweep, &config, &err);
+    tally_progress_clear(&running->painter);
+    return status == TALLY_OK ? finish(sweep, options) : report_stopped(&err);
+}
+
+static int run(struct tally_cli *cli, struct tally_sweep *sweep, struct running *running,
+               unsigned threads)
+{
+    const struct tally_options *options = cli->options;
+    const char *folder = tally_options_text(options, "out");
+    const bool is_remote = tally_options_is_given(options, "coordinator");
+    struct tally_error err = TALLY_ERROR_INIT;
+    if (tally_options_bool(options, "cancel") && !is_remote) {
+        tally_options_refuse(options, "cancel", &err, "only with --coordinator");
+        return tally_cli_report_usage(&err);
+    }
+    if (folder != NULL && !tally_options_bool(options, "dry-run") &&
+        tally_out_folder_make(folder, &err) != TALLY_OK) {
+        return tally_cli_report_usage(&err); /* fails now, not after an hour */
+    }
+    return is_remote ? run_remotely(cli, sweep, running)
+                     : run_here(sweep, running, threads, options);
 }
 
 int tally_cli_sweep(struct tally_cli *cli)
@@ -294,7 +380,7 @@ int tally_cli_sweep(struct tally_cli *cli)
         status = tally_plugin_set_load_list(&running.plugins, tally_options_text(options, "plugin"),
                                             NULL, &err);
     }
-    const int exit_code = status == TALLY_OK ? run(&sweep, &running, threads, options)
+    const int exit_code = status == TALLY_OK ? run(cli, &sweep, &running, threads)
                                              : tally_cli_refuse_document(faults, &err);
     tally_sweep_fini(&sweep);
     tally_plugin_set_fini(&running.plugins);

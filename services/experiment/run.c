@@ -100,6 +100,7 @@ static void take_result(const struct tally_job *job, struct tally_run *run)
     run->regret = run->diverged ? INFINITY : progress->cumulative_regret;
     run->loss = run->diverged ? INFINITY : tally_progress_loss(progress);
     run->rounds = (double)progress->round;
+    run->control_bits = (double)progress->bits.control_bits;
     run->uplink.formula = (double)progress->bits.uplink.formula_bits / clients;
     run->uplink.payload = (double)progress->bits.uplink.payload_bits / clients;
     run->uplink.entropy_payload /= clients;

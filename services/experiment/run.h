@@ -30,6 +30,7 @@ struct tally_run {
     double regret; /* R(T); NaN = the job has none */
     double loss;   /* of the last round; NaN = it has none, infinite = it diverged */
     double rounds;
+    double control_bits; /* of the whole job, all clients, both ways */
     struct tally_run_bits uplink, downlink;
     struct tally_run_point *curve; /* heap; from (0, 0) on, time steps strictly growing */
     size_t n_points;

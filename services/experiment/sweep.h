@@ -170,7 +170,19 @@ enum tally_status tally_sweep_widen(struct tally_sweep *sweep, struct tally_swee
 
 /* ---- Running it. */
 
+/* A job that somebody else runs. */
+struct tally_sweep_job {
+    struct tally_json *document; /* with its seed and horizon; borrowed */
+    struct tally_run *place;     /* receives the result, with a curve of one point or more */
+    size_t row;                  /* from 0 */
+    int64_t seed;
+};
+
 struct tally_sweep_config {
+    /* Runs n jobs elsewhere, in place of what follows; NULL = in this process. A place that has a
+     * result of an earlier stage is finished first. */
+    enum tally_status (*execute)(void *context, const struct tally_sweep_job *jobs, size_t n,
+                                 struct tally_error *err);
     unsigned threads;
     const char *data_dir;
     /* Makes the objective of a job, which borrows the spec. May be called by several threads. NULL:
@@ -206,6 +218,9 @@ struct tally_summary tally_sweep_summary(const struct tally_sweep_trial *trial,
 const struct tally_json *tally_sweep_member(const struct tally_json *document, const char *path);
 /* Whether `left` is better than `right` by the rule; NaN is the worst. */
 bool tally_sweep_is_better(const struct tally_sweep *sweep, double left, double right);
+
+/* A checksum of all job documents and seeds: the same for the same sweep. */
+uint64_t tally_sweep_digest(const struct tally_sweep *sweep);
 
 /* The job document of a row, which can be submitted: the base with the row's members and the first
  * seed. NULL = out of memory. */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codec/numeric/checksum.h"
 #include "codec/numeric/rng.h"
 #include "services/base/nearest_name.h"
 #include "services/base/whole_file.h"
@@ -1395,6 +1396,20 @@ void tally_sweep_fini(struct tally_sweep *sweep)
     free(sweep->varied);
     tally_json_free(sweep->source);
     *sweep = (struct tally_sweep){0};
+}
+
+uint64_t tally_sweep_digest(const struct tally_sweep *sweep)
+{
+    struct tally_buffer text = {0};
+    tally_buffer_printf(&text, "%lld %zu", (long long)sweep->first_seed, sweep->n_seeds);
+    for (size_t i = 0; i < sweep->n_rows; i++) {
+        for (size_t k = 0; k < sweep->rows[i].n_trials; k++) {
+            tally_json_dump(sweep->rows[i].trials[k].document, 0, &text);
+        }
+    }
+    const uint64_t digest = tally_checksum64(text.data, text.size);
+    tally_buffer_fini(&text);
+    return digest;
 }
 
 const struct tally_sweep_trial *tally_sweep_trial_of(const struct tally_sweep *sweep, size_t row)

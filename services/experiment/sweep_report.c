@@ -36,6 +36,18 @@ static void add_result(struct tally_sweep_column *columns, size_t *n, const char
     add_column(columns, n, name, TALLY_SWEEP_RESULT, i);
 }
 
+/* Whether a run has bits besides messages. */
+static bool has_control(const struct tally_sweep *sweep)
+{
+    for (size_t i = 0; i < sweep->n_rows; i++) {
+        const struct tally_sweep_trial *trial = tally_sweep_trial_of(sweep, i);
+        if (trial->n_runs > 0 && trial->runs[0].control_bits > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Adds the metrics that the first run of any row has. */
 static void add_metrics(const struct tally_sweep *sweep, struct tally_sweep_column *columns,
                         size_t *n)
@@ -69,6 +81,9 @@ size_t tally_sweep_columns(const struct tally_sweep *sweep,
     add_column(ret_columns, &n, sweep->by.name, sweep->by.kind, sweep->by.result);
     add_result(ret_columns, &n, "uplink_bits");
     add_result(ret_columns, &n, "downlink_bits");
+    if (has_control(sweep)) {
+        add_result(ret_columns, &n, "control_bits");
+    }
     add_metrics(sweep, ret_columns, &n);
     return n;
 }

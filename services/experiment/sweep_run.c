@@ -132,11 +132,6 @@ size_t tally_sweep_count(const struct tally_sweep *sweep)
 
 /* ---- Values. */
 
-static double bits_of(const struct tally_run_bits *bits)
-{
-    return bits->payload + bits->control;
-}
-
 static double result_regret(const struct tally_run *run)
 {
     return run->regret;
@@ -147,15 +142,19 @@ static double result_loss(const struct tally_run *run)
 }
 static double result_uplink(const struct tally_run *run)
 {
-    return bits_of(&run->uplink);
+    return run->uplink.payload;
 }
 static double result_downlink(const struct tally_run *run)
 {
-    return bits_of(&run->downlink);
+    return run->downlink.payload;
+}
+static double result_control(const struct tally_run *run)
+{
+    return run->control_bits;
 }
 static double result_bits(const struct tally_run *run)
 {
-    return bits_of(&run->uplink) + bits_of(&run->downlink);
+    return run->uplink.payload + run->downlink.payload + run->control_bits;
 }
 static double result_uplink_formula(const struct tally_run *run)
 {
@@ -173,9 +172,10 @@ static double result_rounds(const struct tally_run *run)
 const struct tally_sweep_result TALLY_SWEEP_RESULTS[] = {
     {"regret", "cumulative regret at the horizon"},
     {"loss", "loss of the last round"},
-    {"uplink_bits", "bits sent by one client, payload and control, mean over the clients"},
-    {"downlink_bits", "bits of all broadcasts, each counted once, payload and control"},
-    {"bits", "the sum of the two"},
+    {"uplink_bits", "bits of the messages of one client, mean over the clients"},
+    {"downlink_bits", "bits of all broadcasts, each counted once"},
+    {"control_bits", "bits besides messages, such as those of clients that decline"},
+    {"bits", "the sum of the three"},
     {"uplink_formula_bits", "bits of one client as the paper counts them"},
     {"downlink_formula_bits", "bits of the broadcasts as the paper counts them"},
     {"rounds", "rounds closed"},
@@ -184,7 +184,7 @@ const size_t TALLY_N_SWEEP_RESULTS = sizeof TALLY_SWEEP_RESULTS / sizeof TALLY_S
 
 /* In the order of the table above. */
 static double (*const VALUES[])(const struct tally_run *run) = {
-    result_regret, result_loss,           result_uplink,           result_downlink,
+    result_regret, result_loss,           result_uplink,           result_downlink, result_control,
     result_bits,   result_uplink_formula, result_downlink_formula, result_rounds};
 
 static double metric_of(const struct tally_run *run, const char *name)
@@ -528,9 +528,57 @@ static void list_pieces(struct engine *engine)
     }
 }
 
+/* Counts the runs of the batch that have ended. */
+static void take_runs(struct engine *engine)
+{
+    for (size_t i = 0; i < engine->n_items; i++) {
+        struct item *item = &engine->items[i];
+        if (item->trial->n_runs <= item->seed && item->trial->runs[item->seed].curve != NULL) {
+            item->trial->n_runs = item->seed + 1;
+        }
+    }
+}
+
+/* Gives engine->items to whom the caller wants to run them. */
+static enum tally_status run_elsewhere(struct engine *engine, struct tally_error *err)
+{
+    const struct tally_sweep_config *config = engine->config;
+    struct tally_sweep_job *jobs = calloc(engine->n_items + 1, sizeof *jobs);
+    enum tally_status status = jobs != NULL ? TALLY_OK : no_memory(err);
+    for (size_t i = 0; status == TALLY_OK && i < engine->n_items; i++) {
+        const struct item *item = &engine->items[i];
+        const int64_t seed = seed_of(engine->sweep, item->trial, item->seed);
+        struct tally_json *document = tally_json_copy(item->trial->document);
+        jobs[i] = (struct tally_sweep_job){
+            .document = document,
+            .place = &item->trial->runs[item->seed],
+            .row = item->row,
+            .seed = seed,
+        };
+        /* Documents without these members keep the bytes that they have. */
+        const bool ok =
+            (!engine->sweep->has_seeds || tally_json_set_integer(document, "seed", seed)) &&
+            (item->horizon == item->trial->spec->horizon ||
+             tally_json_set_integer(document, "horizon", item->horizon));
+        status = document != NULL && ok ? TALLY_OK : no_memory(err);
+    }
+    if (status == TALLY_OK) {
+        status = config->execute(config->context, jobs, engine->n_items, err);
+    }
+    for (size_t i = 0; jobs != NULL && i < engine->n_items; i++) {
+        tally_json_free(jobs[i].document);
+    }
+    free(jobs);
+    take_runs(engine);
+    return status;
+}
+
 /* Runs engine->items. */
 static enum tally_status run_batch(struct engine *engine, struct tally_error *err)
 {
+    if (engine->config->execute != NULL) {
+        return run_elsewhere(engine, err);
+    }
     const struct tally_pool pool = {
         .threads = engine->config->threads, .watch = watch, .context = engine};
     for (size_t i = 0; i < engine->n_items; i++) {
@@ -552,12 +600,9 @@ static enum tally_status run_batch(struct engine *engine, struct tally_error *er
     const enum tally_status status =
         tally_pool_run(&pool, engine->n_pieces, run_piece, engine, err);
     for (size_t i = 0; i < engine->n_items; i++) {
-        struct item *item = &engine->items[i];
-        item->share->runs_left = 0;
-        if (item->trial->n_runs <= item->seed && item->trial->runs[item->seed].curve != NULL) {
-            item->trial->n_runs = item->seed + 1;
-        }
+        engine->items[i].share->runs_left = 0;
     }
+    take_runs(engine);
     free(engine->pieces);
     engine->pieces = NULL;
     return status;

@@ -5,15 +5,17 @@ import html.parser
 import json
 import os
 import pathlib
+import random
 import resource
 import shutil
 import signal
 import statistics
 import subprocess
 import tempfile
+import time
 import unittest
 
-from common import BIN, IS_SANITIZED, JOBS, REPO
+from common import BIN, IS_SANITIZED, JOBS, REPO, TallyTestCase, wait_until
 
 TALLY = str(BIN / "tally")
 PATIENCE_S = 1200
@@ -267,6 +269,125 @@ class Cost(SweepCase):
         ratios = [spent(lambda: self.tally("sweep", sweep)) /
                   spent(lambda: [self.tally("simulate", job) for job in jobs]) for _ in range(3)]
         self.assertLessEqual(min(ratios), 1.1, ratios)
+
+
+class Remote(TallyTestCase):
+    """The same sweep as jobs of a coordinator."""
+
+    DOCUMENT = {"base": FEDAVG, "seeds": "101-110", "grid": {"algorithm.step_size": [0.002, 0.005, 0.0134, 0.02, 1]}}
+
+    def setUp(self):
+        super().setUp()
+        folder = tempfile.TemporaryDirectory(prefix="tally-test-")
+        self.addCleanup(folder.cleanup)
+        self.cwd = pathlib.Path(folder.name)
+        self.environment = {name: value for name, value in os.environ.items() if not name.startswith("TALLY_")}
+
+    def command(self, document, *words):
+        (self.cwd / "sweep.json").write_text(json.dumps(document))
+        return [TALLY, "sweep", "sweep.json", "--interval-ms", "20", *words]
+
+    def start(self, document, *words):
+        process = subprocess.Popen(self.command(document, *words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                   cwd=self.cwd, env=self.environment)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.stderr.close)
+        self.addCleanup(lambda: process.poll() is None and process.kill())
+        return process
+
+    def run_sweep(self, document, *words, exit_code=0):
+        done = subprocess.run(self.command(document, *words), capture_output=True, text=True, cwd=self.cwd,
+                              env=self.environment, timeout=PATIENCE_S, check=False)
+        self.assertEqual(done.returncode, exit_code, done.stderr)
+        return done
+
+    def jobs(self, coordinator):
+        jobs, cursor = [], ""
+        while cursor is not None:
+            page = coordinator.client.get_json(f"/v1/jobs?limit=100&label=sweep&cursor={cursor}" if cursor else
+                                               "/v1/jobs?limit=100&label=sweep")
+            jobs += page["jobs"]
+            cursor = page["next_cursor"]
+        return jobs
+
+    def count(self, coordinator, *statuses):
+        try:
+            return sum(job["status"] in statuses for job in self.jobs(coordinator))
+        except (OSError, AssertionError):
+            return 0
+
+    def test_kill_at_random_moments_changes_nothing(self):
+        """Fifty jobs; the coordinator dies four times and the command twice. The table is that of one process."""
+        seed = time.time_ns()
+        print(f"\nrandom seed {seed}", flush=True)
+        choose = random.Random(seed)
+        expected = self.run_sweep(self.DOCUMENT).stdout
+        self.assertIn("diverged", expected)
+        coordinator = self.start_coordinator()
+        self.start_worker(coordinator, "w", clients=40)
+        words = ("--coordinator", coordinator.url, "--parallel", "4")
+        process = self.start(self.DOCUMENT, *words)
+        for n, ended in enumerate(sorted(choose.sample(range(1, 45), 4))):
+            wait_until(lambda: self.count(coordinator, "completed", "failed") >= ended, f"{ended} ended jobs",
+                       progress=lambda: self.count(coordinator, "completed", "failed"))
+            time.sleep(choose.uniform(0, 0.05))
+            coordinator.kill()
+            if n % 2 == 0:
+                process.kill()
+                process.wait()
+            coordinator = self.start_coordinator(port=coordinator.port, store=coordinator.store)
+            if n % 2 == 0:
+                process = self.start(self.DOCUMENT, *words)
+        out, err = process.communicate(timeout=PATIENCE_S)
+        self.assertEqual(process.returncode, 0, err)
+        self.assertEqual(out, expected)
+        self.assertEqual(len(self.jobs(coordinator)), 50)  # none was submitted twice
+
+    def test_at_most_parallel_jobs_are_live(self):
+        coordinator = self.start_coordinator()  # without a worker, so that no job ends
+        process = self.start(self.DOCUMENT, "--coordinator", coordinator.url, "--parallel", "3")
+        wait_until(lambda: self.count(coordinator, "queued", "running") == 3, "three live jobs")
+        time.sleep(0.3)
+        self.assertEqual(len(self.jobs(coordinator)), 3)
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(PATIENCE_S), 130)
+        self.assertIn("--cancel", process.stderr.read())
+        self.assertEqual(self.count(coordinator, "queued", "running"), 3)
+
+    def test_cancelled_as_one_and_run_again(self):
+        document = {**self.DOCUMENT, "seeds": "1-2"}
+        coordinator = self.start_coordinator()
+        words = ("--coordinator", coordinator.url, "--parallel", "5")
+        other = coordinator.client.submit(json.loads(pathlib.Path(FEDAVG).read_text()))
+        process = self.start(document, *words)
+        wait_until(lambda: self.count(coordinator, "queued", "running") == 5, "five live jobs")
+        self.assertEqual(self.run_sweep(document, *words, "--cancel").stdout, "5 jobs cancelled\n")
+        self.assertEqual(process.wait(PATIENCE_S), 1)
+        self.assertIn("was cancelled", process.stderr.read())
+        self.assertEqual(self.count(coordinator, "cancelled"), 5)
+        self.assertIn(coordinator.client.job(other)["status"], ("queued", "running"))
+        self.start_worker(coordinator, "w", clients=40)
+        self.assertEqual(self.run_sweep(document, *words).stdout, self.run_sweep(document).stdout)
+        self.assertEqual(self.count(coordinator, "completed", "failed"), 10)
+
+    def test_stages_and_widened_grids_are_the_same(self):
+        halving = {**self.DOCUMENT, "seeds": "1-4", "halving": {"by": "horizon", "stages": 2}}
+        powers = {"around": 0.1, "factor": 2, "first": 0, "last": 1, "widen": True}
+        tune = {"base": FEDAVG, "seeds": 1, "rows": [{"tune": {"algorithm.step_size": powers}}]}
+        calm = {"base": str(JOBS / "synthetic-calm-auto.json"), "seeds": 1, "columns": ["bits", "control_bits", "regret"]}
+        coordinator = self.start_coordinator()
+        self.start_worker(coordinator, "w", clients=40)
+        for document in halving, tune, calm:
+            remote = self.run_sweep(document, "--coordinator", coordinator.url).stdout
+            self.assertEqual(remote, self.run_sweep(document).stdout)
+
+    def test_refusals_name_the_row(self):
+        coordinator = self.start_coordinator()
+        labels = {f"k{i}": "v" for i in range(16)}
+        done = self.run_sweep({"base": {**with_step(0.01, 1), "labels": labels}}, "--coordinator", coordinator.url,
+                              exit_code=1)
+        self.assertRegex(done.stderr, r"row 1, seed 1: .*17 labels, at most 16")
+        self.assertIn("--coordinator", self.run_sweep(self.DOCUMENT, "--cancel", exit_code=2).stderr)
 
 
 if __name__ == "__main__":
