@@ -284,16 +284,22 @@ static int run_here(struct tally_sweep *sweep, struct running *running, unsigned
                                               .context = running};
     struct tally_error err = TALLY_ERROR_INIT;
     double seconds = 0;
+    const bool is_dry = tally_options_bool(options, "dry-run");
     enum tally_status status = tally_sweep_forecast(sweep, &config, &seconds, &err);
-    if (status != TALLY_OK) {
+    if (status != TALLY_OK && !(is_dry && status == TALLY_INVALID_ARGUMENT)) {
         return status == TALLY_INVALID_ARGUMENT ? tally_cli_report_usage(&err)
                                                 : tally_cli_report(&err);
     }
     char duration[64], where[128];
     const size_t runs = tally_sweep_count(sweep);
     format_duration(seconds / (double)(runs < threads ? runs : threads), duration, sizeof duration);
-    snprintf(where, sizeof where, "%s on %u thread%s", duration, threads, threads == 1 ? "" : "s");
-    if (tally_options_bool(options, "dry-run")) {
+    snprintf(where, sizeof where, "%s on %u thread%s",
+             status == TALLY_OK ? duration : "for an unknown time", threads,
+             threads == 1 ? "" : "s");
+    if (is_dry) {
+        if (status != TALLY_OK) { /* the document is right; its data may be elsewhere */
+            tally_cli_report_usage(&err);
+        }
         return print_plan(sweep, where);
     }
     put_forecast(sweep, where, stderr);

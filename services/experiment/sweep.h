@@ -130,6 +130,7 @@ struct tally_sweep {
     bool has_seeds;            /* otherwise each job document has its own */
     int64_t first_seed;
     size_t n_seeds;
+    int64_t tune_seeds; /* of the trials of `tune`; 0 = all */
     struct tally_sweep_rule rule;
     struct tally_sweep_column by; /* what the rule compares */
     struct tally_sweep_halving halving;
@@ -241,6 +242,8 @@ size_t tally_sweep_columns(const struct tally_sweep *sweep,
 void tally_sweep_cell(const struct tally_sweep *sweep, size_t row,
                       const struct tally_sweep_column *column, bool is_spread, char *ret_text,
                       size_t capacity);
+/* Whether the runs of any row differ in the column. */
+bool tally_sweep_spreads(const struct tally_sweep *sweep, const struct tally_sweep_column *column);
 /* A number in at most five digits; "-" for NaN, "diverged" for infinity. */
 void tally_sweep_format(double value, char *ret_text, size_t capacity);
 /* Entry `index` of `reference_rows`; NULL past the last. */

@@ -28,9 +28,14 @@ static const char *const SCALES[] = {"auto", "linear", "log", NULL};
 static const char *const DISTANCES[] = {"linear", "log", NULL};
 static const char *const HALVINGS[] = {"seeds", "horizon", NULL};
 
+static const struct tally_sweep TOP_DEFAULTS = {.n_seeds = 1};
 static const struct tally_field TOP_FIELDS[] = {
     TALLY_TEXT("name", offsetof(struct tally_sweep, name), sizeof((struct tally_sweep *)0)->name,
                .quiet = true, .doc = "a name for people, the title of the page"),
+    TALLY_INTEGER("tune_seeds", offsetof(struct tally_sweep, tune_seeds), 1, TALLY_MAX_SEEDS,
+                  .unit = "seeds",
+                  .doc = "how many of the seeds the grids of `tune` are searched with, from the "
+                         "first; default: all. The best is then run with the others, too"),
 };
 static const char *const TOP_OTHERS[][3] = {
     {"base", "object or text",
@@ -166,7 +171,7 @@ static const char *const REFERENCE_OTHERS[][3] = {
     {NULL, NULL, NULL}};
 
 const struct tally_sweep_part TALLY_SWEEP_PARTS[] = {
-    {"", "", TALLY_ROWS(TOP_FIELDS), NULL, TOP_OTHERS},
+    {"", "", TALLY_ROWS(TOP_FIELDS), &TOP_DEFAULTS, TOP_OTHERS},
     {"rows", "Each entry of `rows`.", TALLY_ROWS(ROW_FIELDS), NULL, ROW_OTHERS},
     {"range", "A range, in place of an array of values.", TALLY_ROWS(RANGE_FIELDS), &RANGE_DEFAULTS,
      NULL},

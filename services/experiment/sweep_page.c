@@ -484,12 +484,6 @@ static void put_cell(struct tally_text *text, const char *cell, bool is_number)
     tally_text_put(text, "</td>");
 }
 
-static bool has_spread(const struct tally_sweep *sweep, const struct tally_sweep_column *column)
-{
-    return sweep->n_seeds > 1 &&
-           (column->kind == TALLY_SWEEP_RESULT || column->kind == TALLY_SWEEP_METRIC);
-}
-
 static void put_row(struct tally_text *text, const struct tally_sweep *sweep, size_t row,
                     const struct tally_sweep_column *columns, size_t n)
 {
@@ -502,7 +496,7 @@ static void put_row(struct tally_text *text, const struct tally_sweep *sweep, si
             columns[i].kind == TALLY_SWEEP_MEMBER &&
             isnan(tally_sweep_summary(tally_sweep_trial_of(sweep, row), &columns[i]).mean);
         tally_sweep_cell(sweep, row, &columns[i], false, cell, sizeof cell);
-        if (has_spread(sweep, &columns[i])) {
+        if (tally_sweep_spreads(sweep, &columns[i])) {
             const size_t used = strlen(cell);
             tally_sweep_cell(sweep, row, &columns[i], true, spread, sizeof spread);
             if (strcmp(spread, "-") != 0 && strcmp(spread, "0") != 0) {

@@ -100,9 +100,16 @@ static size_t all_results(const struct tally_sweep *sweep,
     return n;
 }
 
-static bool has_spread(const struct tally_sweep_column *column)
+/* Whether the runs of a row differ in the column. */
+bool tally_sweep_spreads(const struct tally_sweep *sweep, const struct tally_sweep_column *column)
 {
-    return column->kind == TALLY_SWEEP_RESULT || column->kind == TALLY_SWEEP_METRIC;
+    for (size_t i = 0; column->kind != TALLY_SWEEP_MEMBER && i < sweep->n_rows; i++) {
+        const double std = tally_sweep_summary(tally_sweep_trial_of(sweep, i), column).std;
+        if (isfinite(std) && std > 0) {
+            return true;
+        }
+    }
+    return false;
 }
 
 static bool has_names(const struct tally_sweep *sweep)
@@ -188,58 +195,78 @@ double tally_sweep_reference_value(const struct tally_json *row, const char *nam
 
 /* ---- The table. */
 
-static void put_heads(const struct tally_sweep *sweep, const struct tally_sweep_column *columns,
-                      size_t n, struct tally_text_table *table)
+struct layout {
+    struct tally_sweep_column columns[TALLY_SWEEP_COLUMNS_MOST];
+    bool spreads[TALLY_SWEEP_COLUMNS_MOST];
+    size_t n;
+    bool has_names;
+    char alignment[2 * TALLY_SWEEP_COLUMNS_MOST + 3];
+};
+
+static void make_layout(const struct tally_sweep *sweep, struct layout *layout)
+{
+    char *at = layout->alignment;
+    layout->n = tally_sweep_columns(sweep, layout->columns);
+    layout->has_names = has_names(sweep);
+    at += snprintf(at, 3, "%s", layout->has_names ? "ll" : "l");
+    for (size_t i = 0; i < layout->n; i++) {
+        const struct tally_sweep_column *column = &layout->columns[i];
+        const bool is_number = /* as far as the first row shows */
+            column->kind != TALLY_SWEEP_MEMBER ||
+            isfinite(tally_sweep_summary(tally_sweep_trial_of(sweep, 0), column).mean);
+        layout->spreads[i] = tally_sweep_spreads(sweep, column);
+        at += snprintf(at, 3, "%s%s", is_number ? "r" : "l", layout->spreads[i] ? "r" : "");
+    }
+}
+
+static void put_heads(const struct layout *layout, struct tally_text_table *table)
 {
     tally_text_table_add(table, "row");
-    if (has_names(sweep)) {
+    if (layout->has_names) {
         tally_text_table_add(table, "name");
     }
-    for (size_t i = 0; i < n; i++) {
-        tally_text_table_add(table, columns[i].name);
-        if (has_spread(&columns[i]) && sweep->n_seeds > 1) {
+    for (size_t i = 0; i < layout->n; i++) {
+        tally_text_table_add(table, layout->columns[i].name);
+        if (layout->spreads[i]) {
             tally_text_table_add(table, "+-");
         }
     }
 }
 
-static void put_row(const struct tally_sweep *sweep, size_t row,
-                    const struct tally_sweep_column *columns, size_t n,
+static void put_row(const struct tally_sweep *sweep, size_t row, const struct layout *layout,
                     struct tally_text_table *table)
 {
     char cell[CELL_CAPACITY];
     snprintf(cell, sizeof cell, "%zu%s", row + 1,
              row == sweep->best && sweep->n_rows > 1 ? "*" : "");
     tally_text_table_add(table, cell);
-    if (has_names(sweep)) {
+    if (layout->has_names) {
         tally_text_table_add(table, sweep->rows[row].name);
     }
-    for (size_t i = 0; i < n; i++) {
-        tally_sweep_cell(sweep, row, &columns[i], false, cell, sizeof cell);
+    for (size_t i = 0; i < layout->n; i++) {
+        tally_sweep_cell(sweep, row, &layout->columns[i], false, cell, sizeof cell);
         tally_text_table_add(table, cell);
-        if (has_spread(&columns[i]) && sweep->n_seeds > 1) {
-            tally_sweep_cell(sweep, row, &columns[i], true, cell, sizeof cell);
+        if (layout->spreads[i]) {
+            tally_sweep_cell(sweep, row, &layout->columns[i], true, cell, sizeof cell);
             tally_text_table_add(table, cell);
         }
     }
 }
 
-/* Reference rows have a name even if the others have none: in place of their number. */
-static void put_reference(const struct tally_sweep *sweep, const struct tally_json *reference,
-                          const struct tally_sweep_column *columns, size_t n,
+/* If the rows have no names, the name of a reference row is in the place of its number. */
+static void put_reference(const struct tally_json *reference, const struct layout *layout,
                           struct tally_text_table *table)
 {
     char cell[CELL_CAPACITY];
-    const char *name = tally_json_get_text(reference, "name");
-    tally_text_table_add(table, has_names(sweep) ? "-" : name);
-    if (has_names(sweep)) {
-        tally_text_table_add(table, name);
+    if (layout->has_names) {
+        tally_text_table_add(table, "-");
     }
-    for (size_t i = 0; i < n; i++) {
-        tally_sweep_format(tally_sweep_reference_value(reference, columns[i].name), cell,
+    tally_text_table_add(table, tally_json_get_text(reference, "name"));
+    for (size_t i = 0; i < layout->n; i++) {
+        tally_sweep_format(tally_sweep_reference_value(reference, layout->columns[i].name), cell,
                            sizeof cell);
         tally_text_table_add(table, cell);
-        if (has_spread(&columns[i]) && sweep->n_seeds > 1) {
+        if (layout->spreads[i]) {
             tally_text_table_add(table, "");
         }
     }
@@ -272,33 +299,17 @@ static void put_notes(const struct tally_sweep *sweep, struct tally_text *text)
 
 enum tally_status tally_sweep_table(const struct tally_sweep *sweep, struct tally_buffer *out)
 {
-    struct tally_sweep_column columns[TALLY_SWEEP_COLUMNS_MOST];
-    const size_t n = tally_sweep_columns(sweep, columns);
-    char alignment[2 * TALLY_SWEEP_COLUMNS_MOST + 3] = "";
-    size_t width = 0;
-    alignment[width++] = 'l';
-    if (has_names(sweep)) {
-        alignment[width++] = 'l';
-    }
-    for (size_t i = 0; i < n; i++) {
-        const bool is_number = /* as far as the first row shows */
-            columns[i].kind != TALLY_SWEEP_MEMBER ||
-            isfinite(tally_sweep_summary(tally_sweep_trial_of(sweep, 0), &columns[i]).mean);
-        alignment[width++] = is_number ? 'r' : 'l';
-        if (has_spread(&columns[i]) && sweep->n_seeds > 1) {
-            alignment[width++] = 'r';
-        }
-    }
-    alignment[width] = '\0';
+    struct layout layout;
     struct tally_text_table table;
-    tally_text_table_init(&table, alignment, "");
-    put_heads(sweep, columns, n, &table);
-    for (size_t i = 0; i < sweep->n_rows; i++) {
-        put_row(sweep, i, columns, n, &table);
-    }
     const struct tally_json *reference;
+    make_layout(sweep, &layout);
+    tally_text_table_init(&table, layout.alignment, "");
+    put_heads(&layout, &table);
+    for (size_t i = 0; i < sweep->n_rows; i++) {
+        put_row(sweep, i, &layout, &table);
+    }
     for (size_t i = 0; (reference = tally_sweep_reference_row(sweep, i)) != NULL; i++) {
-        put_reference(sweep, reference, columns, n, &table);
+        put_reference(reference, &layout, &table);
     }
     struct tally_text text = {out, tally_text_table_end(&table, out)};
     put_notes(sweep, &text);

@@ -118,6 +118,13 @@ static size_t stage_runs(const struct tally_sweep *sweep, int64_t stage)
            (keeps ? tally_sweep_stage_seeds(sweep, stage - 1) : 0);
 }
 
+/* The seeds that a trial is run with before the best one is known. */
+static size_t first_seeds(const struct tally_sweep *sweep, const struct tally_sweep_row *row)
+{
+    const size_t n = (size_t)sweep->tune_seeds;
+    return row->tune != NULL && n > 0 && n < sweep->n_seeds ? n : sweep->n_seeds;
+}
+
 size_t tally_sweep_count(const struct tally_sweep *sweep)
 {
     size_t n = 0;
@@ -125,7 +132,8 @@ size_t tally_sweep_count(const struct tally_sweep *sweep)
         n += tally_sweep_stage_rows(sweep, stage) * stage_runs(sweep, stage);
     }
     for (size_t i = 0; sweep->halving.stages == 0 && i < sweep->n_rows; i++) {
-        n += sweep->rows[i].n_trials * sweep->n_seeds;
+        const size_t first = first_seeds(sweep, &sweep->rows[i]);
+        n += sweep->rows[i].n_trials * first + sweep->n_seeds - first;
     }
     return n;
 }
@@ -736,7 +744,7 @@ static enum tally_status widen_all(struct engine *engine, struct tally_error *er
         const size_t first = row->best == 0 ? 0 : row->n_trials - WIDENING;
         for (size_t k = 0; status == TALLY_OK && widened && k < WIDENING; k++) {
             struct tally_sweep_trial *trial = &row->trials[first + k];
-            add_items(engine, i, trial, 0, sweep->n_seeds, trial->spec->horizon);
+            add_items(engine, i, trial, 0, first_seeds(sweep, row), trial->spec->horizon);
         }
     }
     if (status == TALLY_OK && engine->n_items > 0) {
@@ -753,6 +761,19 @@ static void choose_trials(struct tally_sweep *sweep)
     }
 }
 
+/* Runs the best trials with the seeds that the search has left out. */
+static enum tally_status run_others(struct engine *engine, struct tally_error *err)
+{
+    struct tally_sweep *sweep = engine->sweep;
+    enum tally_status status = begin_batch(engine, sweep->n_rows * sweep->n_seeds, err);
+    for (size_t i = 0; status == TALLY_OK && i < sweep->n_rows; i++) {
+        struct tally_sweep_row *row = &sweep->rows[i];
+        struct tally_sweep_trial *trial = &row->trials[row->best];
+        add_items(engine, i, trial, trial->n_runs, sweep->n_seeds, trial->spec->horizon);
+    }
+    return status == TALLY_OK && engine->n_items > 0 ? run_batch(engine, err) : status;
+}
+
 static enum tally_status run_once(struct engine *engine, struct tally_error *err)
 {
     struct tally_sweep *sweep = engine->sweep;
@@ -760,7 +781,8 @@ static enum tally_status run_once(struct engine *engine, struct tally_error *err
     for (size_t i = 0; status == TALLY_OK && i < sweep->n_rows; i++) {
         struct tally_sweep_row *row = &sweep->rows[i];
         for (size_t k = 0; k < row->n_trials; k++) {
-            add_items(engine, i, &row->trials[k], 0, sweep->n_seeds, row->trials[k].spec->horizon);
+            add_items(engine, i, &row->trials[k], 0, first_seeds(sweep, row),
+                      row->trials[k].spec->horizon);
         }
     }
     if (status == TALLY_OK) {
@@ -774,7 +796,7 @@ static enum tally_status run_once(struct engine *engine, struct tally_error *err
         }
         choose_trials(sweep);
     }
-    return status;
+    return status == TALLY_OK ? run_others(engine, err) : status;
 }
 
 /* ---- Costs. */
@@ -797,22 +819,22 @@ static double spec_cost(const struct tally_sweep *sweep, size_t row,
  * mean. */
 static double planned_cost(const struct tally_sweep *sweep)
 {
-    const int64_t stages = sweep->halving.stages > 0 ? sweep->halving.stages : 1;
     double cost = 0;
-    for (int64_t stage = 1; stage <= stages; stage++) {
+    for (int64_t stage = 1; stage <= sweep->halving.stages; stage++) {
         double sum = 0;
         for (size_t i = 0; i < sweep->n_rows; i++) {
-            for (size_t k = 0; k < sweep->rows[i].n_trials; k++) {
-                sum += spec_cost(sweep, i, &sweep->rows[i].trials[k], stage);
-            }
+            sum += spec_cost(sweep, i, &sweep->rows[i].trials[0], stage);
         }
-        const double runs =
-            sweep->halving.stages > 0 ? (double)stage_runs(sweep, stage) : (double)sweep->n_seeds;
-        const double rows =
-            sweep->halving.stages > 0
-                ? (double)tally_sweep_stage_rows(sweep, stage) / (double)sweep->n_rows
-                : 1;
-        cost += sum * runs * rows;
+        cost += sum * (double)stage_runs(sweep, stage) *
+                (double)tally_sweep_stage_rows(sweep, stage) / (double)sweep->n_rows;
+    }
+    for (size_t i = 0; sweep->halving.stages == 0 && i < sweep->n_rows; i++) {
+        const struct tally_sweep_row *row = &sweep->rows[i];
+        const size_t first = first_seeds(sweep, row);
+        for (size_t k = 0; k < row->n_trials; k++) {
+            cost += (double)first * spec_cost(sweep, i, &row->trials[k], 1);
+        }
+        cost += (double)(sweep->n_seeds - first) * spec_cost(sweep, i, &row->trials[0], 1);
     }
     return cost;
 }

@@ -101,7 +101,7 @@ class Results(SweepCase):
         done = self.sweep(self.DOCUMENT)
         table, document = done.stdout.split("\nThe best job document:\n")
         self.assertEqual(json.loads(document), with_step(STEPS[1], 101))
-        self.assertRegex(table, r"(?m)^2\* +0\.0134 +\d+(\.\d+)? +\d+(\.\d+)? +19200 +0 +19200 +0$")
+        self.assertRegex(table, r"(?m)^2\* +0\.0134 +\d+(\.\d+)? +\d+(\.\d+)? +19200 +19200$")
         self.assertIn("Means over 3 seeds, 101-103", table)
         self.assertRegex(done.stderr, r"3 rows, 3 seeds: 9 runs, (less than a second|about \d+ (s|min)) on \d+ thread")
 
@@ -142,6 +142,45 @@ class Results(SweepCase):
                 self.assertEqual(row["results"]["regret"]["mean"], other["regret"]["mean"])
                 self.assertEqual(row["results"]["regret"]["std"], other["regret"]["std"])
                 self.assertEqual(row["results"]["uplink_formula_bits"]["mean"], other["uplink"]["formula"])
+
+
+class Paper(SweepCase):
+    """deploy/experiments has the tables of `tally reproduce`."""
+
+    def check(self, name, *words):
+        rows = json.loads(self.tally("sweep", str(REPO / "deploy/experiments" / name), "--seeds", "101-102",
+                                     "--json").stdout)["rows"]
+        wanted = json.loads(self.tally("reproduce", *words, "--seeds", "101-102", "--json").stdout)["rows"]
+        self.assertEqual([row["name"] for row in rows], [f"{row['algorithm']} {row['preset']}" for row in wanted])
+        for row, other in zip(rows, wanted):
+            with self.subTest(row["name"]):
+                results = row["results"]
+                step = row["members"].get("algorithm.step_size", other["step_size"])
+                self.assertEqual(step, other["step_size"])
+                self.assertEqual({key: results["regret"][key] for key in ("mean", "std")}, other["regret"])
+                for direction in ("uplink", "downlink"):
+                    self.assertEqual(results[f"{direction}_formula_bits"]["mean"], other[direction]["formula"])
+                    self.assertEqual(results[f"{direction}_bits"]["mean"], other[direction]["payload"])
+                self.assertAlmostEqual(results["control_bits"]["mean"],
+                                       10 * other["uplink"]["control"] + other["downlink"]["control"], places=9)
+
+    def test_loud_table(self):
+        self.check("synthetic.json", "synthetic")
+
+    def test_quiet_table(self):
+        self.check("synthetic-quiet.json", "synthetic", "--reading", "quiet")
+
+    @unittest.skipUnless("TALLY_DATA" in os.environ, "MNIST takes minutes")
+    def test_mnist_table(self):
+        os.symlink(os.environ["TALLY_DATA"], self.cwd / "data")
+        self.check("mnist.json", "mnist")
+
+    def test_mnist_document_is_right_without_data(self):
+        done = self.tally("sweep", str(REPO / "deploy/experiments/mnist.json"), "--dry-run")
+        # The grids of five rows are searched with two of ten seeds.
+        self.assertRegex(done.stdout, rf"^15 rows from 35 job documents, 10 seeds: {10 * 10 + 25 * 2 + 5 * 8} runs, "
+                                      "for an unknown time")
+        self.assertIn("data", done.stderr)
 
 
 class Files(SweepCase):

@@ -223,6 +223,27 @@ static void test_experiment_sweep__tune_widens_towards_the_best(void)
     tally_sweep_fini(&high);
 }
 
+/* The grid is searched with the first seeds only; the best then has all. */
+static void test_experiment_sweep__tune_seeds_are_the_first(void)
+{
+    struct tally_sweep sweep =
+        run_sweep("{" BASE ", \"seeds\": \"1-6\", \"tune_seeds\": 2, \"rows\": [{}, {\"tune\": "
+                  "{\"algorithm.step_size\": [0.000001, 0.01, 0.02]}}]}",
+                  2);
+    const struct tally_sweep_row *row = &sweep.rows[1];
+    CU_ASSERT_EQUAL(tally_sweep_count(&sweep), 6 + 3 * 2 + 4);
+    for (size_t i = 0; i < 3; i++) {
+        CU_ASSERT_EQUAL(row->trials[i].n_runs, i == row->best ? 6 : 2);
+    }
+    CU_ASSERT_NOT_EQUAL(row->best, 0);
+    CU_ASSERT_EQUAL(tally_sweep_trial_of(&sweep, 0)->n_runs, 6);
+    if (row_number(&sweep, 1, "algorithm.step_size") == 0.01) {
+        CU_ASSERT_DOUBLE_EQUAL(tally_sweep_trial_of(&sweep, 1)->runs[5].regret,
+                               tally_sweep_trial_of(&sweep, 0)->runs[5].regret, 0);
+    }
+    tally_sweep_fini(&sweep);
+}
+
 #define HALVING(by)                                                                                \
     "{" BASE ", \"seeds\": \"1-8\", \"halving\": {\"by\": \"" by "\", \"stages\": 3}, \"grid\": "  \
     "{\"algorithm.step_size\": [0.00001, 0.0001, 0.001, 0.002, 0.003, 0.004, 0.01, 0.02]}}"
@@ -396,6 +417,7 @@ static void test_experiment_sweep__errors_name_member_and_limit(void)
         {"\"rows\": [{\"base\": \"/nonexistent.json\"}]", "rows[0].base", "/nonexistent.json"},
         {"\"rows\": [{\"tune\": {\"horizon\": [5, 6]}}], \"halving\": {\"stages\": 2}",
          "rows[0].tune", "halving"},
+        {"\"tune_seeds\": 0", "tune_seeds", "tune_seeds 0 outside [1, 10000]"},
         {"\"best\": {\"by\": \"regrett\"}", "best.by", "did you mean regret?"},
         {"\"best\": {\"by\": \"clients\"}", "best.by", "not a result"},
         {"\"best\": {\"better\": \"best\"}", "best.better", "is not one of auto, higher, lower"},
@@ -475,6 +497,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_experiment_sweep__diverged_rows_are_the_worst),
     TALLY_TEST(test_experiment_sweep__without_regret_the_loss_decides),
     TALLY_TEST(test_experiment_sweep__tune_widens_towards_the_best),
+    TALLY_TEST(test_experiment_sweep__tune_seeds_are_the_first),
     TALLY_TEST(test_experiment_sweep__halving_drops_the_worst_rows),
     TALLY_TEST(test_experiment_sweep__columns_and_rule),
     TALLY_TEST(test_experiment_sweep__page_escapes_and_has_no_scripts),
