@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "codec/utf8.h"
 #include "services/base/progress_bar.h"
 #include "services/base/signals.h"
 #include "services/base/time.h"
@@ -119,6 +120,16 @@ static enum tally_status execute(void *context, const struct tally_sweep_job *jo
                                  struct tally_error *err)
 {
     return tally_sweep_remote_run(context, jobs, n, err);
+}
+
+static void note(void *context, const char *message)
+{
+    struct running *running = context;
+    char line[sizeof((struct tally_error *)0)->message];
+    snprintf(line, sizeof line, "%s", message);
+    tally_utf8_sanitize_line(line);
+    tally_progress_clear(&running->painter);
+    fprintf(stderr, "tally: the coordinator does not answer, retrying: %s\n", line);
 }
 
 static int cancel_all(struct tally_sweep_remote *remote)
@@ -317,6 +328,7 @@ static int run_remotely(struct tally_cli *cli, struct tally_sweep *sweep, struct
                                         .digest = tally_sweep_digest(sweep),
                                         .n_planned = tally_sweep_count(sweep),
                                         .watch = watch,
+                                        .note = note,
                                         .context = running};
     const struct tally_sweep_config config = {.execute = execute, .context = &remote};
     struct tally_error err = TALLY_ERROR_INIT;
@@ -326,6 +338,7 @@ static int run_remotely(struct tally_cli *cli, struct tally_sweep *sweep, struct
     if (err.status != TALLY_OK) {
         return tally_cli_report_usage(&err);
     }
+    running->started_ms = tally_monotonic_ms();
     if (tally_options_bool(options, "cancel")) {
         return cancel_all(&remote);
     }

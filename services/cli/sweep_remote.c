@@ -8,7 +8,6 @@
 #include <time.h>
 
 #include "codec/numeric/checksum.h"
-#include "services/base/signals.h"
 #include "services/base/time.h"
 #include "services/cli/job_watch.h"
 
@@ -27,8 +26,7 @@ static bool keeps_on(struct tally_sweep_remote *remote)
     snprintf(text, sizeof text, "job %zu/%zu", remote->n_done, remote->n_planned);
     const double fraction =
         remote->n_planned > 0 ? (double)remote->n_done / (double)remote->n_planned : 0;
-    return remote->watch == NULL ? *tally_signals_stop() == 0
-                                 : remote->watch(remote->context, fraction, text);
+    return remote->watch(remote->context, fraction, text);
 }
 
 /* Sleeps in slices, so that a signal ends it soon and the progress line stays alive. */
@@ -63,6 +61,9 @@ static enum tally_status call(struct tally_sweep_remote *remote,
         if (status == TALLY_OK || !tally_status_info(status)->retryable) {
             return status == TALLY_OK ? status
                                       : tally_fail(err, status, why.field, "%s", why.message);
+        }
+        if (backoff_ms == 0) {
+            remote->note(remote->context, why.message);
         }
         backoff_ms = tally_job_watch_backoff_ms(backoff_ms);
         if (pause_for(remote, backoff_ms, err) != TALLY_OK) {

@@ -18,6 +18,8 @@ struct tally_sweep_remote {
     size_t n_planned;    /* jobs in all, for the progress */
     size_t n_done;
     bool (*watch)(void *context, double fraction, const char *what);
+    /* Called once when a call begins to be repeated, with the reason. */
+    void (*note)(void *context, const char *message);
     void *context;
 };
 

@@ -380,6 +380,7 @@ class Remote(TallyTestCase):
         out, err = process.communicate(timeout=PATIENCE_S)
         self.assertEqual(process.returncode, 0, err)
         self.assertEqual(out, expected)
+        self.assertLess(err.count("retrying"), 20)  # once for each outage, not for each attempt
         self.assertEqual(len(self.jobs(coordinator)), 50)  # none was submitted twice
 
     def test_at_most_parallel_jobs_are_live(self):
