@@ -10,9 +10,11 @@ import itertools
 import json
 import os
 import secrets
+import shutil
 import signal
 import sqlite3
 import subprocess
+import tempfile
 import threading
 import unittest
 from pathlib import Path
@@ -720,7 +722,11 @@ class Secrecy(AccessTestCase):
         case."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith("TALLY_")}
         user = {"user": 65534, "group": 65534, "extra_groups": []} if os.getuid() == 0 else {}
-        child = subprocess.Popen([common.BIN / program, "--log-level", "debug", *options], cwd="/", text=True,
+        # The other user may not be allowed to enter the folder of the tree.
+        folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        folder.chmod(0o755)
+        shutil.copy2(common.BIN / program, folder)
+        child = subprocess.Popen([folder / program, "--log-level", "debug", *options], cwd="/", text=True,
                                  stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                  env={**kept, **variables}, **user)
         try:

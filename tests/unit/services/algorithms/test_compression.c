@@ -293,7 +293,7 @@ static void test_algorithms_compression__junk_is_refused(void)
     memory[0] = -1;
     CU_ASSERT_FALSE(TALLY_FEDAVG.memory.is_valid(&world.setting, world.memory));
     memory[0] = 0;
-    memory[2 + DIM - 1] = NAN;
+    memory[1 + DIM - 1] = NAN;
     CU_ASSERT_FALSE(TALLY_FEDAVG.memory.is_valid(&world.setting, world.memory));
     fini(&world);
 }
