@@ -145,7 +145,9 @@ static enum tally_status admit(const struct tally_job *job, const struct tally_u
                           update->client, job->clients.n - 1);
     }
     const bool is_open = job_is_open(job);
-    if (is_open && update->round == job->open.round) { /* a different mark: not even a duplicate */
+    /* A different mark: not even a duplicate. So it is when a last evaluation, which has the number
+     * of a round whose answers were withdrawn, has ended the job. */
+    if ((is_open || job_has_stopped(job)) && update->round == job->open.round) {
         enum tally_status status = tally_job_check_round(job, update->round, update->mark, err);
         if (status != TALLY_OK) {
             return status;

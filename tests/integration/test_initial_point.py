@@ -332,7 +332,8 @@ class SlowFiles(Case):
             connection.sendall(b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
                                b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
             self.wait_reading()
-        client.get("/healthz")  # the coordinator has noticed
+            connection.shutdown(socket.SHUT_WR)
+            self.assertEqual(connection.recv(1), b"")  # the coordinator has noticed
         self.let_go()
         wait_until(lambda: "status=499" in self.coordinator.log(), "the end of the request")
         self.assertEqual(client.get_json("/v1/jobs")["jobs"], [])

@@ -10,11 +10,11 @@
 
 static bool is_below(int fd, const char *folder)
 {
-    char link[64], path[PATH_MAX];
-    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    const ssize_t n = readlink(link, path, sizeof path);
+    char entry[64], file[PATH_MAX];
+    snprintf(entry, sizeof entry, "/proc/self/fd/%d", fd);
+    const ssize_t n = readlink(entry, file, sizeof file);
     const size_t n_folder = strlen(folder);
-    return n > (ssize_t)n_folder && memcmp(path, folder, n_folder) == 0 && path[n_folder] == '/';
+    return n > (ssize_t)n_folder && memcmp(file, folder, n_folder) == 0 && file[n_folder] == '/';
 }
 
 static void wait_while_held(const char *folder)
@@ -33,11 +33,11 @@ static void wait_while_held(const char *folder)
     }
 }
 
-ssize_t read(int fd, void *bytes, size_t n)
+ssize_t read(int fd, void *buf, size_t nbytes)
 {
     const char *folder = getenv("TALLY_SLOW_FOLDER");
     if (folder != NULL && is_below(fd, folder)) {
         wait_while_held(folder);
     }
-    return syscall(SYS_read, fd, bytes, n);
+    return syscall(SYS_read, fd, buf, nbytes);
 }

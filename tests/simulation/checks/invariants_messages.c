@@ -167,9 +167,11 @@ static void check_refusal(const char *worker, const char *job_id, enum tally_sta
                           const char *message)
 {
     /* The worker may post an update from a lost history. If its round has closed in the current
-     * history, the coordinator compares it with the client's update there. */
+     * history, the coordinator compares it with the client's update there. So it does, if the job
+     * has ended, with an update of the round that stop.seconds withdrew. */
     const struct invariants_job *watch = invariants_job(job_id);
-    const bool may_differ = watch != NULL && watch->has_two_histories;
+    const bool may_differ =
+        watch != NULL && (watch->has_two_histories || invariants_is_stopped(watch));
     if ((status == TALLY_ALREADY_EXISTS && !may_differ) || status == TALLY_INVALID_ARGUMENT ||
         status == TALLY_INTERNAL || status == TALLY_DATA_LOSS) {
         sim_violation("%s: an honest update is refused: %s", worker, message);
