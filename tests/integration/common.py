@@ -598,9 +598,10 @@ class TallyTestCase(unittest.TestCase):
             return self.start_coordinator(**options)
 
     @contextlib.contextmanager
-    def full_disk(self, coordinator):
-        """Lets the log file grow but not the journal, which is longer."""
-        journal = os.stat(f"{self.folder}/tally.db-wal").st_size
+    def full_disk(self, coordinator, most=1 << 30):
+        """Lets the log file grow but not the journal, which is longer. A journal that other jobs fill begins again at
+        its front now and then, so they need a limit in bytes, below a page."""
+        journal = min(os.stat(f"{self.folder}/tally.db-wal").st_size, most)
         _, hard = resource.prlimit(coordinator.pid, resource.RLIMIT_FSIZE)
         resource.prlimit(coordinator.pid, resource.RLIMIT_FSIZE, (journal, hard))
         yield

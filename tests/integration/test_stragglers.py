@@ -601,7 +601,7 @@ class Stragglers(TallyTestCase):
         with contextlib.closing(sqlite3.connect(f"{self.folder}/tally.db")) as database, database:
             database.execute("UPDATE job_states SET state = zeroblob(length(state))"
                              " WHERE job_key = (SELECT job_key FROM jobs WHERE id = ?)", (damaged,))
-        with self.full_disk(coordinator):
+        with self.full_disk(coordinator, most=16384):
             def is_ahead():
                 with contextlib.suppress(ConnectError):
                     hand.post(hand.vector(task, 0))
