@@ -634,6 +634,13 @@ static enum tally_status put_models(struct tally_store *store, const struct host
     return status;
 }
 
+int64_t hosted_job_last_settled_round(const struct hosted_job *job)
+{
+    const bool is_over = job->row.status == TALLY_JOB_COMPLETED ||
+                         tally_job_round_only_evaluates(tally_job_open_round(job->engine));
+    return job->row.progress.round + is_over;
+}
+
 enum tally_status hosted_job_put_rounds(struct tally_store *store, struct hosted_job *job,
                                         const struct tally_job_outcome *outcome, int64_t now_ms,
                                         struct tally_error *err)
@@ -651,12 +658,8 @@ enum tally_status hosted_job_put_rounds(struct tally_store *store, struct hosted
         status = put_models(store, job, outcome, err);
     }
     if (status == TALLY_OK && job->has_stored_updates) {
-        /* The round of a last evaluation has no record. `stop.seconds` begins it in an open round,
-         * whose updates no longer count. */
-        const bool is_over = job->row.status == TALLY_JOB_COMPLETED ||
-                             tally_job_round_only_evaluates(tally_job_open_round(job->engine));
         status = store->ops->updates_delete(store, job->row.key, TALLY_STORE_METRICS_ROUND,
-                                            job->row.progress.round + is_over, err);
+                                            hosted_job_last_settled_round(job), err);
         job->has_stored_updates = status != TALLY_OK;
     }
     if (status == TALLY_OK) {

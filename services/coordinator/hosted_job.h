@@ -220,6 +220,10 @@ void hosted_job_mark_absence(struct hosted_job *job);
 /* Writes the row from the engine and the live counters; in an open transaction. */
 enum tally_status hosted_job_put_row(struct tally_store *store, struct hosted_job *job,
                                      int64_t now_ms, struct tally_error *err);
+/* The last round whose earlier updates are not needed any more, just after rounds have closed. The
+ * round of a last evaluation has no record; `stop.seconds` begins it in an open round, whose
+ * updates no longer count. */
+int64_t hosted_job_last_settled_round(const struct hosted_job *job);
 /* Writes the row, the state, and the records and kept models of rounds that closed at now_ms, and
  * drops the updates of those rounds. */
 enum tally_status hosted_job_put_rounds(struct tally_store *store, struct hosted_job *job,

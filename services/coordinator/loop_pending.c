@@ -122,9 +122,7 @@ static void drop_through(struct pending_updates *pending, const struct hosted_jo
 
 void pending_drop(struct pending_updates *pending, const struct hosted_job *job)
 {
-    /* In a round that only evaluates, none has answered yet: what waits was sent before. */
-    const bool is_withdrawn = tally_job_round_only_evaluates(tally_job_open_round(job->engine));
-    drop_through(pending, job, job->row.progress.round + is_withdrawn);
+    drop_through(pending, job, hosted_job_last_settled_round(job));
 }
 
 void pending_forget(struct pending_updates *pending, const struct hosted_job *job)

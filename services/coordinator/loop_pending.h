@@ -35,7 +35,7 @@ void pending_fini(struct pending_updates *pending);
 enum tally_status pending_add(struct pending_updates *pending, struct tally_store *store,
                               struct hosted_job *job, const struct tally_update *update,
                               struct tally_http_request *owner, struct tally_error *err);
-/* Drops the updates of the job's closed rounds. */
+/* Drops the updates of the job's settled rounds. */
 void pending_drop(struct pending_updates *pending, const struct hosted_job *job);
 /* Drops all updates of a deleted job. */
 void pending_forget(struct pending_updates *pending, const struct hosted_job *job);

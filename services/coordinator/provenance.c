@@ -18,7 +18,7 @@ struct last {
     bool is_same;
 };
 
-/* The environment in a row; NULL if it is damaged. The round and the digest are optional. */
+/* The environment in a row, not terminated; NULL if the row is damaged. */
 static const char *split(const struct tally_store_update *row, int64_t *ret_round,
                          uint64_t *ret_digest, size_t *ret_n)
 {

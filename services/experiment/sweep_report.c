@@ -485,6 +485,14 @@ static void put_csv_head(const struct tally_sweep *sweep, const char *more, stru
     tally_text_put(text, more);
 }
 
+/* What the head begins with. */
+static void put_csv_row(const struct tally_sweep *sweep, size_t row, struct tally_text *text)
+{
+    tally_text_printf(text, "%zu,", row + 1);
+    put_quoted(text, sweep->rows[row].name);
+    put_members(sweep, row, text);
+}
+
 enum tally_status tally_sweep_rows_csv(const struct tally_sweep *sweep, struct tally_buffer *out)
 {
     struct tally_sweep_column columns[TALLY_SWEEP_COLUMNS_MOST];
@@ -497,9 +505,7 @@ enum tally_status tally_sweep_rows_csv(const struct tally_sweep *sweep, struct t
     tally_text_put(&text, ",best\n");
     for (size_t row = 0; row < sweep->n_rows; row++) {
         const struct tally_sweep_trial *trial = tally_sweep_trial_of(sweep, row);
-        tally_text_printf(&text, "%zu,", row + 1);
-        put_quoted(&text, sweep->rows[row].name);
-        put_members(sweep, row, &text);
+        put_csv_row(sweep, row, &text);
         tally_text_printf(&text, ",%lld,%zu", (long long)sweep->rows[row].stage, trial->n_runs);
         for (size_t i = 0; i < n; i++) {
             const struct tally_summary summary = tally_sweep_summary(trial, &columns[i]);
@@ -524,9 +530,7 @@ enum tally_status tally_sweep_runs_csv(const struct tally_sweep *sweep, struct t
     for (size_t row = 0; row < sweep->n_rows; row++) {
         const struct tally_sweep_trial *trial = tally_sweep_trial_of(sweep, row);
         for (size_t seed = 0; seed < trial->n_runs; seed++) {
-            tally_text_printf(&text, "%zu,", row + 1);
-            put_quoted(&text, sweep->rows[row].name);
-            put_members(sweep, row, &text);
+            put_csv_row(sweep, row, &text);
             tally_text_printf(&text, ",%lld", (long long)(trial->spec->seed + (int64_t)seed));
             for (size_t i = 0; i < n; i++) {
                 put_real(&text, tally_sweep_value(&trial->runs[seed], &columns[i]));
