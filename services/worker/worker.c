@@ -247,7 +247,7 @@ static enum tally_status next_response(struct worker *worker, struct tally_poll_
     }
     struct tally_poll_request request = {.session = worker->session};
     contact_begin_poll(worker, &request);
-    contact_limit_calls(worker);
+    contact_limit_calls(worker, INT64_MAX);
     enum tally_status status = call_poll(worker->client, &worker->buffers, &request, response, err);
     if (status == TALLY_OK) {
         undeliverables_answered(&worker->undeliverables);

@@ -2,7 +2,12 @@
 
 /* Limits of silence, of which a call that waits for a task may have more: however slow the link is,
  * a call may go on while bytes move. */
-enum { CALL_TIMEOUT_MS = 30000, POLL_GRACE_MS = 10000, LEAVE_TIMEOUT_MS = 2000 };
+enum {
+    CALL_TIMEOUT_MS = 30000,
+    POST_TIMEOUT_MS = 20000,
+    POLL_GRACE_MS = 10000,
+    LEAVE_TIMEOUT_MS = 2000
+};
 
 void call_buffers_fini(struct call_buffers *buffers)
 {
@@ -77,7 +82,7 @@ enum tally_status call_update(struct tally_http_client *client, struct call_buff
     const struct tally_bytes request = {updates->data, updates->size};
     updates->size = n_before;
     enum tally_status status = send_request(client, buffers, "PostUpdate", encoded, request,
-                                            CALL_TIMEOUT_MS + (long)wait_ms, err);
+                                            POST_TIMEOUT_MS + (long)wait_ms, err);
     if (status == TALLY_OK) {
         status =
             tally_update_response_decode(buffers->response.data, buffers->response.size, ret, err);

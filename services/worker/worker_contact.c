@@ -72,9 +72,10 @@ void contact_reached(struct worker *worker)
 
 /* No call is silent for longer than the patience lasts, plus the time for the response to arrive.
  */
-void contact_limit_calls(struct worker *worker)
+void contact_limit_calls(struct worker *worker, int64_t silence_ms)
 {
-    const int64_t left_ms = patience_left_ms(&worker->patience);
+    const int64_t patience_ms = patience_left_ms(&worker->patience);
+    const int64_t left_ms = silence_ms < patience_ms ? silence_ms : patience_ms;
     worker->buffers.limit_ms = left_ms < INT32_MAX ? (long)left_ms + TRAVEL_MS : 0;
 }
 
@@ -346,7 +347,7 @@ enum tally_status contact_join(struct worker *worker, struct tally_error *err)
     }
     while (!contact_is_stopping(worker)) {
         struct tally_error why = TALLY_ERROR_INIT;
-        contact_limit_calls(worker);
+        contact_limit_calls(worker, INT64_MAX);
         enum tally_status status = join_once(worker, &why);
         if (status == TALLY_OK) {
             contact_reached(worker);

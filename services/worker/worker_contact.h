@@ -19,9 +19,9 @@ bool contact_is_at_longest_pause(const struct worker *worker);
 bool contact_is_answered(struct worker *worker);
 /* To be called after each successful call to the coordinator. */
 void contact_reached(struct worker *worker);
-/* To be called before a call: limits its duration to what is left of the patience, plus a
- * second. */
-void contact_limit_calls(struct worker *worker);
+/* To be called before a call: limits its silence to silence_ms, INT64_MAX for the call's own limit,
+ * or to what is left of the patience if that is less, plus a second. */
+void contact_limit_calls(struct worker *worker, int64_t silence_ms);
 /* Errors: DEADLINE, as patience_check(). */
 enum tally_status contact_check_patience(const struct worker *worker, struct tally_error *err);
 

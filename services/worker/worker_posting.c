@@ -14,6 +14,10 @@
  * update that is held waits for the next one, which takes about as long. */
 enum { POST_AFTER_MS = 100 };
 
+/* The longest silence of a post after one that was not answered although a small call was, less a
+ * second. Four posts, the first of which may wait for a task as well, take less than a minute. */
+enum { SUSPECT_MS = 7000 };
+
 /* ---- Retries ---- */
 
 /* Whether another program than the coordinator has answered. */
@@ -45,31 +49,24 @@ static bool is_settled(const struct tally_error *why)
             status == TALLY_UNAUTHENTICATED);
 }
 
-/* What was done for a call that fails. */
-struct rescue {
-    bool joined_again; /* the session was renewed for this call */
-    bool was_answered; /* after the last failure a small call was answered */
-};
-
 /* Whether the update has an obstacle of its own on the way: since some seconds no attempt has got
  * through, the last of them after a small call that did, and another one does now. While the
  * coordinator is away, the update is kept: it may have been accepted already, with only its
  * acknowledgement lost, and to compute it again may take long. *ret_goes_again: it has just become
  * known that small calls get through. */
-static bool has_obstacle(struct worker *worker, const struct tally_error *why,
-                         struct rescue *rescue, bool *ret_goes_again)
+static bool has_obstacle(struct worker *worker, const struct tally_error *why, bool *ret_goes_again)
 {
-    const bool asks = is_on_the_way(why) && contact_is_at_longest_pause(worker);
-    const bool was_answered = rescue->was_answered;
-    rescue->was_answered = asks && contact_is_answered(worker);
-    *ret_goes_again = rescue->was_answered && !was_answered;
-    return rescue->was_answered && was_answered;
+    const bool is_long = contact_is_at_longest_pause(worker) || why->status == TALLY_DEADLINE;
+    const bool was_suspect = worker->way_is_suspect;
+    worker->way_is_suspect = is_on_the_way(why) && is_long && contact_is_answered(worker);
+    *ret_goes_again = worker->way_is_suspect && !was_suspect;
+    return worker->way_is_suspect && was_suspect;
 }
 
 /* Decides what to do after a failed call. OK: the call is made again, unless *ret_is_refused is
- * set. */
+ * set. *joined_again: the session was renewed for this call. */
 static enum tally_status after_failure(struct worker *worker, const struct tally_error *why,
-                                       struct rescue *rescue, bool *ret_is_refused,
+                                       bool *joined_again, bool *ret_is_refused,
                                        struct tally_error *err)
 {
     const enum tally_status status = why->status;
@@ -78,15 +75,15 @@ static enum tally_status after_failure(struct worker *worker, const struct tally
         return tally_fail(err, TALLY_CANCELLED, NULL, "asked to stop");
     }
     bool goes_again = false;
-    *ret_is_refused = is_foreign_refusal(why) || has_obstacle(worker, why, rescue, &goes_again);
+    *ret_is_refused = is_foreign_refusal(why) || has_obstacle(worker, why, &goes_again);
     if (*ret_is_refused || goes_again) {
         return TALLY_OK;
     }
     if (status == TALLY_UNAUTHENTICATED && contact_renew_token(worker)) {
         return TALLY_OK;
     }
-    if (status == TALLY_NOT_FOUND && !rescue->joined_again) {
-        rescue->joined_again = true;
+    if (status == TALLY_NOT_FOUND && !*joined_again) {
+        *joined_again = true;
         return contact_join(worker, err);
     }
     if (!is_passing) {
@@ -94,7 +91,7 @@ static enum tally_status after_failure(struct worker *worker, const struct tally
         return TALLY_OK;
     }
     contact_pause(worker, why);
-    rescue->joined_again = false;
+    *joined_again = false;
     return contact_check_patience(worker, err);
 }
 
@@ -200,18 +197,20 @@ static enum tally_status post(struct worker *worker, struct tally_update_request
                               struct tally_update_response *ret_response,
                               struct tally_error *ret_why, struct tally_error *err)
 {
-    struct rescue rescue = {.joined_again = false};
-    bool is_refused = false;
+    bool joined_again = false, is_refused = false;
     enum tally_status status = TALLY_OK;
     while (status == TALLY_OK && !is_refused) {
         *ret_why = (struct tally_error)TALLY_ERROR_INIT;
         whole->session = worker->session;
         worker->has_next = false; /* the call overwrites it */
-        contact_limit_calls(worker);
+        contact_limit_calls(worker, worker->way_is_suspect ? SUSPECT_MS : INT64_MAX);
+        /* The coordinator may hold its answer to a poll for longer. */
+        whole->has_poll = whole->has_poll && !worker->way_is_suspect;
         if (call_update(worker->client, &worker->buffers, whole, updates,
                         whole->has_poll ? worker->poll_wait_ms : 0, ret_response,
                         ret_why) == TALLY_OK) {
             contact_reached(worker);
+            worker->way_is_suspect = false;
             if (whole->has_poll) {
                 undeliverables_answered(&worker->undeliverables);
             }
@@ -219,7 +218,7 @@ static enum tally_status post(struct worker *worker, struct tally_update_request
             worker->next = ret_response->next;
             return TALLY_OK;
         }
-        status = after_failure(worker, ret_why, &rescue, &is_refused, err);
+        status = after_failure(worker, ret_why, &joined_again, &is_refused, err);
     }
     return status;
 }

@@ -37,6 +37,7 @@ struct worker {
     uint32_t max_batch_bytes;  /* as the coordinator said, or less if a proxy takes no more */
     struct job_copy *jobs;
     struct undeliverables undeliverables;
+    bool way_is_suspect; /* the last post was not answered, although a small call after it was */
     struct tally_error refusal; /* why it cannot serve the last job that it refused; OK = none */
     struct tally_rng jitter;
     int64_t pause_ms;

@@ -5,10 +5,12 @@ No test measures time. How often a worker posts is compared with how often it po
 announces.
 """
 
+import collections
 import contextlib
 import os
 import sqlite3
 import subprocess
+import threading
 import unittest
 from pathlib import Path
 from unittest import mock
@@ -37,11 +39,13 @@ def answer(status, *headers, kind="text/html", body=None):
 
 class RefusingProxy(RecordingProxy):
     """Calls refuse(method, request) for each request, and sends the response that it returns instead of forwarding
-    the request. `methods` lists all requests by method, `n_connections` counts also those that found no coordinator."""
+    the request. `methods` lists all requests by method, `n_begun` counts them before they
+    are answered, `n_connections` counts also those that found no coordinator."""
 
     def __init__(self, port, refuse):
         self.refuse = refuse
         self.methods, self.refused = [], []
+        self.n_begun = collections.Counter()
         self.n_connections = 0
         super().__init__(port, keeps=False)
 
@@ -51,6 +55,7 @@ class RefusingProxy(RecordingProxy):
 
     def _may_pass(self, request, connection):
         method = method_of(request)
+        self.n_begun[method] += 1
         response = self.refuse(method, request)
         self.methods.append(method)
         if response is not None:
@@ -163,6 +168,32 @@ class Undeliverable(TallyTestCase):
 
     def test_no_answer_to_batches_alone(self):
         self.check_silence(clients=8)
+
+    def check_swallowed(self, n_posts, **options):
+        """A proxy takes posts and never answers, while polls pass. After as many posts, the first with a silence of
+        POST_TIMEOUT_MS and the others of SUSPECT_MS, which is less than a minute, the job says why."""
+        is_over = threading.Event()
+        self.addCleanup(is_over.set)
+
+        def refuse(method, request):
+            if method == POST and not is_over.is_set():
+                is_over.wait()
+                return b""
+            return None
+
+        self.start(refuse)
+        job_id = self.client.submit(float32_job(30, **options))
+        self.start_behind(options=("--wait-ms", "50"), **options)
+        self.assertIn("nothing was sent or received for 8000 ms", self.reason(job_id, "cannot post its update"))
+        self.assertLessEqual(self.proxy.n_begun[POST], n_posts + 1)
+        is_over.set()
+        self.client.wait_status(job_id, "completed")
+
+    def test_swallowed_posts(self):
+        self.check_swallowed(3)
+
+    def test_swallowed_batches(self):
+        self.check_swallowed(4, clients=8)
 
     def test_an_outage_is_no_obstacle_of_an_update(self):
         self.check_outage(answer(503))
