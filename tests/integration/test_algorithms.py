@@ -144,10 +144,10 @@ class Overflow(AlgorithmTestCase):
 
 
     def test_the_mean_of_losses_is_finite_though_their_sum_is_not(self):
-        """Every client has one point, whose loss is 1.7e308, and makes four queries. Only the regret overflows."""
+        """Every client has two points, whose loss is 1.7e308, and makes four queries. Only the regret overflows."""
         data = pathlib.Path(self.folder) / "data"
         data.mkdir()
-        (data / "far.csv").write_text("a,y\n" + "1e-180,1.3038e154\n" * 2)
+        (data / "far.csv").write_text("a,y\n" + "1e-180,1.3038e154\n" * 4)
         coordinator = self.start_coordinator()
         client = coordinator.client
         self.start_worker(coordinator, "w", clients=2, options=("--data-dir", data))

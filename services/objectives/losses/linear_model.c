@@ -86,17 +86,17 @@ static double ridge(const struct linear_model *self, const double *x)
 static double shard_loss(const struct linear_model *self, struct tally_shard shard, const double *x,
                          uint32_t *ret_right)
 {
-    double sum = 0;
+    struct tally_wide_sum sum = {0};
     uint32_t n_right = 0;
     for (uint32_t i = shard.first; i < shard.first + shard.size; i++) {
         const double z = product(self, i, x), y = self->data->labels[i];
-        sum += self->loss->value(z, y, self->parameters);
+        tally_wide_sum_add(&sum, 1, self->loss->value(z, y, self->parameters));
         n_right += (z > 0) == (y > 0);
     }
     if (ret_right != NULL) {
         *ret_right = n_right;
     }
-    return sum / shard.size;
+    return tally_wide_sum_mean(&sum, shard.size);
 }
 
 static enum tally_status linear_model_local_loss(const struct tally_objective *objective,
@@ -264,7 +264,8 @@ static enum tally_status linear_model_losses(const struct tally_objective *objec
     (void)err;
     for (size_t i = 0; i < n; i++) {
         const double *x = points + i * objective->dim;
-        ret_losses[i] = self->a != NULL ? form_at(self, x) : mean_loss(self, x);
+        const double by_form = self->a != NULL ? form_at(self, x) : (double)NAN;
+        ret_losses[i] = isfinite(by_form) ? by_form : mean_loss(self, x); /* its sums are wider */
     }
     return TALLY_OK;
 }

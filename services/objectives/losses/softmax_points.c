@@ -97,15 +97,15 @@ static double shard_loss(const struct softmax_points *self, struct tally_shard s
                          const double *w, double *room, uint32_t *n_right)
 {
     double *z = room + self->rows;
-    double sum = 0;
+    struct tally_wide_sum sum = {0};
     for (uint32_t i = shard.first; i < shard.first + shard.size; i++) {
         logits_of(self, i, w, room, z);
         if (n_right != NULL) {
             *n_right += tally_softmax_class(z, self->classes) == label_of(self, i);
         }
-        sum += tally_softmax_loss(z, self->classes, label_of(self, i), NULL);
+        tally_wide_sum_add(&sum, 1, tally_softmax_loss(z, self->classes, label_of(self, i), NULL));
     }
-    return sum / shard.size + ridge(self, w);
+    return tally_wide_sum_mean(&sum, shard.size) + ridge(self, w);
 }
 
 /* Gets the points of a client, and scratch space that the caller frees. */
