@@ -298,6 +298,22 @@ enum tally_status tally_progress_request_encode(const struct tally_progress_requ
 enum tally_status tally_progress_request_decode(const uint8_t *bytes, size_t n,
                                                 struct tally_progress_request *ret_message,
                                                 struct tally_error *err);
+
+enum { TALLY_ORIGIN_CAPACITY = 2049 };
+
+/* With what a worker computes its updates of a job. DescribeResponse is empty. */
+struct tally_describe_request {
+    uint64_t session;
+    char job_id[TALLY_MESSAGE_JOB_ID_CAPACITY];
+    char origin[TALLY_ORIGIN_CAPACITY]; /* JSON */
+};
+
+enum tally_status tally_describe_request_encode(const struct tally_describe_request *message,
+                                                struct tally_buffer *out);
+/* Errors: MALFORMED. */
+enum tally_status tally_describe_request_decode(const uint8_t *bytes, size_t n,
+                                                struct tally_describe_request *ret_message,
+                                                struct tally_error *err);
 /* LeaveRequest holds only the session; LeaveResponse is empty. */
 enum tally_status tally_leave_request_encode(uint64_t session, struct tally_buffer *out);
 enum tally_status tally_leave_request_decode(const uint8_t *bytes, size_t n, uint64_t *ret_session,

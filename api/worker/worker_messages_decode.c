@@ -615,6 +615,17 @@ enum tally_status tally_progress_request_decode(const uint8_t *bytes, size_t n,
                        err);
 }
 
+DEFINE_SCHEMA(DescribeRequest, struct tally_describe_request)
+
+enum tally_status tally_describe_request_decode(const uint8_t *bytes, size_t n,
+                                                struct tally_describe_request *ret_message,
+                                                struct tally_error *err)
+{
+    struct tally_describe_request message = {.session = 0};
+    return decode_into(bytes, n, &DescribeRequest_SCHEMA, &message, sizeof message, ret_message,
+                       err);
+}
+
 DEFINE_SCHEMA(LeaveRequest, struct leave_request)
 
 enum tally_status tally_leave_request_decode(const uint8_t *bytes, size_t n, uint64_t *ret_session,

@@ -307,6 +307,7 @@ static bool put_next(pb_ostream_t *stream, uint32_t tag, const struct double_res
 
 DEFINE_PUT(PostUpdateResponse, struct double_response)
 DEFINE_PUT(ProgressRequest, struct tally_progress_request)
+DEFINE_PUT(DescribeRequest, struct tally_describe_request)
 DEFINE_PUT(LeaveRequest, struct leave_request)
 
 enum tally_status tally_join_request_encode(const struct tally_join_request *message,
@@ -398,6 +399,12 @@ enum tally_status tally_progress_request_encode(const struct tally_progress_requ
                                                 struct tally_buffer *out)
 {
     return encode(put_ProgressRequest_fields, message, out);
+}
+
+enum tally_status tally_describe_request_encode(const struct tally_describe_request *message,
+                                                struct tally_buffer *out)
+{
+    return encode(put_DescribeRequest_fields, message, out);
 }
 
 enum tally_status tally_leave_request_encode(uint64_t session, struct tally_buffer *out)

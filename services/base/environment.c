@@ -1,6 +1,7 @@
 #include "services/base/environment.h"
 
 #include <gnu/libc-version.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/utsname.h>
@@ -72,17 +73,51 @@ struct tally_json *tally_environment_json(const char *blas)
     return tally_json_if_complete(environment, ok);
 }
 
-struct tally_json *tally_provenance_json(const void *document, size_t n_document,
-                                         struct tally_json *coordinators)
+static void write_digest(const void *bytes, size_t n, char ret_text[TALLY_DIGEST_TEXT_CAPACITY])
 {
     uint8_t digest[TALLY_SHA256_BYTES];
-    char text[2 * TALLY_SHA256_BYTES + 1];
-    struct tally_json *provenance = tally_json_object();
-    tally_sha256(document, n_document, digest);
+    tally_sha256(bytes, n, digest);
     for (size_t i = 0; i < sizeof digest; i++) {
-        snprintf(text + 2 * i, 3, "%02x", digest[i]);
+        snprintf(ret_text + 2 * i, 3, "%02x", digest[i]);
     }
+}
+
+struct tally_json *tally_provenance_json(const void *document, size_t n_document,
+                                         struct tally_json *coordinators,
+                                         struct tally_json *workers)
+{
+    char text[TALLY_DIGEST_TEXT_CAPACITY];
+    struct tally_json *provenance = tally_json_object();
+    write_digest(document, n_document, text);
     bool ok = tally_json_set_text(provenance, "document_sha256", text);
     ok = tally_json_set(provenance, "coordinators", coordinators) && ok;
+    ok = tally_json_set(provenance, "workers", workers) && ok;
     return tally_json_if_complete(provenance, ok);
+}
+
+struct tally_json *tally_origin_json(struct tally_json *environment, uint64_t data,
+                                     const struct tally_user_code *code)
+{
+    char digest[17];
+    snprintf(digest, sizeof digest, "%016" PRIx64, data);
+    bool ok = tally_json_set_text_or_null(environment, "data", data != 0 ? digest : NULL);
+    if (code->name[0] == '\0') {
+        ok = tally_json_set_null(environment, "code") && ok;
+    } else {
+        struct tally_json *known = tally_json_object();
+        ok = tally_json_set_text(known, "name", code->name) &&
+             tally_json_set_text_or_null(known, "sha256", code->sha256) && ok;
+        ok = tally_json_set(environment, "code", known) && ok;
+    }
+    return tally_json_if_complete(environment, ok);
+}
+
+void tally_file_digest(const char *path, char ret_text[TALLY_DIGEST_TEXT_CAPACITY])
+{
+    struct tally_buffer bytes = {.limit = (size_t)256 << 20};
+    ret_text[0] = '\0';
+    if (tally_file_read(path, &bytes, NULL) == TALLY_OK) {
+        write_digest(bytes.data, bytes.size, ret_text);
+    }
+    tally_buffer_fini(&bytes);
 }

@@ -12,9 +12,28 @@
  * machine. NULL = out of memory. */
 struct tally_json *tally_environment_json(const char *blas);
 
-/* The provenance of a job: {"document_sha256", "coordinators"}. document: its text, as
- * GET /v1/jobs/{id}/document sends it. The list is taken, also on failure. NULL = out of memory. */
+/* The provenance of a job: {"document_sha256", "coordinators", "workers"}. document: its text, as
+ * GET /v1/jobs/{id}/document sends it. The lists are taken, also on failure. NULL = out of
+ * memory. */
 struct tally_json *tally_provenance_json(const void *document, size_t n_document,
-                                         struct tally_json *coordinators);
+                                         struct tally_json *coordinators,
+                                         struct tally_json *workers);
+
+enum { TALLY_DIGEST_TEXT_CAPACITY = 65, TALLY_CODE_NAME_CAPACITY = 65 };
+
+/* The code that computes the updates of a job, where that is not this program. */
+struct tally_user_code {
+    char name[TALLY_CODE_NAME_CAPACITY];     /* "" = this program computes them */
+    char sha256[TALLY_DIGEST_TEXT_CAPACITY]; /* hexadecimal; "" = not known */
+};
+
+/* An entry of `workers`: `environment`, which is taken, also on failure, with a digest of the data
+ * (0 = not known) and the code. NULL = out of memory. */
+struct tally_json *tally_origin_json(struct tally_json *environment, uint64_t data,
+                                     const struct tally_user_code *code);
+
+/* The SHA-256 digest of a file of at most 256 MiB, in hexadecimal digits; "" if it cannot be
+ * read. */
+void tally_file_digest(const char *path, char ret_text[TALLY_DIGEST_TEXT_CAPACITY]);
 
 #endif

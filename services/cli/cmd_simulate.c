@@ -59,20 +59,27 @@ static bool on_round(void *context, const struct tally_job *job,
     return *tally_signals_stop() == 0;
 }
 
-/* As that of the service, with this program as the coordinator. */
+/* As that of the service, with this program as the coordinator and as the worker. */
 static bool set_provenance(struct tally_json *detail, const struct tally_json *document,
-                           uint64_t data_digest)
+                           const struct simulation *simulation)
 {
     char digest[17];
+    struct tally_user_code code;
     struct tally_buffer text = {0};
-    struct tally_json *list = tally_json_array();
+    const uint64_t data = simulation->data_digest;
+    struct tally_json *coordinators = tally_json_array(), *workers = tally_json_array();
     struct tally_json *self = tally_environment_json(tally_blas_version());
-    tally_detail_checksum(data_digest, digest);
+    tally_plugin_set_code(&simulation->plugins, &simulation->spec.objective, &code);
+    struct tally_json *worker = tally_origin_json(tally_json_copy(self), data, &code);
+    tally_detail_checksum(data, digest);
     bool ok = tally_json_set_integer(self, "from_round", 1) &&
-              tally_json_set_text_or_null(self, "data", data_digest != 0 ? digest : NULL);
-    ok = tally_json_append(list, self) && ok;
+              tally_json_set_text_or_null(self, "data", data != 0 ? digest : NULL);
+    ok = tally_json_set_integer(worker, "from_round", 1) && ok;
+    ok = tally_json_append(coordinators, self) && ok;
+    ok = tally_json_append(workers, worker) && ok;
     ok = tally_json_dump(document, 0, &text) == TALLY_OK && ok;
-    struct tally_json *provenance = tally_provenance_json(text.data, text.size, list);
+    struct tally_json *provenance =
+        tally_provenance_json(text.data, text.size, coordinators, workers);
     tally_buffer_fini(&text);
     return tally_json_set(detail, "provenance", tally_json_if_complete(provenance, ok));
 }
@@ -100,7 +107,7 @@ static struct tally_json *detail_of(const struct simulation *simulation,
     bool ok = detail != NULL && document != NULL &&
               tally_detail_add(detail, &facts, tally_job_progress(job)) &&
               tally_json_set_integer(detail, "run", spec->run) &&
-              set_provenance(detail, document, simulation->data_digest);
+              set_provenance(detail, document, simulation);
     tally_json_free(document);
     return tally_json_if_complete(detail, ok);
 }

@@ -211,9 +211,18 @@ static const struct tally_json *program_of(const struct tally_json *detail)
     return tally_json_at(tally_json_get(tally_json_get(detail, "provenance"), "coordinators"), 0);
 }
 
+/* What all workers of the job have said of their updates; NULL = not known, or not the same. */
+static const struct tally_json *origin_of(const struct tally_json *detail)
+{
+    const struct tally_json *workers =
+        tally_json_get(tally_json_get(detail, "provenance"), "workers");
+    return tally_json_size(workers) == 1 ? tally_json_at(workers, 0) : NULL;
+}
+
 const char *tally_detail_data(const struct tally_json *detail)
 {
-    return tally_json_get_text(program_of(detail), "data");
+    const char *data = tally_json_get_text(program_of(detail), "data");
+    return data != NULL ? data : tally_json_get_text(origin_of(detail), "data");
 }
 
 int tally_program_differences(const struct tally_json *a, const struct tally_json *b,
@@ -224,6 +233,10 @@ int tally_program_differences(const struct tally_json *a, const struct tally_jso
     for (size_t i = 0; i < sizeof KEYS / sizeof *KEYS; i++) {
         n += compare_at(KEYS[i], tally_json_get(program_of(a), KEYS[i]),
                         tally_json_get(program_of(b), KEYS[i]), each, context);
+    }
+    if (origin_of(a) != NULL && origin_of(b) != NULL) {
+        n += compare_at("code", tally_json_get(origin_of(a), "code"),
+                        tally_json_get(origin_of(b), "code"), each, context);
     }
     return n;
 }

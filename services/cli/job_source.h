@@ -37,10 +37,11 @@ int tally_differences(const struct tally_json *a, const struct tally_json *b,
 /* The same for the results in two details: what depends on neither time nor network. */
 int tally_result_differences(const struct tally_json *a, const struct tally_json *b,
                              tally_difference_fn *each, void *context);
-/* The same for the programs and machines in two details, apart from data and rounds. */
+/* The same for the programs, machines and code in two details, apart from data and rounds. */
 int tally_program_differences(const struct tally_json *a, const struct tally_json *b,
                               tally_difference_fn *each, void *context);
-/* The digest of the data that the coordinator of a detail has read; NULL = not known. */
+/* The digest of the data that the coordinator of a detail has read, or else all of its workers;
+ * NULL = not known. */
 const char *tally_detail_data(const struct tally_json *detail);
 
 /* One cell of a table: a text without quotes, "-" for NULL and null, any other value as JSON. */

@@ -9,6 +9,7 @@
 #include "api/worker/worker_messages.h"
 #include "codec/numeric/checksum.h"
 #include "services/base/time.h"
+#include "services/coordinator/provenance.h"
 #include "services/job/document.h"
 #include "services/job/job_advice.h"
 #include "services/job/job_detail.h"
@@ -29,6 +30,7 @@ void hosted_job_free(struct hosted_job *job)
         tally_buffer_fini(&job->shared_task.bytes);
         tally_shared_bytes_release(job->shared_task.tail);
         hosted_job_drop_slots(job);
+        provenance_forget(&job->origins);
         free(job->start);
         free(job);
     }
@@ -410,6 +412,7 @@ enum tally_status hosted_job_reload(struct tally_store *store, struct hosted_job
         tally_job_free(job->engine);
         job->engine = engine;
         job->provenance_is_current = false;
+        provenance_forget(&job->origins);
         job->shared_task.round = 0; /* it may be a different round with the same number */
         job->stored_state = (struct stored_state){0};
         job->has_stored_updates = true;

@@ -124,6 +124,12 @@ enum { CLIENT_METRICS_BLOCK = TALLY_MAX_UPDATES };
  * shuts down. Traffic lost in a crash remains only in the job's counters. */
 enum { TRAFFIC_STORED_EVERY_MS = 10000 };
 
+/* The origins of updates (provenance.h) that the store has, by the checksums of their texts. */
+struct known_origins {
+    uint64_t *checksums; /* heap; NULL = not read yet */
+    uint32_t n;
+};
+
 struct hosted_job {
     struct job_marks *marks;    /* the coordinator's; NULL until it has added the job */
     struct tally_store_job row; /* as last written */
@@ -141,6 +147,7 @@ struct hosted_job {
     struct known_columns columns;
     uint64_t data_digest;       /* of its data, if f(x*) was solved for here; 0 = not known */
     bool provenance_is_current; /* the store names this program as the job's coordinator */
+    struct known_origins origins;
     int64_t started_bytes, solving_bytes; /* estimates of services/job/job_footprint.h */
     bool prepared;            /* f_star and schedule below are known: the job may start */
     int64_t prepare_began_ms; /* monotonic; when it was requested; 0 = not yet, or not here */

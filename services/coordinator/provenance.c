@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codec/numeric/checksum.h"
 #include "services/base/environment.h"
 
 /* A row: the round in decimal, a space, the digest of the data in 16 hexadecimal digits (zeros if
@@ -43,10 +44,33 @@ static enum tally_status compare(void *context, const struct tally_store_update 
     uint64_t digest;
     size_t n;
     const char *environment = split(row, &round, &digest, &n);
+    if (row->client >= PROVENANCE_MOST_COORDINATORS) {
+        return TALLY_OK;
+    }
     last->n = row->client + 1;
     last->is_same = environment != NULL && n == strlen(last->environment) &&
                     memcmp(environment, last->environment, n) == 0;
     return TALLY_OK;
+}
+
+static enum tally_status insert(struct tally_store *store, const struct hosted_job *job,
+                                uint32_t index, int64_t round, uint64_t digest, const char *text,
+                                struct tally_error *err)
+{
+    struct tally_buffer body = {0};
+    enum tally_status status =
+        tally_buffer_printf(&body, "%" PRId64 " %016" PRIx64 " %s", round, digest, text);
+    if (status != TALLY_OK) {
+        tally_fail(err, status, NULL, "no memory for the provenance");
+    } else {
+        const struct tally_store_update row = {.round = TALLY_STORE_PROVENANCE_ROUND,
+                                               .client = index,
+                                               .body = body.data,
+                                               .n_body = body.size};
+        status = store->ops->update_insert(store, job->row.key, &row, err);
+    }
+    tally_buffer_fini(&body);
+    return status;
 }
 
 enum tally_status provenance_put(struct tally_store *store, struct hosted_job *job,
@@ -56,32 +80,164 @@ enum tally_status provenance_put(struct tally_store *store, struct hosted_job *j
         return TALLY_OK;
     }
     struct last last = {.environment = environment};
-    struct tally_buffer body = {0};
     enum tally_status status = store->ops->update_list(
         store, job->row.key, TALLY_STORE_PROVENANCE_ROUND, compare, &last, err);
     if (status == TALLY_OK && !last.is_same && last.n < PROVENANCE_MOST_COORDINATORS) {
-        status = tally_buffer_printf(&body, "%" PRId64 " %016" PRIx64 " %s", round,
-                                     job->data_digest, environment);
-        if (status != TALLY_OK) {
-            tally_fail(err, status, NULL, "no memory for the provenance");
-        }
-        const struct tally_store_update row = {.round = TALLY_STORE_PROVENANCE_ROUND,
-                                               .client = last.n,
-                                               .body = body.data,
-                                               .n_body = body.size};
-        if (status == TALLY_OK) {
-            status = store->ops->update_insert(store, job->row.key, &row, err);
-        }
+        status = insert(store, job, last.n, round, job->data_digest, environment, err);
     }
     job->provenance_is_current = status == TALLY_OK;
-    tally_buffer_fini(&body);
     return status;
 }
+
+/* ---- Origins. */
+
+/* What an origin may have: texts, or null for what its worker does not know. */
+static const struct known {
+    const char *key;
+    const char *const *members; /* of an object of texts; NULL = a text */
+} KNOWN[] = {
+    {"version", NULL},
+    {"commit", NULL},
+    {"compiler", NULL},
+    {"libraries", (const char *const[]){"openblas", "libc", NULL}},
+    {"machine", (const char *const[]){"processor", "system", NULL}},
+    {"data", NULL},
+    {"code", (const char *const[]){"name", "sha256", NULL}},
+};
+enum { N_KNOWN = sizeof KNOWN / sizeof KNOWN[0] };
+
+/* What is no text becomes null. */
+static bool copy_member(const struct tally_json *from, const struct known *known,
+                        struct tally_json *to)
+{
+    const struct tally_json *value = tally_json_get(from, known->key);
+    if (known->members == NULL) {
+        return tally_json_set_text_or_null(to, known->key, tally_json_as_text(value));
+    }
+    if (!tally_json_is_object(value)) {
+        return tally_json_set_null(to, known->key);
+    }
+    struct tally_json *copy = tally_json_object();
+    bool ok = copy != NULL;
+    for (const char *const *member = known->members; *member != NULL; member++) {
+        ok = tally_json_set_text_or_null(copy, *member, tally_json_get_text(value, *member)) && ok;
+    }
+    return tally_json_set(to, known->key, tally_json_if_complete(copy, ok));
+}
+
+/* Reads an origin, and writes it with all known members in one order, so that equal ones are equal
+ * as texts. */
+static enum tally_status normalize(const char *origin, struct tally_buffer *out,
+                                   struct tally_error *err)
+{
+    struct tally_json *given = NULL, *copy = tally_json_object();
+    bool ok = copy != NULL;
+    enum tally_status status = tally_json_parse(origin, strlen(origin), &given, err);
+    if (status == TALLY_MALFORMED || (status == TALLY_OK && !tally_json_is_object(given))) {
+        tally_error_clear(err);
+        status = tally_fail(err, TALLY_INVALID_ARGUMENT, "origin", "not a JSON object");
+    }
+    for (size_t i = 0; status == TALLY_OK && i < N_KNOWN; i++) {
+        ok = copy_member(given, &KNOWN[i], copy) && ok;
+    }
+    if (status == TALLY_OK && (!ok || tally_json_dump(copy, 0, out) != TALLY_OK ||
+                               tally_buffer_append(out, "", 1) != TALLY_OK)) {
+        status = tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the provenance");
+    }
+    tally_json_free(given);
+    tally_json_free(copy);
+    return status;
+}
+
+static enum tally_status note_known(void *context, const struct tally_store_update *row,
+                                    struct tally_error *err)
+{
+    (void)err;
+    struct known_origins *origins = context;
+    int64_t round;
+    uint64_t digest;
+    size_t n = 0;
+    const char *text = split(row, &round, &digest, &n);
+    if (row->client >= PROVENANCE_MOST_COORDINATORS && origins->n < PROVENANCE_MOST_ORIGINS) {
+        origins->checksums[origins->n++] = text != NULL ? tally_checksum64(text, n) : 0;
+    }
+    return TALLY_OK;
+}
+
+static enum tally_status read_known(struct tally_store *store, struct hosted_job *job,
+                                    struct tally_error *err)
+{
+    struct known_origins *origins = &job->origins;
+    if (origins->checksums != NULL) {
+        return TALLY_OK;
+    }
+    origins->checksums = calloc(PROVENANCE_MOST_ORIGINS, sizeof *origins->checksums);
+    if (origins->checksums == NULL) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the provenance");
+    }
+    const enum tally_status status = store->ops->update_list(
+        store, job->row.key, TALLY_STORE_PROVENANCE_ROUND, note_known, origins, err);
+    if (status != TALLY_OK) {
+        provenance_forget(origins);
+    }
+    return status;
+}
+
+static uint64_t checksum_of(const struct tally_buffer *text)
+{
+    return tally_checksum64(text->data, text->size - 1);
+}
+
+enum tally_status provenance_read_origin(struct tally_store *store, struct hosted_job *job,
+                                         const char *origin, struct tally_buffer *ret_text,
+                                         struct tally_error *err)
+{
+    const struct known_origins *origins = &job->origins;
+    ret_text->size = 0;
+    enum tally_status status = normalize(origin, ret_text, err);
+    if (status == TALLY_OK) {
+        status = read_known(store, job, err);
+    }
+    bool is_new = status == TALLY_OK && origins->n < PROVENANCE_MOST_ORIGINS;
+    for (uint32_t i = 0; is_new && i < origins->n; i++) {
+        is_new = origins->checksums[i] != checksum_of(ret_text);
+    }
+    ret_text->size = is_new ? ret_text->size : 0;
+    return status;
+}
+
+enum tally_status provenance_put_origin(struct tally_store *store, struct hosted_job *job,
+                                        const struct tally_buffer *text, struct tally_error *err)
+{
+    struct known_origins *origins = &job->origins;
+    const enum tally_status status =
+        insert(store, job, PROVENANCE_MOST_COORDINATORS + origins->n,
+               tally_job_progress(job->engine)->round + 1, 0, (const char *)text->data, err);
+    if (status == TALLY_OK) {
+        origins->checksums[origins->n++] = checksum_of(text);
+    }
+    return status;
+}
+
+void provenance_forget(struct known_origins *origins)
+{
+    free(origins->checksums);
+    *origins = (struct known_origins){.n = 0};
+}
+
+/* ---- Reading. */
+
+/* The lists of a detail. */
+struct lists {
+    struct tally_json *coordinators, *workers;
+};
 
 static enum tally_status append(void *context, const struct tally_store_update *row,
                                 struct tally_error *err)
 {
-    struct tally_json *list = context, *entry = NULL;
+    const struct lists *lists = context;
+    const bool is_worker = row->client >= PROVENANCE_MOST_COORDINATORS;
+    struct tally_json *entry = NULL;
     int64_t round;
     uint64_t digest;
     char text[DIGEST_DIGITS + 1];
@@ -95,9 +251,11 @@ static enum tally_status append(void *context, const struct tally_store_update *
                           row->client);
     }
     snprintf(text, sizeof text, "%016" PRIx64, digest);
-    const bool ok = tally_json_set_integer(entry, "from_round", round) &&
-                    tally_json_set_text_or_null(entry, "data", digest != 0 ? text : NULL);
-    return tally_json_append(list, tally_json_if_complete(entry, ok))
+    const bool ok =
+        tally_json_set_integer(entry, "from_round", round) &&
+        (is_worker || tally_json_set_text_or_null(entry, "data", digest != 0 ? text : NULL));
+    return tally_json_append(is_worker ? lists->workers : lists->coordinators,
+                             tally_json_if_complete(entry, ok))
                ? TALLY_OK
                : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the provenance");
 }
@@ -106,20 +264,21 @@ enum tally_status provenance_add(struct tally_store *store, const struct tally_s
                                  const struct tally_buffer *document, struct tally_json *detail,
                                  struct tally_error *err)
 {
-    struct tally_json *coordinators = tally_json_array();
+    const struct lists lists = {tally_json_array(), tally_json_array()};
     enum tally_status status =
-        coordinators != NULL
+        lists.coordinators != NULL && lists.workers != NULL
             ? store->ops->update_list(store, row->key, TALLY_STORE_PROVENANCE_ROUND, append,
-                                      coordinators, err)
+                                      (void *)&lists, err)
             : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the provenance");
-    if (status != TALLY_OK || tally_json_size(coordinators) == 0) {
-        tally_json_free(coordinators);
+    if (status != TALLY_OK || tally_json_size(lists.coordinators) == 0) {
+        tally_json_free(lists.coordinators);
+        tally_json_free(lists.workers);
         return status != TALLY_OK || tally_json_set_null(detail, "provenance")
                    ? status
                    : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the provenance");
     }
     struct tally_json *provenance =
-        tally_provenance_json(document->data, document->size, coordinators);
+        tally_provenance_json(document->data, document->size, lists.coordinators, lists.workers);
     return tally_json_set(detail, "provenance", provenance)
                ? TALLY_OK
                : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the provenance");

@@ -1,9 +1,13 @@
 /* provenance: with which programs and data a job was run, as stored with it.
  *
- * The rows stand among the updates, under TALLY_STORE_PROVENANCE_ROUND. Each is written once, in
- * the transaction of the round from which it holds: for the coordinator that starts the job, and
- * for one that is another program, or runs on another machine, than the last before it, in the
- * first round that it closes. So an upgrade in the middle of a job shows. */
+ * The rows stand among the updates, under TALLY_STORE_PROVENANCE_ROUND. Those of coordinators come
+ * first. Each is written once, in the transaction of the round from which it holds: for the
+ * coordinator that starts the job, and for one that is another program, or runs on another machine,
+ * than the last before it, in the first round that it closes. So an upgrade in the middle of a job
+ * shows.
+ *
+ * Then come the origins of updates: what workers have said of themselves. Workers that say the same
+ * share a row. */
 #ifndef TALLY_SERVICES_COORDINATOR_PROVENANCE_H
 #define TALLY_SERVICES_COORDINATOR_PROVENANCE_H
 
@@ -11,12 +15,27 @@
 
 enum {
     PROVENANCE_MOST_COORDINATORS = 16, /* later ones are not recorded */
+    PROVENANCE_MOST_ORIGINS = 64,      /* nor are later ones of these */
 };
 
 /* Records this coordinator, unless the last one recorded is the same; in an open transaction, with
  * what round `round` has changed. */
 enum tally_status provenance_put(struct tally_store *store, struct hosted_job *job,
                                  const char *environment, int64_t round, struct tally_error *err);
+
+/* Reads the origin of a worker's updates, a JSON object. Unknown members are dropped, and what is
+ * no text becomes null. *ret_text is what provenance_put_origin() is to record; empty: it is
+ * recorded, or no more are. Errors: INVALID_ARGUMENT (field `origin`), those of the store,
+ * NO_MEMORY. */
+enum tally_status provenance_read_origin(struct tally_store *store, struct hosted_job *job,
+                                         const char *origin, struct tally_buffer *ret_text,
+                                         struct tally_error *err);
+/* In an open transaction. Errors: those of the store, NO_MEMORY. */
+enum tally_status provenance_put_origin(struct tally_store *store, struct hosted_job *job,
+                                        const struct tally_buffer *text, struct tally_error *err);
+
+/* Forgets what is known of the store's rows; it is read again when it is needed. */
+void provenance_forget(struct known_origins *origins);
 
 /* Adds the member `provenance` to the detail of a job with this document: null if nothing is
  * recorded. Errors: those of the store, NO_MEMORY. */

@@ -22,6 +22,8 @@ const struct route ROUTES[] = {
      ROUTE_WRITES | ROUTE_IN_MEMORY | ROUTE_ASKS_WORK, workers_join, AT_WORKERS_JOB},
     {"POST", "/tally.v1.WorkerService/Progress", ROUTE_WORKER, ROUTE_WRITES | ROUTE_IN_MEMORY,
      workers_progress, AT_SESSION},
+    {"POST", "/tally.v1.WorkerService/Describe", ROUTE_WORKER, ROUTE_WRITES, workers_describe,
+     AT_SESSION},
     {"POST", "/tally.v1.WorkerService/Leave", ROUTE_WORKER, ROUTE_WRITES | ROUTE_IN_MEMORY,
      workers_leave, AT_SESSION},
     {"POST", "/v1/jobs", ROUTE_ADMIN, ROUTE_WRITES, rest_post_job, AT_ANY},

@@ -202,7 +202,8 @@ bool workers_job_waiting(const struct tally_coordinator *coordinator, const stru
  * if more of it is needed for that. */
 bool workers_on_part(struct tally_coordinator *coordinator, const struct call *call);
 
-handler_fn workers_join, workers_poll, workers_update, workers_progress, workers_leave;
+handler_fn workers_join, workers_poll, workers_update, workers_progress, workers_describe,
+    workers_leave;
 
 /* ---- What the methods of tally.v1.WorkerService have in common. */
 

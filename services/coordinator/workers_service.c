@@ -11,6 +11,8 @@
 #include "services/coordinator/coordinator.h"
 #include "services/coordinator/jobs_lifecycle.h"
 #include "services/coordinator/jobs_live.h"
+#include "services/coordinator/loop_transaction.h"
+#include "services/coordinator/provenance.h"
 
 enum { RIVAL_FOR_MS = 300000 }; /* several times the longest pause of a replaced worker */
 
@@ -378,6 +380,53 @@ enum tally_status workers_progress(struct tally_coordinator *coordinator, struct
     struct tally_http_motion seen; /* here, perhaps: then it replaces what the worker says */
     (void)session_motion(session, session->progress_ms, &seen);
     return workers_answer_protobuf(call, TALLY_OK, err);
+}
+
+/* Describe. */
+
+/* Whether a client of the job is assigned to the session. */
+static bool has_client_of(const struct session *session, const struct hosted_job *job)
+{
+    uint32_t i = 0;
+    while (i < session->n_assignments && session->assignments[i].job != job) {
+        i++;
+    }
+    return i < session->n_assignments;
+}
+
+DEFINE_READ_MESSAGE(describe_request, workers_find_session)
+
+enum tally_status workers_describe(struct tally_coordinator *coordinator, struct call *call,
+                                   struct tally_error *err)
+{
+    struct tally_describe_request message;
+    struct session *session = NULL;
+    enum tally_status status = read_describe_request(coordinator, call, &message, &session, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    struct hosted_job *job = jobs_find(coordinator, message.job_id);
+    if (job == NULL) {
+        return tally_fail(err, TALLY_NOT_FOUND, "job_id", "there is no live job %s",
+                          message.job_id);
+    }
+    if (!has_client_of(session, job)) {
+        return tally_fail(err, TALLY_PERMISSION_DENIED, "job_id",
+                          "no client of job %s is assigned to this session", message.job_id);
+    }
+    struct tally_buffer text = {0};
+    status = job->needs_reload
+                 ? transaction_fail(coordinator->transaction, err)
+                 : provenance_read_origin(coordinator->store, job, message.origin, &text, err);
+    if (status == TALLY_OK && text.size > 0) {
+        status = transaction_begin_write(coordinator->transaction, err);
+        if (status == TALLY_OK) {
+            status = provenance_put_origin(coordinator->store, job, &text, err);
+            transaction_check(coordinator->transaction, status, err);
+        }
+    }
+    tally_buffer_fini(&text);
+    return status == TALLY_OK ? workers_answer_protobuf(call, TALLY_OK, err) : status;
 }
 
 /* Leave. */

@@ -16,6 +16,7 @@
 
 #include "api/client/http_client.h"
 #include "api/worker/worker_messages.h"
+#include "codec/utf8.h"
 #include "services/base/log.h"
 #include "services/base/time.h"
 #include "services/base/token_file.h"
@@ -154,6 +155,13 @@ static enum tally_status check_connection(const struct worker_config *config,
     return status;
 }
 
+/* Longer texts are cut. */
+static void copy_text(const char *text, char *ret_text, size_t capacity)
+{
+    snprintf(ret_text, capacity, "%s", text != NULL ? text : "");
+    ret_text[tally_utf8_valid_prefix(ret_text, strlen(ret_text))] = '\0';
+}
+
 static enum tally_status set_up(struct tally_worker *worker,
                                 const struct tally_worker_config *given, struct tally_error *err)
 {
@@ -178,6 +186,11 @@ static enum tally_status set_up(struct tally_worker *worker,
     if (status == TALLY_OK && config.plugin != NULL) {
         status = tally_plugin_set_add(&worker->plugins, config.plugin, config.override != 0,
                                       config.dim, err);
+        if (status == TALLY_OK) {
+            struct tally_user_code *code = &worker->plugins.first->code;
+            copy_text(config.code_name, code->name, sizeof code->name);
+            copy_text(config.code_sha256, code->sha256, sizeof code->sha256);
+        }
     }
     if (status != TALLY_OK) {
         return status;

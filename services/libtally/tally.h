@@ -211,6 +211,11 @@ struct tally_worker_config {
      * tally_worker_run(). NULL = nothing is logged. */
     void (*log)(void *context, int level, const char *line);
     void *log_context;
+
+    /* Which code `plugin` calls, for the provenance of the jobs that it serves: a name of at most
+     * 64 bytes, and a SHA-256 digest in hexadecimal digits. NULL = the name of `plugin`; no digest.
+     */
+    const char *code_name, *code_sha256;
 };
 
 /* Sets the defaults, which are the last values in the comments above. `size` is sizeof *ret_config.

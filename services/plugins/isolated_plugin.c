@@ -270,6 +270,7 @@ enum tally_status tally_plugin_set_isolate(struct tally_plugin_set *set, const c
     }
     self->base.ops = &SOURCE_OPS;
     self->path = copy;
+    self->base.path = copy;
     self->limits = *limits;
     enum tally_status status = look_at(self, err);
     if (status == TALLY_OK) {

@@ -99,6 +99,7 @@ enum tally_status tally_plugin_set_load(struct tally_plugin_set *set, const char
     enum tally_status status = tally_plugin_file_open(path, &source.file, err);
     if (status == TALLY_OK) {
         source.plugin = source.file.plugin;
+        tally_file_digest(path, source.base.code.sha256);
         status = add(set, &source, err);
     }
     if (status != TALLY_OK) {
@@ -146,6 +147,24 @@ static const struct tally_plugin_source *find(const struct tally_plugin_set *set
         }
     }
     return override;
+}
+
+void tally_plugin_set_code(const struct tally_plugin_set *set,
+                           const struct tally_objective_spec *spec,
+                           struct tally_user_code *ret_code)
+{
+    const struct tally_plugin_source *source = find(set, spec);
+    *ret_code = (struct tally_user_code){.name = ""};
+    if (source == NULL) {
+        return;
+    }
+    *ret_code = source->code;
+    if (ret_code->name[0] == '\0') {
+        snprintf(ret_code->name, sizeof ret_code->name, "%s", source->name);
+    }
+    if (source->path != NULL) { /* the file may be another one now */
+        tally_file_digest(source->path, ret_code->sha256);
+    }
 }
 
 static const char ABSENT_FIELD[] = "objective.name";

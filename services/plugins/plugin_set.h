@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "codec/error.h"
+#include "services/base/environment.h"
 #include "services/job/job_spec.h"
 #include "services/objectives/plugin_instance.h"
 
@@ -30,6 +31,8 @@ struct tally_plugin_source {
     bool has_initial; /* offers a point to start from */
     bool is_override; /* replaces the objective of every job with this dim */
     uint64_t dim;     /* the only dim that it serves; 0 = any */
+    const char *path; /* of a shared object that each job opens anew; NULL = it is loaded already */
+    struct tally_user_code code; /* its name is "" if it is that of the plug-in */
     struct tally_plugin_source *next;
 };
 
@@ -92,6 +95,10 @@ enum tally_status tally_plugin_set_objective(const struct tally_plugin_set *set,
                                              const struct tally_data_source *files,
                                              struct tally_objective **ret_objective,
                                              struct tally_error *err);
+/* The code that computes the updates of a job: that of its plug-in, if one serves it. */
+void tally_plugin_set_code(const struct tally_plugin_set *set,
+                           const struct tally_objective_spec *spec,
+                           struct tally_user_code *ret_code);
 /* Whether an error of tally_plugin_set_objective() means that the job's plug-in is not loaded. */
 bool tally_plugin_set_is_absence(const struct tally_error *err);
 

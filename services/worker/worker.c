@@ -7,6 +7,7 @@
 
 #include "services/base/log.h"
 #include "services/worker/worker_contact.h"
+#include "services/worker/worker_origin.h"
 #include "services/worker/worker_posting.h"
 #include "services/worker/worker_state.h"
 
@@ -219,6 +220,7 @@ static enum tally_status do_task(struct worker *worker, const struct tally_task 
         return lose_point(worker, task, &why, err);
     }
     worker->lost_points = 0;
+    origin_tell(worker, job);
     bool refused = false;
     posting_begin(worker, task, job->objective->columns);
     for (size_t i = 0; status == TALLY_OK && !refused && i < task->n_clients &&

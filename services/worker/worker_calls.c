@@ -101,6 +101,14 @@ enum tally_status call_progress(struct tally_http_client *client, struct call_bu
     return perform(client, buffers, "Progress", encoded, CALL_TIMEOUT_MS, err);
 }
 
+enum tally_status call_describe(struct tally_http_client *client, struct call_buffers *buffers,
+                                const struct tally_describe_request *message,
+                                struct tally_error *err)
+{
+    enum tally_status encoded = tally_describe_request_encode(message, &buffers->request);
+    return perform(client, buffers, "Describe", encoded, CALL_TIMEOUT_MS, err);
+}
+
 enum tally_status call_leave(struct tally_http_client *client, struct call_buffers *buffers,
                              uint64_t session, struct tally_error *err)
 {

@@ -33,6 +33,9 @@ enum tally_status call_update(struct tally_http_client *client, struct call_buff
 enum tally_status call_progress(struct tally_http_client *client, struct call_buffers *buffers,
                                 const struct tally_progress_request *message,
                                 struct tally_error *err);
+enum tally_status call_describe(struct tally_http_client *client, struct call_buffers *buffers,
+                                const struct tally_describe_request *message,
+                                struct tally_error *err);
 enum tally_status call_leave(struct tally_http_client *client, struct call_buffers *buffers,
                              uint64_t session, struct tally_error *err);
 

@@ -20,6 +20,7 @@ struct job_copy {
     uint32_t *places; /* [clients of the job]: 1 + its index in the list; 0 = not listed */
     char dropped[TALLY_METRICS_MOST][TALLY_METRIC_NAME_CAPACITY]; /* metrics that were not finite */
     size_t n_dropped;
+    uint64_t described_in; /* the session that was told of its origin; 0 = none (worker_origin.h) */
     struct job_copy *next;
 };
 

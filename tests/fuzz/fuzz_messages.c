@@ -28,6 +28,7 @@ DEFINE_REWRITE(join_request, tally_join_request_fini)
 DEFINE_REWRITE(join_response, no_fini)
 DEFINE_REWRITE(poll_request, no_fini)
 DEFINE_REWRITE(poll_response, tally_poll_response_fini)
+DEFINE_REWRITE(describe_request, no_fini)
 static bool rewrite_leave_request(const uint8_t *bytes, size_t n, struct tally_buffer *out)
 {
     uint64_t session;
@@ -84,8 +85,9 @@ static bool rewrite_update_response(const uint8_t *bytes, size_t n, struct tally
 }
 
 static bool (*const REWRITES[])(const uint8_t *bytes, size_t n, struct tally_buffer *out) = {
-    rewrite_join_request,   rewrite_join_response,   rewrite_poll_request,  rewrite_poll_response,
-    rewrite_update_request, rewrite_update_response, rewrite_leave_request,
+    rewrite_join_request,  rewrite_join_response,    rewrite_poll_request,
+    rewrite_poll_response, rewrite_update_request,   rewrite_update_response,
+    rewrite_leave_request, rewrite_describe_request,
 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -213,7 +213,8 @@ def message_seeds():
                 messages.UpdateResult(formula_bits=5, payload_bits=6),
                 messages.UpdateResult(code="already_exists", message="no")])),
             (5, messages.PostUpdateResponse(formula_bits=5, payload_bits=600, next={"idle": {"jobs_pending": 1}})),
-            (6, messages.LeaveRequest(session=77))]:
+            (6, messages.LeaveRequest(session=77)),
+            (7, messages.DescribeRequest(session=1, job_id=JOB, origin='{"version": "1", "code": {"name": "a"}}'))]:
         yield "messages", bytes([kind]) + message.SerializeToString()
 
 

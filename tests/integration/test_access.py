@@ -23,7 +23,7 @@ import common
 from common import (ENDLESS, FORMAT, Client, ForeignWorker, TallyTestCase, essence_so_far, free_port,
                     job_document, messages, wait_until)
 
-METHODS = ("Join", "PollTask", "PostUpdate", "Progress", "Leave")
+METHODS = ("Join", "PollTask", "PostUpdate", "Progress", "Describe", "Leave")
 
 
 def utc(seconds_from_now):
@@ -148,6 +148,7 @@ class Tokens(AccessTestCase):
         calls = {"Join": messages.JoinRequest(name="alice", slots=1, format=FORMAT), "PollTask":
                  messages.PollTaskRequest(session=alice.session), "PostUpdate": right,
                  "Progress": messages.ProgressRequest(session=alice.session, bytes=1, of_bytes=2),
+                 "Describe": messages.DescribeRequest(session=alice.session, job_id=job_id, origin="{}"),
                  "Leave": messages.LeaveRequest(session=alice.session)}
         with self.nothing_changes():
             for who, (rest, worker, metrics) in self.STATUS.items():

@@ -5,6 +5,8 @@ The tests load the libtally of the build under test. test_library.py covers the 
 
 import collections
 import contextlib
+import functools
+import hashlib
 import json
 import logging
 import os
@@ -350,6 +352,18 @@ class Gradients(PythonCase):
             if "metrics" in record:
                 self.assertEqual({name: (each["min"], each["max"]) for name, each in record["metrics"].items()},
                                  {"round": (record["round"], record["round"]), "seven": (7, 7), "client": (0, 1), "m": (2, 2)})
+
+    def test_provenance_names_the_function_and_its_file(self):
+        digest = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
+        alike = functools.partial(pull)
+        made = {}
+        exec("def unseen(x, query):\n    return 2 * (x - 1)", made)  # of no file
+        expected = [("test_python.py:pull", digest), ("test_python.py:pull", digest), ("unseen", None)]
+        for gradient, (name, sha256) in zip((pull, alike, made["unseen"]), expected):
+            job = self.coordinator.client.submit(plugin_job())
+            self.play(self.coordinator.url, gradient, 4, loss=squares, clients=2, job=job)
+            origin, = self.coordinator.client.wait_status(job, "completed")["provenance"]["workers"]
+            self.assertEqual(origin["code"], {"name": name, "sha256": sha256})
 
     def test_metrics_by_function_and_by_report(self):
         def gradient(x, query):

@@ -10,7 +10,10 @@ import tarfile
 import unittest
 from pathlib import Path
 
-from common import BIN, ENDLESS, HANG_S, JOBS, TallyTestCase, changed, essence, job_document, simulate
+from common import (
+    BIN, ENDLESS, HANG_S, JOBS, ForeignWorker, TallyTestCase, changed, essence, job_document, messages, simulate,
+)
+from test_plugins import MOODY, moody_job
 
 SHIPPED = sorted(JOBS.rglob("*.json"))
 CLASSES, OF_CLASS, SIDE = 10, 12, 28
@@ -104,6 +107,8 @@ class Provenance(TallyTestCase):
         self.assertRegex(program["data"], "^[0-9a-f]{16}$")
         self.assertRegex(here["libraries"]["libc"], "^glibc ")
         self.assertRegex(here["libraries"]["openblas"], "^OpenBLAS ")
+        origin, = provenance["workers"]
+        self.assertEqual({**here, "from_round": 1, "data": program["data"], "code": None}, origin)
         # A simulation says the same of the same data, whatever their order, and something else of other data.
         of = lambda **changes: simulate(changed(document, changes), ("--data-dir", self.folder))["provenance"]
         self.assertEqual(of(), provenance)
@@ -127,6 +132,55 @@ class Provenance(TallyTestCase):
         coordinator = self.start_coordinator(port=coordinator.port)
         coordinator.client.wait_rounds(job_id, 3)
         self.assertEqual(self.provenance(coordinator.client, job_id), first)
+
+
+    def test_workers_say_which_code_and_data_their_updates_come_from(self):
+        """A plug-in in the worker and in a child process. The same again after a crash adds nothing, another file of the
+        same name does."""
+        plugin = Path(self.folder, "lines.so")
+        plugin.write_bytes(MOODY.read_bytes())
+        digest = hashlib.sha256(plugin.read_bytes()).hexdigest()
+        coordinator = self.start_coordinator()
+        client = coordinator.client
+        job_id = client.submit(moody_job(clients=1, horizon=ENDLESS))
+        codes = lambda: [each["code"] for each in self.provenance(client, job_id)["workers"]]
+        for isolated in (), ["--plugin-isolated"]:
+            worker = self.start_worker(coordinator, "w", options=["--plugin", plugin, *isolated])
+            client.wait_rounds(job_id, client.job(job_id)["round"] + 2)
+            self.assertEqual(codes(), [{"name": "moody", "sha256": digest}], isolated)
+            worker.terminate()
+            coordinator.kill()
+            coordinator = self.start_coordinator(port=coordinator.port)
+        with plugin.open("ab") as file:
+            file.write(b"another")
+        self.start_worker(coordinator, "w", options=["--plugin", plugin])
+        client.wait_rounds(job_id, client.job(job_id)["round"] + 2)
+        self.assertEqual([code["sha256"] for code in codes()],
+                         [digest, hashlib.sha256(plugin.read_bytes()).hexdigest()])
+        self.assertGreater(self.provenance(client, job_id)["workers"][1]["from_round"], 2)
+
+    def test_a_foreign_worker_may_describe_itself(self):
+        coordinator = self.start_coordinator()
+        client = coordinator.client
+        job_id = client.submit(job_document(clients=2, quorum=2))
+        first, other = ForeignWorker(client, "first"), ForeignWorker(client, "other", slots=1)
+        first.poll_task()
+        describe = lambda worker, origin, job=job_id: client.call_raw("Describe", messages.DescribeRequest(
+            session=worker.session, job_id=job, origin=origin).SerializeToString())
+        self.assertEqual(describe(first, '{"version": "mine", "code": {"name": "é.py"}}').status, 200)
+        self.assertEqual(describe(first, '{"version": "mine", "code": {"name": "é.py"}}').status, 200)
+        origin, = self.provenance(client, job_id)["workers"]
+        self.assertEqual((origin["version"], origin["code"]), ("mine", {"name": "é.py", "sha256": None}))
+        for answer, status, field in (
+                (describe(first, "[]"), 400, "origin"), (describe(first, " " * 2049), 400, "origin"),
+                (describe(first, "{}", "other"), 404, "job_id")):
+            self.assertEqual(answer.status, status, answer)
+            self.assertIn(field, answer.json()["message"])
+        other.leave()
+        self.assertEqual(describe(other, "{}").status, 404)
+        alone = client.submit(job_document(clients=1, quorum=1))
+        self.assertEqual(describe(first, "{}", alone).status, 403)
+        self.assertEqual(len(self.provenance(client, job_id)["workers"]), 1)
 
 
 class Bundles(TallyTestCase):

@@ -114,7 +114,7 @@ class WorkerConfig(ctypes.Structure):
                 ("token_file", c_char_p), ("tls_ca", c_char_p), ("data_dir", c_char_p), ("job", c_char_p),
                 ("clients", c_uint32), ("wait_ms", c_uint32), ("exit_when_idle", c_int),
                 ("plugin", POINTER(Plugin)), ("dim", c_uint64), ("override", c_int), ("log", LOG),
-                ("log_context", c_void_p)]
+                ("log_context", c_void_p), ("code_name", c_char_p), ("code_sha256", c_char_p)]
 
 
 class WorkerTotals(ctypes.Structure):

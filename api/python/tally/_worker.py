@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import hashlib
+import inspect
 import logging
 import math
 import os
+import pathlib
 import re
 import signal
 import threading
@@ -434,6 +437,22 @@ def _start(initial: ArrayLike) -> NDArray[np.float32]:
     return start
 
 
+def _code_of(function: Any) -> tuple[str, str | None]:
+    """Returns the name of a function, with the file that defines it, and the file's SHA-256 digest, if it has one."""
+    function = inspect.unwrap(function)
+    if not hasattr(function, "__qualname__"):  # an object that can be called, or a functools.partial
+        function = getattr(function, "func", type(function))
+    name, digest = str(function.__qualname__), None
+    try:
+        file = inspect.getsourcefile(function)
+        if file is not None:
+            digest = hashlib.sha256(pathlib.Path(file).read_bytes()).hexdigest()
+            name = f"{pathlib.Path(file).name}:{name}"
+    except (TypeError, OSError):
+        pass
+    return name, digest
+
+
 class Worker:
     """A worker that can run once and that other threads can stop. Arguments: see run_worker()."""
 
@@ -494,6 +513,7 @@ class Worker:
             config.plugin = ctypes.pointer(self._plugin.table)
             config.dim = index(dim)
             config.override = bool(override)
+            config.code_name, config.code_sha256 = map(c.text, _code_of(train or gradient))
         self._has_run = self._is_running = False
         c.call("tally_worker_new", ctypes.byref(config), ctypes.byref(self._worker))
 

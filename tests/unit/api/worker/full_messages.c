@@ -287,6 +287,20 @@ static enum tally_status decode_progress_request(const uint8_t *bytes, size_t n,
     return tally_progress_request_decode(bytes, n, &message, err);
 }
 
+enum tally_status make_describe_request(struct tally_buffer *out)
+{
+    const struct tally_describe_request message = {
+        .session = 7, .job_id = "0123456789ab", .origin = "{\"version\": \"1\"}"};
+    return tally_describe_request_encode(&message, out);
+}
+
+static enum tally_status decode_describe_request(const uint8_t *bytes, size_t n,
+                                                 struct tally_error *err)
+{
+    struct tally_describe_request message;
+    return tally_describe_request_decode(bytes, n, &message, err);
+}
+
 const struct message_type MESSAGE_TYPES[N_MESSAGE_TYPES] = {
     {"join request", decode_join_request, make_join_request},
     {"join response", decode_join_response, make_join_response},
@@ -299,4 +313,5 @@ const struct message_type MESSAGE_TYPES[N_MESSAGE_TYPES] = {
     {"update response", decode_update_response, make_update_response},
     {"leave request", decode_leave_request, make_leave_request},
     {"progress request", decode_progress_request, make_progress_request},
+    {"describe request", decode_describe_request, make_describe_request},
 };

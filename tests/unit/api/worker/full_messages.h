@@ -46,8 +46,9 @@ enum tally_status make_update_response(struct tally_buffer *out);
 
 enum tally_status make_leave_request(struct tally_buffer *out);
 enum tally_status make_progress_request(struct tally_buffer *out);
+enum tally_status make_describe_request(struct tally_buffer *out);
 
-enum { N_MESSAGE_TYPES = 11 };
+enum { N_MESSAGE_TYPES = 12 };
 extern const struct message_type MESSAGE_TYPES[N_MESSAGE_TYPES];
 
 #endif

@@ -344,6 +344,13 @@ static void test_api_worker_messages__small_messages_round_trip(void)
     CU_ASSERT_TRUE(progress.receives);
     CU_ASSERT_EQUAL(progress.bytes, 1000);
     CU_ASSERT_EQUAL(progress.of_bytes, UINT64_MAX);
+    wire.size = 0;
+    struct tally_describe_request origin;
+    CU_ASSERT_EQUAL(make_describe_request(&wire), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_describe_request_decode(wire.data, wire.size, &origin, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL(origin.session, 7);
+    CU_ASSERT_STRING_EQUAL(origin.job_id, "0123456789ab");
+    CU_ASSERT_STRING_EQUAL(origin.origin, "{\"version\": \"1\"}");
     tally_buffer_fini(&wire);
 }
 

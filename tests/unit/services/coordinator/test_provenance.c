@@ -1,5 +1,6 @@
 #include "services/coordinator/provenance.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "tests/harness.h"
@@ -85,6 +86,105 @@ static void test_coordinator_provenance__takes_so_many(void)
     job_in_store_fini(&host);
 }
 
+/* ---- Origins. */
+
+/* Whether it was new. */
+static bool describe(struct job_in_store *host, const char *origin)
+{
+    const struct tally_store_ops *ops = host->store->ops;
+    struct tally_buffer text = {0};
+    TALLY_ASSERT_STATUS(provenance_read_origin(host->store, host->job, origin, &text, &host->err),
+                        TALLY_OK, &host->err);
+    const bool is_new = text.size > 0;
+    if (is_new) {
+        TALLY_ASSERT_STATUS(ops->begin(host->store, &host->err), TALLY_OK, &host->err);
+        TALLY_ASSERT_STATUS(provenance_put_origin(host->store, host->job, &text, &host->err),
+                            TALLY_OK, &host->err);
+        TALLY_ASSERT_STATUS(ops->commit(host->store, &host->err), TALLY_OK, &host->err);
+    }
+    tally_buffer_fini(&text);
+    return is_new;
+}
+
+/* The list, as one line of JSON. */
+static void expect_workers(struct job_in_store *host, const char *expected)
+{
+    const struct tally_buffer document = {.data = (uint8_t *)"{}", .size = 2};
+    struct tally_json *detail = tally_json_object();
+    struct tally_buffer text = {0};
+    TALLY_ASSERT_STATUS(provenance_add(host->store, &host->job->row, &document, detail, &host->err),
+                        TALLY_OK, &host->err);
+    tally_json_dump(tally_json_get(tally_json_get(detail, "provenance"), "workers"), 0, &text);
+    tally_buffer_append(&text, "", 1);
+    TALLY_ASSERT_TEXT((const char *)text.data, expected);
+    tally_buffer_fini(&text);
+    tally_json_free(detail);
+}
+
+#define ORIGIN(version, code)                                                                      \
+    "{\"version\": " version ", \"commit\": null, \"compiler\": null, \"libraries\": null, "       \
+    "\"machine\": {\"processor\": \"p\", \"system\": null}, \"data\": null, \"code\": " code       \
+    ", \"from_round\": 1}"
+
+static void test_coordinator_provenance__workers_that_say_the_same_share_a_row(void)
+{
+    static const char FIRST[] = "{\"version\": \"1\", \"machine\": {\"processor\": \"p\"}}";
+    struct job_in_store host;
+    job_in_store_init(&host, NULL, NULL);
+    put(&host, "{\"version\": \"c\"}", 1);
+    expect_workers(&host, "[]");
+    CU_ASSERT_TRUE(describe(&host, FIRST));
+    CU_ASSERT_FALSE(describe(&host, FIRST));
+    /* Another order of members, unknown ones, and what is no text. */
+    CU_ASSERT_FALSE(describe(&host,
+                             "{\"x\": {\"y\": 1}, \"machine\": {\"z\": 1, \"processor\": \"p\"}, "
+                             "\"version\": \"1\", \"commit\": 5, \"code\": \"text\"}"));
+    CU_ASSERT_TRUE(describe(&host, "{\"version\": 2, \"machine\": {\"processor\": \"p\"}, "
+                                   "\"code\": {\"name\": \"f\", \"sha256\": \"00\"}}"));
+    expect_workers(&host, "[" ORIGIN("\"1\"", "null") ", " ORIGIN(
+                              "null", "{\"name\": \"f\", \"sha256\": \"00\"}") "]");
+    /* The coordinators are as they were, and a restart reads what is known. */
+    put_anew(&host, "{\"version\": \"c\"}", 2);
+    expect_coordinators(&host, "1 c -;");
+    provenance_forget(&host.job->origins);
+    CU_ASSERT_FALSE(describe(&host, FIRST));
+    put_anew(&host, "{\"version\": \"d\"}", 3);
+    expect_coordinators(&host, "1 c -;3 d -;");
+    job_in_store_fini(&host);
+}
+
+static void test_coordinator_provenance__takes_so_many_origins(void)
+{
+    struct job_in_store host;
+    char origin[64];
+    job_in_store_init(&host, NULL, NULL);
+    for (int i = 0; i < PROVENANCE_MOST_ORIGINS + 2; i++) {
+        snprintf(origin, sizeof origin, "{\"version\": \"%d\"}", i);
+        CU_ASSERT_EQUAL(describe(&host, origin), i < PROVENANCE_MOST_ORIGINS);
+        if (i % 20 == 0) {
+            provenance_forget(&host.job->origins);
+        }
+    }
+    job_in_store_fini(&host);
+}
+
+static void test_coordinator_provenance__an_origin_is_an_object(void)
+{
+    static const char *const ORIGINS[] = {"",         "{",     "[]",
+                                          "\"text\"", "{} {}", "{\"a\": 1, \"a\": 2}"};
+    struct job_in_store host;
+    struct tally_buffer text = {0};
+    job_in_store_init(&host, NULL, NULL);
+    for (size_t i = 0; i < sizeof ORIGINS / sizeof *ORIGINS; i++) {
+        struct tally_error err = TALLY_ERROR_INIT;
+        CU_ASSERT_EQUAL(provenance_read_origin(host.store, host.job, ORIGINS[i], &text, &err),
+                        TALLY_INVALID_ARGUMENT);
+        TALLY_ASSERT_TEXT(err.field, "origin");
+    }
+    tally_buffer_fini(&text);
+    job_in_store_fini(&host);
+}
+
 static enum tally_status read_row(const char *body, size_t n, struct tally_error *err)
 {
     struct job_in_store host;
@@ -118,6 +218,9 @@ static void test_coordinator_provenance__damage_is_told(void)
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_coordinator_provenance__an_upgrade_shows),
     TALLY_TEST(test_coordinator_provenance__takes_so_many),
+    TALLY_TEST(test_coordinator_provenance__workers_that_say_the_same_share_a_row),
+    TALLY_TEST(test_coordinator_provenance__takes_so_many_origins),
+    TALLY_TEST(test_coordinator_provenance__an_origin_is_an_object),
     TALLY_TEST(test_coordinator_provenance__damage_is_told),
 };
 TALLY_SUITE(coordinator_provenance, TESTS);
