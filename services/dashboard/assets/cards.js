@@ -56,7 +56,7 @@ export class Legend {
 
 export class ChartCard {
   // The settings of PlotView and {title, about: the term that explains the chart, file: stem of file names, log: {x, y},
-  // hidden: keys of lines that are hidden by a legend elsewhere}
+  // hidden: keys of lines that are hidden by a legend elsewhere, onPick: called with a point that was clicked}
   constructor(settings) {
     this.settings = settings;
     this.hidden = settings.hidden ?? new Set();
@@ -75,6 +75,14 @@ export class ChartCard {
       this.legend?.element, h("div", {class: "plot"}, this.canvas), this.summary);
     this.canvas.addEventListener("keydown", (event) => this.onKey(event));
     this.canvas.addEventListener("blur", () => this.view?.cursor >= 0 && this.view.clearCursor());
+    if (settings.onPick !== undefined) {
+      this.canvas.addEventListener("click", (event) => {
+        const point = this.view.pointAt(event);
+        if (point !== undefined) {
+          settings.onPick(point);
+        }
+      });
+    }
     this.restyle = () => this.view && this.draw(true);
     window.addEventListener("tally-theme", this.restyle);
   }
@@ -167,7 +175,7 @@ export class ChartCard {
 
   saveValues() {
     const rows = this.shown().filter((line) => !line.hidden)
-      .flatMap((line) => line.points.map((point) => [line.key, line.label, point.x, point.y]));
+      .flatMap((line) => line.points.map((point) => [line.key, point.label ?? line.label, point.x, point.y]));
     saveCsv(["series", "label", this.view.options.xTitle, this.view.options.yTitle], rows, `${this.settings.file}.csv`);
   }
 

@@ -12,7 +12,7 @@ const color = (name) => getComputedStyle(document.documentElement).getPropertyVa
 export const seriesColor = (index) => color(index < 0 ? "--muted" : `--series-${(index % N_COLORS) + 1}`);
 
 // Hovering shows, for each line, the point nearest in x, since lines of different jobs share no x
-// values.
+// values; of dots, the nearest.
 Chart.Interaction.modes.nearestOfEach = (chart, event, _options, useFinalPosition) => {
   const {x, y} = Chart.helpers.getRelativePosition(event, chart);
   const area = chart.chartArea;
@@ -23,7 +23,8 @@ Chart.Interaction.modes.nearestOfEach = (chart, event, _options, useFinalPositio
     let best = -1;
     let distance = Infinity;
     meta.data.forEach((element, index) => {
-      const gap = Math.abs(element.getProps(["x"], useFinalPosition).x - x);
+      const at = element.getProps(["x", "y"], useFinalPosition);
+      const gap = chart.data.datasets[meta.index].isDot ? Math.hypot(at.x - x, at.y - y) : Math.abs(at.x - x);
       if (gap < distance) {
         distance = gap;
         best = index;
@@ -125,7 +126,7 @@ export class PlotView {
             },
             label: (item) => {
               const x = item.parsed.x === item.chart.tooltip?.dataPoints?.[0]?.parsed.x ? "" : ` (at ${xText(item.parsed.x)})`;
-              const parts = [` ${cut(item.dataset.label)}:`, `${yText(item.parsed.y)}${x}`];
+              const parts = [` ${cut(item.raw.label ?? item.dataset.label)}:`, `${yText(item.parsed.y)}${x}`];
               return isNarrow(item.chart) ? [parts[0], ` ${parts[1]}`] : parts.join(" ");
             },
             labelColor: (item) => ({backgroundColor: item.dataset.borderColor, borderColor: item.dataset.borderColor}),
@@ -135,7 +136,7 @@ export class PlotView {
     };
   }
 
-  // lines: [{label, points: [{x, y}], color: index, dash: index, stepped, hidden, isReference,
+  // lines: [{label, points: [{x, y}], color: index, dash: index, stepped, hidden, isReference, isDot: points without a line, which may have labels of their own,
   // isEdge: the edge of a band; fillsTo: "-1" fills to the previous line}]
   set(lines) {
     this.lines = lines;
@@ -165,12 +166,12 @@ export class PlotView {
       const drawsBars = isBar && data.length <= 200;
       return {
         type: drawsBars ? "bar" : "line", order: this.lines.length - index, // dashes lie on top
-        label: line.label, data, hidden: line.hidden, isReference: line.isReference,
+        label: line.label, data, hidden: line.hidden, isReference: line.isReference, isDot: line.isDot, showLine: !line.isDot,
         borderColor: stroke, backgroundColor: line.fillsTo === undefined ? stroke : `${stroke}${BAND_OPACITY}`, fill: line.fillsTo ?? false,
         borderWidth: line.isReference || line.isEdge ? 1 : drawsBars ? 0 : 2, borderDash: line.isReference ? [4, 4] : DASHES[(line.dash ?? 0) % DASHES.length],
         stepped: line.stepped ? "before" : false,
-        pointRadius: line.isReference || line.isEdge ? 0 : data.length <= 60 ? 2.5 : 0,
-        pointHoverRadius: line.isReference ? 0 : 4, pointStyle: "circle", maxBarThickness: 40, minBarLength: 1,
+        pointRadius: line.isDot ? 5 : line.isReference || line.isEdge ? 0 : data.length <= 60 ? 2.5 : 0,
+        pointHoverRadius: line.isReference ? 0 : line.isDot ? 7 : 4, pointStyle: "circle", maxBarThickness: 40, minBarLength: 1,
         barPercentage: 0.9, categoryPercentage: 0.9,
       };
     });
@@ -198,12 +199,18 @@ export class PlotView {
     this.cursor = Math.max(0, Math.min(last, from + step));
     const element = this.chart.getDatasetMeta(index).data[this.cursor];
     const items = Chart.Interaction.modes.nearestOfEach(
-      this.chart, {type: "mousemove", native: null, chart: this.chart, x: element.x, y: (this.chart.chartArea.top + this.chart.chartArea.bottom) / 2}, {}, true);
+      this.chart, {type: "mousemove", native: null, chart: this.chart, x: element.x, y: this.chart.data.datasets[index].isDot ? element.y : (this.chart.chartArea.top + this.chart.chartArea.bottom) / 2}, {}, true);
     this.chart.setActiveElements(items.map(({datasetIndex, index: i}) => ({datasetIndex, index: i})));
     this.chart.tooltip.setActiveElements(items.map(({datasetIndex, index: i}) => ({datasetIndex, index: i})), {x: element.x, y: element.y});
     this.chart.update("none");
     const {tooltip} = this.chart;
     return items.length === 0 ? "" : [...tooltip.title, ...tooltip.body.flatMap((part) => part.lines)].map((text) => text.trim()).join("; ");
+  }
+
+  // The point at a mouse event; undefined if there is none.
+  pointAt(event) {
+    const [found] = this.chart.getElementsAtEventForMode(event, "nearest", {intersect: true}, true);
+    return found === undefined ? undefined : this.chart.data.datasets[found.datasetIndex].data[found.index];
   }
 
   clearCursor() {

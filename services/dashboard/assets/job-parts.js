@@ -160,6 +160,23 @@ export function table(caption, heads, props = {}) {
   return {element, set};
 }
 
+// A table whose columns may change: set(heads, rows).
+export function changingTable(caption) {
+  const box = h("div", {});
+  let shown = null;
+  let view = null;
+  const set = (heads, rows) => {
+    const wanted = JSON.stringify(heads);
+    if (wanted !== shown) {
+      shown = wanted;
+      view = table(caption, heads);
+      box.replaceChildren(view.element);
+    }
+    view.set(rows);
+  };
+  return {element: box, set};
+}
+
 // The formula, payload and wire counters side by side.
 export function bitsTable() {
   const view = table("Bits by formula, payload and wire", [{text: "Bits"}, {text: "Formula", num: true},

@@ -1,4 +1,4 @@
-// main: addresses (#/?status=..., #/workers, #/job/ID, #/compare/ID,ID, #/submit, #/submit/ID), the header and the banner.
+// main: addresses (#/?status=..., #/workers, #/job/ID, #/compare/ID,ID, #/sweep/LABEL, #/submit, #/submit/ID), the header and the banner.
 
 import {remember, splitAddress} from "./address.js";
 import {ApiError, enterToken, events, forgetToken, hasToken, isTokenWanted, setTokenDialog} from "./api.js";
@@ -7,10 +7,12 @@ import {h, setHidden, setText} from "./dom.js";
 import * as comparePage from "./page-compare.js";
 import * as jobPage from "./page-job.js";
 import * as listPage from "./page-list.js";
+import * as sweepPage from "./page-sweep.js";
 import * as submitPage from "./page-submit.js";
 import * as workersPage from "./page-workers.js";
 
 const ID = /^[A-Za-z0-9_-]{1,31}$/;
+const LABEL = /^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}(=.{0,63})?$/u; // as in api/openapi.yaml
 const main = document.getElementById("main");
 const banner = document.getElementById("banner");
 let leave = () => {};
@@ -38,6 +40,9 @@ function pageAt(hash) {
     if (ids.every((id) => ID.test(id))) {
       return {page: comparePage, name: "compare", ids, query};
     }
+  }
+  if (parts.length === 2 && parts[0] === "sweep" && LABEL.test(parts[1])) {
+    return {page: sweepPage, name: "sweep", label: parts[1], query};
   }
   return null;
 }

@@ -8,7 +8,7 @@ import {JobFeed} from "./feed.js";
 import {NOTHING, bitsAndSize, integer, plural, quality, real, size, tenths} from "./format.js";
 import {groupsOf, meanLine, spreadText} from "./groups.js";
 import {parametersOf} from "./job-document.js";
-import {table} from "./job-parts.js";
+import {changingTable} from "./job-parts.js";
 import {MetricCards, commonNames, metricLine} from "./metric-cards.js";
 import {REFERENCES, referenceLines} from "./reference.js";
 import {metricOf} from "./series.js";
@@ -128,23 +128,6 @@ function gateOf(n) {
       }
     }
   };
-}
-
-// A table whose columns may change: set(heads, rows).
-function changingTable(caption) {
-  const box = h("div", {});
-  let shown = null;
-  let view = null;
-  const set = (heads, rows) => {
-    const wanted = JSON.stringify(heads);
-    if (wanted !== shown) {
-      shown = wanted;
-      view = table(caption, heads);
-      box.replaceChildren(view.element);
-    }
-    view.set(rows);
-  };
-  return {element: box, set};
 }
 
 export function mount(main, {signal, ids, query, remember, onError, setTitle}) {

@@ -31,21 +31,30 @@ const chosen = new Set(); // jobs to compare; kept when the page changes, so tha
 // Converts {team: "a"} to ["team=a"].
 const labelsOf = (job) => Object.entries(job.labels ?? {}).map(([key, value]) => `${key}=${value}`);
 
+// Jobs of a sweep, which stand together in most orders, are one line: [{id, jobs, label: of a sweep with several jobs here}]. Not if
+// the list is of that sweep alone.
+function linesOf(jobs, labels) {
+  const lines = new Map();
+  for (const job of jobs) {
+    const label = `sweep=${job.labels?.sweep}`;
+    const isOne = job.labels?.sweep === undefined || labels.includes(label);
+    const id = isOne ? job.id : label;
+    lines.set(id, {id, label, jobs: [...(lines.get(id)?.jobs ?? []), job]});
+  }
+  return [...lines.values()].map((line) => (line.jobs.length > 1 ? line : {id: line.jobs[0].id, jobs: line.jobs}));
+}
+
 // A button for a label; `onclick` adds or removes the filter.
 const chip = (text, action, onclick) => h("button", {type: "button", class: "chip", "aria-label": `${action} ${text}`, title: `${action} ${text}`, onclick}, text);
 
-function makeRow(id, onChosen) {
+function makeRow(id, idsOf, onChosen) {
   const box = h("input", {type: "checkbox", "aria-label": `Compare ${id}`, onchange: (event) => {
-    if (event.target.checked) {
-      chosen.add(id);
-    } else {
-      chosen.delete(id);
-    }
+    idsOf(id).forEach((each) => (event.target.checked ? chosen.add(each) : chosen.delete(each)));
     onChosen();
   }});
   const cells = HEADS.map((head, i) => h("td", {role: "cell", class: NUMBERS.includes(i) ? "num" : null, "data-label": head[0]}));
   cells[0].append(h("label", {class: "pick"}, box));
-  cells[1].append(h("a", {class: "name", href: `#/job/${encodeURIComponent(id)}`}), h("code", {}, id), h("span", {class: "chips"}));
+  cells[1].append(h("a", {class: "name", href: ""}), h("code", {}, id), h("span", {class: "chips"}));
   cells[2].append(statusBadge(), h("span", {class: "waits"}));
   cells[3].append(progressBar(), h("span", {class: "steps"}));
   [cells[5], cells[6]].forEach((cell) => cell.append(h("span", {}), h("span", {class: "also"})));
@@ -55,6 +64,7 @@ function makeRow(id, onChosen) {
 function fillRow(row, job, metric, onLabel) {
   const [pick, name, status, progress, regret, up, down, age, number] = row.children;
   pick.querySelector("input").checked = chosen.has(job.id);
+  setAttribute(name.firstChild, "href", `#/job/${encodeURIComponent(job.id)}`);
   setText(name.firstChild, job.name || job.id, job.name);
   syncChildren(name.lastChild, labelsOf(job), (text) => chip(text, "Only jobs with", () => onLabel(text)));
   setStatus(status.firstChild, job.status);
@@ -72,6 +82,29 @@ function fillRow(row, job, metric, onLabel) {
   const value = metricOf(job.metrics, metric);
   setText(number, real(value?.mean), value === undefined ? "" : `mean ${value.mean}, clients ${value.min} to ${value.max}`);
   setAttribute(number, "data-label", metric);
+  setHidden(number, metric === "");
+}
+
+// The line of several jobs: their number, and the one with the least regret or loss.
+function fillSweep(row, {jobs, label}, metric) {
+  const [pick, name, status, progress, regret, up, down, age, number] = row.children;
+  const valueOf = (job) => job.cumulative_regret ?? job.loss;
+  const best = jobs.filter((job) => Number.isFinite(valueOf(job))).sort((a, b) => valueOf(a) - valueOf(b))[0];
+  const sum = (of) => jobs.reduce((total, job) => total + of(job), 0);
+  pick.querySelector("input").checked = jobs.every(({id}) => chosen.has(id));
+  setAttribute(name.firstChild, "href", `#/sweep/${encodeURIComponent(label)}`);
+  setText(name.firstChild, `Sweep of ${plural(jobs.length, "job")}`, "Those of this page; the sweep may have more");
+  setText(name.children[1], label);
+  const statuses = STATUSES.map((each) => [each, jobs.filter((job) => job.status === each).length]).filter(([, n]) => n > 0);
+  setStatus(status.firstChild, statuses.length === 1 ? statuses[0][0] : statuses.some(([each]) => each === "running") ? "running" : statuses[0][0]);
+  setText(status.lastChild, statuses.length === 1 ? "" : statuses.map(([each, n]) => `${n} ${each}`).join(", "));
+  setAttribute(status, "title", "");
+  setProgress(progress.firstChild, {time_step: sum((job) => job.time_step), horizon: sum((job) => job.horizon)});
+  setText(progress.lastChild, `${integer(sum((job) => job.time_step))} / ${integer(sum((job) => job.horizon))}`);
+  setText(regret, best === undefined ? "" : `best ${quality(best).text}`, best === undefined ? "" : `${best.name} (${best.id})`);
+  [up, down].forEach((cell) => [...cell.children].forEach((each) => setText(each, "", "")));
+  setText(age, jobAge(jobs[0]));
+  setText(number, "", "");
   setHidden(number, metric === "");
 }
 
@@ -122,8 +155,11 @@ export function mount(main, {signal, query: address, remember, onError}) {
     h("nav", {class: "pager", "aria-label": "Pages of the list"}, newer, place, older));
 
   function show() {
-    syncChildren(body, jobs.map(({id}) => id), (id) => makeRow(id, show));
-    jobs.forEach((job, index) => fillRow(body.children[index], job, metric, addLabel));
+    const lines = linesOf(jobs, labels);
+    const idsOf = (id) => linesOf(jobs, labels).find((line) => line.id === id)?.jobs.map((job) => job.id) ?? [];
+    syncChildren(body, lines.map(({id}) => id), (id) => makeRow(id, idsOf, show));
+    lines.forEach((line, index) => (line.label === undefined ? fillRow(body.children[index], line.jobs[0], metric, addLabel)
+      : fillSweep(body.children[index], line, metric)));
     showMetrics();
     all.checked = jobs.length > 0 && jobs.every(({id}) => chosen.has(id));
     syncChildren(labelled, labels, (text) => chip(text, "No longer only jobs with", () => setLabels(labels.filter((each) => each !== text))));

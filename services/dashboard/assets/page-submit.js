@@ -7,6 +7,7 @@ import {integer, regret as regretText, tenths} from "./format.js";
 import {helpAt, helpElements, parseReference} from "./document-help.js";
 import {lineOfProblem, lineRange} from "./json-lines.js";
 import {documentText} from "./job-document.js";
+import {pathsOf, variantsOf} from "./variants.js";
 
 // Documents that were edited and not submitted, so that leaving the page does not lose them: {text, loaded, name} by the job whose
 // document it is. Closing the tab would, so the browser asks.
@@ -19,6 +20,7 @@ window.addEventListener("beforeunload", (event) => {
 
 // If the same text is sent again after a lost response, it must not create a second job.
 let key = {text: null, value: null};
+let sweepKey = {text: null, value: null}; // of the variants, which a second attempt completes
 function drawKey() {
   return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }
@@ -44,6 +46,19 @@ export function mount(main, {signal, from, onError, setTitle}) {
   const problemBox = h("div", {id: "problem", class: "problem", role: "alert"});
   const help = h("div", {id: "member-help", class: "member-help"});
   const buttons = [h("button", {type: "button", onclick: () => check()}, "Check"), h("button", {type: "submit", class: "primary"}, "Submit job")];
+  const paths = h("datalist", {id: "vary-paths"});
+  const vary = {
+    path: h("input", {id: "vary-path", type: "text", list: "vary-paths", placeholder: "algorithm.step_size", autocomplete: "off", spellcheck: "false"}),
+    values: h("input", {id: "vary-values", type: "text", placeholder: "0.01, 0.02, 0.05", autocomplete: "off", spellcheck: "false"}),
+    seeds: h("input", {id: "vary-seeds", type: "text", placeholder: "101-110", autocomplete: "off", size: "10"}),
+  };
+  const submitVariants = h("button", {type: "button", id: "vary-submit", onclick: () => submitAll()}, "Submit all variants");
+  buttons.push(submitVariants);
+  const varying = h("details", {class: "card vary"}, h("summary", {}, "Vary a member"),
+    h("p", {class: "hint"}, "Submits a job for each value and each seed, with a label in common; their page compares them. For grids of several members: tally sweep."),
+    h("div", {class: "page-tools"}, [["path", "Member"], ["values", "Values"], ["seeds", "Seeds"]].map(([name, text]) =>
+      [h("label", {for: `vary-${name}`}, text), vary[name]]), submitVariants), paths);
+  varying.addEventListener("toggle", () => offerPaths());
   const form = h("form", {class: "submit", novalidate: true},
     h("div", {class: "strip"},
       h("div", {class: "page-tools"}, h("label", {for: "document-choice"}, "Start from "), choice,
@@ -53,7 +68,8 @@ export function mount(main, {signal, from, onError, setTitle}) {
       h("div", {class: "card editor-card"}, h("label", {for: "editor"}, "Job document (JSON)"),
         h("div", {class: "editor"}, gutter, h("div", {class: "editor-text"}, mark, editor))),
       h("aside", {class: "card", "aria-label": "What the coordinator says"}, h("h2", {}, "Coordinator"), problemBox,
-        h("section", {"aria-label": "Help"}, h("h2", {}, "Help"), help, h("p", {}, h("a", {href: "assets/document.md", target: "_blank"}, "All members of a job document"))))));
+        h("section", {"aria-label": "Help"}, h("h2", {}, "Help"), help, h("p", {}, h("a", {href: "assets/document.md", target: "_blank"}, "All members of a job document"))))),
+    varying);
   main.append(h("div", {class: "page-head"}, h("h1", {}, "Submit a job")), form);
   setText(problemBox, "Nothing sent yet.");
   const draft = drafts.get(from);
@@ -197,6 +213,42 @@ export function mount(main, {signal, from, onError, setTitle}) {
     if (preview !== undefined) {
       showPreview(preview);
     }
+  }
+
+  function offerPaths() {
+    paths.replaceChildren(...pathsOf(editor.value).map((value) => h("option", {value})));
+  }
+
+  // Checks all variants before it submits the first.
+  async function submitAll() {
+    const asked = {path: vary.path.value.trim(), values: vary.values.value, seeds: vary.seeds.value};
+    const text = JSON.stringify([editor.value, asked]);
+    if (sweepKey.text !== text) {
+      sweepKey = {text, value: drawKey().slice(0, 16)};
+    }
+    const sweep = sweepKey.value;
+    let variants;
+    try {
+      variants = variantsOf(editor.value, asked, sweep);
+    } catch (error) {
+      clearProblem();
+      problemBox.replaceChildren(h("p", {class: "error"}, h("strong", {}, "Not sent")), h("p", {class: "detail"}, error.message));
+      return;
+    }
+    for (const [path, word] of [["v1/jobs?dry_run=1", "checked"], ["v1/jobs", "submitted"]]) {
+      for (const [index, variant] of variants.entries()) {
+        const answer = await send(path, {"Idempotency-Key": `${sweep}-${index}`}, JSON.stringify(variant));
+        if (answer === undefined) {
+          problemBox.prepend(h("p", {}, `${integer(index)} of ${integer(variants.length)} variants were ${word}. This one was not:`));
+          return;
+        }
+        setText(problemBox, `${integer(index + 1)} of ${integer(variants.length)} variants ${word}\u2026`);
+      }
+    }
+    sweepKey = {text: null, value: null};
+    drafts.delete(from);
+    announce(`${integer(variants.length)} jobs were submitted`);
+    location.hash = `#/sweep/${encodeURIComponent(`sweep=${sweep}`)}`;
   }
 
   async function submit() {

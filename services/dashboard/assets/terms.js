@@ -37,6 +37,7 @@ export const TERMS = {
   "Uplink per client": "Bits that a client sent to the server on average.",
   "Downlink": "Bits that the server broadcast; a broadcast counts once.",
   "Metric by round": "A number that workers report. The line is the mean over a round\u2019s clients; the band reaches from the minimum (dotted) to the maximum (dashed).",
+  "Variants in a picture": "The mean of a result over the seeds of each variant, against a member that varies or another result. A click on a dot opens its jobs.",
   "Metric of each job": "A number that workers report: the mean over the clients of each round.",
   // Controls
   "payload": "Bits really sent: the exact length of the messages, which a decoder can read.",
@@ -45,6 +46,8 @@ export const TERMS = {
   "Table I reference": "Draws the totals of Table I in the paper of CEAL, counted by its formula, as grey lines.",
   "Group seeds": "Jobs that differ only in their seed become one line: their mean, in a band of one standard deviation to each side.",
   // Tables
+  "Variants": "Jobs that differ only in their seed are one row: the mean \u00b1 one standard deviation over the seeds, the best first.",
+  "Seeds of a variant": "How many jobs differ only in their seed.",
   "Bits": "Everything that was sent, by direction and by way of counting.",
   "Formula": "Bits as the paper counts them: d + \u03a3|level| for CEAL, 32 a coordinate for floats.",
   "Payload": "Bits really sent: the exact length of the messages, which a decoder can read.",
