@@ -21,6 +21,7 @@ struct tally_field {
     enum tally_field_kind kind;
     size_t offset;      /* of the member in its struct */
     bool required;      /* otherwise the member keeps its value */
+    bool found;         /* required, but the program that accepts a document adds it if need be */
     bool omits_zero;    /* of INTEGER and REAL: 0, its default, is not written */
     bool omits_nan;     /* of REAL: NaN, its default, is not written */
     double min, max;    /* inclusive limits of INTEGER and REAL */
@@ -28,6 +29,10 @@ struct tally_field {
     bool quiet;         /* of BOOL, TEXT, CHOICE: false, "", the first choice are not written */
     bool auto_allowed;  /* of REAL: the string "auto" is accepted too, as NaN */
     size_t capacity;    /* of TEXT, with its NUL */
+    /* Of INTEGER; not 0: an array of different texts is accepted too. The member is then their
+     * number, and the char[names_capacity] right behind it has each text with its NUL, one after
+     * the other, and ends with an empty one. An empty list there: the member is only a number. */
+    size_t names_capacity;
     const char *const *choices; /* of CHOICE; NULL-terminated */
     const char *unit;           /* for people; NULL = none */
     const char *doc;            /* one clause: its meaning */

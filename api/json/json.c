@@ -62,6 +62,11 @@ struct tally_json *tally_json_text(const char *text)
     return outer(json_string(text));
 }
 
+struct tally_json *tally_json_integer(int64_t value)
+{
+    return outer(json_integer(value));
+}
+
 struct tally_json *tally_json_copy(const struct tally_json *value)
 {
     return outer(json_deep_copy(inner(value)));

@@ -69,15 +69,76 @@ static bool get_integer(const json_t *value, int64_t *ret_number)
     return true;
 }
 
+/* C0 controls and DEL, and the C1 controls U+0080 to U+009F (C2 80 to C2 9F). jansson has already
+ * refused invalid UTF-8 and NUL. */
+static bool has_control_character(const char *text)
+{
+    const unsigned char *p = (const unsigned char *)text;
+    for (; *p != '\0'; p++) {
+        if (*p < 0x20 || *p == 0x7F || (*p == 0xC2 && p[1] < 0xA0)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The texts of an array, behind the number of them. */
+static enum tally_status read_names(const struct tally_field *field, const json_t *value,
+                                    int64_t *ret_n, struct tally_error *err)
+{
+    char *names = (char *)(ret_n + 1), *end = names;
+    const size_t n = json_array_size(value);
+    if ((double)n < field->min || (double)n > field->max) {
+        return tally_fail(err, TALLY_OUT_OF_RANGE, field->name, "%s has %zu names, at most %.0f",
+                          field->name, n, field->max);
+    }
+    memset(names, 0, field->names_capacity);
+    for (size_t i = 0; i < n; i++) {
+        const char *text = json_string_value(json_array_get(value, i));
+        const size_t n_bytes = text != NULL ? strlen(text) + 1 : 0;
+        if (n_bytes <= 1) {
+            return tally_fail(err, TALLY_INVALID_ARGUMENT, field->name,
+                              "name %zu of %s must be a text that is not empty", i + 1,
+                              field->name);
+        }
+        if (has_control_character(text)) {
+            return tally_fail(err, TALLY_INVALID_ARGUMENT, field->name,
+                              "name %zu of %s contains a control character", i + 1, field->name);
+        }
+        if (n_bytes >= field->names_capacity - (size_t)(end - names)) {
+            return tally_fail(err, TALLY_OUT_OF_RANGE, field->name,
+                              "the names of %s take more than %zu bytes, one between two included",
+                              field->name, field->names_capacity - 2);
+        }
+        for (const char *at = names; at < end; at += strlen(at) + 1) {
+            if (strcmp(at, text) == 0) {
+                return tally_fail(err, TALLY_INVALID_ARGUMENT, field->name,
+                                  "%s has \"%.60s\" twice", field->name, text);
+            }
+        }
+        memcpy(end, text, n_bytes);
+        end += n_bytes;
+    }
+    *ret_n = (int64_t)n;
+    return TALLY_OK;
+}
+
 static enum tally_status read_integer(const struct tally_field *field, const json_t *value,
                                       int64_t *ret_value, struct tally_error *err)
 {
     int64_t number;
+    if (field->names_capacity > 0 && json_is_array(value)) {
+        return read_names(field, value, ret_value, err);
+    }
     if (!get_integer(value, &number)) {
-        return json_is_real(value) ? tally_fail(err, TALLY_INVALID_ARGUMENT, field->name,
-                                                "%s must be an integer, not %.17g", field->name,
-                                                json_real_value(value))
-                                   : wrong_type(field, value, "an integer", err);
+        return json_is_real(value)
+                   ? tally_fail(err, TALLY_INVALID_ARGUMENT, field->name,
+                                "%s must be an integer, not %.17g", field->name,
+                                json_real_value(value))
+                   : wrong_type(field, value,
+                                field->names_capacity > 0 ? "an integer or an array of texts"
+                                                          : "an integer",
+                                err);
     }
     int64_t min = integer_limit(field->min);
     int64_t max = integer_limit(field->max);
@@ -87,6 +148,9 @@ static enum tally_status read_integer(const struct tally_field *field, const jso
                           (long long)min, (long long)max);
     }
     *ret_value = number;
+    if (field->names_capacity > 0) {
+        *(char *)(ret_value + 1) = '\0';
+    }
     return TALLY_OK;
 }
 
@@ -112,19 +176,6 @@ static enum tally_status read_real(const struct tally_field *field, const json_t
     }
     *ret_value = number;
     return TALLY_OK;
-}
-
-/* C0 controls and DEL, and the C1 controls U+0080 to U+009F (C2 80 to C2 9F). jansson has already
- * refused invalid UTF-8 and NUL. */
-static bool has_control_character(const char *text)
-{
-    const unsigned char *p = (const unsigned char *)text;
-    for (; *p != '\0'; p++) {
-        if (*p < 0x20 || *p == 0x7F || (*p == 0xC2 && p[1] < 0xA0)) {
-            return true;
-        }
-    }
-    return false;
 }
 
 static enum tally_status read_text(const struct tally_field *field, const json_t *value,
@@ -262,6 +313,22 @@ static bool write_real(struct tally_json *object, const struct tally_field *fiel
                                                : tally_json_set_real(object, field->name, value);
 }
 
+static bool write_integer(struct tally_json *object, const struct tally_field *field,
+                          const int64_t *member)
+{
+    const char *at = (const char *)(member + 1);
+    if (field->names_capacity == 0 || at[0] == '\0') {
+        return (field->omits_zero && *member == 0) ||
+               tally_json_set_integer(object, field->name, *member);
+    }
+    struct tally_json *list = tally_json_array();
+    bool ok = list != NULL;
+    for (; ok && at[0] != '\0'; at += strlen(at) + 1) {
+        ok = tally_json_append(list, tally_json_text(at));
+    }
+    return tally_json_set(object, field->name, tally_json_if_complete(list, ok));
+}
+
 static bool write_field(struct tally_json *object, const struct tally_field *field,
                         const void *member)
 {
@@ -269,8 +336,7 @@ static bool write_field(struct tally_json *object, const struct tally_field *fie
     case TALLY_FIELD_BOOL:
         return tally_json_set_bool(object, field->name, *(const bool *)member);
     case TALLY_FIELD_INTEGER:
-        return (field->omits_zero && *(const int64_t *)member == 0) ||
-               tally_json_set_integer(object, field->name, *(const int64_t *)member);
+        return write_integer(object, field, member);
     case TALLY_FIELD_REAL:
         return write_real(object, field, *(const double *)member);
     case TALLY_FIELD_TEXT:

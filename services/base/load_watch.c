@@ -24,3 +24,10 @@ bool tally_load_watch_tell(void *context, const struct tally_load_progress *prog
     }
     return watch->stop == NULL || *watch->stop == 0;
 }
+
+void tally_load_watch_fault(void *context, const char *fault)
+{
+    const struct tally_load_watch *watch = context;
+    tally_log(TALLY_LOG_WARN, tally_log_event("error in data"), tally_log_text("job", watch->job),
+              tally_log_text("error", fault));
+}

@@ -19,5 +19,7 @@ struct tally_load_watch {
 
 /* For struct tally_data_source; context is a struct tally_load_watch. */
 bool tally_load_watch_tell(void *context, const struct tally_load_progress *progress);
+/* Logs an error in a file; the same. */
+void tally_load_watch_fault(void *context, const char *fault);
 
 #endif

@@ -30,8 +30,10 @@ static void solve(struct background_work *work)
     result->status = TALLY_OK;
     if (spec->reference.type == TALLY_REFERENCE_SOLVE) {
         struct tally_load_watch watch = {.job = result->job_id};
-        const struct tally_data_source files = {
-            .dir = solve->data_dir, .on_progress = tally_load_watch_tell, .context = &watch};
+        const struct tally_data_source files = {.dir = solve->data_dir,
+                                                .on_progress = tally_load_watch_tell,
+                                                .on_fault = tally_load_watch_fault,
+                                                .context = &watch};
         struct tally_objective_spec solved = spec->objective;
         tally_objective_spec_drop_report(&solved);
         result->status =

@@ -144,6 +144,7 @@ union scratch {
     double real;
     int choice;
     char text[4096];
+    int64_t names[1 + TALLY_DATA_CLASS_NAMES_CAPACITY / sizeof(int64_t)];
 };
 
 /* Checks one member. True if it is valid, or absent and not required. */

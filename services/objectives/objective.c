@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "services/objectives/data/dataset.h"
+#include "services/objectives/data/scaling.h"
 #include "services/objectives/losses/loss_report.h"
 #include "services/objectives/plugin_instance.h"
 
@@ -114,9 +115,11 @@ enum tally_status tally_objective_load(const struct tally_objective_spec *spec, 
     }
     struct tally_objective *objective = NULL;
     struct tally_columns columns = {.n = 0};
+    struct tally_scaling scaling = {0};
     struct tally_data_source files = *source;
     uint64_t digest = 0;
     files.columns = &columns; /* the held-out points have those of the training data */
+    files.scaling = &scaling; /* the same */
     files.ret_digest = &digest;
     enum tally_status status = kind->make(kind, spec, clients, key, &files, &objective, err);
     files.ret_digest = NULL; /* held-out points change no result */
@@ -131,6 +134,7 @@ enum tally_status tally_objective_load(const struct tally_objective_spec *spec, 
         tally_objective_free(objective);
     }
     tally_columns_fini(&columns);
+    tally_scaling_fini(&scaling);
     return status;
 }
 

@@ -21,8 +21,10 @@ enum tally_status job_copy_new(const char *id, const struct tally_bytes *documen
         tally_document_parse((const char *)document->data, document->size, &copy->spec, err);
     if (status == TALLY_OK) {
         struct tally_load_watch watch = {.job = id, .stop = stop};
-        const struct tally_data_source files = {
-            .dir = data_dir, .on_progress = tally_load_watch_tell, .context = &watch};
+        const struct tally_data_source files = {.dir = data_dir,
+                                                .on_progress = tally_load_watch_tell,
+                                                .on_fault = tally_load_watch_fault,
+                                                .context = &watch};
         status = tally_plugin_set_objective(plugins, &copy->spec, copy->id, &files,
                                             &copy->objective, err);
     }

@@ -1,5 +1,5 @@
 /* CSV files whose label is the column y. If the first column is called a..., they must have the
- * columns b and a of an earlier file. */
+ * columns b and a of an earlier file. The length chooses what happens to missing values. */
 #include "services/objectives/data/formats.h"
 #include "tests/fuzz/fuzz_data.h"
 
@@ -12,8 +12,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (size > 0 && data[0] == 'a') {
             FUZZ_CHECK(tally_columns_add(&columns, "b") && tally_columns_add(&columns, "a"));
         }
-        const enum tally_status status =
-            tally_csv_read(file, "y", fuzz.dataset.features, &columns, &fuzz.builder);
+        const struct tally_table_data table = {
+            .label = "y", .features = (int64_t)fuzz.dataset.features, .missing = (int)(size % 3)};
+        const enum tally_status status = tally_csv_read(file, &table, &columns, &fuzz.builder);
         tally_columns_fini(&columns);
         FUZZ_CHECK(status != TALLY_OK ||
                    fuzz.builder.n_values == fuzz.dataset.points * fuzz.dataset.features);

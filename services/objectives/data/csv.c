@@ -3,10 +3,15 @@
  * One column, named by the document, is the label; the others are the features, matched by name
  * with those of the job's earlier files (dataset.h). A column without a name is refused.
  * Fields may be quoted; lines end with LF or CRLF, the last one also without; a UTF-8 byte order
- * mark is skipped, and so are empty lines. There are no comments and no missing values. */
+ * mark is skipped, and so are empty lines. There are no comments.
+ *
+ * An error in a value or in the number of columns does not end the reading, so that the errors of a
+ * file appear together; what breaks the quoting does. */
 #include "services/objectives/data/formats.h"
 
 #include <assert.h>
+#include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +28,8 @@ struct reader {
     const struct tally_columns *features;
     uint32_t *places; /* of the features in the job; NULL = the order of the file */
     double *row;      /* a point in that order */
+    const struct tally_table_data *table;
+    struct tally_csv_labels *labels; /* to be collected; NULL = they are read */
     char field[FIELD_CAPACITY];
 };
 
@@ -215,7 +222,8 @@ static enum tally_status read_names(struct reader *reader, size_t *ret_unnamed)
     return TALLY_OK;
 }
 
-static enum tally_status read_header(struct reader *reader, size_t features)
+/* features 0: any number from 1. */
+static enum tally_status read_header(struct reader *reader, size_t features, bool may_lack_label)
 {
     struct tally_data_file *file = reader->file;
     char list[120];
@@ -227,7 +235,7 @@ static enum tally_status read_header(struct reader *reader, size_t features)
     if (status != TALLY_OK) {
         return status;
     }
-    if (reader->label_index == SIZE_MAX) {
+    if (reader->label_index == SIZE_MAX && !may_lack_label) {
         return refuse_header(reader);
     }
     if (unnamed > 0) {
@@ -238,10 +246,15 @@ static enum tally_status read_header(struct reader *reader, size_t features)
             "index=False?): %s",
             unnamed, list);
     }
-    if (reader->n_columns != features + 1) {
+    const size_t n = reader->n_columns - (reader->label_index != SIZE_MAX);
+    if (features > 0 && n != features) {
         return tally_data_file_refuse(file,
                                       "%zu columns beside the label \"%.40s\", but features is %zu",
-                                      reader->n_columns - 1, reader->label, features);
+                                      n, reader->label, features);
+    }
+    if (n == 0 || n > TALLY_DATA_MAX_FEATURES) {
+        return tally_data_file_refuse(file, "%zu columns beside the label \"%.40s\", not 1 to %d",
+                                      n, reader->label, (int)TALLY_DATA_MAX_FEATURES);
     }
     return TALLY_OK;
 }
@@ -297,65 +310,233 @@ static enum tally_status end_point(struct reader *reader, struct tally_dataset_b
     return status == TALLY_OK ? tally_builder_point(builder, reader->file, label) : status;
 }
 
-static enum tally_status read_point(struct reader *reader, struct tally_dataset_builder *builder)
+/* The place of a name in a list of class names; SIZE_MAX = none. */
+static size_t find_name(const char *names, const char *name)
+{
+    size_t i = 0;
+    for (const char *at = names; at[0] != '\0'; at += strlen(at) + 1, i++) {
+        if (strcmp(at, name) == 0) {
+            return i;
+        }
+    }
+    return SIZE_MAX;
+}
+
+/* Adds a label to those that were collected, in the order of their bytes. */
+static bool collect(struct reader *reader)
+{
+    struct tally_csv_labels *labels = reader->labels;
+    const char *name = reader->field;
+    const size_t n_bytes = strlen(name) + 1;
+    size_t at = 0;
+    while (at < labels->size && strcmp(labels->names + at, name) < 0) {
+        at += strlen(labels->names + at) + 1;
+    }
+    if (at < labels->size && strcmp(labels->names + at, name) == 0) {
+        return true;
+    }
+    if (labels->size + n_bytes + 1 > sizeof labels->names || labels->n == TALLY_CSV_CLASSES_MOST) {
+        tally_data_file_refuse(reader->file,
+                               "more than %zu different labels in column %.40s; if they are "
+                               "numbers, least_squares fits them; otherwise give classes",
+                               labels->n, reader->label);
+        return false;
+    }
+    memmove(labels->names + at + n_bytes, labels->names + at, labels->size - at);
+    memcpy(labels->names + at, name, n_bytes);
+    labels->size += n_bytes;
+    labels->names[labels->size] = '\0';
+    labels->n++;
+    return true;
+}
+
+/* What becomes of a point, given one of its fields. */
+enum point_state { POINT_IS_KEPT, POINT_IS_DROPPED, POINT_IS_WRONG };
+
+/* Notes what is wrong with the field of column i. */
+__attribute__((format(printf, 3, 4))) static enum point_state wrong(struct reader *reader, size_t i,
+                                                                    const char *format, ...)
+{
+    char why[160], room[32];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(why, sizeof why, format, args);
+    va_end(args);
+    tally_data_file_note(reader->file, "column %.40s: \"%.24s\" %s", title_of(reader, i, room),
+                         reader->field, why);
+    return POINT_IS_WRONG;
+}
+
+static const char MISSING_REMEDY[] =
+    "; \"missing\": \"mean\" or \"drop\" would accept a missing value";
+
+/* Reads the number in column i. */
+static enum point_state read_number(struct reader *reader, size_t i, double *ret_value)
+{
+    const char *why = tally_number_parse(reader->field, ret_value);
+    if (why == NULL) {
+        return POINT_IS_KEPT;
+    }
+    const bool is_missing = tally_number_is_missing(reader->field);
+    if (is_missing && reader->table->missing == TALLY_MISSING_DROP) {
+        return POINT_IS_DROPPED;
+    }
+    if (is_missing && reader->table->missing == TALLY_MISSING_MEAN) {
+        if (i != reader->label_index) {
+            *ret_value = NAN;
+            return POINT_IS_KEPT;
+        }
+        return wrong(reader, i, "is a missing label; \"missing\": \"drop\" would drop the point");
+    }
+    return wrong(reader, i, "%s%s", why, is_missing ? MISSING_REMEDY : "");
+}
+
+static enum point_state read_label(struct reader *reader, struct tally_dataset_builder *builder,
+                                   double *ret_label)
+{
+    const char *names = reader->table->class_names;
+    const size_t class = find_name(names, reader->field);
+    char fault[192];
+    if (builder->is_unlabelled) {
+        return POINT_IS_KEPT;
+    }
+    if (names[0] != '\0' && class != SIZE_MAX) {
+        *ret_label = (double)class;
+        tally_builder_check_label(builder, *ret_label);
+        return POINT_IS_KEPT;
+    }
+    if ((names[0] != '\0' || reader->labels != NULL) && tally_number_is_missing(reader->field)) {
+        return reader->table->missing == TALLY_MISSING_DROP
+                   ? POINT_IS_DROPPED
+                   : wrong(reader, reader->label_index,
+                           "is a missing label; \"missing\": \"drop\" would drop the point");
+    }
+    if (names[0] != '\0') {
+        return wrong(reader, reader->label_index, "is none of the %lld classes, %.40s, ...",
+                     (long long)reader->table->classes, names);
+    }
+    if (reader->labels != NULL) {
+        return collect(reader) ? POINT_IS_KEPT : POINT_IS_WRONG;
+    }
+    const enum point_state state = read_number(reader, reader->label_index, ret_label);
+    if (state == POINT_IS_KEPT && tally_builder_label_fault(builder, *ret_label, fault)) {
+        tally_data_file_note(reader->file, "%s", fault);
+        return POINT_IS_WRONG;
+    }
+    return state;
+}
+
+/* Notes that a line has another number of columns than the header, and reads the rest of it. */
+static enum tally_status refuse_line(struct reader *reader, size_t n, enum ending ending)
+{
+    const bool has_more = n == reader->n_columns;
+    while (has_more && ending == ENDS_FIELD) {
+        ending = read_field(reader);
+    }
+    if (ending == IS_WRONG) {
+        return reader->file->status;
+    }
+    const bool goes_on =
+        has_more ? tally_data_file_note(reader->file, "more than the header's %zu columns",
+                                        reader->n_columns)
+                 : tally_data_file_note(reader->file, "%zu columns, not the header's %zu", n,
+                                        reader->n_columns);
+    return goes_on ? TALLY_OK : reader->file->status;
+}
+
+static enum tally_status read_line(struct reader *reader, struct tally_dataset_builder *builder)
 {
     struct tally_data_file *file = reader->file;
-    char room[32];
-    double value = 0, label = 0;
+    enum point_state worst = POINT_IS_KEPT;
+    double value = 0, label = builder->is_unlabelled ? NAN : 0;
     size_t n_values = 0;
+    const size_t n_before = builder->n_values;
     for (size_t i = 0; i < reader->n_columns; i++) {
         const enum ending ending = read_field(reader);
         if (ending == IS_WRONG) {
             return file->status;
         }
-        if (i == 0 && ending != ENDS_FIELD && reader->field[0] == '\0') {
-            break; /* an empty line */
+        if (i == 0 && ending != ENDS_FIELD && reader->field[0] == '\0' &&
+            (reader->n_columns > 1 || !builder->is_unlabelled)) {
+            return TALLY_OK; /* an empty line */
         }
         const bool is_last = i + 1 == reader->n_columns;
         if (is_last != (ending != ENDS_FIELD)) {
-            return is_last ? tally_data_file_refuse(file, "more than the header's %zu columns",
-                                                    reader->n_columns)
-                           : tally_data_file_refuse(file, "%zu columns, not the header's %zu",
-                                                    i + 1, reader->n_columns);
+            builder->n_values = n_before;
+            return refuse_line(reader, i + 1, ending);
         }
         const bool is_label = i == reader->label_index;
-        const char *why = tally_number_parse(reader->field, is_label ? &label : &value);
-        if (why != NULL) {
-            return tally_data_file_refuse(file, "column %.40s: \"%.24s\" %s",
-                                          title_of(reader, i, room), reader->field, why);
+        const enum point_state state =
+            is_label ? read_label(reader, builder, &label) : read_number(reader, i, &value);
+        worst = state > worst ? state : worst;
+        enum tally_status status = file->status;
+        if (status == TALLY_OK && worst == POINT_IS_KEPT && !is_label) {
+            status = take_value(reader, builder, n_values++, value);
         }
-        enum tally_status status =
-            is_label ? TALLY_OK : take_value(reader, builder, n_values++, value);
-        if (status == TALLY_OK && is_last) {
+        if (status == TALLY_OK && worst == POINT_IS_KEPT && is_last) {
             status = end_point(reader, builder, label);
         }
         if (status != TALLY_OK) {
             return status;
         }
     }
-    file->line++;
+    if (worst != POINT_IS_KEPT) {
+        builder->n_values = n_before;
+    }
     return TALLY_OK;
 }
 
-enum tally_status tally_csv_read(struct tally_data_file *file, const char *label, size_t features,
-                                 struct tally_columns *columns,
-                                 struct tally_dataset_builder *builder)
+/* Reads the header, and then the points if there is a builder. */
+static enum tally_status read_table(struct reader *reader, size_t features,
+                                    struct tally_columns *columns,
+                                    struct tally_dataset_builder *builder)
 {
-    struct reader reader = {.file = file, .label = label, .label_index = SIZE_MAX};
-    reader.features = &reader.own;
+    struct tally_data_file *file = reader->file;
     file->place = TALLY_DATA_LINE;
     file->line = 1;
     tally_data_file_skip_mark(file);
-    enum tally_status status = read_header(&reader, features);
+    enum tally_status status =
+        read_header(reader, features, builder != NULL && builder->is_unlabelled);
     if (status == TALLY_OK && columns != NULL) {
-        status = match_columns(&reader, columns);
+        status = match_columns(reader, columns);
     }
     file->line++;
-    while (status == TALLY_OK && tally_data_file_peek(file) != TALLY_DATA_END) {
-        status = read_point(&reader, builder);
+    while (status == TALLY_OK && builder != NULL && tally_data_file_peek(file) != TALLY_DATA_END) {
+        status = read_line(reader, builder);
+        file->line += status == TALLY_OK;
     }
-    tally_columns_fini(&reader.own);
-    free(reader.places);
-    free(reader.row);
-    return status == TALLY_OK ? file->status : status;
+    tally_columns_fini(&reader->own);
+    free(reader->places);
+    free(reader->row);
+    return status == TALLY_OK ? tally_data_file_settle(file) : status;
+}
+
+enum tally_status tally_csv_read(struct tally_data_file *file, const struct tally_table_data *table,
+                                 struct tally_columns *columns,
+                                 struct tally_dataset_builder *builder)
+{
+    struct reader reader = {
+        .file = file, .label = table->label, .label_index = SIZE_MAX, .table = table};
+    reader.features = &reader.own;
+    return read_table(&reader, (size_t)table->features, columns, builder);
+}
+
+enum tally_status tally_csv_survey(struct tally_data_file *file,
+                                   const struct tally_table_data *table, size_t *ret_features,
+                                   struct tally_csv_labels *labels)
+{
+    struct tally_dataset dataset = {.clients = 1};
+    struct tally_dataset_builder builder = {.dataset = &dataset, .is_trial = true};
+    struct reader reader = {.file = file,
+                            .label = table->label,
+                            .label_index = SIZE_MAX,
+                            .table = table,
+                            .labels = labels};
+    reader.features = &reader.own;
+    const enum tally_status status =
+        read_table(&reader, (size_t)table->features, NULL, labels != NULL ? &builder : NULL);
+    if (status == TALLY_OK) {
+        *ret_features = reader.n_columns - 1;
+    }
+    return status;
 }

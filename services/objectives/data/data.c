@@ -11,7 +11,9 @@ const char *const TALLY_DATA_NAMES[] = {
     TALLY_DATA_TABLE(TALLY_DATA_NAME) NULL
 #undef TALLY_DATA_NAME
 };
-const char *const TALLY_SHARDING_NAMES[] = {"iid", "by_label", "contiguous", "local", NULL};
+const char *const TALLY_SHARDING_NAMES[] = {"iid",   "by_label",  "contiguous",
+                                            "local", "dirichlet", NULL};
+const char *const TALLY_MISSING_NAMES[] = {"error", "mean", "drop", NULL};
 
 #define NAME_FIELD(key, member, text)                                                              \
     TALLY_TEXT(key, member, TALLY_DATA_NAME_CAPACITY, .required = true, .doc = (text))
@@ -26,7 +28,12 @@ const char *const TALLY_SHARDING_NAMES[] = {"iid", "by_label", "contiguous", "lo
     TALLY_CHOICE(                                                                                  \
         "sharding", offsetof(struct tally_data_spec, sharding), TALLY_SHARDING_NAMES,              \
         .doc = "how data points are split over clients: at random; sorted by label; in the order " \
-               "of the file; or, with `local`, each worker has its own files")
+               "of the file; with `local`, each worker has its own files; with `dirichlet`, the "  \
+               "points of each label in random proportions"),                                      \
+        TALLY_REAL("alpha", offsetof(struct tally_data_spec, alpha), 0, 1e6, .omits_zero = true,   \
+                   .doc = "parameter of the Dirichlet distribution of sharding `dirichlet`, "      \
+                          "which needs it: 100 is nearly as even as `iid`, 0.1 gives most points " \
+                          "of a label to few clients; 0 = not given")
 
 #define SYNTHETIC(member) offsetof(struct tally_data_spec, synthetic_linear.member)
 static const struct tally_field SYNTHETIC_LINEAR_FIELDS[] = {
@@ -64,12 +71,26 @@ static const struct tally_field IDX_FIELDS[] = {
     TALLY_INTEGER("classes", TABLE(classes), 0, TALLY_DATA_MAX_CLASSES, .unit = "classes",         \
                   .doc = "number of classes; labels are 0 to classes - 1; 0 = the labels are not " \
                          "classes")
+#define FRACTION_FIELD                                                                             \
+    TALLY_REAL("test_fraction", TABLE(test_fraction), 0, 1 - 0x1p-53, .omits_zero = true,          \
+               .doc =                                                                              \
+                   "fraction of the points, rounded up, that a permutation drawn from the seed "   \
+                   "holds out, in place of a file of held-out points; 0 = none")
+#define STANDARDIZE_FIELD                                                                          \
+    TALLY_BOOL("standardize", TABLE(standardize), .quiet = true,                                   \
+               .doc = "whether every feature is shifted and scaled to mean 0 and standard "        \
+                      "deviation 1 over the training points, and held-out points by the same "     \
+                      "numbers; constant features stay as they are")
+_Static_assert(offsetof(struct tally_table_data, class_names) ==
+                   offsetof(struct tally_table_data, classes) + sizeof(int64_t),
+               "a field with names has them behind its number");
 static const struct tally_field LIBSVM_FIELDS[] = {
     NAME_FIELD("file", TABLE(file), "LIBSVM file, below the data folder"),
     FEATURES_FIELD,
     CLASSES_FIELD,
     SHARDING_FIELD,
     TEST_FIELD("test_file", TABLE(test_file), "LIBSVM file"),
+    FRACTION_FIELD,
 };
 static const struct tally_field CSV_FIELDS[] = {
     NAME_FIELD("file", TABLE(file), "CSV file with a header line, below the data folder"),
@@ -77,10 +98,25 @@ static const struct tally_field CSV_FIELDS[] = {
         "label", TABLE(label), sizeof((struct tally_table_data *)0)->label, .required = true,
         .doc =
             "column of the label, by its name in the header; the other columns are the features"),
-    FEATURES_FIELD,
-    CLASSES_FIELD,
+    TALLY_INTEGER("features", TABLE(features), 1, TALLY_DATA_MAX_FEATURES, .required = true,
+                  .found = true, .unit = "features",
+                  .doc = "number of features of a point; found in the header if it is absent"),
+    TALLY_INTEGER("classes", TABLE(classes), 0, TALLY_DATA_MAX_CLASSES,
+                  .names_capacity = TALLY_DATA_CLASS_NAMES_CAPACITY, .unit = "classes",
+                  .doc = "the labels of the classes, as texts: the first is class 0; or the number "
+                         "of classes, whose labels then are 0 to classes - 1; 0 = the labels are "
+                         "numbers, not classes. With `\"auto\"`, or without "
+                         "`features`, they are those that the file has, in the order of their "
+                         "bytes"),
     SHARDING_FIELD,
     TEST_FIELD("test_file", TABLE(test_file), "CSV file with the same columns, in any order"),
+    FRACTION_FIELD,
+    STANDARDIZE_FIELD,
+    TALLY_CHOICE("missing", TABLE(missing), TALLY_MISSING_NAMES, .quiet = true,
+                 .doc = "what happens if a value is missing, that is an empty field, `?`, `NA`, "
+                        "`N/A`, `nan` or `null` in any case: an error; the mean of the column's "
+                        "other values in the training points takes its place; or the point is "
+                        "dropped"),
 };
 static const struct tally_field NPY_FIELDS[] = {
     NAME_FIELD("points", TABLE(points), ".npy file of shape (points, features)"),
@@ -90,6 +126,8 @@ static const struct tally_field NPY_FIELDS[] = {
     SHARDING_FIELD,
     TEST_FIELD("test_points", TABLE(test_points), ".npy file of points"),
     TEST_FIELD("test_labels", TABLE(test_labels), ".npy file of labels"),
+    FRACTION_FIELD,
+    STANDARDIZE_FIELD,
 };
 static const struct tally_field NPZ_FIELDS[] = {
     NAME_FIELD("file", TABLE(file), ".npz file, below the data folder"),
@@ -100,6 +138,8 @@ static const struct tally_field NPZ_FIELDS[] = {
     CLASSES_FIELD,
     SHARDING_FIELD,
     TEST_FIELD("test_file", TABLE(test_file), ".npz file with the same arrays"),
+    FRACTION_FIELD,
+    STANDARDIZE_FIELD,
 };
 
 #define MATRIX(member) offsetof(struct tally_data_spec, matrix.member)
@@ -185,6 +225,11 @@ static enum tally_status check_names(const struct tally_data_spec *data,
     return TALLY_OK;
 }
 
+static bool is_table(const struct tally_data_spec *data)
+{
+    return (1 << data->type & TALLY_DATA_SET_TABLES) != 0;
+}
+
 /* Checks that both files of held-out points are named, or neither. */
 static enum tally_status check_test(const struct tally_data_spec *data, struct tally_error *err)
 {
@@ -194,12 +239,68 @@ static enum tally_status check_test(const struct tally_data_spec *data, struct t
         return tally_fail(err, TALLY_INVALID_ARGUMENT, test->fields[first[0] == '\0' ? 0 : 1],
                           "held-out points need both %s and %s", test->fields[0], test->fields[1]);
     }
-    return tally_data_spec_has_test(data) ? check_names(data, test, err) : TALLY_OK;
+    const bool has_file = first != NULL && first[0] != '\0';
+    if (has_file && is_table(data) && data->table.test_fraction > 0) {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, "objective.data.test_fraction",
+                          "held-out points come from %s or from test_fraction, not from both",
+                          strrchr(test->fields[0], '.') + 1);
+    }
+    return has_file ? check_names(data, test, err) : TALLY_OK;
+}
+
+/* With `local`, a process sees the points of its own clients only. */
+static enum tally_status check_whole(const struct tally_data_spec *data, struct tally_error *err)
+{
+    const struct tally_table_data *table = &data->table;
+    if (!is_table(data) || data->sharding != TALLY_SHARDING_LOCAL) {
+        return TALLY_OK;
+    }
+    return table->test_fraction > 0
+               ? tally_fail(err, TALLY_INVALID_ARGUMENT, "objective.data.test_fraction",
+                            "sharding local has no common file to hold points out of; name "
+                            "files of held-out points instead")
+           : table->standardize
+               ? tally_fail(err, TALLY_INVALID_ARGUMENT, "objective.data.standardize",
+                            "with sharding local no process sees the points of all clients, so the "
+                            "means are not known; standardize the files, or use another sharding")
+           : table->missing == TALLY_MISSING_MEAN
+               ? tally_fail(err, TALLY_INVALID_ARGUMENT, "objective.data.missing",
+                            "with sharding local no process sees the points of all clients, so the "
+                            "means are not known; use \"drop\", or another sharding")
+               : TALLY_OK;
+}
+
+static enum tally_status check_dirichlet(const struct tally_data_spec *data,
+                                         enum tally_labels labels, struct tally_error *err)
+{
+    const bool is_dirichlet = data->sharding == TALLY_SHARDING_DIRICHLET;
+    if (is_dirichlet != (data->alpha > 0)) {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, "objective.data.alpha",
+                          is_dirichlet ? "sharding dirichlet needs alpha above 0, such as 0.5"
+                                       : "only sharding dirichlet takes alpha");
+    }
+    return !is_dirichlet || labels != TALLY_LABELS_REAL || tally_data_spec_classes(data) > 0
+               ? TALLY_OK
+               : tally_fail(err, TALLY_INVALID_ARGUMENT, "objective.data.sharding",
+                            "dirichlet splits the points of each class, but the labels are numbers "
+                            "here");
 }
 
 static enum tally_status check_classes(const struct tally_data_spec *data, enum tally_labels labels,
                                        struct tally_error *err)
 {
+    const bool has_names = tally_data_spec_class_name(data, 0) != NULL;
+    if (has_names && labels == TALLY_LABELS_REAL) {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, "objective.data.classes",
+                          "the labels of this objective are numbers; classes with names are for "
+                          "logistic_regression and softmax_regression");
+    }
+    if (has_names && labels == TALLY_LABELS_BINARY && data->table.classes != 2) {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, "objective.data.classes",
+                          "%lld names; logistic_regression has two classes, softmax_regression "
+                          "any number",
+                          (long long)data->table.classes);
+    }
     return labels != TALLY_LABELS_CLASSES || tally_data_spec_classes(data) >= 2
                ? TALLY_OK
                : tally_fail(err, TALLY_INVALID_ARGUMENT, "objective.data.classes",
@@ -241,7 +342,13 @@ enum tally_status tally_data_spec_validate(const struct tally_data_spec *data,
         status = check_test(data, err);
     }
     if (status == TALLY_OK) {
+        status = check_whole(data, err);
+    }
+    if (status == TALLY_OK) {
         status = check_classes(data, labels, err);
+    }
+    if (status == TALLY_OK) {
+        status = check_dirichlet(data, labels, err);
     }
     if (status == TALLY_OK &&
         (data->type == TALLY_DATA_SYNTHETIC_LINEAR || data->type == TALLY_DATA_IDX)) {
@@ -260,7 +367,8 @@ int64_t tally_data_spec_features(const struct tally_data_spec *data)
 uint32_t tally_data_spec_points(const struct tally_data_spec *data)
 {
     const int64_t n = data->type == TALLY_DATA_SYNTHETIC_LINEAR ? data->synthetic_linear.points
-                      : data->type == TALLY_DATA_IDX && data->sharding != TALLY_SHARDING_LOCAL
+                      : data->type == TALLY_DATA_IDX && data->sharding != TALLY_SHARDING_LOCAL &&
+                              data->sharding != TALLY_SHARDING_DIRICHLET
                           ? data->idx.points_per_class * data->idx.classes
                           : 0;
     return (uint32_t)n;
@@ -268,8 +376,21 @@ uint32_t tally_data_spec_points(const struct tally_data_spec *data)
 
 int64_t tally_data_spec_classes(const struct tally_data_spec *data)
 {
-    const bool is_table = (1 << data->type & TALLY_DATA_SET_TABLES) != 0;
-    return data->type == TALLY_DATA_IDX ? data->idx.classes : is_table ? data->table.classes : 0;
+    return data->type == TALLY_DATA_IDX ? data->idx.classes
+           : is_table(data)             ? data->table.classes
+                                        : 0;
+}
+
+const char *tally_data_spec_class_name(const struct tally_data_spec *data, int64_t class)
+{
+    const char *at = data->table.class_names;
+    if (data->type != TALLY_DATA_CSV) {
+        return NULL;
+    }
+    for (int64_t i = 0; i < class && at[0] != '\0'; i++) {
+        at += strlen(at) + 1;
+    }
+    return at[0] != '\0' ? at : NULL;
 }
 
 bool tally_data_spec_is_shared(const struct tally_data_spec *data)
@@ -283,15 +404,26 @@ const char *tally_data_spec_file(const struct tally_data_spec *data)
     return name_of(data, &PLACES[data->type].files, 0);
 }
 
+static bool has_test_file(const struct tally_data_spec *data)
+{
+    const char *name = name_of(data, &PLACES[data->type].test, 0);
+    return name != NULL && name[0] != '\0';
+}
+
+static bool has_test_part(const struct tally_data_spec *data)
+{
+    return is_table(data) && data->table.test_fraction > 0 && !data->table.is_test_part &&
+           !data->table.hides_test;
+}
+
 const char *tally_data_spec_test_field(const struct tally_data_spec *data)
 {
-    return PLACES[data->type].test.fields[0];
+    return has_test_part(data) ? "objective.data.test_fraction" : PLACES[data->type].test.fields[0];
 }
 
 bool tally_data_spec_has_test(const struct tally_data_spec *data)
 {
-    const char *name = name_of(data, &PLACES[data->type].test, 0);
-    return name != NULL && name[0] != '\0';
+    return has_test_file(data) || has_test_part(data);
 }
 
 void tally_data_spec_drop_test(struct tally_data_spec *data)
@@ -300,12 +432,15 @@ void tally_data_spec_drop_test(struct tally_data_spec *data)
     for (int i = 0; i < 2 && test->fields[i] != NULL; i++) {
         ((char *)data)[test->names[i]] = '\0';
     }
+    data->table.hides_test = true;
 }
 
 struct tally_data_spec tally_data_spec_test(const struct tally_data_spec *data)
 {
     struct tally_data_spec held_out = *data;
-    for (int i = 0; i < 2 && PLACES[data->type].test.fields[i] != NULL; i++) {
+    held_out.table.is_test_part = has_test_part(data);
+    for (int i = 0; has_test_file(data) && i < 2 && PLACES[data->type].test.fields[i] != NULL;
+         i++) {
         memcpy((char *)&held_out + PLACES[data->type].files.names[i],
                (const char *)data + PLACES[data->type].test.names[i], TALLY_DATA_NAME_CAPACITY);
     }

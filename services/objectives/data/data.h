@@ -19,7 +19,9 @@ enum {
     TALLY_DATA_MAX_VALUES = 1 << 27,      /* stored numbers: 1 GiB of doubles */
     TALLY_DATA_MAX_BYTE_VALUES = 1 << 30, /* the same for pixels */
     TALLY_DATA_MAX_CLASSES = 1000000,
-    TALLY_DATA_MAX_MATRIX_DIM = 8192, /* 0.5 GiB of doubles */
+    TALLY_CSV_CLASSES_MOST = 256,           /* that are found in a file */
+    TALLY_DATA_CLASS_NAMES_CAPACITY = 4096, /* of all names, each with its NUL, and one NUL more */
+    TALLY_DATA_MAX_MATRIX_DIM = 8192,       /* 0.5 GiB of doubles */
 };
 
 /* A printf format for refusing a file name; the argument is the name. */
@@ -57,9 +59,22 @@ struct tally_table_data {
     char label[128];                       /* csv: the label's column */
     int64_t features;                      /* of a point */
     int64_t classes; /* labels are 0 .. classes - 1; 0 = they are not classes */
+    /* csv: the labels of the classes, if they are names, in the order of the classes: each with its
+     * NUL, then an empty one. Right behind `classes` (struct tally_field). */
+    char class_names[TALLY_DATA_CLASS_NAMES_CAPACITY];
     char test_file[TALLY_DATA_NAME_CAPACITY]; /* as `file` */
     char test_points[TALLY_DATA_NAME_CAPACITY], test_labels[TALLY_DATA_NAME_CAPACITY]; /* npy */
+    double test_fraction; /* of the points that are held out; 0 = none */
+    bool standardize;     /* the features (scaling.h) */
+    int missing;          /* enum tally_missing; csv */
+    /* Not in documents, for test_fraction. */
+    bool is_test_part; /* the data are the held-out points, not the others */
+    bool hides_test;   /* the held-out points are left out, but not reported */
 };
+
+/* What happens to a point with a missing value (tally_number_is_missing()). */
+enum tally_missing { TALLY_MISSING_ERROR, TALLY_MISSING_MEAN, TALLY_MISSING_DROP };
+extern const char *const TALLY_MISSING_NAMES[]; /* NULL-terminated */
 
 /* `matrix`: the A and b of `quadratic`. */
 struct tally_matrix_data {
@@ -85,19 +100,22 @@ enum tally_data_type {
         TALLY_N_DATA_TYPES
 };
 
-/* How points are split over clients. Except with `local`, shards differ in size by at most one. */
+/* How points are split over clients. Except with `local` and `dirichlet`, shards differ in size by
+ * at most one. */
 enum tally_sharding {
     TALLY_SHARDING_IID,        /* a permutation drawn from the seed, cut into shards */
     TALLY_SHARDING_BY_LABEL,   /* sorted by label, points of one label as in the file, then cut */
     TALLY_SHARDING_CONTIGUOUS, /* the order of the file, cut into shards */
     TALLY_SHARDING_LOCAL,      /* a file each, if its name has TALLY_DATA_CLIENT_MARK; otherwise
                                 * every client has the whole file of its worker */
+    TALLY_SHARDING_DIRICHLET,  /* each label in random proportions (sharding.h) */
 };
 extern const char *const TALLY_SHARDING_NAMES[];
 
 struct tally_data_spec {
     int type;     /* enum tally_data_type */
     int sharding; /* enum tally_sharding; of files */
+    double alpha; /* of DIRICHLET; 0 = not given */
     struct tally_synthetic_linear synthetic_linear;
     struct tally_idx_data idx;
     struct tally_table_data table;
@@ -138,20 +156,23 @@ int64_t tally_data_spec_features(const struct tally_data_spec *data);
 /* The number of data points that are cut into the clients' shards; 0 if the spec does not state it,
  * or if the points are not cut. */
 uint32_t tally_data_spec_points(const struct tally_data_spec *data);
+/* The name of a class; NULL = the classes have no names. */
+const char *tally_data_spec_class_name(const struct tally_data_spec *data, int64_t class);
 /* 0 if the labels are not classes. */
 int64_t tally_data_spec_classes(const struct tally_data_spec *data);
 
 /* The first file name of the data, which identifies them in messages; NULL = none. */
 const char *tally_data_spec_file(const struct tally_data_spec *data);
 
-/* Held-out points: files of the same type, with the same features, classes and arrays. */
+/* Held-out points: files of the same type, with the same features, classes and arrays, or a part of
+ * the same file. */
 bool tally_data_spec_has_test(const struct tally_data_spec *data);
 /* The spec of the held-out points: all of them in the order of the file, or, with `local`, sharded
  * as `data`. Precondition: the data have held-out points. */
 struct tally_data_spec tally_data_spec_test(const struct tally_data_spec *data);
-/* Path of the member of a document that names them. */
+/* Path of the member of a document that asks for them. */
 const char *tally_data_spec_test_field(const struct tally_data_spec *data);
-/* Forgets them. */
+/* No longer reports them. */
 void tally_data_spec_drop_test(struct tally_data_spec *data);
 
 /* Whether f, over the points of all clients, can be computed from the data folder of the

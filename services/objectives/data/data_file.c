@@ -246,23 +246,87 @@ void tally_data_file_skip_mark(struct tally_data_file *file)
     }
 }
 
+/* Writes "3:" or " row 3:". */
+static void write_place(const struct tally_data_file *file, char ret_place[32])
+{
+    ret_place[0] = '\0';
+    if (file->place == TALLY_DATA_LINE) {
+        snprintf(ret_place, 32, "%llu:", (unsigned long long)file->line);
+    } else if (file->place == TALLY_DATA_ROW) {
+        snprintf(ret_place, 32, " row %llu:", (unsigned long long)file->line);
+    }
+}
+
+static void note(struct tally_data_file *file, const char *reason)
+{
+    char place[32], line[sizeof file->name + 300];
+    write_place(file, place);
+    if (file->n_faults == 0) {
+        snprintf(file->first_fault, sizeof file->first_fault, "%s %s", place, reason);
+    } else {
+        const size_t n = strlen(file->fault_lines);
+        snprintf(file->fault_lines + n, TALLY_DATA_FAULT_LINES - n, "%s%llu",
+                 n > 0 ? ", " : "; also in line ", (unsigned long long)file->line);
+    }
+    file->n_faults++;
+    snprintf(line, sizeof line, "%s:%s %s", file->name, place, reason);
+    if (file->source->on_fault != NULL) {
+        file->source->on_fault(file->source->context, line);
+    }
+}
+
+bool tally_data_file_note(struct tally_data_file *file, const char *format, ...)
+{
+    char reason[224];
+    va_list args;
+    if (file->status != TALLY_OK) {
+        return false;
+    }
+    va_start(args, format);
+    vsnprintf(reason, sizeof reason, format, args);
+    va_end(args);
+    tally_utf8_sanitize_line(reason);
+    note(file, reason);
+    return file->n_faults < TALLY_DATA_FAULTS_MOST || tally_data_file_settle(file) == TALLY_OK;
+}
+
+enum tally_status tally_data_file_settle(struct tally_data_file *file)
+{
+    char others[64] = "";
+    if (file->status != TALLY_OK || file->n_faults == 0) {
+        return file->status;
+    }
+    if (file->n_faults > 1) {
+        const bool is_most = file->n_faults == TALLY_DATA_FAULTS_MOST;
+        snprintf(others, sizeof others, " (the first of %u errors%s)", file->n_faults,
+                 is_most ? ", perhaps of more" : "");
+        char *comma = strrchr(file->fault_lines, ',');
+        if (strlen(file->fault_lines) == TALLY_DATA_FAULT_LINES - 1 && comma != NULL) { /* cut */
+            memcpy(comma, ", ...", sizeof ", ...");
+        }
+    }
+    file->status = tally_fail(file->err, TALLY_INVALID_ARGUMENT, "objective.data", "%s:%s%s%s",
+                              file->name, file->first_fault, others, file->fault_lines);
+    return file->status;
+}
+
 enum tally_status tally_data_file_refuse(struct tally_data_file *file, const char *format, ...)
 {
     if (file->status != TALLY_OK) {
         return file->status;
     }
-    char reason[256], line[32] = "";
+    char reason[256], place[32];
     va_list args;
     va_start(args, format);
     vsnprintf(reason, sizeof reason, format, args);
     va_end(args);
     tally_utf8_sanitize_line(reason);
-    if (file->place == TALLY_DATA_LINE) {
-        snprintf(line, sizeof line, "%llu:", (unsigned long long)file->line);
-    } else if (file->place == TALLY_DATA_ROW) {
-        snprintf(line, sizeof line, " row %llu:", (unsigned long long)file->line);
+    if (file->n_faults > 0) { /* the first error stays the first */
+        note(file, reason);
+        return tally_data_file_settle(file);
     }
+    write_place(file, place);
     file->status = tally_fail(file->err, TALLY_INVALID_ARGUMENT, "objective.data", "%s:%s %s",
-                              file->name, line, reason);
+                              file->name, place, reason);
     return file->status;
 }

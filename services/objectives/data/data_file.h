@@ -29,6 +29,8 @@ struct tally_data_file_ops {
     void (*close)(void *reader);
 };
 
+enum { TALLY_DATA_FAULT_LINES = 64 };
+
 enum tally_data_place { TALLY_DATA_NOWHERE, TALLY_DATA_LINE, TALLY_DATA_ROW };
 
 struct tally_data_file {
@@ -48,6 +50,11 @@ struct tally_data_file {
                        disk */
     size_t at, n;   /* of the window */
     char name[300]; /* for messages: as found, and the array in it */
+    /* Errors after which reading went on (tally_data_file_note()). */
+    uint32_t n_faults;
+    char first_fault[256]; /* without the file's name */
+    /* Of the others: "; also in line 4, 7"; with room for ", ..." at the end. */
+    char fault_lines[TALLY_DATA_FAULT_LINES + sizeof ", ..."];
     uint8_t window[TALLY_DATA_WINDOW];
 };
 
@@ -98,5 +105,15 @@ bool tally_data_file_skip(struct tally_data_file *file, uint64_t n);
 /* Fails with "NAME:LINE: ..." unless reading failed already; always file->status afterwards. */
 enum tally_status tally_data_file_refuse(struct tally_data_file *file, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+
+enum { TALLY_DATA_FAULTS_MOST = 20 };
+
+/* Notes an error, after which the caller goes on with the next line if it returns true: a file that
+ * fails then reports several errors at once. False: there are TALLY_DATA_FAULTS_MOST, or reading
+ * failed. Text files only. */
+bool tally_data_file_note(struct tally_data_file *file, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* To be called at the end: fails if errors were noted. Returns file->status. */
+enum tally_status tally_data_file_settle(struct tally_data_file *file);
 
 #endif

@@ -14,6 +14,7 @@ struct tally_load_progress {
 };
 
 struct tally_columns;
+struct tally_scaling;
 
 struct tally_data_source {
     const char *dir; /* the data folder */
@@ -21,10 +22,17 @@ struct tally_data_source {
      * clock here, so a callback that prints must limit its own rate. Returning false stops the
      * reading. May be NULL. */
     bool (*on_progress)(void *context, const struct tally_load_progress *progress);
-    void *context;
+    /* Called with each of the first errors in a text file: "flats.csv:3: ...", a line for people.
+     * The error of the call names only the first. May be NULL. */
+    void (*on_fault)(void *context, const char *fault);
+    void *context; /* of both */
     /* The columns of the job's CSV files, set by the first one and matched by the others; NULL =
      * they are matched only within one tally_dataset_load(). */
     struct tally_columns *columns;
+    /* The scaling of the features (scaling.h), fitted to the first data that are loaded with
+     * `standardize` or `missing` and applied to the others; NULL = each are scaled by
+     * themselves. */
+    struct tally_scaling *scaling;
     /* Where the digest of the data goes (tally_dataset_digest()); may be NULL. */
     uint64_t *ret_digest;
 };

@@ -235,19 +235,28 @@ const char *tally_builder_label_remedy(double label, int64_t classes)
                                          : "";
 }
 
+bool tally_builder_label_fault(struct tally_dataset_builder *builder, double label,
+                               char ret_fault[192])
+{
+    const char *why = tally_builder_check_label(builder, label);
+    if (why != NULL && builder->classes > 0) {
+        snprintf(ret_fault, 192, "label %g %s: classes are 0 to %lld%s", label, why,
+                 (long long)builder->classes - 1,
+                 tally_builder_label_remedy(label, builder->classes));
+    } else if (why != NULL) {
+        snprintf(ret_fault, 192, "label %g %s", label, why);
+    }
+    return why != NULL;
+}
+
 enum tally_status tally_builder_point(struct tally_dataset_builder *builder,
                                       struct tally_data_file *file, double label)
 {
     struct tally_dataset *dataset = builder->dataset;
     const size_t n = dataset->points;
-    const char *why = tally_builder_check_label(builder, label);
-    if (why != NULL && builder->classes > 0) {
-        return tally_data_file_refuse(file, "label %g %s: classes are 0 to %lld%s", label, why,
-                                      (long long)builder->classes - 1,
-                                      tally_builder_label_remedy(label, builder->classes));
-    }
-    if (why != NULL) {
-        return tally_data_file_refuse(file, "label %g %s", label, why);
+    char fault[192];
+    if (!builder->is_unlabelled && tally_builder_label_fault(builder, label, fault)) {
+        return tally_data_file_refuse(file, "%s", fault);
     }
     if (n == TALLY_DATA_MAX_POINTS) {
         return tally_data_file_refuse(file,

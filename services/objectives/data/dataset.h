@@ -87,6 +87,7 @@ struct tally_dataset_builder {
     size_t n_values, value_capacity, column_capacity;
     size_t label_capacity, row_capacity;
     bool has_zero, has_minus; /* labels 0 and -1 seen, for BINARY */
+    bool is_unlabelled;       /* the points' labels are not known and become NaN */
 };
 
 /* All of these fail with the file's name and line through tally_data_file_refuse(), or with
@@ -98,6 +99,9 @@ enum tally_status tally_builder_value(struct tally_dataset_builder *builder,
 /* Ends the row of a point. If dense, it may also be called for all points after all values. */
 enum tally_status tally_builder_point(struct tally_dataset_builder *builder,
                                       struct tally_data_file *file, double label);
+/* Describes what is wrong with a label, and what helps. False: nothing is. */
+bool tally_builder_label_fault(struct tally_dataset_builder *builder, double label,
+                               char ret_fault[192]);
 /* What helps against a label that is no class, to be appended to the error; "" = not known. */
 const char *tally_builder_label_remedy(double label, int64_t classes);
 /* Describes what is wrong with a label, or returns NULL; for formats without lines. */

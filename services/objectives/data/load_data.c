@@ -1,5 +1,6 @@
 #include "services/objectives/data/load_data.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +8,7 @@
 #include "services/objectives/data/dataset.h"
 #include "services/objectives/data/formats.h"
 #include "services/objectives/data/idx.h"
+#include "services/objectives/data/scaling.h"
 #include "services/objectives/data/synthetic_linear.h"
 
 /* --- splitting over clients ------------------------------------------------------------------ */
@@ -33,6 +35,14 @@ static void choose_order(const struct tally_dataset *dataset, int sharding,
         order[i] = i;
     }
     qsort_r(order, dataset->points, sizeof *order, compare_labels, dataset->labels);
+}
+
+/* The same with `dirichlet`, which also sets the shards. False if memory ran out. */
+static bool deal(struct tally_dataset *dataset, double alpha, struct tally_rng_key key,
+                 uint32_t *order)
+{
+    return tally_shard_dirichlet(key, alpha, dataset->labels, dataset->points, dataset->clients,
+                                 order, dataset->shards);
 }
 
 /* tally_shard_reorder() for rows of different lengths. Returns a new array. */
@@ -78,22 +88,29 @@ static bool order_sparse(struct tally_dataset *dataset, const uint32_t *order)
 }
 
 /* Reorders the points from the order of the file to that of the shards. */
-static bool put_in_order(struct tally_dataset *dataset, int sharding, struct tally_rng_key key)
+static bool put_in_order(struct tally_dataset *dataset, const struct tally_data_spec *data,
+                         struct tally_rng_key key)
 {
     const uint32_t points = dataset->points;
-    const size_t n_row = dataset->features * sizeof(double);
+    const bool is_bytes = dataset->bytes != NULL;
+    const size_t n_row = dataset->features * (is_bytes ? 1 : sizeof(double));
     uint32_t *order = malloc(points * sizeof *order), *used_up = malloc(points * sizeof *order);
     void *spare = malloc(n_row);
     bool ok = order != NULL && used_up != NULL && spare != NULL;
+    if (ok && data->sharding == TALLY_SHARDING_DIRICHLET) {
+        ok = deal(dataset, data->alpha, key, order);
+    } else if (ok) {
+        choose_order(dataset, data->sharding, key, order);
+    }
     if (ok) {
-        choose_order(dataset, sharding, key, order);
         memcpy(used_up, order, points * sizeof *order);
         tally_shard_reorder(dataset->labels, sizeof *dataset->labels, points, used_up, spare);
         memcpy(used_up, order, points * sizeof *order);
         if (dataset->row_first != NULL) {
             ok = order_sparse(dataset, order);
         } else {
-            tally_shard_reorder(dataset->values, n_row, points, used_up, spare);
+            tally_shard_reorder(is_bytes ? (void *)dataset->bytes : dataset->values, n_row, points,
+                                used_up, spare);
         }
     }
     free(order);
@@ -143,7 +160,6 @@ static enum tally_status open_of(const struct loader *loader, const char *name, 
 static enum tally_status read_text(struct loader *loader, uint32_t client)
 {
     const struct tally_table_data *table = &loader->data->table;
-    const size_t features = (size_t)table->features;
     struct tally_data_file *file;
     enum tally_status status = open_of(loader, table->file, client, &file);
     if (status != TALLY_OK) {
@@ -154,9 +170,9 @@ static enum tally_status read_text(struct loader *loader, uint32_t client)
     } else if (loader->data->type == TALLY_DATA_CSV) {
         /* A trial may read the files in another order, which must not become the features'. */
         struct tally_columns *columns = loader->builder.is_trial ? NULL : loader->columns;
-        status = tally_csv_read(file, table->label, features, columns, &loader->builder);
+        status = tally_csv_read(file, table, columns, &loader->builder);
     } else {
-        status = tally_libsvm_read(file, features, &loader->builder);
+        status = tally_libsvm_read(file, (size_t)table->features, &loader->builder);
     }
     tally_data_file_close(file);
     return status;
@@ -346,12 +362,109 @@ static enum tally_status load_copies(struct loader *loader)
     return status == TALLY_OK && dataset->points == 0 ? no_points(loader) : status;
 }
 
+/* Keeps the points with the mark, in their order. */
+static void keep_points(struct tally_dataset *dataset, const bool *is_kept)
+{
+    const size_t features = dataset->features;
+    size_t *first = dataset->row_first, n_values = 0;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < dataset->points; i++) {
+        const size_t from = first != NULL ? first[i] : i * features;
+        const size_t size = first != NULL ? first[i + 1] - from : features;
+        if (!is_kept[i]) {
+            continue;
+        }
+        memmove(dataset->values + n_values, dataset->values + from, size * sizeof(double));
+        if (first != NULL) {
+            memmove(dataset->columns + n_values, dataset->columns + from, size * sizeof(uint32_t));
+        }
+        dataset->labels[n++] = dataset->labels[i];
+        n_values += size;
+        if (first != NULL) {
+            first[n] = n_values; /* n <= i + 1, and first[i + 1] is read before this */
+        }
+    }
+    dataset->points = n;
+}
+
+/* Leaves out the held-out points, or all others. */
+static enum tally_status select_part(struct loader *loader)
+{
+    static const double rounding = 1e-12; /* 0.07 * 100 is a little more than 7 */
+    const struct tally_table_data *table = &loader->data->table;
+    struct tally_dataset *dataset = loader->builder.dataset;
+    const uint32_t points = dataset->points;
+    const bool is_due =
+        (1 << loader->data->type & TALLY_DATA_SET_TABLES) != 0 && table->test_fraction > 0;
+    if (!is_due || points == 0) {
+        return TALLY_OK;
+    }
+    uint32_t *order = malloc(points * sizeof *order);
+    bool *is_kept = malloc(points * sizeof *is_kept);
+    if (order == NULL || is_kept == NULL) {
+        free(order);
+        free(is_kept);
+        return tally_fail(loader->err, TALLY_NO_MEMORY, NULL, "no memory to split %u points",
+                          points);
+    }
+    const double n_test = ceil(points * table->test_fraction * (1 - rounding));
+    tally_shard_permutation_of_test(loader->key, points, order);
+    for (uint32_t i = 0; i < points; i++) {
+        is_kept[order[i]] = (i < n_test) == table->is_test_part;
+    }
+    keep_points(dataset, is_kept);
+    free(order);
+    free(is_kept);
+    return TALLY_OK;
+}
+
+/* Fits the scaling, unless earlier data have, and applies it. */
+static enum tally_status scale(struct loader *loader)
+{
+    const struct tally_table_data *table = &loader->data->table;
+    struct tally_scaling own = {0};
+    struct tally_scaling *scaling =
+        loader->source->scaling != NULL ? loader->source->scaling : &own;
+    const bool is_dense = loader->data->type == TALLY_DATA_CSV ||
+                          loader->data->type == TALLY_DATA_NPY ||
+                          loader->data->type == TALLY_DATA_NPZ;
+    enum tally_status status = TALLY_OK;
+    if (!is_dense || (!table->standardize && table->missing != TALLY_MISSING_MEAN)) {
+        return TALLY_OK;
+    }
+    if (scaling->features == 0) {
+        status = tally_scaling_fit(scaling, loader->builder.dataset, table->standardize,
+                                   loader->columns, loader->err);
+    }
+    if (status == TALLY_OK) {
+        tally_scaling_apply(scaling, loader->builder.dataset);
+    }
+    tally_scaling_fini(&own);
+    return status;
+}
+
+/* To be called once all files are read, before any point is left out or changed. */
+static void finish_points(struct loader *loader)
+{
+    struct tally_dataset *dataset = loader->builder.dataset;
+    for (uint32_t i = 0; loader->builder.has_zero && i < dataset->points; i++) {
+        dataset->labels[i] = dataset->labels[i] == 0 ? -1 : dataset->labels[i];
+    }
+    if (loader->source->ret_digest != NULL) {
+        *loader->source->ret_digest = tally_dataset_digest(dataset);
+    }
+}
+
 /* One file, cut into shards. */
 static enum tally_status load_cut(struct loader *loader)
 {
     struct tally_dataset *dataset = loader->builder.dataset;
     const int sharding = loader->data->sharding;
-    const enum tally_status status = read_files(loader, 0);
+    enum tally_status status = read_files(loader, 0);
+    if (status == TALLY_OK) {
+        finish_points(loader);
+        status = select_part(loader);
+    }
     if (status != TALLY_OK) {
         return status;
     }
@@ -361,9 +474,14 @@ static enum tally_status load_cut(struct loader *loader)
     for (uint32_t m = 0; m < dataset->clients; m++) {
         dataset->shards[m] = tally_shard_of(dataset->points, dataset->clients, m);
     }
-    /* Images are in order already. */
-    if (dataset->bytes == NULL && sharding != TALLY_SHARDING_CONTIGUOUS &&
-        !put_in_order(dataset, sharding, loader->key)) {
+    status = scale(loader);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    /* Images are in order already, except with `dirichlet`. */
+    const bool is_in_order = sharding == TALLY_SHARDING_CONTIGUOUS ||
+                             (dataset->bytes != NULL && sharding != TALLY_SHARDING_DIRICHLET);
+    if (!is_in_order && !put_in_order(dataset, loader->data, loader->key)) {
         return tally_fail(loader->err, TALLY_NO_MEMORY, NULL, "no memory to sort %u points",
                           dataset->points);
     }
@@ -444,16 +562,69 @@ enum tally_status tally_dataset_load(const struct tally_data_spec *data, enum ta
                                                         : load_copies(&loader);
     }
     tally_columns_fini(&columns);
-    for (uint32_t i = 0; loader.builder.has_zero && i < dataset->points; i++) {
-        dataset->labels[i] = dataset->labels[i] == 0 ? -1 : dataset->labels[i];
-    }
     if (status != TALLY_OK) {
         tally_dataset_free(dataset);
         return status;
     }
-    if (source->ret_digest != NULL) {
-        *source->ret_digest = tally_dataset_digest(dataset);
+    if (data->sharding == TALLY_SHARDING_LOCAL) {
+        finish_points(&loader);
     }
     *ret = dataset;
     return TALLY_OK;
+}
+
+/* --- what a document leaves open ---------------------------------------------------------------
+ */
+
+static enum tally_status survey_file(const struct loader *loader, uint32_t client,
+                                     size_t *ret_features, struct tally_csv_labels *labels)
+{
+    struct tally_table_data table = loader->data->table;
+    struct tally_data_file *file;
+    enum tally_status status = open_of(loader, table.file, client, &file);
+    if (status == TALLY_OK) {
+        table.features = 0;
+        table.class_names[0] = '\0';
+        status = tally_csv_survey(file, &table, ret_features, labels);
+        tally_data_file_close(file);
+    }
+    return status;
+}
+
+/* The files of all clients must be here if labels are wanted, otherwise one of them. */
+static enum tally_status survey_clients(const struct loader *loader, uint32_t clients,
+                                        size_t *ret_features, struct tally_csv_labels *labels)
+{
+    enum tally_status status = TALLY_OK;
+    uint32_t n = 0;
+    for (uint32_t m = 0; status == TALLY_OK && m < clients && (n == 0 || labels != NULL); m++) {
+        if (has_file_of(loader, m)) {
+            status = survey_file(loader, m, ret_features, labels);
+            n++;
+        } else if (labels != NULL) {
+            status = tally_fail(loader->err, TALLY_INVALID_ARGUMENT, "objective.data.classes",
+                                "classes must be given: the file of client %u is not here, and its "
+                                "labels may be others",
+                                m);
+        }
+    }
+    return status == TALLY_OK && n == 0 ? survey_file(loader, 0, ret_features, labels) : status;
+}
+
+enum tally_status tally_dataset_survey(const struct tally_data_spec *data, uint32_t clients,
+                                       const struct tally_data_source *source, size_t *ret_features,
+                                       struct tally_csv_labels *labels, struct tally_error *err)
+{
+    const struct loader loader = {.data = data, .source = source, .err = err};
+    if (data->sharding != TALLY_SHARDING_LOCAL) {
+        return survey_file(&loader, 0, ret_features, labels);
+    }
+    if (tally_data_spec_is_shared(data)) {
+        return survey_clients(&loader, clients, ret_features, labels);
+    }
+    return labels == NULL
+               ? survey_file(&loader, 0, ret_features, NULL)
+               : tally_fail(err, TALLY_INVALID_ARGUMENT, "objective.data.classes",
+                            "classes must be given: with sharding local, each worker has a file of "
+                            "its own, whose labels may be others");
 }

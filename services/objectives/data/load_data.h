@@ -17,6 +17,16 @@ enum tally_status tally_dataset_load(const struct tally_data_spec *data, enum ta
                                      const struct tally_data_source *source,
                                      struct tally_dataset **ret, struct tally_error *err);
 
+struct tally_csv_labels;
+
+/* Finds the number of features of CSV files, of which that of the spec is 0 or 1 and does not
+ * count, in the header and, unless `labels` is NULL, their different labels, which it adds. Then
+ * all points are checked; otherwise only one header is read. Errors: as above, and INVALID_ARGUMENT
+ * with field "objective.data.features" or ".classes" if not all labels can be here. */
+enum tally_status tally_dataset_survey(const struct tally_data_spec *data, uint32_t clients,
+                                       const struct tally_data_source *source, size_t *ret_features,
+                                       struct tally_csv_labels *labels, struct tally_error *err);
+
 /* Reads a .npy file of `rows` times `columns` numbers (columns 0: a vector of `rows`) into a new
  * double[rows][columns]. Errors: as above. */
 enum tally_status tally_matrix_load(const struct tally_data_source *source, const char *name,

@@ -44,6 +44,17 @@ static bool is_not_finite(const char *text)
     return false;
 }
 
+bool tally_number_is_missing(const char *text)
+{
+    static const char *const words[] = {"", "?", "na", "n/a", "null", "nan", "+nan", "-nan"};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        if (strcasecmp(text, words[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 const char *tally_number_parse(const char *text, double *ret_value)
 {
     if (!is_number(text)) {

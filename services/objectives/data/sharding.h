@@ -5,6 +5,7 @@
 #ifndef TALLY_SERVICES_OBJECTIVES_DATA_SHARDING_H
 #define TALLY_SERVICES_OBJECTIVES_DATA_SHARDING_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -42,5 +43,17 @@ void tally_shard_permutation(struct tally_rng_key key, uint32_t points, uint32_t
 /* The same from a second random stream, for the points that tally_shard_permutation() has
  * selected. */
 void tally_shard_permutation_of_chosen(struct tally_rng_key key, uint32_t points, uint32_t *order);
+
+/* The same from a third random stream: the first points of the permutation are held out
+ * for tests. */
+void tally_shard_permutation_of_test(struct tally_rng_key key, uint32_t points, uint32_t *order);
+
+/* Deals points with labels to clients: the points of each label are split in proportions drawn from
+ * the symmetric Dirichlet distribution with parameter alpha > 0, so that a small alpha gives most
+ * points of a label to few clients. A client without points gets one from the client with the most.
+ * Fills order[points] and shards[clients]; clients <= points. False if memory ran out. */
+bool tally_shard_dirichlet(struct tally_rng_key key, double alpha, const double *labels,
+                           uint32_t points, uint32_t clients, uint32_t *order,
+                           struct tally_shard *shards);
 
 #endif

@@ -60,8 +60,9 @@ static void write_type(struct tally_buffer *out, const struct tally_field *field
                                         [TALLY_FIELD_REAL] = "number",
                                         [TALLY_FIELD_TEXT] = "text",
                                         [TALLY_FIELD_CHOICE] = "text"};
-    tally_buffer_printf(out, "%s%s", NAMES[field->kind],
-                        field->auto_allowed ? " or `\"auto\"`" : "");
+    tally_buffer_printf(out, "%s%s%s", NAMES[field->kind],
+                        field->auto_allowed ? " or `\"auto\"`" : "",
+                        field->names_capacity > 0 ? " or array of texts" : "");
 }
 
 static void write_limits(struct tally_buffer *out, const struct tally_field *field)
@@ -147,7 +148,9 @@ static void write_row(struct tally_buffer *out, const struct tally_field *field,
     write_type(out, field);
     tally_buffer_printf(out, " | %s | ", field->unit != NULL ? field->unit : "");
     write_limits(out, field);
-    if (field->required) {
+    if (field->found) {
+        tally_buffer_append_text(out, " | found | ");
+    } else if (field->required) {
         tally_buffer_append_text(out, " | required | ");
     } else if (strcmp((const char *)value.data, (const char *)other.data) == 0) {
         tally_buffer_printf(out, " | %s | ", value.data);

@@ -115,9 +115,15 @@ static void test_objectives_hostile_data__csv_is_refused_by_line_and_column(void
         {REAL, "a,b,y\n1,2,3,4\n", "file:2: more than the header's 3 columns"},
         {REAL, "a,b,y\n1,2,3,\n", "file:2: more than the header's 3 columns"},
         {REAL, "a,b,y\n1,two,3\n", "file:2: column b: \"two\" is not a number"},
-        {REAL, "a,b,y\n1,,3\n", "file:2: column b: \"\" is empty"},
-        {REAL, "a,b,y\n,2,3\n", "file:2: column a: \"\" is empty"},
-        {REAL, "a,b,y\n1,NA,3\n", "file:2: column b: \"NA\" is not finite"},
+        {REAL, "a,b,y\n1,,3\n",
+         "file:2: column b: \"\" is empty"
+         "; \"missing\": \"mean\" or \"drop\" would accept a missing value"},
+        {REAL, "a,b,y\n,2,3\n",
+         "file:2: column a: \"\" is empty"
+         "; \"missing\": \"mean\" or \"drop\" would accept a missing value"},
+        {REAL, "a,b,y\n1,NA,3\n",
+         "file:2: column b: \"NA\" is not finite"
+         "; \"missing\": \"mean\" or \"drop\" would accept a missing value"},
         {REAL, "a,b,y\n1,2,cat\n", "file:2: column y: \"cat\" is not a number"},
         {REAL, "a,b,y\n1,\"2\n\",3\n", "file:3: column b: \"2 \" is not a number"},
         {REAL, "a,b,y\n1,\"2,3\n", "file:3: the file ends within quotes"},
