@@ -9,6 +9,7 @@
 #include "services/base/token_file.h"
 #include "services/cli/document_text.h"
 #include "services/job/document.h"
+#include "services/job/document_complete.h"
 #include "services/job/document_faults.h"
 
 enum { MAX_DOCUMENT_BYTES = 64 << 20 };
@@ -59,12 +60,36 @@ void tally_cli_fini(struct tally_cli *cli)
     tally_rest_client_fini(&cli->rest);
 }
 
+void tally_cli_report_fault(void *context, const char *fault)
+{
+    char line[1024];
+    (void)context;
+    snprintf(line, sizeof line, "  %s", fault);
+    tally_utf8_sanitize_line(line);
+    fprintf(stderr, "%s\n", line);
+}
+
+enum tally_status tally_cli_complete(const char *data_dir, struct tally_buffer *text,
+                                     struct tally_error *err)
+{
+    const struct tally_data_source files = {.dir = data_dir, .on_fault = tally_cli_report_fault};
+    char found[TALLY_FOUND_CAPACITY];
+    const enum tally_status status = tally_document_complete(text, &files, found, err);
+    if (status == TALLY_OK && found[0] != '\0') {
+        fprintf(stderr, "%s\n", found);
+    }
+    return status;
+}
+
 enum tally_status tally_cli_read_document(const struct tally_cli *cli,
                                           struct tally_job_spec *ret_spec,
                                           struct tally_json **ret_faults, struct tally_error *err)
 {
     struct tally_buffer text = {.limit = MAX_DOCUMENT_BYTES};
     enum tally_status status = tally_document_text_read(cli->options, &text, err);
+    if (status == TALLY_OK) {
+        status = tally_cli_complete(tally_options_text(cli->options, "data-dir"), &text, err);
+    }
     if (status == TALLY_OK) {
         status = tally_document_parse((const char *)text.data, text.size, ret_spec, err);
         *ret_faults =

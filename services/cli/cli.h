@@ -4,6 +4,7 @@
 #ifndef TALLY_SERVICES_CLI_CLI_H
 #define TALLY_SERVICES_CLI_CLI_H
 
+#include "codec/buffer.h"
 #include "services/base/options.h"
 #include "services/base/rest_client.h"
 
@@ -35,10 +36,17 @@ void tally_cli_fini(struct tally_cli *cli);
 
 /* Parses the job document in the file that the first argument names (- is standard input), with the
  * edits of --set. *ret_faults: the faults of an invalid document, which the caller frees; else
- * NULL. Errors: those of tally_document_text_read() and tally_document_parse(). */
+ * NULL. Members that the document leaves open are found in the folder of --data-dir. Errors: those
+ * of tally_document_text_read(), tally_cli_complete() and tally_document_parse(). */
 enum tally_status tally_cli_read_document(const struct tally_cli *cli,
                                           struct tally_job_spec *ret_spec,
                                           struct tally_json **ret_faults, struct tally_error *err);
+/* Completes a document from its CSV file in the folder (document_complete.h), and prints what was
+ * found, and the errors of the file, on stderr. Errors: those of tally_document_complete(). */
+enum tally_status tally_cli_complete(const char *data_dir, struct tally_buffer *text,
+                                     struct tally_error *err);
+/* Prints an error in a data file on stderr, for struct tally_data_source. */
+void tally_cli_report_fault(void *context, const char *fault);
 /* Prints faults on stderr, if they say more than the error that was reported. NULL = none. */
 void tally_cli_report_faults(const struct tally_json *faults);
 /* Calls tally_cli_report_usage(), prints the faults and frees them. */

@@ -35,6 +35,7 @@ const struct tally_option TALLY_CLI_PLAN_OPTIONS[] = {
      "document "
      "unless given",
      NULL},
+    {"data-dir", "DIR", "data", "folder of the data files that job documents name", NULL},
     TALLY_DOCUMENT_SET_OPTION,
     {"json", NULL, NULL, "print JSON", NULL},
     {"out", "DIR", NULL, "folder for the plan as JSON, and its picture by gnuplot", NULL},

@@ -124,6 +124,13 @@ static bool on_load(void *context, const struct tally_load_progress *progress)
     return *tally_signals_stop() == 0;
 }
 
+static void on_fault(void *context, const char *fault)
+{
+    struct simulation *simulation = context;
+    tally_progress_clear(&simulation->painter);
+    tally_cli_report_fault(NULL, fault);
+}
+
 /* Runs the job on its objective, which may be a plug-in's. */
 static enum tally_status run_job(struct simulation *simulation,
                                  struct tally_local_preparation *ret_preparation,
@@ -133,8 +140,10 @@ static enum tally_status run_job(struct simulation *simulation,
     double *initial = NULL;
     const struct tally_local_observer observer = {.context = simulation, .on_round = on_round};
     struct tally_objective *objective = NULL;
-    const struct tally_data_source files = {
-        .dir = simulation->data_dir, .on_progress = on_load, .context = simulation};
+    const struct tally_data_source files = {.dir = simulation->data_dir,
+                                            .on_progress = on_load,
+                                            .on_fault = on_fault,
+                                            .context = simulation};
     enum tally_status status =
         tally_plugin_set_objective(&simulation->plugins, spec, "", &files, &objective, err);
     if (status == TALLY_OK) {

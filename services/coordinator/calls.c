@@ -270,6 +270,7 @@ void call_free(struct tally_coordinator *coordinator, struct call *call)
     tally_json_free(call->errors);
     tally_buffer_fini(&call->parts);
     tally_buffer_fini(&call->body);
+    tally_buffer_fini(&call->document);
     if (calls->n_unused == MAX_UNUSED_CALLS) {
         free(call);
         return;

@@ -129,8 +129,9 @@ struct call {
     bool has_own_request_id;
     int64_t arrived_ns; /* monotonic */
     struct logged_request logged;
-    struct tally_error error;  /* in the response; OK = none */
-    struct tally_json *errors; /* all errors in the request's document; NULL = not known */
+    struct tally_error error;     /* in the response; OK = none */
+    struct tally_buffer document; /* of the request, completed (rest_surveys.h); empty = as sent */
+    struct tally_json *errors;    /* all errors in the request's document; NULL = not known */
     /* For the metrics: the number of updates (0: not known), and how many had each result. */
     uint32_t n_updates, updates[N_UPDATE_RESULTS];
     /* For updates that wait for the session's next task once they are durable. */

@@ -16,6 +16,7 @@
 #include "services/coordinator/rest_plans.h"
 #include "services/coordinator/rest_routes.h"
 #include "services/coordinator/rest_series.h"
+#include "services/coordinator/rest_surveys.h"
 #include "services/coordinator/workers.h"
 
 /* ---- Callbacks from lower modules to higher ones ---- */
@@ -99,6 +100,7 @@ static void work(struct tally_coordinator *coordinator, int64_t now_ms, bool tic
     coordinator->workers->n_decoded = 0;
     jobs_take_prepared(coordinator);
     jobs_initial_take(coordinator);
+    surveys_serve(coordinator);
     forwarding_take_results(coordinator);
     if (ticks) {
         workers_check_sessions(coordinator, now_ms);
@@ -198,6 +200,9 @@ static enum tally_status make_modules(struct tally_coordinator *coordinator,
     if (status == TALLY_OK) {
         status = jobs_initial_new(coordinator, err);
     }
+    if (status == TALLY_OK) {
+        status = surveys_new(&coordinator->surveys, err);
+    }
     if (status == TALLY_OK && coordinator->store->leases != NULL) {
         status = forwarding_new(coordinator, err);
     }
@@ -240,6 +245,7 @@ void tally_coordinator_free(struct tally_coordinator *coordinator)
     calls_drop_queued(coordinator);
     plans_free(coordinator);
     jobs_initial_free(coordinator);
+    surveys_free(coordinator);
     forwarding_free(coordinator->forwarding);
     replicas_free(coordinator->replicas);
     metrics_free(coordinator->metrics);

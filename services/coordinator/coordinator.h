@@ -5,8 +5,8 @@
  * reloaded from the store, and every request that wrote gets "unavailable".
  *
  * No locks: engines, sessions and the store belong to this thread. Other threads solve f(x*)
- * (jobs_prepare.h), read initial points (jobs_initial.h) and make plans for dry runs
- * (rest_plans.h), with background.h. */
+ * (jobs_prepare.h), read initial points (jobs_initial.h), make plans for dry runs (rest_plans.h)
+ * and read CSV files to complete documents (rest_surveys.h), with background.h. */
 #ifndef TALLY_SERVICES_COORDINATOR_COORDINATOR_H
 #define TALLY_SERVICES_COORDINATOR_COORDINATOR_H
 
@@ -123,6 +123,7 @@ struct tally_coordinator {
     struct series_cache *series;     /* rest_series.h */
     struct plans *plans;             /* rest_plans.h */
     struct initial_reads *initials;  /* jobs_initial.h */
+    struct surveys *surveys;         /* rest_surveys.h */
     struct metrics *metrics;         /* metrics.h */
 };
 

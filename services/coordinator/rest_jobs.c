@@ -14,6 +14,7 @@
 #include "services/coordinator/rest_lists.h"
 #include "services/coordinator/rest_plans.h"
 #include "services/coordinator/rest_routes.h"
+#include "services/coordinator/rest_surveys.h"
 #include "services/coordinator/workers.h"
 #include "services/job/document.h"
 #include "services/job/document_faults.h"
@@ -101,17 +102,24 @@ static struct tally_json *only_fault(const struct tally_error *err)
                                               tally_document_add_fault(faults, "conflict", err));
 }
 
-/* Reads the document, checks that this coordinator accepts the job, and completes the checksum of
- * its initial point. If it does not, call->errors has all faults. If call->is_held afterwards, the
- * handler will run again. Errors: those of tally_document_parse(), jobs_check_new() and
- * jobs_initial_check(). */
+/* Reads the document, which it completes, checks that this coordinator accepts the job, and
+ * completes the checksum of its initial point. If it does not, call->errors has all faults. If
+ * call->is_held afterwards, the handler will run again. Errors: those of surveys_complete(),
+ * tally_document_parse(), jobs_check_new() and jobs_initial_check(). */
 static enum tally_status read_new_job(struct tally_coordinator *coordinator, struct call *call,
                                       const char *body, size_t n_body,
                                       struct tally_job_spec *ret_spec, struct tally_error *err)
 {
-    enum tally_status status = tally_document_parse(body, n_body, ret_spec, err);
+    const char *text;
+    size_t n;
+    enum tally_status status = surveys_complete(coordinator, call, body, n_body, &text, &n, err);
+    if (status != TALLY_OK || call->is_held) {
+        call->errors = status == TALLY_INVALID_ARGUMENT ? only_fault(err) : NULL;
+        return status;
+    }
+    status = tally_document_parse(text, n, ret_spec, err);
     if (status == TALLY_INVALID_ARGUMENT || status == TALLY_OUT_OF_RANGE) {
-        call->errors = tally_document_faults(body, n_body);
+        call->errors = tally_document_faults(text, n);
     }
     if (status == TALLY_OK) {
         status = jobs_check_new(coordinator, ret_spec, err);

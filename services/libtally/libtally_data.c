@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "services/job/document.h"
+#include "services/job/document_complete.h"
 #include "services/libtally/libtally_internal.h"
 #include "services/objectives/data/load_data.h"
 
@@ -26,6 +27,24 @@ static enum tally_status load(const struct tally_job_spec *spec, const char *dat
     return tally_dataset_load(data, kind->labels, clients, key, &source, ret_dataset, err);
 }
 
+/* Completes the document, unless a coordinator has, and reads it. */
+static enum tally_status parse(const char *document, size_t size, const char *data_dir,
+                               struct tally_job_spec *spec, struct tally_error *err)
+{
+    const struct tally_data_source source = {.dir = data_dir != NULL ? data_dir : "data"};
+    struct tally_buffer text = {0};
+    char found[TALLY_FOUND_CAPACITY];
+    enum tally_status status = tally_buffer_append(&text, document, size);
+    if (status == TALLY_OK) {
+        status = tally_document_complete(&text, &source, found, err);
+    }
+    if (status == TALLY_OK) {
+        status = tally_document_parse((const char *)text.data, text.size, spec, err);
+    }
+    tally_buffer_fini(&text);
+    return status;
+}
+
 enum tally_code tally_job_data_load(const char *document, size_t size, const char *data_dir,
                                     struct tally_job_data **ret_data, struct tally_failure *failure)
 {
@@ -34,7 +53,7 @@ enum tally_code tally_job_data_load(const char *document, size_t size, const cha
     struct tally_job_spec *spec = malloc(sizeof *spec); /* large */
     enum tally_status status = data != NULL && spec != NULL ? TALLY_OK : TALLY_NO_MEMORY;
     if (status == TALLY_OK) {
-        status = tally_document_parse(document, size, spec, &err);
+        status = parse(document, size, data_dir, spec, &err);
     }
     if (status == TALLY_OK) {
         status = load(spec, data_dir, &data->dataset, &err);
