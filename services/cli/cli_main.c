@@ -67,6 +67,15 @@ static const struct tally_command COMMANDS[] = {
      "Exit codes: 0 the results are the same, 1 they differ or the job cannot be run here, 2 "
      "usage.",
      TALLY_CLI_VERIFY_OPTIONS, 1, 1, true, tally_cli_verify},
+    {"predict", "FILE|ID FILE [OPTION]...", "apply a job's model to the points of a CSV file",
+     "Prints as CSV, for each point of the CSV file that the second argument names, the class that "
+     "the job's model predicts and its probability or, of an objective without classes, the value. "
+     "A job is one of the coordinator, or a file: a bundle of tally export --bundle, or, with "
+     "--model, a detail that tally show --json or tally simulate --json has printed. The file has "
+     "the columns of the training file, in any order, and the column of the labels may be absent. "
+     "The training file in --data-dir gives the order of the features, and the means and "
+     "deviations that the job has standardized them with.",
+     TALLY_CLI_PREDICT_OPTIONS, 2, 2, true, tally_cli_predict},
     {"workers", "[OPTION]...", "list the connected workers",
      "Lists the connected workers, newest first: how many clients each serves at once, how many of "
      "these slots are free, and how many jobs it has refused.",

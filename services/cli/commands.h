@@ -28,6 +28,7 @@ int tally_cli_list(struct tally_cli *cli);
 int tally_cli_migrate(struct tally_cli *cli);
 int tally_cli_pause(struct tally_cli *cli);
 int tally_cli_plan(struct tally_cli *cli);
+int tally_cli_predict(struct tally_cli *cli);
 int tally_cli_reproduce(struct tally_cli *cli);
 int tally_cli_restore(struct tally_cli *cli); /* cmd_backup.c */
 int tally_cli_resume(struct tally_cli *cli);
@@ -50,6 +51,7 @@ extern const struct tally_option TALLY_CLI_EXPORT_OPTIONS[];
 extern const struct tally_option TALLY_CLI_LIST_OPTIONS[];
 extern const struct tally_option TALLY_CLI_MIGRATE_OPTIONS[];
 extern const struct tally_option TALLY_CLI_PLAN_OPTIONS[];
+extern const struct tally_option TALLY_CLI_PREDICT_OPTIONS[];
 extern const struct tally_option TALLY_CLI_REPRODUCE_OPTIONS[];
 extern const struct tally_option TALLY_CLI_SHOW_OPTIONS[];
 extern const struct tally_option TALLY_CLI_SIMULATE_OPTIONS[];

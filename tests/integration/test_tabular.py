@@ -2,6 +2,7 @@
 the coordinator finds in files; missing values; sharding by a Dirichlet distribution; all errors of a file at once.
 """
 
+import csv
 import json
 import os
 import re
@@ -244,3 +245,93 @@ class Dirichlet(TabularCase):
         self.assertEqual(list(counts.sum(axis=0)), [labels.count(name) for name in names])
         self.assertTrue((counts.sum(axis=1) >= 1).all(), counts)
         self.assertGreater((counts.max(axis=0) / counts.sum(axis=0)).mean(), 0.5, "most of a label is with one client")
+
+
+class Predict(TabularCase):
+    def predict(self, *arguments, exit_code=0):
+        done = subprocess.run([BIN / "tally", "predict", *map(str, arguments), *map(str, self.at)], capture_output=True,
+                              text=True, check=False, timeout=HANG_S)
+        self.assertEqual(done.returncode, exit_code, done)
+        return list(csv.reader(done.stdout.splitlines())) if exit_code == 0 else done.stderr
+
+    def train(self, document):
+        """Returns the id of a completed job, the options for its coordinator, and the model."""
+        client = self.serve()
+        job_id = client.submit(document)
+        client.wait_status(job_id, "completed")
+        return job_id, ("--coordinator", f"http://127.0.0.1:{client.port}"), np.array(
+            client.get_json(f"/v1/jobs/{job_id}/model")["x"])
+
+    def table(self):
+        rows = [line.split(",") for line in (self.data / "x.csv").read_text().splitlines()[1:]]
+        return np.array([[float(x) for x in row[:3]] for row in rows]), np.array([row[3] for row in rows])
+
+    def test_classes_and_probabilities(self):
+        self.write_points(labels=("no, \"never\"", "yes"))
+        text = (self.data / "x.csv").read_text()
+        self.write("x.csv", text.replace("no, \"never\"", '"no, ""never"""'))
+        job_id, at, x = self.train(job({"standardize": True, "test_fraction": 0.2}))
+        X = np.array([[float(v) for v in row[:3]] for row in list(csv.reader(text.splitlines()))[1:]])
+        raw = tally.JobData(job({"test_fraction": 0.2}), self.data) if not IS_SANITIZED else None
+        path = Path(self.folder) / "new.csv"
+        # Without labels, and with the columns in another order.
+        path.write_text("c,a,b\n" + "".join(f"{row[2]!r},{row[0]!r},{row[1]!r}\n" for row in X.tolist()))
+        table = self.predict(job_id, path, *at)
+        self.assertEqual(table[0], ["class", "probability"])
+        self.assertEqual({row[0] for row in table[1:]}, {'no, "never"', "yes"})
+        if raw is not None:
+            training = np.concatenate([raw.shard(m)[0] for m in range(CLIENTS)])
+            z = StandardScaler().fit(training).transform(X) @ x[:3] + x[3]
+            self.assertEqual([row[0] == "yes" for row in table[1:]], list(z > 0))
+            np.testing.assert_allclose([float(row[1]) for row in table[1:]], 1 / (1 + np.exp(-abs(z))), atol=1e-6)
+        # The same from a bundle, and from the detail with the model.
+        bundle, model, detail = (Path(self.folder) / name for name in ("job.bundle", "model.npy", "job.json"))
+        for command in (("export", job_id, "--bundle", bundle), ("export", job_id, "--format", "npy", "--out", model)):
+            subprocess.run([BIN / "tally", *map(str, command), *at], check=True, capture_output=True, timeout=HANG_S)
+        self.assertEqual(self.predict(bundle, path), table)
+        detail.write_text(subprocess.run([BIN / "tally", "show", job_id, "--json", *at], check=True, capture_output=True,
+                                         text=True, timeout=HANG_S).stdout)
+        self.assertEqual(self.predict(detail, path, "--model", model), table)
+        self.assertIn("has no model: name its file with --model", self.predict(detail, path, exit_code=1))
+        np.save(model, np.zeros(3))
+        self.assertIn("the model is not a .npy file of 4 float64 numbers", self.predict(detail, path, "--model", model,
+                                                                                       exit_code=1))
+        path.write_text("a,b,d\n1,2,3\n")
+        self.assertIn("new.csv:1: the columns are not those of x.csv", self.predict(bundle, path, exit_code=1))
+        path.write_text("a,b,c\n1,2,\n1,x,3\n")
+        said = self.predict(bundle, path, exit_code=1)
+        self.assertIn("new.csv:2: column c: \"\" is empty", said)
+        self.assertIn("  new.csv:3: column b: \"x\" is not a number", said)
+        (self.data / "x.csv").unlink()
+        self.assertIn("training data: x.csv (or .gz) is not in the data folder", self.predict(bundle, path, exit_code=1))
+
+    def test_softmax_and_values(self):
+        self.write_points(labels=("low", "mid", "high"))
+        X, y = self.table()
+        path = self.data / "x.csv"
+        job_id, at, x = self.train(job({"classes": ["low", "mid", "high"]}, "softmax_regression", horizon=400))
+        logits = -(np.hstack([X, np.ones((len(X), 1))]) @ x.reshape(4, 3))
+        odds = np.exp(logits - logits.max(axis=1, keepdims=True))
+        table = self.predict(job_id, path, *at)[1:]
+        names = np.array(["low", "mid", "high"])[logits.argmax(axis=1)]
+        self.assertEqual([row[0] for row in table], list(names))
+        np.testing.assert_allclose([float(row[1]) for row in table], 1 / odds.sum(axis=1), atol=1e-6)
+        self.assertGreater((names == y).mean(), 0.4)
+        # A value, and no training file: the columns of the file in their order.
+        self.write("x.csv", "a,b,y\n" + "".join(f"{i % 7},{i % 5},{i % 3}\n" for i in range(40)))
+        detail = simulate(job({}, "least_squares", algorithm={"type": "minibatch_sgd", "step_size": 0.01, "local_steps": 1}),
+                          self.at)
+        self.write("numbers.csv", "a,b\n1,2\n3,-4\n")
+        model = Path(self.folder) / "model.npy"
+        np.save(model, np.array([0.5, -1, 0.25]))
+        document = Path(self.folder) / "document.json"
+        document.write_text(json.dumps(detail))
+        path.unlink()
+        self.assertEqual(self.predict(document, self.data / "numbers.csv", "--model", model),
+                         [["value"], ["-1.25"], ["5.75"]])
+        document.write_text(json.dumps(simulate({"algorithm": {"type": "minibatch_sgd", "step_size": 1e-3, "local_steps": 1},
+                                                 "objective": {"type": "least_squares", "data": {
+                                                     "type": "synthetic_linear", "dim": 3, "points": 200}},
+                                                 "clients": 2, "horizon": 5})))
+        self.assertIn("only models of built-in objectives with CSV files predict",
+                      self.predict(document, self.data / "numbers.csv", "--model", model, exit_code=1))

@@ -573,6 +573,40 @@ enum tally_status tally_dataset_load(const struct tally_data_spec *data, enum ta
     return TALLY_OK;
 }
 
+/* --- points to be predicted --------------------------------------------------------------------
+ */
+
+enum tally_status tally_dataset_load_unlabelled(const struct tally_data_spec *data,
+                                                const char *name,
+                                                const struct tally_data_source *source,
+                                                struct tally_dataset **ret, struct tally_error *err)
+{
+    struct tally_table_data table = data->table;
+    struct tally_data_file *file;
+    struct tally_dataset *dataset = calloc(1, sizeof *dataset);
+    if (dataset == NULL) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a file");
+    }
+    struct tally_dataset_builder builder = {.dataset = dataset, .is_unlabelled = true};
+    dataset->clients = 1;
+    dataset->features = (size_t)table.features;
+    table.missing = table.missing == TALLY_MISSING_MEAN ? TALLY_MISSING_MEAN : TALLY_MISSING_ERROR;
+    enum tally_status status = tally_data_file_open(source, name, &file, err);
+    if (status == TALLY_OK) {
+        status = tally_csv_read(file, &table, source->columns, &builder);
+        tally_data_file_close(file);
+    }
+    if (status == TALLY_OK && source->scaling->features > 0) {
+        tally_scaling_apply(source->scaling, dataset);
+    }
+    if (status != TALLY_OK) {
+        tally_dataset_free(dataset);
+        return status;
+    }
+    *ret = dataset;
+    return TALLY_OK;
+}
+
 /* --- what a document leaves open ---------------------------------------------------------------
  */
 

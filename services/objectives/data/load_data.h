@@ -17,6 +17,16 @@ enum tally_status tally_dataset_load(const struct tally_data_spec *data, enum ta
                                      const struct tally_data_source *source,
                                      struct tally_dataset **ret, struct tally_error *err);
 
+/* Reads the points of the CSV file `name`, whose labels are not known: the column of the label may
+ * be absent, and is ignored. Columns are matched with source->columns, and the scaling, if it is
+ * fitted, is applied. A point with a missing value is an error unless the spec has `missing`
+ * `mean`. Errors: as above. */
+enum tally_status tally_dataset_load_unlabelled(const struct tally_data_spec *data,
+                                                const char *name,
+                                                const struct tally_data_source *source,
+                                                struct tally_dataset **ret,
+                                                struct tally_error *err);
+
 struct tally_csv_labels;
 
 /* Finds the number of features of CSV files, of which that of the spec is 0 or 1 and does not

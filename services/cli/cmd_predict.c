@@ -1,0 +1,279 @@
+/* tally predict JOB FILE: what the model of a job says about the points of a CSV file.
+ *
+ *   class,probability      of objectives with classes: the likeliest class, and its probability
+ *   value                  of the others
+ *
+ * A line for each point, in the order of the file. The features are those of the training file: its
+ * header gives their order, and its points the means and deviations of `standardize` and `missing`.
+ * So the training file must be in --data-dir; without these members, the columns of FILE are taken
+ * in their own order if it is not. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "services/base/whole_file.h"
+#include "services/cli/bundle.h"
+#include "services/cli/commands.h"
+#include "services/cli/job_source.h"
+#include "services/job/document.h"
+#include "services/job/job_detail.h"
+#include "services/objectives/data/load_data.h"
+#include "services/objectives/data/scaling.h"
+#include "services/objectives/losses/predict.h"
+
+const struct tally_option TALLY_CLI_PREDICT_OPTIONS[] = {
+    {"model", "FILE", NULL,
+     "the model, as tally export --format npy saves it; by default the last one of the job, from "
+     "the coordinator or the bundle",
+     NULL},
+    {"data-dir", "DIR", "data", "folder of the file that the job was trained on", NULL},
+    {"out", "FILE", "-", "output file; - is standard output", NULL},
+    {0},
+};
+
+enum {
+    MODEL_BYTES_MOST = TALLY_NPY_HEADER_BYTES + TALLY_MAX_DIM * (int)sizeof(double),
+    PATH_MOST = 4096
+};
+
+/* A model and what it was trained on. */
+struct predictor {
+    struct tally_job_spec spec;
+    double *x; /* double[dim] */
+    struct tally_columns columns;
+    struct tally_scaling scaling;
+};
+
+static enum tally_status read_spec(const struct tally_json *document,
+                                   struct tally_job_spec *ret_spec, struct tally_error *err)
+{
+    struct tally_buffer text = {0};
+    enum tally_status status = tally_json_dump(document, 0, &text);
+    status = status == TALLY_OK
+                 ? tally_document_parse((const char *)text.data, text.size, ret_spec, err)
+                 : tally_fail(err, status, NULL, "out of memory");
+    tally_buffer_fini(&text);
+    if (status == TALLY_OK && (!tally_predicts(&ret_spec->objective) ||
+                               ret_spec->objective.data.type != TALLY_DATA_CSV)) {
+        return tally_fail(err, TALLY_FAILED_PRECONDITION, NULL,
+                          "only models of built-in objectives with CSV files predict, not those of "
+                          "%s",
+                          TALLY_OBJECTIVE_NAMES[ret_spec->objective.type]);
+    }
+    return status;
+}
+
+/* Appends the bytes of the .npy file of the model. */
+static enum tally_status fetch_model(struct tally_cli *cli, const char *job,
+                                     struct tally_buffer *bytes, struct tally_error *err)
+{
+    const char *path = tally_options_text(cli->options, "model");
+    if (path != NULL) {
+        return tally_file_read(path, bytes, err);
+    }
+    if (!tally_job_source_is_file(job)) {
+        char name[TALLY_JOB_WORD_CAPACITY];
+        struct tally_http_exchange exchange = {.method = "GET", .accept = "application/x-npy"};
+        snprintf(name, sizeof name, "%s", job);
+        const enum tally_status status = tally_job_call(&cli->rest, name, "/model", &exchange, err);
+        return status == TALLY_OK
+                   ? tally_buffer_append(bytes, cli->rest.body.data, cli->rest.body.size)
+                   : status;
+    }
+    return tally_bundle_is_one(job)
+               ? tally_bundle_read(job, "model.npy", bytes, err)
+               : tally_fail(err, TALLY_INVALID_ARGUMENT, NULL,
+                            "%.200s has no model: name its file with --model", job);
+}
+
+/* Reads double[dim] from a .npy file as Tally writes it. */
+static enum tally_status read_model(struct tally_cli *cli, const char *job,
+                                    struct predictor *predictor, struct tally_error *err)
+{
+    const size_t dim = tally_objective_spec_dim(&predictor->spec.objective);
+    struct tally_buffer bytes = {.limit = MODEL_BYTES_MOST}, expected = {0};
+    enum tally_status status = fetch_model(cli, job, &bytes, err);
+    predictor->x = calloc(dim, sizeof *predictor->x);
+    if (status == TALLY_OK && predictor->x != NULL) {
+        status = tally_detail_npy(predictor->x, dim, &expected);
+    }
+    if (status == TALLY_OK && predictor->x == NULL) {
+        status = TALLY_NO_MEMORY;
+    }
+    if (status == TALLY_OK && (bytes.size != expected.size ||
+                               memcmp(bytes.data, expected.data, TALLY_NPY_HEADER_BYTES) != 0)) {
+        status =
+            tally_fail(err, TALLY_INVALID_ARGUMENT, NULL,
+                       "the model is not a .npy file of %zu float64 numbers, as the job's is", dim);
+    }
+    if (status == TALLY_OK) {
+        memcpy(predictor->x, bytes.data + TALLY_NPY_HEADER_BYTES, dim * sizeof *predictor->x);
+    }
+    for (size_t i = 0; status == TALLY_OK && i < dim; i++) {
+        if (!isfinite(predictor->x[i])) {
+            status = tally_fail(err, TALLY_INVALID_ARGUMENT, NULL,
+                                "coordinate %zu of the model is not finite", i);
+        }
+    }
+    tally_buffer_fini(&bytes);
+    tally_buffer_fini(&expected);
+    return status == TALLY_OK ? status : tally_fail(err, status, NULL, "no memory for the model");
+}
+
+/* Reads the columns and the scaling of the training file. */
+static enum tally_status read_training(struct tally_cli *cli, struct predictor *predictor,
+                                       struct tally_error *err)
+{
+    const struct tally_job_spec *spec = &predictor->spec;
+    const struct tally_data_spec *data = &spec->objective.data;
+    const struct tally_table_data *table = &data->table;
+    const struct tally_data_source files = {.dir = tally_options_text(cli->options, "data-dir"),
+                                            .on_fault = tally_cli_report_fault,
+                                            .columns = &predictor->columns,
+                                            .scaling = &predictor->scaling};
+    const bool needs_points = table->standardize || table->missing == TALLY_MISSING_MEAN;
+    if (!needs_points && !tally_data_file_exists(&files, table->file)) {
+        fprintf(stderr,
+                "tally: %s is not in %s, so the columns are taken in the order of the file\n",
+                table->file, files.dir);
+        return TALLY_OK;
+    }
+    struct tally_dataset *dataset = NULL;
+    const enum tally_status status = tally_dataset_load(
+        data, TALLY_OBJECTIVE_KINDS[spec->objective.type]->labels, (uint32_t)spec->clients,
+        tally_job_spec_setting(spec).key, &files, &dataset, err);
+    tally_dataset_free(dataset);
+    if (status != TALLY_OK) {
+        tally_error_wrap(err, "training data");
+    }
+    return status;
+}
+
+/* Appends a field of RFC 4180. */
+static enum tally_status put_text(struct tally_buffer *out, const char *text)
+{
+    if (strpbrk(text, ",\"") == NULL) {
+        return tally_buffer_append_text(out, text);
+    }
+    enum tally_status status = tally_buffer_append_text(out, "\"");
+    for (; status == TALLY_OK && *text != '\0'; text++) {
+        status = tally_buffer_printf(out, *text == '"' ? "\"\"" : "%c", *text);
+    }
+    return status == TALLY_OK ? tally_buffer_append_text(out, "\"") : status;
+}
+
+/* A class as the training file has it: its name, its number, or -1 and 1. */
+static enum tally_status put_class(struct tally_buffer *out,
+                                   const struct tally_objective_spec *spec, int64_t class)
+{
+    const char *name = tally_data_spec_class_name(&spec->data, class);
+    if (name != NULL) {
+        return put_text(out, name);
+    }
+    const bool is_sign = tally_data_spec_classes(&spec->data) == 0;
+    return tally_buffer_printf(out, "%lld", (long long)(is_sign ? 2 * class - 1 : class));
+}
+
+static enum tally_status put_predictions(const struct predictor *predictor,
+                                         const struct tally_dataset *dataset,
+                                         struct tally_buffer *out)
+{
+    const struct tally_objective_spec *spec = &predictor->spec.objective;
+    const bool has_classes = tally_predicts_classes(spec);
+    const int64_t classes = tally_data_spec_classes(&spec->data);
+    double *room = calloc((size_t)(classes > 0 ? classes : 1), sizeof *room);
+    enum tally_status status =
+        room != NULL
+            ? tally_buffer_append_text(out, has_classes ? "class,probability\n" : "value\n")
+            : TALLY_NO_MEMORY;
+    for (uint32_t i = 0; status == TALLY_OK && i < dataset->points; i++) {
+        const struct tally_prediction prediction =
+            tally_predict(spec, dataset, i, predictor->x, room);
+        if (has_classes) {
+            status = put_class(out, spec, prediction.class);
+            status = status == TALLY_OK
+                         ? tally_buffer_printf(out, ",%.6f\n", prediction.probability)
+                         : status;
+        } else {
+            status = tally_buffer_printf(out, "%.17g\n", prediction.value);
+        }
+    }
+    free(room);
+    return status;
+}
+
+/* Reads the file of points, below its own folder. */
+static enum tally_status read_points(const char *path, struct predictor *predictor,
+                                     struct tally_dataset **ret_dataset, struct tally_error *err)
+{
+    char folder[PATH_MOST];
+    const char *slash = strrchr(path, '/');
+    const size_t n = slash != NULL ? (size_t)(slash - path) + 1 : 0;
+    if (n >= sizeof folder) {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, NULL, "a path of more than %d bytes",
+                          PATH_MOST);
+    }
+    snprintf(folder, sizeof folder, "%.*s", n > 0 ? (int)n : 1, n > 0 ? path : ".");
+    const struct tally_data_source files = {.dir = folder,
+                                            .on_fault = tally_cli_report_fault,
+                                            .columns = &predictor->columns,
+                                            .scaling = &predictor->scaling};
+    const enum tally_status status = tally_dataset_load_unlabelled(
+        &predictor->spec.objective.data, path + n, &files, ret_dataset, err);
+    if (status != TALLY_OK && err != NULL) {
+        err->field[0] = '\0'; /* no member of the document is wrong */
+    }
+    return status;
+}
+
+static enum tally_status predict(struct tally_cli *cli, struct predictor *predictor,
+                                 struct tally_buffer *out, struct tally_error *err)
+{
+    const char *job = tally_options_positional(cli->options, 0);
+    const char *path = tally_options_positional(cli->options, 1);
+    struct tally_job_source source;
+    struct tally_dataset *dataset = NULL;
+    enum tally_status status = tally_job_source_read(cli, job, &source, err);
+    if (status == TALLY_OK) {
+        status = read_spec(source.document, &predictor->spec, err);
+    }
+    tally_job_source_fini(&source);
+    if (status == TALLY_OK) {
+        status = read_model(cli, job, predictor, err);
+    }
+    if (status == TALLY_OK) {
+        status = read_training(cli, predictor, err);
+    }
+    if (status == TALLY_OK) {
+        status = read_points(path, predictor, &dataset, err);
+    }
+    if (status == TALLY_OK) {
+        status = put_predictions(predictor, dataset, out);
+    }
+    tally_dataset_free(dataset);
+    return status == TALLY_OK ? status
+                              : tally_fail(err, status, NULL, "no memory for the predictions");
+}
+
+int tally_cli_predict(struct tally_cli *cli)
+{
+    struct predictor *predictor = calloc(1, sizeof *predictor); /* the spec is large */
+    struct tally_buffer out = {0};
+    struct tally_error err = TALLY_ERROR_INIT;
+    enum tally_status status = predictor != NULL
+                                   ? predict(cli, predictor, &out, &err)
+                                   : tally_fail(&err, TALLY_NO_MEMORY, NULL, "out of memory");
+    if (status == TALLY_OK) {
+        status = tally_whole_file_write(tally_options_text(cli->options, "out"), out.data, out.size,
+                                        &err);
+    }
+    if (predictor != NULL) {
+        free(predictor->x);
+        tally_columns_fini(&predictor->columns);
+        tally_scaling_fini(&predictor->scaling);
+        free(predictor);
+    }
+    tally_buffer_fini(&out);
+    return status == TALLY_OK ? TALLY_EXIT_OK : tally_cli_report(&err);
+}
