@@ -103,6 +103,7 @@ static enum tally_status read_sweep(const struct tally_options *options, struct 
     enum tally_status status = tally_whole_file_read(path, &text, err);
     if (status == TALLY_OK) {
         status = tally_sweep_read((const char *)text.data, text.size, folder,
+                                  tally_options_text(options, "data-dir"),
                                   tally_options_text(options, "seeds"), sweep, ret_faults, err);
         if (status != TALLY_OK && err->field[0] != '\0') {
             tally_error_wrap(err, "%s", err->field);

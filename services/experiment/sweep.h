@@ -127,6 +127,7 @@ struct tally_sweep_column {
 struct tally_sweep {
     char name[129];
     struct tally_json *source; /* the document */
+    const char *data_dir;      /* where open members of documents are found; NULL = nowhere */
     bool has_seeds;            /* otherwise each job document has its own */
     int64_t first_seed;
     size_t n_seeds;
@@ -149,10 +150,12 @@ struct tally_sweep {
  * On failure *ret_faults has the faults of a job document (document_faults.h), which the caller
  * frees, or is NULL. Errors: MALFORMED (not JSON), INVALID_ARGUMENT, OUT_OF_RANGE, with the path of
  * the member in err->field and the limits in the message; NO_MEMORY. Names of files in the document
- * are relative to `folder`. */
+ * are relative to `folder`. `data_dir`, which is borrowed: the folder of data files, in which open
+ * members of documents are found (services/job/document_complete.h); NULL = they are errors. */
 enum tally_status tally_sweep_read(const char *text, size_t n, const char *folder,
-                                   const char *seeds, struct tally_sweep *ret_sweep,
-                                   struct tally_json **ret_faults, struct tally_error *err);
+                                   const char *data_dir, const char *seeds,
+                                   struct tally_sweep *ret_sweep, struct tally_json **ret_faults,
+                                   struct tally_error *err);
 void tally_sweep_fini(struct tally_sweep *sweep);
 
 /* The number of runs of the whole sweep, unless a grid is widened. */

@@ -11,6 +11,7 @@
 #include "services/base/whole_file.h"
 #include "services/experiment/sweep.h"
 #include "services/job/document.h"
+#include "services/job/document_complete.h"
 #include "services/job/document_faults.h"
 
 /* A grid of the most trials has more values than a job document. */
@@ -739,6 +740,11 @@ static enum tally_status parse_trial(const struct tally_sweep *sweep,
     trial->spec = malloc(sizeof *trial->spec);
     enum tally_status status =
         trial->spec != NULL ? tally_json_dump(trial->document, 0, &text) : TALLY_NO_MEMORY;
+    if (status == TALLY_OK && sweep->data_dir != NULL) {
+        const struct tally_data_source files = {.dir = sweep->data_dir};
+        char found[TALLY_FOUND_CAPACITY];
+        status = tally_document_complete(&text, &files, found, err);
+    }
     if (status == TALLY_OK) {
         status = tally_document_parse((const char *)text.data, text.size, trial->spec, err);
         if (status != TALLY_OK && *ret_faults == NULL) {
@@ -1367,10 +1373,11 @@ static enum tally_status read_all(struct reader *reader, const char *seeds, stru
 }
 
 enum tally_status tally_sweep_read(const char *text, size_t n, const char *folder,
-                                   const char *seeds, struct tally_sweep *ret_sweep,
-                                   struct tally_json **ret_faults, struct tally_error *err)
+                                   const char *data_dir, const char *seeds,
+                                   struct tally_sweep *ret_sweep, struct tally_json **ret_faults,
+                                   struct tally_error *err)
 {
-    struct tally_sweep sweep = {.n_seeds = 1};
+    struct tally_sweep sweep = {.n_seeds = 1, .data_dir = data_dir};
     struct reader reader = {.sweep = &sweep, .folder = folder, .ret_faults = ret_faults};
     *ret_faults = NULL;
     enum tally_status status = tally_json_check_limits(text, n, &LIMITS, err);

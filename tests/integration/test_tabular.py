@@ -335,3 +335,19 @@ class Predict(TabularCase):
                                                  "clients": 2, "horizon": 5})))
         self.assertIn("only models of built-in objectives with CSV files predict",
                       self.predict(document, self.data / "numbers.csv", "--model", model, exit_code=1))
+
+
+class Commands(TabularCase):
+    def test_sweep_and_plan_complete_documents(self):
+        self.write_points()
+        path = Path(self.folder) / "sweep.json"
+        path.write_text(json.dumps({"base": job({"test_fraction": 0.2}), "grid": {"algorithm.step_size": [0.1, 0.2]},
+                                    "columns": ["metrics.test_accuracy"]}))
+        done = subprocess.run([BIN / "tally", "sweep", path, "--json", *map(str, self.at)], capture_output=True, text=True,
+                              check=True, timeout=HANG_S)
+        expected = simulate(job({"test_fraction": 0.2}), self.at)["metrics"]["test_accuracy"]["mean"]
+        self.assertIn(f"{expected:.6g}", done.stdout)
+        path.write_text(json.dumps(job({}, algorithm={"type": "calm", "step_size": 0.1})))
+        done = subprocess.run([BIN / "tally", "plan", path, *map(str, self.at)], capture_output=True, text=True, check=False,
+                              timeout=HANG_S)
+        self.assertIn('x.csv: features 3, classes "no", "yes"', done.stderr)

@@ -19,8 +19,9 @@ static struct tally_sweep sweep_of(const char *text)
     struct tally_sweep sweep = {.n_rows = 0};
     struct tally_json *faults = NULL;
     struct tally_error err = TALLY_ERROR_INIT;
-    TALLY_ASSERT_STATUS(tally_sweep_read(text, strlen(text), NULL, NULL, &sweep, &faults, &err),
-                        TALLY_OK, &err);
+    TALLY_ASSERT_STATUS(
+        tally_sweep_read(text, strlen(text), NULL, NULL, NULL, &sweep, &faults, &err), TALLY_OK,
+        &err);
     return sweep;
 }
 
@@ -441,7 +442,7 @@ static void test_experiment_sweep__errors_name_member_and_limit(void)
         struct tally_error err = TALLY_ERROR_INIT;
         snprintf(text, sizeof text, "{" BASE ", %s}", wrong[i].members);
         const enum tally_status status =
-            tally_sweep_read(text, strlen(text), NULL, NULL, &sweep, &faults, &err);
+            tally_sweep_read(text, strlen(text), NULL, NULL, NULL, &sweep, &faults, &err);
         if ((status != TALLY_INVALID_ARGUMENT && status != TALLY_OUT_OF_RANGE) ||
             strcmp(err.field, wrong[i].field) != 0 ||
             strstr(err.message, wrong[i].message) == NULL) {
@@ -457,8 +458,9 @@ static void expect_refused(const char *text, enum tally_status wanted)
     struct tally_sweep sweep;
     struct tally_json *faults = NULL;
     struct tally_error err = TALLY_ERROR_INIT;
-    TALLY_ASSERT_STATUS(tally_sweep_read(text, strlen(text), NULL, NULL, &sweep, &faults, &err),
-                        wanted, &err);
+    TALLY_ASSERT_STATUS(
+        tally_sweep_read(text, strlen(text), NULL, NULL, NULL, &sweep, &faults, &err), wanted,
+        &err);
     tally_json_free(faults);
 }
 
@@ -481,8 +483,8 @@ static void test_experiment_sweep__faults_of_a_job_have_suggestions(void)
     static const char text[] = "{" BASE ", \"grid\": {\"algorithm.step_sise\": [1]}}";
     struct tally_sweep sweep;
     struct tally_json *faults = NULL;
-    CU_ASSERT_NOT_EQUAL(tally_sweep_read(text, strlen(text), NULL, NULL, &sweep, &faults, NULL),
-                        TALLY_OK);
+    CU_ASSERT_NOT_EQUAL(
+        tally_sweep_read(text, strlen(text), NULL, NULL, NULL, &sweep, &faults, NULL), TALLY_OK);
     CU_ASSERT_PTR_NOT_NULL_FATAL(faults);
     TALLY_ASSERT_TEXT(tally_json_get_text(tally_json_at(faults, 0), "suggestion"), "step_size");
     tally_json_free(faults);
