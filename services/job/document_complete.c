@@ -49,20 +49,20 @@ static struct open_members find_open(const struct tally_json *document)
 static bool read_otherwise(const struct tally_json *document, const struct open_members *open,
                            struct tally_job_spec *ret_spec)
 {
-    struct tally_json *copy = tally_json_copy(document);
-    struct tally_json *objective = tally_json_copy(tally_json_get(document, "objective"));
-    struct tally_json *data = tally_json_copy(tally_json_get(objective, "data"));
+    struct tally_json *whole = tally_json_copy(document);
+    struct tally_json *part = tally_json_copy(tally_json_get(document, "objective"));
+    struct tally_json *data = tally_json_copy(tally_json_get(part, "data"));
     struct tally_buffer text = {0};
     bool ok =
-        copy != NULL && objective != NULL && data != NULL &&
+        whole != NULL && part != NULL && data != NULL &&
         (!open->features || tally_json_set_integer(data, "features", 1)) &&
         (!open->classes ||
          tally_json_set_integer(data, "classes", open->labels == TALLY_LABELS_CLASSES ? 2 : 0));
-    ok = tally_json_set(objective, "data", data) && ok;
-    ok = tally_json_set(copy, "objective", objective) && ok;
-    ok = ok && tally_json_dump(copy, 0, &text) == TALLY_OK &&
+    ok = tally_json_set(part, "data", data) && ok;
+    ok = tally_json_set(whole, "objective", part) && ok;
+    ok = ok && tally_json_dump(whole, 0, &text) == TALLY_OK &&
          tally_document_parse((const char *)text.data, text.size, ret_spec, NULL) == TALLY_OK;
-    tally_json_free(copy);
+    tally_json_free(whole);
     tally_buffer_fini(&text);
     return ok;
 }

@@ -100,7 +100,7 @@ static void test_document_complete__finds_what_is_open(void)
 {
     open_folder();
     for (size_t i = 0; i < sizeof ROWS / sizeof ROWS[0]; i++) {
-        struct tally_job_spec spec;
+        struct tally_job_spec spec = {.clients = 0};
         struct tally_error err;
         char found[TALLY_FOUND_CAPACITY];
         TALLY_ASSERT_STATUS(
@@ -222,7 +222,7 @@ static void test_document_complete__names_of_classes_are_checked(void)
 
 static void test_document_complete__names_are_written_back(void)
 {
-    struct tally_job_spec spec, again;
+    struct tally_job_spec spec, again = {.clients = 0};
     struct tally_error err;
     char found[TALLY_FOUND_CAPACITY];
     TALLY_ASSERT_STATUS(complete("softmax_regression",
