@@ -291,6 +291,68 @@ static void test_objectives_tabular__features_are_standardized_by_the_training_p
     idx_files_fini(&DATASET_FILES);
 }
 
+/* The objective scales the points that it holds out by the numbers of its training points. */
+static void test_objectives_tabular__held_out_points_have_the_scale_of_the_others(void)
+{
+    idx_files_init(&DATASET_FILES);
+    struct tally_objective_spec spec = {.type = TALLY_LEAST_SQUARES,
+                                        .data = {.type = TALLY_DATA_CSV,
+                                                 .table = {.file = "file",
+                                                           .label = "label",
+                                                           .features = 1,
+                                                           .test_fraction = 0.4,
+                                                           .standardize = true}}};
+    data_files_text(&DATASET_FILES, "file", "a,label\n1,1\n2,1\n4,2\n8,2\n16,3\n");
+    struct tally_data_spec raw = spec.data, held_out = tally_data_spec_test(&spec.data);
+    raw.table.standardize = held_out.table.standardize = false;
+    struct tally_dataset *training = dataset_load(&raw, TALLY_LABELS_REAL, 1);
+    struct tally_dataset *test = dataset_load(&held_out, TALLY_LABELS_REAL, 1);
+    CU_ASSERT_EQUAL_FATAL(training->points, 3);
+    CU_ASSERT_EQUAL_FATAL(test->points, 2);
+    const double *t = training->values, mean = (t[0] + t[1] + t[2]) / 3;
+    const double s = sqrt((pow(t[0] - mean, 2) + pow(t[1] - mean, 2) + pow(t[2] - mean, 2)) / 3);
+    double expected = 0;
+    for (uint32_t i = 0; i < 2; i++) {
+        expected += pow((test->values[i] - mean) / s * 0.5 - test->labels[i], 2) / 2;
+    }
+    struct tally_objective *objective = NULL;
+    struct tally_metric metrics[TALLY_METRICS_MOST];
+    size_t n = 0;
+    const double x = 0.5;
+    CU_ASSERT_EQUAL_FATAL(
+        tally_objective_new(&spec, 1, tally_rng_key(9, 0), DATASET_FILES.folder, &objective, NULL),
+        TALLY_OK);
+    CU_ASSERT_EQUAL(tally_objective_metrics(objective, 0, 1, &x, true, metrics, &n, NULL),
+                    TALLY_OK);
+    CU_ASSERT_EQUAL_FATAL(n, 1);
+    TALLY_ASSERT_TEXT(metrics[0].name, "test_loss");
+    CU_ASSERT_DOUBLE_EQUAL(metrics[0].value, expected, 1e-12);
+    tally_objective_free(objective);
+    tally_dataset_free(training);
+    tally_dataset_free(test);
+    idx_files_fini(&DATASET_FILES);
+}
+
+/* Images are dealt, too, each with its label. */
+static void test_objectives_tabular__images_are_dealt(void)
+{
+    idx_files_init(&DATASET_FILES);
+    dataset_write_images("images", "labels", 20, 0);
+    struct tally_data_spec spec = dataset_idx_spec(TALLY_SHARDING_DIRICHLET, 0);
+    spec.alpha = 0.1;
+    struct tally_dataset *dataset = dataset_load(&spec, TALLY_LABELS_CLASSES, 4);
+    uint32_t moved = 0;
+    for (uint32_t i = 0; i < 20; i++) {
+        const uint8_t image = dataset->bytes[2 * i]; /* its number in the file */
+        CU_ASSERT_EQUAL(dataset->bytes[2 * i + 1], 255 - image);
+        CU_ASSERT_EQUAL(dataset->labels[i], (image * 7 + 3) % 3);
+        moved += image != i;
+    }
+    CU_ASSERT_TRUE(moved > 5);
+    tally_dataset_free(dataset);
+    idx_files_fini(&DATASET_FILES);
+}
+
 /* The digest is that of the file, whatever is left out or changed. */
 static void test_objectives_tabular__the_digest_is_that_of_the_file(void)
 {
@@ -401,6 +463,8 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_objectives_tabular__a_fraction_is_held_out),
     TALLY_TEST(test_objectives_tabular__sparse_rows_are_held_out_whole),
     TALLY_TEST(test_objectives_tabular__features_are_standardized_by_the_training_points),
+    TALLY_TEST(test_objectives_tabular__held_out_points_have_the_scale_of_the_others),
+    TALLY_TEST(test_objectives_tabular__images_are_dealt),
     TALLY_TEST(test_objectives_tabular__the_digest_is_that_of_the_file),
     TALLY_TEST(test_objectives_tabular__features_and_labels_are_found),
     TALLY_TEST(test_objectives_tabular__labels_of_clients_are_found_if_all_are_here),
