@@ -88,8 +88,8 @@ static enum tally_status read_names(const struct tally_field *field, const json_
 {
     char *names = (char *)(ret_n + 1), *end = names;
     const size_t n = json_array_size(value);
-    if ((double)n < field->min || (double)n > field->max) {
-        return tally_fail(err, TALLY_OUT_OF_RANGE, field->name, "%s has %zu names, at most %.0f",
+    if (n == 0 || (double)n > field->max) {
+        return tally_fail(err, TALLY_OUT_OF_RANGE, field->name, "%s has %zu names, not 1 to %.0f",
                           field->name, n, field->max);
     }
     memset(names, 0, field->names_capacity);

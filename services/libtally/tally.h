@@ -154,8 +154,10 @@ struct tally_points {
 enum { TALLY_POINTS_VALUES_MAX = 1 << 27 }; /* limit of n times features */
 
 /* Draws or reads the data of a job document (`size` bytes of JSON), whose files are below data_dir
- * (NULL = "data"). Errors: INVALID_ARGUMENT, OUT_OF_RANGE, MALFORMED (the document, or a file: the
- * message names it and its line), FAILED_PRECONDITION (an objective without points), NO_MEMORY. */
+ * (NULL = "data"). Members that the document leaves open are found in the file, as a coordinator
+ * finds them. Points held out by `test_fraction` belong to no client. Errors: INVALID_ARGUMENT,
+ * OUT_OF_RANGE, MALFORMED (the document, or a file: the message names it and its line),
+ * FAILED_PRECONDITION (an objective without points), NO_MEMORY. */
 TALLY_API enum tally_code tally_job_data_load(const char *document, size_t size,
                                               const char *data_dir,
                                               struct tally_job_data **ret_data,

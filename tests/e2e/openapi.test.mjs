@@ -326,7 +326,7 @@ test("the models that a job keeps are as their example says", async () => {
 });
 
 test("the metrics and the traffic of single clients are as their examples say", async () => {
-  await mkdir(path.join(folder, "data"));
+  await mkdir(path.join(folder, "data"), {recursive: true});
   await writeFile(path.join(folder, "data/points.csv"), "a,y\n1,0\n2,1\n3,0\n4,0\n5,0\n6,1\n");
   const job = await submit(open, {
     algorithm: {type: "minibatch_sgd", step_size: 0.1, local_steps: 10},
@@ -603,6 +603,10 @@ function trials(schema) {
   if (schema.const !== undefined || schema.enum) {
     return [...good(...(schema.enum ?? [])), ...bad("zzz", "", 5, null)];
   }
+  if (schema.oneOf?.some(({type}) => type === "array")) { // a number, names or "auto"
+    return [...trials(check.resolve(schema.oneOf[0])).filter(([value]) => !Array.isArray(value)),
+      ...good(["a", "b"], "auto"), ...bad([], ["a", "a"], "AUTO", "")];
+  }
   if (schema.oneOf && !schema.discriminator) { // a number or a word
     const [number, word] = schema.oneOf.map((each) => check.resolve(each));
     if (word.const === undefined) { // a word or an object
@@ -714,6 +718,11 @@ const COMPANY = {
     "objective.type": "logistic_regression"},
   ...Object.fromEntries(["undefined", ""].flatMap((absent) => [["images", ["labels"]], ["points", ["labels"]], ["labels", ["images", "points"]]]
     .map(([name, others]) => [`objective.data.test_${name} ${absent}`, Object.fromEntries(others.map((other) => [`objective.data.test_${other}`, ""]))]))),
+  "objective.data.sharding dirichlet": {"objective.data.alpha": 1, "objective.type": "logistic_regression"},
+  "objective.data.alpha 1000000": {"objective.data.sharding": "dirichlet", "objective.type": "logistic_regression"},
+  "objective.data.test_fraction 0.9999999999999999": {"objective.data.test_points": "", "objective.data.test_labels": ""},
+  "objective.data.classes a,b": {"objective.type": "logistic_regression"},
+  "objective.data.classes auto": {"objective.type": "logistic_regression"},
   "objective.data.classes 0": {"objective.type": "logistic_regression"},
   "objective.data.classes 1000000": {"objective.data.features": 2, "objective.bias": false},
   "objective.data.classes undefined": {"objective.type": "logistic_regression"},
@@ -727,12 +736,15 @@ const COMPANY = {
   "encoding dithered": {algorithm: {type: "calm", step_size: 1}},
 };
 
+// These are set even if the document lacks them.
+const ADDED = new Set(["objective.data.alpha", "objective.data.sharding"]);
+
 function withCompany(document, at, value) {
   let changed = setAt(document, at, value);
   for (const [where, other] of Object.entries(COMPANY[`${at.join(".")} ${value}`] ?? {})) {
     const keys = where.split(".");
     const parent = keys.slice(0, -1).reduce((object, key) => object?.[key], changed);
-    if (parent && keys.at(-1) in parent) {
+    if (parent && (keys.at(-1) in parent || ADDED.has(where))) {
       changed = setAt(changed, keys, other);
     }
   }
@@ -740,6 +752,9 @@ function withCompany(document, at, value) {
 }
 
 test("schema and server draw the same limits around a document", async (context) => {
+  // For documents that leave the features and classes of a CSV file open.
+  await mkdir(path.join(folder, "data"), {recursive: true});
+  await writeFile(path.join(folder, "data/prices.csv"), "a,b,c,d,e,f,g,h,price\n1,2,3,4,5,6,7,8,0\n1,2,3,4,5,6,7,8,1\n");
   let tried = 0;
   const done = new Set();
   for (const [name, example] of Object.entries(requestExamples())) {

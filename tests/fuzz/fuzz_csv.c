@@ -1,5 +1,7 @@
 /* CSV files whose label is the column y. If the first column is called a..., they must have the
  * columns b and a of an earlier file. The length chooses what happens to missing values. */
+#include <math.h>
+
 #include "services/objectives/data/formats.h"
 #include "tests/fuzz/fuzz_data.h"
 
@@ -18,6 +20,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         tally_columns_fini(&columns);
         FUZZ_CHECK(status != TALLY_OK ||
                    fuzz.builder.n_values == fuzz.dataset.points * fuzz.dataset.features);
+        for (size_t i = 0; table.missing == TALLY_MISSING_MEAN && i < fuzz.builder.n_values; i++) {
+            double *value = &fuzz.dataset.values[i]; /* NaN stands for the mean */
+            *value = isnan(*value) ? 0 : *value;
+        }
         fuzz_data_fini(&fuzz, file, status);
     }
     return 0;
