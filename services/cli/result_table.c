@@ -86,6 +86,28 @@ static void add_algorithm(struct tally_text_table *table, const struct tally_jso
     add_fact(table, "algorithm", text);
 }
 
+/* Adds a row if the classes of the data have names: as many of them as fit. */
+static void add_classes(struct tally_text_table *table, const struct tally_json *detail)
+{
+    const struct tally_json *data = tally_json_get(tally_json_get(detail, "objective"), "data");
+    const struct tally_json *classes = tally_json_get(data, "classes");
+    char text[TALLY_RESULT_CELL_CAPACITY] = "";
+    size_t length = 0;
+    for (size_t i = 0; tally_json_is_array(classes) && i < tally_json_size(classes); i++) {
+        const char *name = tally_json_as_text(tally_json_at(classes, i));
+        const size_t n = name != NULL ? strlen(name) : 0;
+        if (length + n + sizeof ", , ..." > sizeof text) {
+            snprintf(text + length, sizeof text - length, "%s...", i > 0 ? ", " : "");
+            break;
+        }
+        length += (size_t)snprintf(text + length, sizeof text - length, "%s%s", i > 0 ? ", " : "",
+                                   name != NULL ? name : "-");
+    }
+    if (text[0] != '\0') {
+        add_fact(table, "classes", text);
+    }
+}
+
 /* Adds two rows for a job that waits, none for others. */
 static void add_waiting(struct tally_text_table *table, const struct tally_json *waiting)
 {
@@ -181,6 +203,7 @@ static void add_facts(struct tally_text_table *table, const struct tally_json *d
     }
     add_waiting(table, tally_json_get(detail, "waiting"));
     add_algorithm(table, detail);
+    add_classes(table, detail);
     add_estimates(table, tally_json_get(detail, "estimates"));
     add_curvature(table, detail);
     add_two(table, "time step", detail, "time_step", " / ", "horizon");

@@ -123,6 +123,9 @@ class BreastCancer(TabularCase):
         document = {**json.loads((Path(self.folder) / "cancer.json").read_text()), "clients": CLIENTS, "horizon": 50}
         client = self.serve()
         detail = client.wait_status(client.submit(document), "completed")
+        shown = subprocess.run([BIN / "tally", "show", detail["id"], "--coordinator", f"http://127.0.0.1:{client.port}"],
+                               capture_output=True, text=True, check=True, timeout=HANG_S).stdout
+        self.assertRegex(shown, r"\nclasses +benign, malignant\n")
         expected = simulate(document, self.at)
         self.assertEqual(essence(detail), essence(expected))
         self.assertEqual(detail["metrics"], expected["metrics"])
