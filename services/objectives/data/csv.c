@@ -369,9 +369,12 @@ __attribute__((format(printf, 3, 4))) static enum point_state wrong(struct reade
 
 static const char MISSING_REMEDY[] =
     "; \"missing\": \"mean\" or \"drop\" would accept a missing value";
+static const char NAME_REMEDY[] =
+    "; if labels are names, \"classes\": \"auto\" finds them, or list them there";
 
-/* Reads the number in column i. */
-static enum point_state read_number(struct reader *reader, size_t i, double *ret_value)
+/* Reads the number in column i. may_be_name: it is a label of an objective with classes. */
+static enum point_state read_number(struct reader *reader, size_t i, bool may_be_name,
+                                    double *ret_value)
 {
     const char *why = tally_number_parse(reader->field, ret_value);
     if (why == NULL) {
@@ -388,7 +391,10 @@ static enum point_state read_number(struct reader *reader, size_t i, double *ret
         }
         return wrong(reader, i, "is a missing label; \"missing\": \"drop\" would drop the point");
     }
-    return wrong(reader, i, "%s%s", why, is_missing ? MISSING_REMEDY : "");
+    return wrong(reader, i, "%s%s", why,
+                 is_missing    ? MISSING_REMEDY
+                 : may_be_name ? NAME_REMEDY
+                               : "");
 }
 
 static enum point_state read_label(struct reader *reader, struct tally_dataset_builder *builder,
@@ -418,7 +424,8 @@ static enum point_state read_label(struct reader *reader, struct tally_dataset_b
     if (reader->labels != NULL) {
         return collect(reader) ? POINT_IS_KEPT : POINT_IS_WRONG;
     }
-    const enum point_state state = read_number(reader, reader->label_index, ret_label);
+    const enum point_state state =
+        read_number(reader, reader->label_index, builder->rule != TALLY_LABELS_REAL, ret_label);
     if (state == POINT_IS_KEPT && tally_builder_label_fault(builder, *ret_label, fault)) {
         tally_data_file_note(reader->file, "%s", fault);
         return POINT_IS_WRONG;
@@ -467,7 +474,7 @@ static enum tally_status read_line(struct reader *reader, struct tally_dataset_b
         }
         const bool is_label = i == reader->label_index;
         const enum point_state state =
-            is_label ? read_label(reader, builder, &label) : read_number(reader, i, &value);
+            is_label ? read_label(reader, builder, &label) : read_number(reader, i, false, &value);
         worst = state > worst ? state : worst;
         enum tally_status status = file->status;
         if (status == TALLY_OK && worst == POINT_IS_KEPT && !is_label) {

@@ -74,6 +74,16 @@ static void test_objectives_tabular__labels_may_be_names(void)
     dataset_expect_refused(&spec, 1,
                            "file:3: column label: \"maybe\" is none of the 2 classes, no, ... (the "
                            "first of 2 errors); also in line 4");
+    /* Without names, the error says how to get them. */
+    spec = csv_of("a,label\n1,no\n", 1);
+    struct tally_dataset *none = NULL;
+    struct tally_error err = TALLY_ERROR_INIT;
+    CU_ASSERT_EQUAL(tally_dataset_load(&spec, TALLY_LABELS_BINARY, 1, tally_rng_key(9, 0),
+                                       &DATASET_SOURCE, &none, &err),
+                    TALLY_INVALID_ARGUMENT);
+    TALLY_ASSERT_TEXT(err.message,
+                      "file:2: column label: \"no\" is not a number; if labels are names, "
+                      "\"classes\": \"auto\" finds them, or list them there");
     idx_files_fini(&DATASET_FILES);
 }
 
