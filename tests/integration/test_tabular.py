@@ -3,15 +3,17 @@ the coordinator finds in files; missing values; sharding by a Dirichlet distribu
 """
 
 import csv
+import gzip
 import json
 import os
 import re
 import subprocess
+import time
 from pathlib import Path
 
 import numpy as np
 
-from common import BIN, HANG_S, IS_SANITIZED, REPO, TallyTestCase, essence, simulate, wait_until
+from common import BIN, HANG_S, IS_SANITIZED, REPO, SILENCE_S, TallyTestCase, essence, simulate, wait_until
 
 README = REPO / "services/objectives/README.md"
 HEADING = "### Tables as they come"
@@ -179,6 +181,30 @@ class Found(TabularCase):
         # Another mistake in the document comes first, without reading.
         status, problem = post(client, "/v1/jobs", job({}, clients=0))
         self.assertEqual((status, problem["field"]), (400, "clients"))
+
+    def test_a_long_file_holds_nobody_up(self):
+        """A client that no longer waits, and a coordinator that ends while it reads."""
+        with gzip.open(self.data / "x.csv.gz", "wb", compresslevel=1) as file:
+            file.write(b"a,b,y\n")
+            for i in range(60):
+                file.write(b"1.25,-0.5,no\n2.5,0.125,yes\n" * 50000)
+        self.write_points("small.csv")
+        coordinator = self.start_coordinator(options=self.at)
+        document = json.dumps(job({})).encode()
+        for _ in range(3):
+            with self.assertRaises(TimeoutError):
+                coordinator.client.request("POST", "/v1/jobs", document, {"Content-Type": "application/json"}, timeout_s=0.2)
+        begin = time.monotonic()
+        self.assertEqual(coordinator.client.get("/v1/jobs").status, 200)
+        self.assertEqual(coordinator.client.post_job(job({"file": "small.csv", "features": 3, "classes": ["no", "yes"]})).status, 201)
+        self.assertLess(time.monotonic() - begin, SILENCE_S)
+        self.assertEqual(len(coordinator.client.get_json("/v1/jobs")["jobs"]), 1)
+        waiting = [coordinator.client.connect(HANG_S) for _ in range(2)]
+        for connection in waiting:
+            self.addCleanup(connection.close)
+            connection.request("POST", "/v1/jobs", document, {"Content-Type": "application/json"})
+        wait_until(lambda: coordinator.client.get("/healthz").status == 200, "the coordinator responds while it reads")
+        self.assertEqual(coordinator.terminate(), 0)
 
     def test_a_worker_with_another_label_says_so(self):
         self.write_points()
