@@ -95,7 +95,7 @@ static bool put_in_order(struct tally_dataset *dataset, const struct tally_data_
     const bool is_bytes = dataset->bytes != NULL;
     const size_t n_row = dataset->features * (is_bytes ? 1 : sizeof(double));
     uint32_t *order = malloc(points * sizeof *order), *used_up = malloc(points * sizeof *order);
-    void *spare = malloc(n_row);
+    void *spare = malloc(n_row > sizeof(double) ? n_row : sizeof(double)); /* a row, or a label */
     bool ok = order != NULL && used_up != NULL && spare != NULL;
     if (ok && data->sharding == TALLY_SHARDING_DIRICHLET) {
         ok = deal(dataset, data->alpha, key, order);
