@@ -31,6 +31,10 @@ static const struct tally_command COMMANDS[] = {
      "progress line; otherwise standard output gets one line whenever the job has progressed. With "
      "--json each line is the job's detail, and the table goes to standard error. While the "
      "coordinator is away the watch waits for it.\n\n"
+     "With --tensorboard DIR the rounds are also written to an event file of TensorBoard, each "
+     "once "
+     "the next one has closed, because the metrics of a model are known only then. The file may be "
+     "continued by another watch, or by tally export --to tensorboard.\n\n"
      "Exit codes: 0 the job completed, 1 it failed or was cancelled, 2 usage, 3 timeout.",
      TALLY_CLI_WATCH_OPTIONS, 1, 1, true, tally_cli_watch},
     {"cancel", "ID [OPTION]...", "end a job before it completes",
@@ -45,13 +49,17 @@ static const struct tally_command COMMANDS[] = {
      "Deletes a job with its round records and its model. Deletion cannot be undone; "
      "export what you need first.",
      TALLY_CLI_DELETE_OPTIONS, 1, 1, true, tally_cli_delete},
-    {"export", "ID [OPTION]...", "save round records or the model to a file",
+    {"export", "ID [DIR] [OPTION]...", "save round records or the model to a file",
      "Saves the results of a job to a file, which appears whole or not at all. \"tally export ID "
      "--model best\" saves the best model that the job keeps. \"tally export ID --bundle FILE\" "
      "saves all of a job that has ended, to be handed on: a tar archive with its document, its "
      "detail with the provenance, its rounds and its models. tally show, verify and compare read "
-     "it.",
-     TALLY_CLI_EXPORT_OPTIONS, 1, 1, true, tally_cli_export},
+     "it.\n\n"
+     "\"tally export ID --to tensorboard DIR\" writes loss, regret, bits and metrics of all rounds "
+     "to an event file in DIR/NAME-ID; said again, it adds the rounds that have closed since. "
+     "\"--to mlflow DIR\" writes them, with the document and the models, as a run of MLflow's file "
+     "store in DIR.",
+     TALLY_CLI_EXPORT_OPTIONS, 1, 2, true, tally_cli_export},
     {"compare", "FILE|ID FILE|ID [OPTION]...", "show what differs between two jobs",
      "Compares two jobs: their documents, the programs and machines that ran them with the digests "
      "of the data, and their results. A job is one of the coordinator, or a file: a bundle of "

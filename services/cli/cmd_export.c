@@ -4,14 +4,18 @@
  *   npy   the model, for numpy.load()
  *   json  {"job": detail, "rounds": [all records], "model": the model or null}
  *
- * With --bundle all of it, page by page and model by model (bundle.h). */
+ * With --bundle all of it, page by page and model by model (bundle.h). With --to, below a folder
+ * that may hold other jobs, for TensorBoard (board_run.h) or MLflow (mlflow_run.h). */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "services/base/whole_file.h"
+#include "services/cli/board_run.h"
 #include "services/cli/bundle.h"
 #include "services/cli/commands.h"
+#include "services/cli/mlflow_run.h"
+#include "services/cli/out_folder.h"
 
 const struct tally_option TALLY_CLI_EXPORT_OPTIONS[] = {
     {"format", "FORMAT", NULL,
@@ -22,6 +26,11 @@ const struct tally_option TALLY_CLI_EXPORT_OPTIONS[] = {
      "best, last, or a round after which a model was kept; default last. GET /v1/jobs/ID/models "
      "lists what a job keeps",
      NULL},
+    {"to", "FORMAT", NULL,
+     "write to the folder DIR: tensorboard (an event file), mlflow (a run of its file store), csv "
+     "or "
+     "json (DIR/ID.csv, DIR/ID.json)",
+     NULL},
     {"bundle", "FILE", NULL,
      "write document, detail, rounds and models of a job that has ended to this tar archive", NULL},
     {"out", "FILE", NULL, "output file; - is standard output; default ID.FORMAT", NULL},
@@ -31,7 +40,6 @@ const struct tally_option TALLY_CLI_EXPORT_OPTIONS[] = {
 enum format { FORMAT_CSV, FORMAT_JSON, FORMAT_NPY };
 static const char *const FORMAT_NAMES[] = {"csv", "json", "npy", NULL};
 
-enum { PAGE_ROUNDS = 1000 };
 static const char LAST_MODEL[] = "/model";
 static const char WHICH_CHARACTERS[] = "abcdefghijklmnopqrstuvwxyz0123456789";
 
@@ -47,49 +55,6 @@ static enum tally_status get_json(struct tally_cli *cli, const char *rest,
                                   struct tally_json **ret_value, struct tally_error *err)
 {
     return tally_job_get_json(&cli->rest, cli->job, rest, ret_value, err);
-}
-
-typedef enum tally_status record_fn(void *context, const struct tally_json *record);
-
-/* Passes on one page of round records; *after advances, or becomes -1 at the end. */
-static enum tally_status read_page(struct tally_cli *cli, record_fn *each, void *context,
-                                   int64_t *after, struct tally_error *err)
-{
-    char rest[64];
-    snprintf(rest, sizeof rest, "/rounds?after=%" PRId64 "&limit=%d", *after, PAGE_ROUNDS);
-    struct tally_json *page = NULL;
-    enum tally_status status = get_json(cli, rest, &page, err);
-    if (status != TALLY_OK) {
-        return status;
-    }
-    const struct tally_json *more = tally_json_get(page, "rounds");
-    if (!tally_json_is_array(more)) {
-        status = tally_fail(err, TALLY_MALFORMED, NULL, "answer to GET rounds has no rounds");
-    }
-    for (size_t i = 0; status == TALLY_OK && i < tally_json_size(more); i++) {
-        status = each(context, tally_json_at(more, i));
-        if (status != TALLY_OK) {
-            tally_fail(err, status, NULL, "%s", tally_status_info(status)->title);
-        }
-    }
-    int64_t next = tally_json_get_integer(page, "next_after", -1);
-    if (status == TALLY_OK && next >= 0 && next <= *after) {
-        status = tally_fail(err, TALLY_MALFORMED, NULL,
-                            "next_after %" PRId64 " is not above %" PRId64, next, *after);
-    }
-    *after = next;
-    tally_json_free(page);
-    return status;
-}
-
-static enum tally_status read_rounds(struct tally_cli *cli, record_fn *each, void *context,
-                                     struct tally_error *err)
-{
-    enum tally_status status = TALLY_OK;
-    for (int64_t after = 0; after >= 0 && status == TALLY_OK;) {
-        status = read_page(cli, each, context, &after, err);
-    }
-    return status;
 }
 
 static enum tally_status append_record(void *rounds, const struct tally_json *record)
@@ -120,7 +85,7 @@ static enum tally_status gather_json(struct tally_cli *cli, const char *model_re
     struct tally_json *detail = NULL, *model = NULL;
     enum tally_status status = get_json(cli, "", &detail, err);
     if (status == TALLY_OK) {
-        status = read_rounds(cli, append_record, rounds, err);
+        status = tally_job_rounds_read(cli, 0, append_record, rounds, err);
     }
     if (status == TALLY_OK) {
         status = get_model(cli, model_rest, &model, err);
@@ -229,15 +194,17 @@ static enum tally_status add_head(struct tally_bundle_writer *writer, struct tal
     return status;
 }
 
-/* Adds each model that the job has, one at a time. */
-static enum tally_status add_models(struct tally_cli *cli, struct tally_bundle_writer *writer,
-                                    struct tally_error *err)
+/* A file of a job's results: a member of a bundle, an artifact of MLflow. */
+typedef enum tally_status file_fn(void *context, const char *name, const void *bytes, size_t n,
+                                  struct tally_error *err);
+
+/* Gets each model that `models`, the answer to GET models, lists, one at a time. */
+static enum tally_status get_models(struct tally_cli *cli, const struct tally_json *models,
+                                    file_fn *each, void *context, struct tally_error *err)
 {
-    struct tally_json *answer = NULL;
     char rest[64], name[64];
-    enum tally_status status = get_json(cli, "/models", &answer, err);
-    status = status == TALLY_OK ? add_json(writer, "models.json", answer, err) : status;
-    const struct tally_json *models = tally_json_get(answer, "models");
+    enum tally_status status = TALLY_OK;
+    models = tally_json_get(models, "models");
     for (size_t i = 0; status == TALLY_OK && i < tally_json_size(models); i++) {
         const struct tally_json *model = tally_json_at(models, i);
         const char *word = tally_json_get_text(model, "which");
@@ -255,11 +222,29 @@ static enum tally_status add_models(struct tally_cli *cli, struct tally_bundle_w
         snprintf(name, sizeof name, "model-%s.npy", which);
         status = get_bytes(cli, rest, "application/x-npy", err);
         if (status == TALLY_OK) {
-            tally_bundle_add(writer, strcmp(which, "last") == 0 ? "model.npy" : name,
-                             cli->rest.body.data, cli->rest.body.size);
+            status = each(context, strcmp(which, "last") == 0 ? "model.npy" : name,
+                          cli->rest.body.data, cli->rest.body.size, err);
         }
     }
-    tally_json_free(answer);
+    return status;
+}
+
+static enum tally_status add_file(void *writer, const char *name, const void *bytes, size_t n,
+                                  struct tally_error *err)
+{
+    (void)err; /* the bundle reports it at its end */
+    tally_bundle_add(writer, name, bytes, n);
+    return TALLY_OK;
+}
+
+static enum tally_status add_models(struct tally_cli *cli, struct tally_bundle_writer *writer,
+                                    struct tally_error *err)
+{
+    struct tally_json *models = NULL;
+    enum tally_status status = get_json(cli, "/models", &models, err);
+    status = status == TALLY_OK ? add_json(writer, "models.json", models, err) : status;
+    status = status == TALLY_OK ? get_models(cli, models, add_file, writer, err) : status;
+    tally_json_free(models);
     return status;
 }
 
@@ -274,7 +259,7 @@ static enum tally_status fill_bundle(struct tally_cli *cli, struct tally_bundle_
     }
     if (status == TALLY_OK) {
         tally_bundle_begin(writer, "rounds.jsonl");
-        status = read_rounds(cli, write_line, writer, err);
+        status = tally_job_rounds_read(cli, 0, write_line, writer, err);
     }
     const bool has_model = tally_json_get_integer(detail, "started_ms", 0) > 0;
     return status == TALLY_OK && has_model ? add_models(cli, writer, err) : status;
@@ -322,30 +307,95 @@ static int export_bundle(struct tally_cli *cli, const char *path)
     return TALLY_EXIT_OK;
 }
 
-int tally_cli_export(struct tally_cli *cli)
+/* ---- Folders of other programs. */
+
+enum destination { TO_CSV, TO_JSON, TO_MLFLOW, TO_TENSORBOARD };
+static const char *const DESTINATIONS[] = {"csv", "json", "mlflow", "tensorboard", NULL};
+
+static bool has_ended(const struct tally_json *detail)
+{
+    return tally_json_get_integer(detail, "finished_ms", 0) > 0;
+}
+
+static int export_to_board(struct tally_cli *cli, const char *folder)
 {
     struct tally_error err = TALLY_ERROR_INIT;
-    const bool has_model = tally_options_text(cli->options, "model") != NULL;
-    int format = has_model ? FORMAT_NPY : FORMAT_CSV;
-    char model_rest[64];
-    if (tally_options_text(cli->options, "bundle") != NULL) {
-        return export_bundle(cli, tally_options_text(cli->options, "bundle"));
+    struct tally_json *detail = NULL;
+    struct tally_board_run *run = NULL;
+    enum tally_status status = get_json(cli, "", &detail, &err);
+    if (status == TALLY_OK) {
+        status = tally_board_run_open(cli, folder, detail, &run, &err);
     }
-    if (tally_options_text(cli->options, "format") != NULL &&
-        tally_options_choice(cli->options, "format", FORMAT_NAMES, &format, &err) != TALLY_OK) {
-        return tally_cli_report_usage(&err);
+    if (status == TALLY_OK) {
+        status = tally_board_run_follow(run, has_ended(detail), &err);
     }
-    if (write_model_rest(cli, (enum format)format, model_rest, sizeof model_rest, &err) !=
-        TALLY_OK) {
-        return tally_cli_report_usage(&err);
+    if (status == TALLY_OK) {
+        fprintf(stderr, "wrote %s, up to round %" PRId64 "\n", tally_board_run_path(run),
+                tally_board_run_last_round(run));
     }
-    if (gather(cli, (enum format)format, model_rest, &err) != TALLY_OK) {
+    tally_board_run_close(run);
+    tally_json_free(detail);
+    return status == TALLY_OK ? TALLY_EXIT_OK : tally_cli_report(&err);
+}
+
+static enum tally_status fill_mlflow_run(struct tally_cli *cli, struct tally_mlflow_run *run,
+                                         const struct tally_json *detail, struct tally_error *err)
+{
+    struct tally_json *models = NULL;
+    enum tally_status status = tally_job_rounds_read(cli, 0, tally_mlflow_run_add_round, run, err);
+    if (status == TALLY_OK && tally_json_get_integer(detail, "started_ms", 0) > 0) {
+        status = get_json(cli, "/models", &models, err);
+        status = status == TALLY_OK
+                     ? get_models(cli, models, tally_mlflow_run_add_artifact, run, err)
+                     : status;
+    }
+    tally_json_free(models);
+    return status;
+}
+
+static int export_to_mlflow(struct tally_cli *cli, const char *folder)
+{
+    struct tally_error err = TALLY_ERROR_INIT;
+    struct tally_json *detail = NULL, *document = NULL;
+    struct tally_mlflow_run *run = NULL;
+    char path[TALLY_MLFLOW_PATH_CAPACITY];
+    enum tally_status status = get_json(cli, "", &detail, &err);
+    status = status == TALLY_OK ? get_json(cli, "/document", &document, &err) : status;
+    if (status == TALLY_OK) {
+        status = tally_mlflow_run_create(folder, detail, document, &run, &err);
+    }
+    if (status == TALLY_OK) {
+        status = fill_mlflow_run(cli, run, detail, &err);
+        status = tally_mlflow_run_commit(run, status, path, &err);
+    }
+    if (status == TALLY_OK) {
+        fprintf(stderr, "wrote %s\n", path);
+    }
+    tally_json_free(detail);
+    tally_json_free(document);
+    return status == TALLY_OK ? TALLY_EXIT_OK : tally_cli_report(&err);
+}
+
+static int write_file(struct tally_cli *cli, enum format format, const char *model_rest,
+                      const char *folder)
+{
+    struct tally_error err = TALLY_ERROR_INIT;
+    char own_path[TALLY_MLFLOW_PATH_CAPACITY], name[128];
+    const char *path = tally_options_text(cli->options, "out");
+    if (gather(cli, format, model_rest, &err) != TALLY_OK) {
         return tally_cli_report(&err);
     }
-    char own_path[128];
-    const char *path = tally_options_text(cli->options, "out");
+    if (folder != NULL && tally_folder_make(folder, NULL, &err) != TALLY_OK) {
+        return tally_cli_report(&err);
+    }
     if (path == NULL) {
-        default_path(cli->job, FORMAT_NAMES[format], own_path, sizeof own_path);
+        default_path(cli->job, FORMAT_NAMES[format], name, sizeof name);
+        const int n = snprintf(own_path, sizeof own_path, "%s%s%s", folder != NULL ? folder : "",
+                               folder != NULL ? "/" : "", name);
+        if (n < 0 || (size_t)n >= sizeof own_path) {
+            tally_fail(&err, TALLY_INVALID_ARGUMENT, NULL, "%.200s: path too long", folder);
+            return tally_cli_report(&err);
+        }
         path = own_path;
     }
     if (tally_whole_file_write(path, cli->rest.body.data, cli->rest.body.size, &err) != TALLY_OK) {
@@ -355,4 +405,72 @@ int tally_cli_export(struct tally_cli *cli)
         fprintf(stderr, "wrote %s, %zu bytes\n", path, cli->rest.body.size);
     }
     return TALLY_EXIT_OK;
+}
+
+static int export_to(struct tally_cli *cli, const char *folder)
+{
+    static const char *const OTHERS[] = {"format", "model", "out"};
+    struct tally_error err = TALLY_ERROR_INIT;
+    int destination = TO_CSV;
+    for (size_t i = 0; i < sizeof OTHERS / sizeof *OTHERS; i++) {
+        if (tally_options_text(cli->options, OTHERS[i]) != NULL) {
+            tally_fail(&err, TALLY_INVALID_ARGUMENT, NULL, "--to and --%s: choose one", OTHERS[i]);
+            return tally_cli_report_usage(&err);
+        }
+    }
+    if (tally_options_choice(cli->options, "to", DESTINATIONS, &destination, &err) != TALLY_OK) {
+        return tally_cli_report_usage(&err);
+    }
+    if (folder == NULL || folder[0] == '\0') {
+        tally_fail(&err, TALLY_INVALID_ARGUMENT, NULL,
+                   "--to %s needs a folder: tally export ID --to %s DIR", DESTINATIONS[destination],
+                   DESTINATIONS[destination]);
+        return tally_cli_report_usage(&err);
+    }
+    switch ((enum destination)destination) {
+    case TO_TENSORBOARD:
+        return export_to_board(cli, folder);
+    case TO_MLFLOW:
+        return export_to_mlflow(cli, folder);
+    case TO_CSV:
+        return write_file(cli, FORMAT_CSV, LAST_MODEL, folder);
+    case TO_JSON:
+        break;
+    }
+    return write_file(cli, FORMAT_JSON, LAST_MODEL, folder);
+}
+
+int tally_cli_export(struct tally_cli *cli)
+{
+    struct tally_error err = TALLY_ERROR_INIT;
+    const bool has_model = tally_options_text(cli->options, "model") != NULL;
+    const char *bundle = tally_options_text(cli->options, "bundle");
+    const char *folder = tally_options_positional(cli->options, 1);
+    const bool is_to = tally_options_text(cli->options, "to") != NULL;
+    int format = has_model ? FORMAT_NPY : FORMAT_CSV;
+    char model_rest[64];
+    if (bundle != NULL && is_to) {
+        tally_fail(&err, TALLY_INVALID_ARGUMENT, NULL, "--bundle and --to: choose one");
+        return tally_cli_report_usage(&err);
+    }
+    if (is_to) {
+        return export_to(cli, folder);
+    }
+    if (folder != NULL) {
+        tally_fail(&err, TALLY_INVALID_ARGUMENT, NULL,
+                   "%.200s: only --to writes to a folder; --out FILE names a file", folder);
+        return tally_cli_report_usage(&err);
+    }
+    if (bundle != NULL) {
+        return export_bundle(cli, bundle);
+    }
+    if (tally_options_text(cli->options, "format") != NULL &&
+        tally_options_choice(cli->options, "format", FORMAT_NAMES, &format, &err) != TALLY_OK) {
+        return tally_cli_report_usage(&err);
+    }
+    if (write_model_rest(cli, (enum format)format, model_rest, sizeof model_rest, &err) !=
+        TALLY_OK) {
+        return tally_cli_report_usage(&err);
+    }
+    return write_file(cli, (enum format)format, model_rest, NULL);
 }

@@ -12,6 +12,7 @@
 #include "services/base/signals.h"
 #include "services/base/text.h"
 #include "services/base/time.h"
+#include "services/cli/board_run.h"
 #include "services/cli/commands.h"
 #include "services/cli/result_table.h"
 
@@ -147,6 +148,8 @@ struct follower {
     struct tally_progress_painter painter;
     double first_fraction; /* NaN before the first response */
     char mark[TALLY_WATCH_TEXT_CAPACITY];
+    struct tally_board_run *board; /* NULL = not open */
+    int64_t board_round;           /* of the detail with which it was written; -1 = none yet */
 };
 
 /* Moves regret, loss and metrics to the front: if there is no room for all fields, the others are
@@ -277,28 +280,59 @@ static int leave_running(struct follower *follower)
     return 128 + *tally_signals_stop();
 }
 
+/* Writes the rounds that have closed since the last time to the folder for TensorBoard. */
+static enum tally_status write_board(struct follower *follower, const struct tally_json *detail,
+                                     bool is_ended, struct tally_error *err)
+{
+    const int64_t round = tally_json_get_integer(detail, "round", 0);
+    enum tally_status status = TALLY_OK;
+    if (follower->watch->board_folder == NULL || (round == follower->board_round && !is_ended)) {
+        return TALLY_OK;
+    }
+    if (follower->board == NULL) {
+        snprintf(follower->cli->job, sizeof follower->cli->job, "%s", follower->id);
+        status = tally_board_run_open(follower->cli, follower->watch->board_folder, detail,
+                                      &follower->board, err);
+    }
+    if (status == TALLY_OK) {
+        status = tally_board_run_follow(follower->board, is_ended, err);
+    }
+    follower->board_round = status == TALLY_OK ? round : -1;
+    return status;
+}
+
+/* Reports what failed. True: waiting does not help, and the watch ends with *ret_exit_code. */
+static bool fails_for_good(struct follower *follower, const struct tally_error *err,
+                           int *ret_exit_code)
+{
+    if (tally_status_info(err->status)->retryable) {
+        note_away(follower, err);
+        return false;
+    }
+    tally_progress_clear(&follower->painter);
+    *ret_exit_code = *tally_signals_stop() != 0 ? leave_running(follower) : tally_cli_report(err);
+    return true;
+}
+
 /* Polls once. True: the watch ends with *ret_exit_code. */
 static bool step(struct follower *follower, int *ret_exit_code)
 {
     struct tally_error err = TALLY_ERROR_INIT;
     struct tally_json *detail = NULL;
-    enum tally_status status = poll_job(follower, &detail, &err);
-    if (status != TALLY_OK && tally_status_info(status)->retryable) {
-        note_away(follower, &err);
-        return false;
+    if (poll_job(follower, &detail, &err) != TALLY_OK) {
+        return fails_for_good(follower, &err, ret_exit_code);
     }
-    if (status != TALLY_OK) {
-        tally_progress_clear(&follower->painter);
-        *ret_exit_code =
-            *tally_signals_stop() != 0 ? leave_running(follower) : tally_cli_report(&err);
-        return true;
+    enum tally_job_status job_status = TALLY_JOB_QUEUED;
+    const bool is_ended = tally_job_status_of_name(status_of(detail), &job_status) &&
+                          tally_job_status_is_terminal(job_status);
+    if (write_board(follower, detail, is_ended, &err) != TALLY_OK) {
+        tally_json_free(detail);
+        return fails_for_good(follower, &err, ret_exit_code);
     }
     note_back(follower);
-    enum tally_job_status job_status = TALLY_JOB_QUEUED;
-    bool known = tally_job_status_of_name(status_of(detail), &job_status);
     *ret_exit_code = tell(follower, detail);
     bool over = *ret_exit_code != TALLY_EXIT_OK;
-    if (!over && known && tally_job_status_is_terminal(job_status)) {
+    if (!over && is_ended) {
         *ret_exit_code = finish(follower, detail, job_status);
         over = true;
     }
@@ -314,6 +348,23 @@ static int64_t pause_ms(const struct follower *follower)
     return wanted < left ? wanted : left;
 }
 
+static int follow(struct follower *follower)
+{
+    int exit_code = TALLY_EXIT_OK;
+    while (!step(follower, &exit_code)) {
+        if (time_left_ms(follower) <= 0) {
+            tally_progress_clear(&follower->painter);
+            fprintf(stderr, "tally: job %s did not end within %" PRId64 " s\n", follower->id,
+                    follower->watch->timeout_ms / 1000);
+            return TALLY_EXIT_TIMEOUT;
+        }
+        if (tally_signals_wait((int)pause_ms(follower))) {
+            return leave_running(follower);
+        }
+    }
+    return exit_code;
+}
+
 int tally_job_watch_run(struct tally_cli *cli, const struct tally_job_watch *watch)
 {
     int64_t now_ms = tally_monotonic_ms();
@@ -323,23 +374,14 @@ int tally_job_watch_run(struct tally_cli *cli, const struct tally_job_watch *wat
         .started_ms = now_ms,
         .deadline_ms = watch->timeout_ms > 0 ? now_ms + watch->timeout_ms : INT64_MAX,
         .first_fraction = NAN,
+        .board_round = -1,
     };
     snprintf(follower.id, sizeof follower.id, "%s", watch->job_id);
     follower.is_json = tally_options_bool(cli->options, "json");
     tally_progress_painter_init(&follower.painter, STDOUT_FILENO);
     follower.painter.is_terminal = follower.painter.is_terminal && !follower.is_json;
-    int exit_code = TALLY_EXIT_OK;
-    while (!step(&follower, &exit_code)) {
-        if (time_left_ms(&follower) <= 0) {
-            tally_progress_clear(&follower.painter);
-            fprintf(stderr, "tally: job %s did not end within %" PRId64 " s\n", follower.id,
-                    watch->timeout_ms / 1000);
-            return TALLY_EXIT_TIMEOUT;
-        }
-        if (tally_signals_wait((int)pause_ms(&follower))) {
-            return leave_running(&follower);
-        }
-    }
+    const int exit_code = follow(&follower);
+    tally_board_run_close(follower.board);
     return exit_code;
 }
 
@@ -350,6 +392,11 @@ const struct tally_option TALLY_CLI_WATCH_OPTIONS[] = {
      "print the job's detail, one line of JSON, whenever the job has progressed", NULL},
     {"timeout", "SECONDS", "0", "give up after this long with exit code 3; 0 = never", NULL},
     {"interval-ms", "MS", "500", "pause between two polls", NULL},
+    {"tensorboard", "DIR", NULL,
+     "also write loss, regret, bits and metrics to an event file in DIR/NAME-ID, round by round, "
+     "as "
+     "tally export --to tensorboard does; a later watch continues the file",
+     NULL},
     {0},
 };
 
@@ -360,5 +407,6 @@ int tally_cli_watch(struct tally_cli *cli)
     if (tally_job_watch_read_options(cli->options, &watch, &err) != TALLY_OK) {
         return tally_cli_report_usage(&err);
     }
+    watch.board_folder = tally_options_text(cli->options, "tensorboard");
     return tally_job_watch_run(cli, &watch);
 }

@@ -13,6 +13,7 @@ struct tally_job_watch {
     const char *job_id;
     int64_t timeout_ms; /* 0 = none */
     int64_t interval_ms;
+    const char *board_folder; /* rounds are also written there (board_run.h); NULL = nowhere */
 };
 
 /* Reads --timeout and --interval-ms, which watch and submit have. Errors: INVALID_ARGUMENT,

@@ -11,7 +11,7 @@
 
 #include "services/base/whole_file.h"
 
-enum tally_status tally_out_folder_make(const char *folder, struct tally_error *err)
+enum tally_status tally_folder_make(const char *folder, const char *field, struct tally_error *err)
 {
     struct stat found;
     if (mkdir(folder, 0777) == 0) {
@@ -21,7 +21,12 @@ enum tally_status tally_out_folder_make(const char *folder, struct tally_error *
     if (failure == EEXIST && stat(folder, &found) == 0 && S_ISDIR(found.st_mode)) {
         return TALLY_OK;
     }
-    return tally_fail(err, TALLY_INVALID_ARGUMENT, "out", "%.200s: %s", folder, strerror(failure));
+    return tally_fail(err, TALLY_INVALID_ARGUMENT, field, "%.200s: %s", folder, strerror(failure));
+}
+
+enum tally_status tally_out_folder_make(const char *folder, struct tally_error *err)
+{
+    return tally_folder_make(folder, "out", err);
 }
 
 enum tally_status tally_out_folder_write(const char *folder, const char *name,

@@ -5,7 +5,10 @@
 
 #include "codec/buffer.h"
 
-/* Creates the folder unless it exists; its parent must exist. Errors: INVALID_ARGUMENT. */
+/* Creates the folder unless it exists; its parent must exist. Errors: INVALID_ARGUMENT (in
+ * `field`; NULL = in none). */
+enum tally_status tally_folder_make(const char *folder, const char *field, struct tally_error *err);
+/* The same for the folder that --out names. */
 enum tally_status tally_out_folder_make(const char *folder, struct tally_error *err);
 
 /* Writes the file folder/name as a whole. `made` is the status of producing the text; unless it is
