@@ -136,8 +136,9 @@ enum tally_status tally_store_walk_updates(struct tally_store *store,
                                            tally_store_update_fn *each, void *context,
                                            struct tally_error *err)
 {
-    const int64_t rounds[] = {TALLY_STORE_PROVENANCE_ROUND, TALLY_STORE_TRAFFIC_ROUND,
-                              TALLY_STORE_METRICS_ROUND, job->progress.round + 1};
+    const int64_t rounds[] = {TALLY_STORE_WEBHOOK_ROUND, TALLY_STORE_PROVENANCE_ROUND,
+                              TALLY_STORE_TRAFFIC_ROUND, TALLY_STORE_METRICS_ROUND,
+                              job->progress.round + 1};
     enum tally_status status = TALLY_OK;
     for (size_t i = 0; status == TALLY_OK && i < sizeof rounds / sizeof *rounds; i++) {
         status = store->ops->update_list(store, job->key, rounds[i], each, context, err);

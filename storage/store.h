@@ -71,10 +71,11 @@ struct tally_store_job {
     uint64_t wire_in_bytes, wire_out_bytes;
 };
 
-/* Three round numbers stand not for updates but for what a coordinator keeps about a job: with
- * which programs and data it was run, the traffic of each client, and what the clients reported in
- * the last closed round that has metrics. */
+/* Four round numbers stand not for updates but for what a coordinator keeps about a job: what its
+ * webhook has not been told yet, with which programs and data it was run, the traffic of each
+ * client, and what the clients reported in the last closed round that has metrics. */
 enum {
+    TALLY_STORE_WEBHOOK_ROUND = -3,
     TALLY_STORE_PROVENANCE_ROUND = -2,
     TALLY_STORE_TRAFFIC_ROUND = -1,
     TALLY_STORE_METRICS_ROUND = 0

@@ -43,6 +43,14 @@ static void on_recovered(void *context)
     }
 }
 
+static void on_added(struct tally_coordinator *coordinator, struct hosted_job *job)
+{
+    events_adopt_job(coordinator, job);
+    if (job->spec.webhook[0] != '\0') {
+        webhooks_wake(coordinator, job->row.key); /* its former leader may have left something */
+    }
+}
+
 static void on_removing(struct tally_coordinator *coordinator, struct hosted_job *job)
 {
     session_release_job(&coordinator->workers->sessions, job);
@@ -53,6 +61,7 @@ static void on_removing(struct tally_coordinator *coordinator, struct hosted_job
 static void on_ended(struct tally_coordinator *coordinator, const struct tally_store_job *row)
 {
     metrics_end_job(coordinator->metrics, row);
+    webhooks_wake(coordinator, row->key);
 }
 
 static void on_deleted(struct tally_coordinator *coordinator, const struct tally_store_job *row)
@@ -61,7 +70,7 @@ static void on_deleted(struct tally_coordinator *coordinator, const struct tally
     events_forget_key(coordinator, row->key);
 }
 
-static const struct jobs_ops JOBS_OPS = {.added = events_adopt_job,
+static const struct jobs_ops JOBS_OPS = {.added = on_added,
                                          .removing = on_removing,
                                          .ready = workers_mark_job_ready,
                                          .ending = poll_finish_last_updates,
@@ -137,6 +146,24 @@ static void on_lost(struct tally_coordinator *coordinator, uint64_t number)
     jobs_reload(coordinator);
 }
 
+/* Live jobs whose status has changed; those that have ended are woken by on_ended(). */
+static void wake_webhooks(struct tally_coordinator *coordinator)
+{
+    struct job_marks *marks = &coordinator->jobs->marks;
+    if (!marks->webhooks_due) {
+        return;
+    }
+    marks->webhooks_due = false;
+    TALLY_LIST_EACH(node, &marks->active)
+    {
+        struct hosted_job *job = TALLY_LIST_MEMBER(struct hosted_job, in_active, node);
+        if (job->webhook_is_due) {
+            job->webhook_is_due = false;
+            webhooks_wake(coordinator, job->row.key);
+        }
+    }
+}
+
 static void outside(struct tally_coordinator *coordinator, int64_t now_ms)
 {
     if (coordinator->jobs->reload_due) {
@@ -144,6 +171,8 @@ static void outside(struct tally_coordinator *coordinator, int64_t now_ms)
         jobs_reload(coordinator); /* uses a separate transaction to end each damaged job */
     }
     replicas_step(coordinator, now_ms);
+    wake_webhooks(coordinator);
+    webhooks_step(coordinator, now_ms);
 }
 
 static bool serve(struct tally_coordinator *coordinator, int64_t now_ms, bool defers)
@@ -227,6 +256,9 @@ enum tally_status tally_coordinator_new(const struct tally_coordinator_config *c
     if (status == TALLY_OK) {
         status = metrics_new(coordinator, err); /* after damaged jobs have ended */
     }
+    if (status == TALLY_OK) {
+        status = webhooks_new(coordinator, err);
+    }
     if (status != TALLY_OK) {
         coordinator->store = NULL; /* still the caller's */
         tally_coordinator_free(coordinator);
@@ -247,6 +279,7 @@ void tally_coordinator_free(struct tally_coordinator *coordinator)
     jobs_initial_free(coordinator);
     surveys_free(coordinator);
     forwarding_free(coordinator->forwarding);
+    webhooks_free(coordinator->webhooks);
     replicas_free(coordinator->replicas);
     metrics_free(coordinator->metrics);
     series_cache_free(coordinator->series);
@@ -271,6 +304,11 @@ int tally_coordinator_wake_fd(const struct tally_coordinator *coordinator)
 int tally_coordinator_forward_fd(const struct tally_coordinator *coordinator)
 {
     return forwarding_fd(coordinator->forwarding);
+}
+
+int tally_coordinator_webhook_fd(const struct tally_coordinator *coordinator)
+{
+    return webhooks_fd(coordinator->webhooks);
 }
 
 int tally_coordinator_turn(struct tally_coordinator *coordinator)

@@ -15,6 +15,7 @@
 
 #include "api/http/http_server.h"
 #include "codec/error.h"
+#include "services/coordinator/webhooks.h"
 #include "storage/store.h"
 
 struct tally_coordinator;
@@ -44,6 +45,7 @@ struct tally_coordinator_config {
     int64_t metrics_keep_ms;        /* how long a job that ended stays in /metrics */
     int64_t keep_ended_ms;          /* how long an ended job is kept; 0 = forever */
     int64_t keep_ended_jobs;        /* how many ended jobs are kept, newest first; 0 = all */
+    struct webhook_rules webhooks;  /* which URLs job documents may name */
     /* For a store that several replicas share. */
     const char *replica_id;      /* unique, and the same after a restart; borrowed */
     const char *replica_address; /* URL at which other replicas reach this one; borrowed */
@@ -77,6 +79,8 @@ int tally_coordinator_turn(struct tally_coordinator *coordinator);
 int tally_coordinator_wake_fd(const struct tally_coordinator *coordinator);
 /* Readable when a turn can send or receive forwarded requests; -1 = there are no other replicas. */
 int tally_coordinator_forward_fd(const struct tally_coordinator *coordinator);
+/* The same for webhooks; -1 = there are none. */
+int tally_coordinator_webhook_fd(const struct tally_coordinator *coordinator);
 
 /* To be called when config.tokens has changed: ends event streams and long polls, whose clients
  * then reconnect with their current tokens. */
@@ -125,6 +129,7 @@ struct tally_coordinator {
     struct initial_reads *initials;  /* jobs_initial.h */
     struct surveys *surveys;         /* rest_surveys.h */
     struct metrics *metrics;         /* metrics.h */
+    struct webhooks *webhooks;       /* webhooks.h; NULL = none are allowed */
 };
 
 /* Whether this replica may answer for its jobs at monotonic time now_ms. */

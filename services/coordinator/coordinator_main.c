@@ -14,6 +14,7 @@
 #include "services/base/rest_client.h"
 #include "services/base/signals.h"
 #include "services/base/time.h"
+#include "services/base/token_file.h"
 #include "services/coordinator/access.h"
 #include "services/coordinator/check_store.h"
 #include "services/coordinator/coordinator.h"
@@ -78,6 +79,12 @@ static const struct tally_option OPTIONS[] = {
      "the only certificates (PEM) to trust for other coordinators at https:// addresses (default: "
      "the system's)",
      "TLS"},
+    {"webhook-allow", "URL...", NULL,
+     "let job documents name a webhook below this URL, such as https://hooks.example.com/tally/; "
+     "changes of a job's status are posted there (default: none)",
+     "Webhooks"},
+    {"webhook-secret-file", "FILE", NULL, "the key that signs them, in the form of a token",
+     "Webhooks"},
     {"replica-address", "URL", NULL,
      "where the other coordinators on a postgres: store reach this one (default: that of --listen)",
      "Replicas"},
@@ -149,6 +156,7 @@ struct settings {
     struct tally_coordinator_config coordinator;
     struct tally_store_options store;
     struct tally_tokens tokens;
+    char webhook_secret[TALLY_TOKEN_CAPACITY]; /* "" = none */
 };
 
 /* At least one body must fit. */
@@ -344,6 +352,47 @@ static enum tally_status read_hosts(const struct tally_options *options,
     return TALLY_OK;
 }
 
+/* The URLs that webhooks may have, and the key that signs them. */
+static enum tally_status read_webhooks(const struct tally_options *options,
+                                       struct settings *settings, struct tally_error *err)
+{
+    struct webhook_rules *rules = &settings->coordinator.webhooks;
+    const char *path = tally_options_text(options, "webhook-secret-file"), *prefix;
+    size_t n = 0;
+    for (; (prefix = tally_options_item(options, "webhook-allow", n)) != NULL; n++) {
+        struct tally_error why = TALLY_ERROR_INIT;
+        if (n == WEBHOOK_MOST_PREFIXES) {
+            return tally_options_refuse(options, "webhook-allow", err, "more than %d URLs",
+                                        WEBHOOK_MOST_PREFIXES);
+        }
+        if (webhook_prefix_check(prefix, &why) != TALLY_OK) {
+            return tally_options_refuse(options, "webhook-allow", err, "%s", why.message);
+        }
+        rules->prefixes[n] = prefix;
+    }
+    if ((n > 0) != (path != NULL)) {
+        return tally_options_refuse(options, n > 0 ? "webhook-allow" : "webhook-secret-file", err,
+                                    "%s must be given as well",
+                                    n > 0 ? "--webhook-secret-file" : "--webhook-allow");
+    }
+    if (path == NULL) {
+        return TALLY_OK;
+    }
+    bool is_exposed = false;
+    const enum tally_status status = tally_token_file_first(
+        path, tally_realtime_ms(), settings->webhook_secret, &is_exposed, err);
+    if (status == TALLY_OK && strlen(settings->webhook_secret) < WEBHOOK_SECRET_LEAST) {
+        return tally_options_refuse(options, "webhook-secret-file", err,
+                                    "the key has fewer than %d characters", WEBHOOK_SECRET_LEAST);
+    }
+    if (status == TALLY_OK && is_exposed) {
+        tally_log(TALLY_LOG_WARN, tally_log_event("the webhook key can be read by others"),
+                  tally_log_text("file", path), tally_log_text("advice", "chmod 600"));
+    }
+    rules->secret = settings->webhook_secret;
+    return status;
+}
+
 static enum tally_status read_settings(const struct tally_options *options,
                                        struct settings *settings, struct tally_error *err)
 {
@@ -363,6 +412,9 @@ static enum tally_status read_settings(const struct tally_options *options,
     if (status == TALLY_OK) {
         status = read_replica(options, settings, err);
     }
+    if (status == TALLY_OK) {
+        status = read_webhooks(options, settings, err);
+    }
     return status == TALLY_OK ? check_access(options, settings, err) : status;
 }
 
@@ -372,7 +424,7 @@ static bool has_secrets(const struct settings *settings)
     for (int role = 0; role < N_TOKEN_ROLES; role++) {
         n += settings->tokens.roles[role].n;
     }
-    return n > 0 || settings->server.tls_key != NULL;
+    return n > 0 || settings->server.tls_key != NULL || settings->webhook_secret[0] != '\0';
 }
 
 static void reload_tokens(const struct tally_options *options, struct settings *settings,
@@ -413,7 +465,8 @@ static void reload_certificate(const struct settings *settings, struct tally_htt
 static int join_wakers(const struct tally_coordinator *coordinator)
 {
     const int wakers[] = {tally_signals_fd(), tally_coordinator_wake_fd(coordinator),
-                          tally_coordinator_forward_fd(coordinator)};
+                          tally_coordinator_forward_fd(coordinator),
+                          tally_coordinator_webhook_fd(coordinator)};
     int fd = epoll_create1(EPOLL_CLOEXEC);
     struct epoll_event event = {.events = EPOLLIN};
     for (size_t i = 0; fd >= 0 && i < sizeof wakers / sizeof wakers[0]; i++) {

@@ -10,6 +10,7 @@
 #include "codec/numeric/checksum.h"
 #include "services/base/time.h"
 #include "services/coordinator/provenance.h"
+#include "services/coordinator/webhook_queue.h"
 #include "services/job/document.h"
 #include "services/job/job_advice.h"
 #include "services/job/job_detail.h"
@@ -451,7 +452,13 @@ enum tally_status hosted_job_put_row(struct tally_store *store, struct hosted_jo
     if (tally_job_status_is_terminal(row.status) && row.finished_ms == 0) {
         row.finished_ms = now_ms;
     }
+    const enum tally_job_status before = job->row.status;
     enum tally_status status = store->ops->job_update(store, &row, err);
+    if (status == TALLY_OK && row.status != before && job->spec.webhook[0] != '\0') {
+        status = webhook_queue_add(store, &row, before, job->spec.webhook, now_ms, err);
+        job->webhook_is_due = true;
+        job->marks->webhooks_due = true;
+    }
     if (status == TALLY_OK) {
         job->row = row;
         mark_ended(job);

@@ -108,6 +108,7 @@ struct job_marks {
     const uint64_t *transaction; /* number of the open transaction, or of the next one */
     bool absence_changed;        /* of some jobs */
     bool ended;                  /* some rows say that their job has ended */
+    bool webhooks_due;           /* webhook_is_due of some active jobs */
     /* All jobs except those that only wait in the queue, and perhaps some of those; oldest first.
      * So the work at each submission, tick and second does not grow with the queue. */
     struct tally_list active;
@@ -175,6 +176,7 @@ struct hosted_job {
     int64_t arrived_ms; /* monotonic; when this replica read it from the store, at its start or as
                            its new leader; 0 = it was submitted here */
     struct shared_task shared_task;
+    bool webhook_is_due;     /* its status has changed, and it has a webhook */
     struct event_feed *feed; /* of its event streams (rest_events.h); NULL = none */
     uint64_t recovery_bits, wire_in_bytes, wire_out_bytes; /* live; the row's lag behind */
     struct tally_list_node in_active;                      /* job_marks.active */

@@ -95,9 +95,16 @@ static enum tally_status check_text(const struct tally_coordinator *coordinator,
     return check_name(spec->name, err);
 }
 
+static enum tally_status check_webhook(const struct tally_coordinator *coordinator,
+                                       const struct tally_job_spec *spec, struct tally_error *err)
+{
+    return webhook_url_check(&coordinator->config.webhooks, spec->webhook, err);
+}
+
 static enum tally_status (*const LIMITS[])(const struct tally_coordinator *coordinator,
                                            const struct tally_job_spec *spec,
                                            struct tally_error *err) = {check_text,
+                                                                       check_webhook,
                                                                        check_clients,
                                                                        check_dim,
                                                                        check_state,

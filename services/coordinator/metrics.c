@@ -40,6 +40,11 @@ static const char *const FORWARD_RESULTS[] = {
     FORWARD_RESULT_TABLE(FORWARD_RESULT_NAME)
 #undef FORWARD_RESULT_NAME
 };
+static const char *const WEBHOOK_RESULTS[] = {
+#define WEBHOOK_RESULT_NAME(symbol, name) name,
+    WEBHOOK_RESULT_TABLE(WEBHOOK_RESULT_NAME)
+#undef WEBHOOK_RESULT_NAME
+};
 static const char *const POLL_OUTCOMES[] = {"idle", "task", "released"};
 static const char *const STORE_OPERATIONS[] = {"begin", "write", "commit", "read"};
 
@@ -242,6 +247,20 @@ static void write_memory(const struct tally_coordinator *coordinator, struct exp
                    "Limit of tally_job_memory_bytes, from --max-job-bytes.", (uint64_t)use.limit);
 }
 
+static void write_webhooks(const struct webhooks *webhooks, struct exposition *exposition)
+{
+    if (webhooks == NULL) {
+        return;
+    }
+    exposition_each(exposition, "tally_webhooks_total", EXPOSITION_COUNTER,
+                    "Attempts to post a change of a job's status to its webhook, by result; given "
+                    "up: changes that are lost.",
+                    "result", WEBHOOK_RESULTS, webhooks_counts(webhooks), N_WEBHOOK_RESULTS);
+    exposition_one(exposition, "tally_webhook_jobs_waiting", EXPOSITION_GAUGE,
+                   "Jobs with changes that have not been delivered.",
+                   (uint64_t)webhooks_n_waiting(webhooks));
+}
+
 enum tally_status rest_get_metrics(struct tally_coordinator *coordinator, struct call *call,
                                    struct tally_error *err)
 {
@@ -268,6 +287,7 @@ enum tally_status rest_get_metrics(struct tally_coordinator *coordinator, struct
     write_latency(calls, &coordinator->workers->counts, &exposition);
     write_store(coordinator, &exposition);
     metrics_write_replicas(coordinator, &exposition);
+    write_webhooks(coordinator->webhooks, &exposition);
     metrics_write_process(coordinator->metrics, &exposition);
     return call_answer_bytes(call, exposition.status, "text/plain; version=0.0.4; charset=utf-8",
                              err);

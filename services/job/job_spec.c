@@ -13,6 +13,13 @@ const struct tally_field TALLY_JOB_FIELDS[] = {
      .offset = JOB(name),
      .capacity = sizeof((struct tally_job_spec *)0)->name,
      .doc = "a name for people; any text without control characters"},
+    {.name = "webhook",
+     .kind = TALLY_FIELD_TEXT,
+     .offset = JOB(webhook),
+     .capacity = sizeof((struct tally_job_spec *)0)->webhook,
+     .quiet = true,
+     .doc = "URL to which the coordinator posts each change of the job's status; its operator has "
+            "to allow it with `--webhook-allow`. Simulations ignore it"},
     {.name = "clients",
      .kind = TALLY_FIELD_INTEGER,
      .unit = "clients",

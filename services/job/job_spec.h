@@ -70,10 +70,13 @@ struct tally_keep {
 enum { TALLY_KEEP_MOST = 1000 };
 #define TALLY_KEEP_MOST_BYTES INT64_C(10000000000)
 
+enum { TALLY_WEBHOOK_CAPACITY = 513 }; /* with NUL */
+
 struct tally_job_spec {
     char name[129];
-    char labels[TALLY_LABELS_CAPACITY]; /* in the form of services/base/labels.h */
-    int algorithm;                      /* index into TALLY_ALGORITHMS */
+    char webhook[TALLY_WEBHOOK_CAPACITY]; /* URL that is told of changes of the status; "" = none */
+    char labels[TALLY_LABELS_CAPACITY];   /* in the form of services/base/labels.h */
+    int algorithm;                        /* index into TALLY_ALGORITHMS */
     union tally_algorithm_params params;
     struct tally_objective_spec objective;
     int64_t clients;        /* M */

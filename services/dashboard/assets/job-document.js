@@ -2,7 +2,7 @@
 
 // The document that the user submitted: the detail without the members that the coordinator added.
 const IN_DOCUMENT = ["name", "labels", "algorithm", "objective", "clients", "cohort", "over_selection", "weighting", "horizon", "minibatch", "evaluate_every",
-  "seed", "encoding", "initial_point", "domain", "reference", "budget", "evaluation", "stop", "keep", "quorum", "policy", "round_deadline_ms", "job_deadline_ms"];
+  "seed", "encoding", "initial_point", "domain", "reference", "budget", "evaluation", "stop", "keep", "webhook", "quorum", "policy", "round_deadline_ms", "job_deadline_ms"];
 const documentOf = (job) => Object.fromEntries(Object.entries(job).filter(([key]) => IN_DOCUMENT.includes(key)));
 
 export const documentText = (job) => JSON.stringify(documentOf(job), null, 2);

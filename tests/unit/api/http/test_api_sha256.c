@@ -56,8 +56,23 @@ static void test_api_sha256__padding(void)
     }
 }
 
+/* Test cases 2 and 6 of RFC 4231. */
+static void test_api_sha256__signatures(void)
+{
+    static const char LONG[] = "Test Using Larger Than Block-Size Key - Hash Key First";
+    char text[TALLY_HMAC_TEXT_CAPACITY], key[131];
+    CU_ASSERT_EQUAL(tally_hmac_sha256_base64("Jefe", 4, "what do ya want for nothing?", 28, text),
+                    TALLY_OK);
+    TALLY_ASSERT_TEXT(text, "W9zBRr9gdU5qBCQmCJV1x1oAPwidJzmDnexYuWTsOEM=");
+    memset(key, 0xaa, sizeof key);
+    CU_ASSERT_EQUAL(tally_hmac_sha256_base64(key, sizeof key, LONG, sizeof LONG - 1, text),
+                    TALLY_OK);
+    TALLY_ASSERT_TEXT(text, "YOQxWR7gtn8Niiaqy/W3f44LxiE3KMUUBUYEDw7jf1Q=");
+}
+
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_api_sha256__examples_of_the_standard),
     TALLY_TEST(test_api_sha256__padding),
+    TALLY_TEST(test_api_sha256__signatures),
 };
 TALLY_SUITE(api_sha256, TESTS);
