@@ -637,6 +637,9 @@ function trials(schema) {
       return [...good("x".repeat(schema.maxLength), "a-1_z", "0"), ...bad("", "A", "a b", "a.b", "\u00e9",
         "x".repeat(schema.maxLength + 1), 5, null)];
     }
+    if (schema.pattern?.includes("https?:")) { // a URL that the operator has to allow
+      return [...good(""), ...bad("x", "ftp://a/", "http://", "http://a/ b", "http://a/\u00e9", `http://a/${"x".repeat(schema.maxLength)}`, 5, null)];
+    }
     return [...good("x".repeat(schema.maxLength), "\u00a0\u{1F600}<img src=x>"),
       ...(schema.minLength > 0 ? bad("", "/x", "..", "../x", "x/..", "x/../y") : good("")),
       ...bad("x".repeat(schema.maxLength + 1), "\u0001", "\u001f", "\u007f", "\u0080", "a\u009f", 5, null)];

@@ -258,7 +258,7 @@ class Webhooks(WebhookCase):
         client = coordinator.client
         for url in ("https://hooks.example.com/tally", "https://hooks.example.com/tally/", "http://127.0.0.1:9/x/y",
                     "https://hooks.example.com/tally?job=1", "https://hooks.example.com/tally/..a/.b?../..",
-                    "http://127.0.0.1:9/?@x"):
+                    "http://127.0.0.1:9/?@x", "http://127.0.0.1:9/" + "x" * (512 - 19)):
             job_id = client.submit(job_document(webhook=url))
             self.assertEqual(client.get_json(f"/v1/jobs/{job_id}/document")["webhook"], url)
         for url in ("https://hooks.example.com/", "https://hooks.example.com/tallyho", "https://hooks.example.com",
@@ -275,7 +275,7 @@ class Webhooks(WebhookCase):
                 self.assert_problem(client.post_job(job_document(webhook=url)), 400, "webhook")
                 self.assert_problem(client.post("/v1/jobs?dry_run=1", json.dumps(job_document(webhook=url)).encode(),
                                                 **{"Content-Type": "application/json"}), 400, "webhook")
-        self.assert_problem(client.post_job(job_document(webhook="http://127.0.0.1:9/" + "x" * 500)), 400, "webhook")
+        self.assert_problem(client.post_job(job_document(webhook="http://127.0.0.1:9/" + "x" * (513 - 19))), 400, "webhook")
         self.assert_problem(client.post_job(job_document(webhook=7)), 400, "webhook")
         none = self.start_coordinator(store="memory:", name="none").client
         answer = none.post_job(job_document(webhook="http://127.0.0.1:9/"))
