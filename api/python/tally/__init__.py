@@ -23,6 +23,7 @@ from ._codec import ENCODINGS, Message, decode, encode, grid
 from ._data import JobData
 from ._library import Error, version
 from ._simulate import simulate
+from ._sweep import sweep
 from ._worker import (
     Evaluate, Gradient, Loss, Metrics, Problem, Query, Task, Totals, Train, Update, Worker, report, run_worker,
 )
@@ -34,5 +35,5 @@ __all__ = [
     "ENCODINGS", "Client", "Error", "Evaluate", "Event", "Gradient", "JobData", "Loss", "Message", "Metrics",
     "Problem", "Query", "Task", "Totals", "Train", "Update", "Worker", "cancel", "client_metrics", "client_traffic", "decode", "delete",
     "document", "encode", "grid", "jobs", "model", "models", "report", "rounds", "run_worker", "show", "simulate", "submit",
-    "to_pandas", "version", "wait", "watch", "workers",
+    "sweep", "to_pandas", "version", "wait", "watch", "workers",
 ]
