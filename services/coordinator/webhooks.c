@@ -437,21 +437,28 @@ static void send_next(struct tally_coordinator *coordinator, struct delivery *de
     webhook_notification_fini(&first);
 }
 
+int64_t webhook_pause_ms(int n_failed)
+{
+    int64_t pause_ms = FIRST_PAUSE_MS;
+    for (int i = 1; i < n_failed && pause_ms < LAST_PAUSE_MS; i++) {
+        pause_ms *= 2;
+    }
+    return n_failed >= WEBHOOK_MOST_ATTEMPTS ? -1
+           : pause_ms < LAST_PAUSE_MS        ? pause_ms
+                                             : LAST_PAUSE_MS;
+}
+
 static void retry(struct tally_coordinator *coordinator, struct delivery *delivery,
                   enum webhook_result result, const char *why, int64_t now_ms)
 {
-    int64_t pause_ms = FIRST_PAUSE_MS;
+    const int64_t pause_ms = webhook_pause_ms(++delivery->n_attempts);
     coordinator->webhooks->counts[result]++;
     tally_log(TALLY_LOG_DEBUG, tally_log_event("webhook failed"),
               tally_log_integer("job_key", delivery->key), tally_log_text("reason", why));
-    for (int i = 0; i < delivery->n_attempts && pause_ms < LAST_PAUSE_MS; i++) {
-        pause_ms *= 2;
-    }
-    if (++delivery->n_attempts >= WEBHOOK_MOST_ATTEMPTS) {
+    if (pause_ms < 0) {
         give_up(coordinator, delivery, why);
     } else {
-        make_due(coordinator->webhooks, delivery,
-                 now_ms + (pause_ms < LAST_PAUSE_MS ? pause_ms : LAST_PAUSE_MS));
+        make_due(coordinator->webhooks, delivery, now_ms + pause_ms);
     }
 }
 

@@ -34,7 +34,7 @@ struct webhooks;
 
 enum {
     WEBHOOK_MOST_PREFIXES = 16,
-    WEBHOOK_MOST_ATTEMPTS = 16, /* over about 45 minutes */
+    WEBHOOK_MOST_ATTEMPTS = 16, /* over about 40 minutes */
     WEBHOOK_SECRET_LEAST = 16   /* characters */
 };
 
@@ -50,6 +50,9 @@ enum tally_status webhook_prefix_check(const char *prefix, struct tally_error *e
 /* Whether a job may name the URL. Errors: INVALID_ARGUMENT, with field "webhook". */
 enum tally_status webhook_url_check(const struct webhook_rules *rules, const char *url,
                                     struct tally_error *err);
+
+/* The pause before the next attempt when n have failed, n >= 1; -1 = there is none. */
+int64_t webhook_pause_ms(int n_failed);
 
 #define WEBHOOK_RESULT_TABLE(X)                                                                    \
     X(DELIVERED, "delivered") /* a response of 2xx */                                              \

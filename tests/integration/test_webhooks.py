@@ -2,12 +2,10 @@
 operator allows it. Receivers are real HTTP servers on loopback."""
 
 import base64
-import contextlib
 import hashlib
 import hmac
 import http.server
 import json
-import socket
 import threading
 import time
 import unittest
