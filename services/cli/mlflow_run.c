@@ -41,7 +41,8 @@ struct tally_mlflow_run {
     char root[PATH_MAX];           /* the store, absolute */
     char experiment[NAME_MAX + 1]; /* its number: a folder of the store */
     char id[TALLY_RUN_NAME_CAPACITY];
-    char scratch[PATH_MAX]; /* where the run is until it is complete; "" = nowhere */
+    char scratch[PATH_MAX];   /* where the run is until it is complete; "" = nowhere */
+    struct tally_buffer meta; /* the text of meta.yaml */
     struct tally_round_sums sums;
     struct series *series;
     size_t n_series, n_held;  /* n_held: bytes of all lines */
@@ -190,13 +191,11 @@ static enum run_status run_status_of(const struct tally_json *detail)
     return RUNNING; /* or paused */
 }
 
-static enum tally_status write_meta(const struct tally_mlflow_run *run,
-                                    const struct tally_json *detail, const char *name,
-                                    struct tally_error *err)
+static enum tally_status make_meta(struct tally_mlflow_run *run, const struct tally_json *detail,
+                                   const char *name, struct tally_error *err)
 {
     char artifacts[NAME_MAX + TALLY_RUN_NAME_CAPACITY + 16];
-    struct tally_buffer meta = {0};
-    struct tally_text text = {&meta, TALLY_OK};
+    struct tally_text text = {&run->meta, TALLY_OK};
     const int64_t finished_ms = tally_json_get_integer(detail, "finished_ms", 0);
     const int64_t started_ms = tally_json_get_integer(
         detail, "started_ms", tally_json_get_integer(detail, "created_ms", 0));
@@ -220,10 +219,8 @@ static enum tally_status write_meta(const struct tally_mlflow_run *run,
                       "source_name: ''\nsource_type: %d\nsource_version: ''\nstart_time: %" PRId64
                       "\nstatus: %d\ntags: []\nuser_id: tally\n",
                       SOURCE_LOCAL, started_ms, (int)run_status_of(detail));
-    const enum tally_status status =
-        write_in(run->scratch, "meta.yaml", text.status, meta.data, meta.size, err);
-    tally_buffer_fini(&meta);
-    return status;
+    return text.status == TALLY_OK ? TALLY_OK
+                                   : tally_fail(err, text.status, NULL, "no memory for a run");
 }
 
 static enum tally_status write_tag(const struct tally_mlflow_run *run, const char *key,
@@ -235,14 +232,15 @@ static enum tally_status write_tag(const struct tally_mlflow_run *run, const cha
                          : write_in(run->scratch, name, TALLY_OK, value, strlen(value), err);
 }
 
-/* A key of a label may have '/', which would be a folder: ':' stands for it, which none has. */
+/* A key of a label may have '/', which would be a folder: a blank stands for it. No label has
+ * blanks, and all versions of MLflow allow them. */
 static enum tally_status write_label(const struct tally_mlflow_run *run, const char *key,
                                      const char *value, struct tally_error *err)
 {
     char tag[MOST_KEY_BYTES];
     snprintf(tag, sizeof tag, "label.%.200s", key);
     for (char *c = tag; *c != '\0'; c++) {
-        *c = *c == '/' ? ':' : *c;
+        *c = *c == '/' ? ' ' : *c;
     }
     return write_tag(run, tag, value, err);
 }
@@ -351,7 +349,7 @@ static enum tally_status fill(struct tally_mlflow_run *run, const struct tally_j
         status = make_folder_in(run->scratch, FOLDERS[i], err);
     }
     const char *shown = of_job != NULL && of_job[0] != '\0' ? of_job : name;
-    status = status == TALLY_OK ? write_meta(run, detail, shown, err) : status;
+    status = status == TALLY_OK ? make_meta(run, detail, shown, err) : status;
     status = status == TALLY_OK ? write_tags(run, detail, shown, err) : status;
     status = status == TALLY_OK ? write_params(run, document, "", err) : status;
     status = status == TALLY_OK ? write_json(run, "document.json", document, err) : status;
@@ -375,6 +373,7 @@ static void free_run(struct tally_mlflow_run *run)
         tally_buffer_fini(&run->series[i].lines);
     }
     free(run->series);
+    tally_buffer_fini(&run->meta);
     free(run);
 }
 
@@ -399,8 +398,9 @@ static enum tally_status fail_if_there(const struct tally_mlflow_run *run, struc
 
 static enum tally_status make_scratch(struct tally_mlflow_run *run, struct tally_error *err)
 {
-    char path[PATH_MAX];
-    enum tally_status status = join(run->root, ".tally-XXXXXX", path, err);
+    char path[PATH_MAX], name[NAME_MAX + 16];
+    snprintf(name, sizeof name, "%s/.tally-XXXXXX", run->experiment);
+    enum tally_status status = join(run->root, name, path, err);
     if (status != TALLY_OK) {
         return status;
     }
@@ -544,7 +544,9 @@ static void remove_empty_folders(const struct tally_mlflow_run *run)
     }
 }
 
-/* Moves the run to its place. rename() never replaces a folder with something in it. */
+/* Moves the run to its place; rename() never replaces a folder with something in it. For MLflow it
+ * is a run as soon as it has meta.yaml, so that comes last: a run under another name than its id
+ * would make MLflow's lists fail. */
 static enum tally_status put_in_place(struct tally_mlflow_run *run, char ret_path[PATH_MAX],
                                       struct tally_error *err)
 {
@@ -555,6 +557,9 @@ static enum tally_status put_in_place(struct tally_mlflow_run *run, char ret_pat
                      ? fail_if_there(run, err)
                      : tally_fail(err, TALLY_INVALID_ARGUMENT, NULL, "%.200s: %s", ret_path,
                                   strerror(failure));
+    } else if (status == TALLY_OK) {
+        memcpy(run->scratch, ret_path, sizeof run->scratch); /* removed if the rest fails */
+        status = write_in(ret_path, "meta.yaml", TALLY_OK, run->meta.data, run->meta.size, err);
     }
     if (status == TALLY_OK) {
         run->scratch[0] = '\0';

@@ -6,6 +6,7 @@ import json
 import os
 import resource
 import signal
+import socket
 import struct
 import subprocess
 import unittest
@@ -227,8 +228,17 @@ class Watch(HandingOnCase):
 
 
 class MLflow(HandingOnCase):
+    def check_folders(self):
+        """MLflow's lists fail if a folder of the store is no experiment, or a run has another name than its id."""
+        for path in self.out.iterdir():
+            self.assertRegex(path.name, r"^[a-zA-Z0-9][\w\-]{0,63}$")
+            self.assertTrue(Path(path, "meta.yaml").exists())
+            for meta in path.glob("*/meta.yaml"):
+                self.assertEqual(yaml.safe_load(meta.read_text())["run_id"], meta.parent.name)
+
     def read_run(self):
         """Reads the only run as MLflow's FileStore does."""
+        self.check_folders()
         of_experiment, = self.out.glob("*/meta.yaml")
         of_run, = self.out.glob("*/*/meta.yaml")
         folder = of_run.parent
@@ -243,6 +253,9 @@ class MLflow(HandingOnCase):
             self.assertTrue(path.is_file() or any(path.iterdir()) or path.name in ("metrics", "tags"), path)
         metrics = {name: [line.split(" ") for line in path.read_text().splitlines()]
                    for name, path in files("metrics").items()}
+        for name in (*metrics, *files("params"), *files("tags")):
+            self.assertRegex(name, r"^[/\w.\- ]*$")  # the rule of MLflow since its beginnings
+            self.assertLess(len(name), 250)
         texts = lambda kind: {name: path.read_text() for name, path in files(kind).items()}
         return experiment, run, metrics, texts("params"), texts("tags"), files("artifacts")
 
@@ -269,7 +282,7 @@ class MLflow(HandingOnCase):
         self.assertEqual((params["algorithm.type"], params["horizon"], params["objective.name"], params["keep.every"]),
                          ("fedavg", "1100", "trainer", "500"))
         self.assertNotIn("labels", " ".join(params))
-        self.assertEqual((tags["label.team:a"], tags["label.b"], tags["mlflow.runName"], tags["tally.status"]),
+        self.assertEqual((tags["label.team a"], tags["label.b"], tags["mlflow.runName"], tags["tally.status"]),
                          ("x: y", "", '"Zoë" \\ 🙂: #1', "completed"))
         self.assertEqual(tags["tally.x_checksum"], detail["x_checksum"])
         self.assertEqual(tags["tally.version"], tally("version").stdout.split()[1])
@@ -299,6 +312,26 @@ class MLflow(HandingOnCase):
         self.assertIn(f"371/{ids[0]} exists, and is left as it is: remove it", said)
         self.assertEqual(sorted(self.out.rglob("*")), before)
 
+    def test_a_killed_export_leaves_nothing_that_mlflow_sees(self):
+        job_id = self.run_training()
+        with socket.create_server(("127.0.0.1", 0)) as listener:  # answers until the rounds, and then no more
+            export = subprocess.Popen([BIN / "tally", "export", job_id, "--to", "mlflow", self.out, "--coordinator",
+                                       f"http://127.0.0.1:{listener.getsockname()[1]}"], stderr=subprocess.DEVNULL)
+            connection, _ = listener.accept()
+            for member in ({"id": job_id, "status": "completed", "created_ms": 5, "name": "x"}, {"clients": 3}):
+                connection.recv(65536)
+                body = json.dumps(member).encode()
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
+                                   % (len(body), body))
+            connection.recv(65536)
+            export.kill()
+            export.wait()
+            connection.close()
+        self.assertEqual([path.name[:7] for path in self.out.glob("82559/*") if path.is_dir()], [".tally-"])
+        self.check_folders()
+        self.export(job_id, "mlflow")
+        self.read_run()
+
     def test_a_full_disk_leaves_no_run(self):
         job_id = self.run_training()
 
@@ -307,6 +340,7 @@ class MLflow(HandingOnCase):
             resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
 
         self.assertIn("File too large", self.export(job_id, "mlflow", 1, preexec_fn=limit))
+        self.check_folders()
         self.assertEqual([str(path.relative_to(self.out)) for path in self.out.rglob("*") if path.is_file()],
                          ["82559/meta.yaml"])
         self.export(job_id, "mlflow")
