@@ -32,7 +32,8 @@ struct worker_config {
     const char *job_id;                     /* the only job to serve; NULL = any */
     const char *data_dir;                   /* where the files of job documents are */
     const struct tally_plugin_set *plugins; /* NULL = none */
-    uint32_t wait_ms; /* of a poll for work, or less if the coordinator says so */
+    const char *environment; /* as tally_environment_json(), as text; NULL = that of this process */
+    uint32_t wait_ms;        /* of a poll for work, or less if the coordinator says so */
     bool exit_when_idle;
     int64_t give_up_after_ms; /* without a coordinator, or without a task; 0 = never */
     struct worker_stop stop;

@@ -11,9 +11,15 @@ static enum tally_status write_origin(const struct worker *worker, const struct 
                                       struct tally_buffer *out)
 {
     struct tally_user_code code;
+    struct tally_json *environment = NULL;
+    const char *given = worker->config->environment;
+    if (given != NULL) {
+        (void)tally_json_parse(given, strlen(given), &environment, NULL);
+    } else {
+        environment = tally_environment_json(tally_blas_version());
+    }
     tally_plugin_set_code(worker->config->plugins, &job->spec.objective, &code);
-    struct tally_json *origin = tally_origin_json(tally_environment_json(tally_blas_version()),
-                                                  job->objective->data_digest, &code);
+    struct tally_json *origin = tally_origin_json(environment, job->objective->data_digest, &code);
     enum tally_status status = TALLY_NO_MEMORY;
     if (origin != NULL) {
         status = tally_json_dump(origin, 0, out);
@@ -37,7 +43,9 @@ void origin_tell(struct worker *worker, struct job_copy *job)
         contact_limit_calls(worker, INT64_MAX);
         status = call_describe(worker->client, &worker->buffers, &request, &err);
     }
-    if (status == TALLY_OK || !contact_is_passing(status)) {
+    const bool is_foreign = strcmp(err.field, TALLY_HTTP_FOREIGN) == 0;
+    if (status == TALLY_OK || status == TALLY_INVALID_ARGUMENT ||
+        (is_foreign && !contact_is_passing(status))) { /* it would be refused again */
         job->described_in = worker->session;
     }
     if (status != TALLY_OK) {

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "api/worker/worker_messages.h"
+#include "services/coordinator/provenance.h"
 #include "storage/round_columns.h"
 #include "storage/store.h"
 #include "tests/simulation/checks/invariants_job.h"
@@ -347,29 +348,37 @@ static enum tally_status see_left_over(void *context, const struct tally_store_u
     return TALLY_OK;
 }
 
+struct programs {
+    int64_t coordinators, origins;
+};
+
 static enum tally_status count_row(void *context, const struct tally_store_update *row,
                                    struct tally_error *err)
 {
-    (void)row;
     (void)err;
-    ++*(int64_t *)context;
+    struct programs *n = context;
+    ++*(row->client < PROVENANCE_MOST_COORDINATORS ? &n->coordinators : &n->origins);
     return TALLY_OK;
 }
 
 /* The program that started a job is stored with its start, and each only once. Besides closed
- * rounds, a rule about time and the end of a last evaluation may each add one. */
+ * rounds, a rule about time and the end of a last evaluation may each add one. All workers say the
+ * same of themselves. */
 static void check_provenance(const struct invariants_job *watch, struct tally_store *store)
 {
     struct tally_error err = TALLY_ERROR_INIT;
     const int64_t most = 1 + watch->row.progress.round + 2;
     const bool has_started = watch->row.started_ms > 0;
-    int64_t n = 0;
+    struct programs n = {0};
     if (store->ops->update_list(store, watch->row.key, TALLY_STORE_PROVENANCE_ROUND, count_row, &n,
                                 &err) != TALLY_OK) {
         note_unreadable(&err);
-    } else if (n < has_started || (!has_started && n > 0) || n > most) {
-        sim_violation("%s: %" PRId64 " programs are recorded, round %" PRId64, watch->job->name, n,
-                      watch->row.progress.round);
+    } else if (n.coordinators < has_started || (!has_started && n.coordinators > 0) ||
+               n.coordinators > most) {
+        sim_violation("%s: %" PRId64 " programs are recorded, round %" PRId64, watch->job->name,
+                      n.coordinators, watch->row.progress.round);
+    } else if (n.origins > 1) {
+        sim_violation("%s: %" PRId64 " origins are recorded", watch->job->name, n.origins);
     }
 }
 

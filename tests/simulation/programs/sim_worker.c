@@ -93,7 +93,8 @@ void sim_workers_begin(const struct sim_workers_config *config)
         worker->config = (struct worker_config){.coordinator_url = "http://simulated",
                                                 .slots = 1,
                                                 .wait_ms = config->wait_ms,
-                                                .plugins = sim_training_plugins()};
+                                                .plugins = sim_training_plugins(),
+                                                .environment = "{\"version\": \"simulated\"}"};
     }
     for (int i = 0; i < config->n_workers; i++) {
         all.workers[i].config.slots = config->slots[i];
