@@ -51,7 +51,7 @@ test("a member of an earlier job is varied over values and seeds", async () => {
   for (const [path, values, seeds, said] of [
     ["", "", "", "Name a member, or seeds."], ["algorithm.step_size", "0.1, {", "", "neither JSON nor words"],
     ["algorithm.step_size", "0.1", "9-1", "The seeds are"], ["algorithm.step_size", "0.1", "1-501", "at most 500"],
-    ["algorithm.step_size", "", "", "These are 0 jobs"], ["algorithm..x", "1", "", "A member is a path"],
+    ["algorithm.step_size", "", "", "Give values for the member"], ["seed", "1, 2", "1-2", "Give the seeds in one place"], ["algorithm..x", "1", "", "A member is a path"],
     ["name.x", "1", "", "name is no object"],
   ]) {
     await vary(path, values, seeds);
@@ -59,11 +59,13 @@ test("a member of an earlier job is varied over values and seeds", async () => {
   }
   window.expected.push("400 (Bad Request)");
   await vary("algorithm.step_size", "0.05, -1", "");
-  await until("the refusal", async () => (await window.text("#problem")).includes("1 of 2 variants were checked. This one was not:"));
+  await until("the refusal", async () => (await window.text("#problem")).includes("1 of 2 variants were checked. The next one, algorithm.step_size -1, was not:"));
   assert.match(await window.text("#problem"), /algorithm\.step_size/);
   assert.equal((await jobs()).length, 1, "nothing is submitted unless all variants are valid");
 
-  await vary("algorithm.step_size", "0.005, 0.01, 0.002", "1-2");
+  await page.fill("#vary-values", "0.005, 0.01, 0.002");
+  await page.fill("#vary-seeds", "1-2");
+  await page.press("#vary-seeds", "Enter");
   await until("their page", () => page.url().includes("#/sweep/sweep%3D"));
   address = page.url().slice(page.url().indexOf("#"));
   const made = (await jobs()).filter(({labels}) => labels.sweep !== undefined);

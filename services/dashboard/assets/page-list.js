@@ -88,7 +88,8 @@ function fillRow(row, job, metric, onLabel) {
 // The line of several jobs: their number, and the one with the least regret or loss.
 function fillSweep(row, {jobs, label}, metric) {
   const [pick, name, status, progress, regret, up, down, age, number] = row.children;
-  const valueOf = (job) => job.cumulative_regret ?? job.loss;
+  const isRegret = jobs.every((job) => job.cumulative_regret !== null);
+  const valueOf = (job) => (isRegret ? job.cumulative_regret : job.loss);
   const best = jobs.filter((job) => Number.isFinite(valueOf(job))).sort((a, b) => valueOf(a) - valueOf(b))[0];
   const sum = (of) => jobs.reduce((total, job) => total + of(job), 0);
   pick.querySelector("input").checked = jobs.every(({id}) => chosen.has(id));
@@ -101,7 +102,7 @@ function fillSweep(row, {jobs, label}, metric) {
   setAttribute(status, "title", "");
   setProgress(progress.firstChild, {time_step: sum((job) => job.time_step), horizon: sum((job) => job.horizon)});
   setText(progress.lastChild, `${integer(sum((job) => job.time_step))} / ${integer(sum((job) => job.horizon))}`);
-  setText(regret, best === undefined ? "" : `best ${quality(best).text}`, best === undefined ? "" : `${best.name} (${best.id})`);
+  setText(regret, best === undefined ? "" : `best ${isRegret ? real(valueOf(best)) : `loss ${real(valueOf(best))}`}`, best === undefined ? "" : `${best.name} (${best.id})`);
   [up, down].forEach((cell) => [...cell.children].forEach((each) => setText(each, "", "")));
   setText(age, jobAge(jobs[0]));
   setText(number, "", "");

@@ -59,6 +59,14 @@ export function mount(main, {signal, from, onError, setTitle}) {
     h("div", {class: "page-tools"}, [["path", "Member"], ["values", "Values"], ["seeds", "Seeds"]].map(([name, text]) =>
       [h("label", {for: `vary-${name}`}, text), vary[name]]), submitVariants), paths);
   varying.addEventListener("toggle", () => offerPaths());
+  varying.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && event.target instanceof HTMLInputElement) {
+      event.preventDefault(); // the form's own button submits the document as it is
+      if (!submitVariants.disabled) {
+        submitAll();
+      }
+    }
+  });
   const form = h("form", {class: "submit", novalidate: true},
     h("div", {class: "strip"},
       h("div", {class: "page-tools"}, h("label", {for: "document-choice"}, "Start from "), choice,
@@ -236,10 +244,11 @@ export function mount(main, {signal, from, onError, setTitle}) {
       return;
     }
     for (const [path, word] of [["v1/jobs?dry_run=1", "checked"], ["v1/jobs", "submitted"]]) {
-      for (const [index, variant] of variants.entries()) {
-        const answer = await send(path, {"Idempotency-Key": `${sweep}-${index}`}, JSON.stringify(variant));
+      for (const [index, {document, name}] of variants.entries()) {
+        const answer = await send(path, {"Idempotency-Key": `${sweep}-${index}`}, JSON.stringify(document));
         if (answer === undefined) {
-          problemBox.prepend(h("p", {}, `${integer(index)} of ${integer(variants.length)} variants were ${word}. This one was not:`));
+          const remedy = word === "submitted" ? " A second attempt submits the others." : "";
+          problemBox.prepend(h("p", {}, `${integer(index)} of ${integer(variants.length)} variants were ${word}.${remedy} The next one, ${name}, was not:`));
           return;
         }
         setText(problemBox, `${integer(index + 1)} of ${integer(variants.length)} variants ${word}\u2026`);

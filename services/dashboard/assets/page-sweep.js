@@ -13,6 +13,7 @@ import {metricOf} from "./series.js";
 import {labelled} from "./terms.js";
 
 const POLL_MS = 2000;
+const ENDED_POLL_MS = 30_000;
 const PAGE = 1000; // jobs of a request
 const MAX_JOBS = 5000;
 const isLive = ({status}) => ["queued", "running", "paused"].includes(status);
@@ -47,6 +48,8 @@ const isNumber = (text) => text !== undefined && text.trim() !== "" && Number.is
 export function mount(main, {signal, label, query, remember, onError, setTitle}) {
   let jobs = [];
   let isWhole = true;
+  let isCancelling = false;
+  let due = 0; // the next request; once all jobs have ended, they are asked for less often
   let axes = {x: query.get("x") ?? "", y: query.get("y") ?? ""}; // "" = chosen here
   const now = changingTable("Variants");
   const note = h("p", {class: "summary"}, "\u00a0");
@@ -99,7 +102,7 @@ export function mount(main, {signal, label, query, remember, onError, setTitle})
     setText(note, jobs.length === 0 ? "No job has this label." : `${plural(jobs.length, "job")}${isWhole ? "" : " (the newest ones)"} in ${plural(variants.length, "variant")}; ${
       nLive === 0 ? "all have ended" : `${integer(nLive)} not ended`}.${nLive === 0 && best.length > 1 && Number.isFinite(meanOf(best[0].jobs.map((job) => valueOf(job, by))))
       ? ` Least mean ${by}: ${nameOf(best[0], varied)}.` : ""}`);
-    cancel.disabled = nLive === 0;
+    cancel.disabled = isCancelling || nLive === 0;
     compare.href = compareAddress(jobs);
     setHidden(compare, jobs.length < 2 || jobs.length > 200);
   }
@@ -139,21 +142,22 @@ export function mount(main, {signal, label, query, remember, onError, setTitle})
   function showPicture(variants, varied, numeric, x, y) {
     const placeOf = ({jobs: own, parameters}) => (numeric.includes(x) ? Number(parameters[x]) : meanOf(own.map((job) => valueOf(job, x))));
     const points = variants.map((variant) => ({variant, label: nameOf(variant, varied), x: placeOf(variant),
-      y: meanOf(variant.jobs.map((job) => valueOf(job, y)))})).sort((a, b) => a.x - b.x);
+      y: meanOf(variant.jobs.map((job) => valueOf(job, y)))})).filter((point) => Number.isFinite(point.x) && Number.isFinite(point.y)).sort((a, b) => a.x - b.x);
     const isBits = [BITS.up, BITS.down].includes(x);
     card.set([{key: "variants", label: "Variants", color: 0, isDot: true, points}], `A dot for each variant: the mean over its seeds. A click opens ${jobs.length > variants.length ? "its jobs" : "the job"}.`,
       {title: `${y} against ${x}`, xTitle: x, yTitle: y, xText: isBits ? bitsAndSize : real});
   }
 
   async function cancelAll() {
-    const live = jobs.filter(isLive);
-    if (!(await confirmAction("Cancel these jobs?", `${plural(live.length, "job")} with the label ${label} will end for good.`, "Cancel jobs", true))) {
+    const text = `${plural(jobs.filter(isLive).length, "job")} with the label ${label} will end for good.${isWhole ? "" : " Older ones stay."}`;
+    if (!(await confirmAction("Cancel these jobs?", text, "Cancel jobs", true))) {
       return;
     }
     setHidden(problem, true);
+    isCancelling = cancel.disabled = true;
     try {
-      for (const {id} of live) {
-        await post(jobPath(id, "/cancel"), undefined, {}, signal);
+      for (const {id} of jobs.filter(isLive).reverse()) { // the newest first, so that none starts because another one ends
+        await cancelOne(id);
       }
       announce("Cancel: done");
     } catch (error) {
@@ -165,10 +169,27 @@ export function mount(main, {signal, label, query, remember, onError, setTitle})
       }
       setText(problem, `Cancel: ${error.message}`);
       setHidden(problem, false);
+    } finally {
+      isCancelling = false;
+    }
+  }
+
+  // A job may have ended, or been deleted, meanwhile.
+  async function cancelOne(id) {
+    try {
+      await post(jobPath(id, "/cancel"), undefined, {}, signal);
+    } catch (error) {
+      const isOver = error instanceof ApiError && (error.status === 404 || !isLive(await getJson(jobPath(id), signal)));
+      if (!isOver) {
+        throw error;
+      }
     }
   }
 
   async function load() {
+    if (document.hidden || Date.now() < due) {
+      return;
+    }
     const found = [];
     let cursor = null;
     do {
@@ -176,9 +197,10 @@ export function mount(main, {signal, label, query, remember, onError, setTitle})
       found.push(...answer.jobs);
       cursor = answer.next_cursor;
     } while (cursor !== null && found.length < MAX_JOBS);
-    if (!signal.aborted && !document.hidden) {
+    if (!signal.aborted) {
       isWhole = cursor === null;
       jobs = found.reverse(); // in the order of submission
+      due = jobs.some(isLive) ? 0 : Date.now() + ENDED_POLL_MS;
       show();
     }
   }

@@ -11,7 +11,7 @@ export function valuesOf(text) {
     if (!words.every((word) => /^[A-Za-z_][\w-]*$|^-?[\d.]+(e[-+]?\d+)?$/i.test(word))) {
       throw new Error("The values are neither JSON nor words, separated by commas.");
     }
-    return words.map((word) => (Number.isNaN(Number(word)) ? word : Number(word)));
+    return words.map((word) => (["true", "false", "null"].includes(word) ? JSON.parse(word) : Number.isNaN(Number(word)) ? word : Number(word)));
   }
 }
 
@@ -40,14 +40,20 @@ function setMember(document, path, value) {
   at[keys.at(-1)] = value;
 }
 
-// The documents of all values (of the member at `path`; "" = it does not vary) and all seeds ("" = that of the document), with the
-// label sweep=`sweep`. Throws an Error.
+// Returns [{document, name}] for all values (of the member at `path`; "" = it does not vary) and all seeds ("" = that of the
+// document), with the label sweep=`sweep`. Throws an Error.
 export function variantsOf(text, {path, values, seeds}, sweep) {
   if (path === "" && seeds.trim() === "") {
     throw new Error("Name a member, or seeds.");
   }
   if (path !== "" && !/^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$/.test(path)) {
     throw new Error("A member is a path such as algorithm.step_size.");
+  }
+  if (path !== "" && values.trim() === "") {
+    throw new Error("Give values for the member, separated by commas.");
+  }
+  if (path === "seed" && seeds.trim() !== "") {
+    throw new Error("Give the seeds in one place: as the member, or in Seeds.");
   }
   const allValues = path === "" ? [undefined] : valuesOf(values);
   const allSeeds = seeds.trim() === "" ? [undefined] : seedsOf(seeds);
@@ -66,7 +72,8 @@ export function variantsOf(text, {path, values, seeds}, sweep) {
       document.seed = seed;
     }
     document.labels = {...document.labels, sweep};
-    return document;
+    const parts = [value === undefined ? "" : `${path} ${JSON.stringify(value)}`, seed === undefined ? "" : `seed ${seed}`];
+    return {document, name: parts.filter((part) => part !== "").join(", ")};
   }));
 }
 
