@@ -58,7 +58,8 @@ static const struct tally_command COMMANDS[] = {
      "\"tally export ID --to tensorboard DIR\" writes loss, regret, bits and metrics of all rounds "
      "to an event file in DIR/NAME-ID; said again, it adds the rounds that have closed since. "
      "\"--to mlflow DIR\" writes them, with the document and the models, as a run of MLflow's file "
-     "store in DIR.",
+     "store in DIR; \"--to csv DIR\" and \"--to json DIR\" write the rounds to DIR/ID.csv and "
+     "DIR/ID.json.",
      TALLY_CLI_EXPORT_OPTIONS, 1, 2, true, tally_cli_export},
     {"compare", "FILE|ID FILE|ID [OPTION]...", "show what differs between two jobs",
      "Compares two jobs: their documents, the programs and machines that ran them with the digests "
@@ -79,8 +80,9 @@ static const struct tally_command COMMANDS[] = {
      "Prints as CSV, for each point of the CSV file that the second argument names, the class that "
      "the job's model predicts and its probability or, of an objective without classes, the value. "
      "A job is one of the coordinator, or a file: a bundle of tally export --bundle, or, with "
-     "--model, a detail that tally show --json or tally simulate --json has printed. The file has "
-     "the columns of the training file, in any order, and the column of the labels may be absent. "
+     "--model, a detail that tally show --json or tally simulate --json has printed. The CSV file "
+     "must have the columns of the training file, in any order; the column of the labels may be "
+     "absent. A missing value is an error unless the job has \"missing\": \"mean\". "
      "The training file in --data-dir gives the order of the features, and the means and "
      "deviations that the job has standardized them with.",
      TALLY_CLI_PREDICT_OPTIONS, 2, 2, true, tally_cli_predict},

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "services/base/whole_file.h"
 #include "services/cli/bundle.h"
@@ -54,12 +55,15 @@ static enum tally_status read_spec(const struct tally_json *document,
                  ? tally_document_parse((const char *)text.data, text.size, ret_spec, err)
                  : tally_fail(err, status, NULL, "out of memory");
     tally_buffer_fini(&text);
-    if (status == TALLY_OK && (!tally_predicts(&ret_spec->objective) ||
-                               ret_spec->objective.data.type != TALLY_DATA_CSV)) {
+    const struct tally_objective_spec *objective = &ret_spec->objective;
+    if (status == TALLY_OK && !tally_predicts(objective)) {
+        return tally_fail(err, TALLY_FAILED_PRECONDITION, NULL, "models of %s predict nothing",
+                          TALLY_OBJECTIVE_NAMES[objective->type]);
+    }
+    if (status == TALLY_OK && objective->data.type != TALLY_DATA_CSV) {
         return tally_fail(err, TALLY_FAILED_PRECONDITION, NULL,
-                          "only models of built-in objectives with CSV files predict, not those of "
-                          "%s",
-                          TALLY_OBJECTIVE_NAMES[ret_spec->objective.type]);
+                          "only jobs with CSV files predict; the data of this one are %s",
+                          TALLY_DATA_NAMES[objective->data.type]);
     }
     return status;
 }
@@ -121,21 +125,45 @@ static enum tally_status read_model(struct tally_cli *cli, const char *job,
     return status == TALLY_OK ? status : tally_fail(err, status, NULL, "no memory for the model");
 }
 
-/* Reads the columns and the scaling of the training file. */
-static enum tally_status read_training(struct tally_cli *cli, struct predictor *predictor,
-                                       struct tally_error *err)
+/* Whether the provenance of a detail names other data than these, and not these. */
+static bool has_other_data(const struct tally_json *detail, uint64_t data_digest)
+{
+    static const char *const LISTS[] = {"coordinators", "workers"};
+    char digest[17];
+    bool is_known = false;
+    tally_detail_checksum(data_digest, digest);
+    for (size_t k = 0; k < sizeof LISTS / sizeof *LISTS; k++) {
+        const struct tally_json *list =
+            tally_json_get(tally_json_get(detail, "provenance"), LISTS[k]);
+        for (size_t i = 0; i < tally_json_size(list); i++) {
+            const char *data = tally_json_get_text(tally_json_at(list, i), "data");
+            if (data != NULL && strcmp(data, digest) == 0) {
+                return false;
+            }
+            is_known = is_known || data != NULL;
+        }
+    }
+    return is_known;
+}
+
+/* Reads the columns and the scaling of the training file of the job with this detail. */
+static enum tally_status read_training(struct tally_cli *cli, const struct tally_json *detail,
+                                       struct predictor *predictor, struct tally_error *err)
 {
     const struct tally_job_spec *spec = &predictor->spec;
     const struct tally_data_spec *data = &spec->objective.data;
     const struct tally_table_data *table = &data->table;
+    uint64_t digest = 0;
     const struct tally_data_source files = {.dir = tally_options_text(cli->options, "data-dir"),
                                             .on_fault = tally_cli_report_fault,
                                             .columns = &predictor->columns,
-                                            .scaling = &predictor->scaling};
+                                            .scaling = &predictor->scaling,
+                                            .ret_digest = &digest};
     const bool needs_points = table->standardize || table->missing == TALLY_MISSING_MEAN;
     if (!needs_points && !tally_data_file_exists(&files, table->file)) {
         fprintf(stderr,
-                "tally: %s is not in %s, so the columns are taken in the order of the file\n",
+                "tally: the training file %s is not in %s: the columns of the given file are taken "
+                "in their own order\n",
                 table->file, files.dir);
         return TALLY_OK;
     }
@@ -143,6 +171,13 @@ static enum tally_status read_training(struct tally_cli *cli, struct predictor *
     const enum tally_status status = tally_dataset_load(
         data, TALLY_OBJECTIVE_KINDS[spec->objective.type]->labels, (uint32_t)spec->clients,
         tally_job_spec_setting(spec).key, &files, &dataset, err);
+    if (status == TALLY_OK && data->sharding != TALLY_SHARDING_LOCAL &&
+        has_other_data(detail, digest)) {
+        fprintf(stderr,
+                "tally: %s has other data than those that the job was trained on; predictions may "
+                "be wrong\n",
+                table->file);
+    }
     tally_dataset_free(dataset);
     if (status != TALLY_OK) {
         tally_error_wrap(err, "training data");
@@ -214,6 +249,11 @@ static enum tally_status read_points(const char *path, struct predictor *predict
         return tally_fail(err, TALLY_INVALID_ARGUMENT, NULL, "a path of more than %d bytes",
                           PATH_MOST);
     }
+    struct stat info;
+    if (stat(path, &info) != 0 || !S_ISREG(info.st_mode)) {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, NULL,
+                          "%.200s is not a file that can be read; pipes cannot be", path);
+    }
     snprintf(folder, sizeof folder, "%.*s", n > 0 ? (int)n : 1, n > 0 ? path : ".");
     const struct tally_data_source files = {.dir = folder,
                                             .on_fault = tally_cli_report_fault,
@@ -238,13 +278,13 @@ static enum tally_status predict(struct tally_cli *cli, struct predictor *predic
     if (status == TALLY_OK) {
         status = read_spec(source.document, &predictor->spec, err);
     }
-    tally_job_source_fini(&source);
     if (status == TALLY_OK) {
         status = read_model(cli, job, predictor, err);
     }
     if (status == TALLY_OK) {
-        status = read_training(cli, predictor, err);
+        status = read_training(cli, source.detail, predictor, err);
     }
+    tally_job_source_fini(&source);
     if (status == TALLY_OK) {
         status = read_points(path, predictor, &dataset, err);
     }

@@ -330,7 +330,18 @@ class Predict(TabularCase):
         path.write_text("a,b,c\n1,2,\n1,x,3\n")
         said = self.predict(bundle, path, exit_code=1)
         self.assertIn("new.csv:2: column c: \"\" is empty", said)
+        self.assertIn("such a point can only be predicted if the job has", said)
         self.assertIn("  new.csv:3: column b: \"x\" is not a number", said)
+        self.assertIn("is not a file that can be read", self.predict(bundle, Path(self.folder) / "absent.csv", exit_code=1))
+        self.assertIn("is not a file that can be read", self.predict(bundle, "/dev/stdin", exit_code=1))
+        # Another training file gives other means; the same points in another order do not.
+        path.write_text("a,b,c\n1,2,3\n")
+        lines = (self.data / "x.csv").read_text().splitlines()
+        for changed, warns in ((lines[:1] + lines[:0:-1], False), (lines[:-1], True)):
+            self.write("x.csv", "\n".join(changed) + "\n")
+            done = subprocess.run([BIN / "tally", "predict", bundle, path, *map(str, self.at)], capture_output=True, text=True,
+                                  check=True, timeout=HANG_S)
+            self.assertEqual("x.csv has other data than those" in done.stderr, warns, done.stderr)
         (self.data / "x.csv").unlink()
         self.assertIn("training data: x.csv (or .gz) is not in the data folder", self.predict(bundle, path, exit_code=1))
 
@@ -362,7 +373,7 @@ class Predict(TabularCase):
                                                  "objective": {"type": "least_squares", "data": {
                                                      "type": "synthetic_linear", "dim": 3, "points": 200}},
                                                  "clients": 2, "horizon": 5})))
-        self.assertIn("only models of built-in objectives with CSV files predict",
+        self.assertIn("only jobs with CSV files predict; the data of this one are synthetic_linear",
                       self.predict(document, self.data / "numbers.csv", "--model", model, exit_code=1))
 
 

@@ -38,7 +38,8 @@ def sweep(
     document    a sweep (services/experiment/SWEEP.md), or its file; with members, the job document that is its base
     members     members of the sweep: grid={"algorithm.step_size": [0.1, 0.3]}, seeds="101-110", random, rows, best,
                 halving, tune_seeds, ...
-    data_dir    folder with the files that the job documents name
+    data_dir    folder with the files that the job documents name; with `url`, of those whose features or classes a
+                document leaves open
     threads     how many; default as many as there are processors
     url         of a coordinator, whose workers then run the sweep as a group of jobs, at most `parallel` at once: the
                 same call again finds the jobs that exist. Without it the sweep runs on this machine
@@ -59,13 +60,13 @@ def sweep(
         given = document
     else:
         arguments[2], given = os.path.abspath(document), {}
+    arguments += ["--data-dir", os.fspath(data_dir)]
     if url is not None:
         arguments += ["--coordinator", url, "--parallel", str(parallel)]
         arguments += ["--token-file", os.fspath(token_file)] if token_file is not None else []
         arguments += ["--tls-ca", os.fspath(tls_ca)] if tls_ca is not None else []
-    else:
-        arguments += ["--data-dir", os.fspath(data_dir)]
-        arguments += ["--threads", str(threads)] if threads is not None else []
+    elif threads is not None:
+        arguments += ["--threads", str(threads)]
     environment = {key: value for key, value in os.environ.items() if key != "TALLY_COORDINATOR"}  # only `url` counts
     done = subprocess.run(arguments, input=c.document(given).decode(), capture_output=True, text=True, env=environment)
     if done.returncode != 0:

@@ -30,6 +30,7 @@ struct reader {
     double *row;      /* a point in that order */
     const struct tally_table_data *table;
     struct tally_csv_labels *labels; /* to be collected; NULL = they are read */
+    bool is_unlabelled;              /* the points are to be predicted */
     char field[FIELD_CAPACITY];
 };
 
@@ -367,6 +368,8 @@ __attribute__((format(printf, 3, 4))) static enum point_state wrong(struct reade
     return POINT_IS_WRONG;
 }
 
+static const char PREDICT_REMEDY[] =
+    "; such a point can only be predicted if the job has \"missing\": \"mean\"";
 static const char MISSING_REMEDY[] =
     "; \"missing\": \"mean\" or \"drop\" would accept a missing value";
 static const char NAME_REMEDY[] =
@@ -392,7 +395,7 @@ static enum point_state read_number(struct reader *reader, size_t i, bool may_be
         return wrong(reader, i, "is a missing label; \"missing\": \"drop\" would drop the point");
     }
     return wrong(reader, i, "%s%s", why,
-                 is_missing    ? MISSING_REMEDY
+                 is_missing    ? reader->is_unlabelled ? PREDICT_REMEDY : MISSING_REMEDY
                  : may_be_name ? NAME_REMEDY
                                : "");
 }
@@ -499,11 +502,11 @@ static enum tally_status read_table(struct reader *reader, size_t features,
                                     struct tally_dataset_builder *builder)
 {
     struct tally_data_file *file = reader->file;
+    reader->is_unlabelled = builder != NULL && builder->is_unlabelled;
     file->place = TALLY_DATA_LINE;
     file->line = 1;
     tally_data_file_skip_mark(file);
-    enum tally_status status =
-        read_header(reader, features, builder != NULL && builder->is_unlabelled);
+    enum tally_status status = read_header(reader, features, reader->is_unlabelled);
     if (status == TALLY_OK && columns != NULL) {
         status = match_columns(reader, columns);
     }
