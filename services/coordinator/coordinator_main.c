@@ -83,7 +83,9 @@ static const struct tally_option OPTIONS[] = {
      "let job documents name a webhook below this URL, such as https://hooks.example.com/tally/; "
      "changes of a job's status are posted there (default: none)",
      "Webhooks"},
-    {"webhook-secret-file", "FILE", NULL, "the key that signs them, in the form of a token",
+    {"webhook-secret-file", "FILE", NULL,
+     "file with the key that signs webhooks: a line of 16 or more visible characters; required "
+     "with --webhook-allow",
      "Webhooks"},
     {"replica-address", "URL", NULL,
      "where the other coordinators on a postgres: store reach this one (default: that of --listen)",

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "api/client/http_forward.h"
 #include "api/http/sha256.h"
@@ -19,7 +20,7 @@ enum {
     TIMEOUT_MS = 10000,         /* of a whole exchange */
     FIRST_PAUSE_MS = 1000,      /* after a failure; it doubles ... */
     LAST_PAUSE_MS = 300000,     /* ... up to this */
-    STORE_PAUSE_MS = 1000,      /* if the store fails */
+    STORE_PAUSE_MS = 10000,     /* if the store fails */
     MOST_IN_FLIGHT = 16,        /* exchanges at once */
     MOST_WAITING = 10000,       /* jobs; others wait in the store for the next start */
     MOST_ENDED = 1000,          /* newest jobs that are looked at after a start */
@@ -61,7 +62,8 @@ static size_t origin_length(const char *url)
 }
 
 /* Only visible ASCII; nothing that a server might read in another way: a fragment, a backslash, or
- * "." and ".." as parts of the path, also in hexadecimal; no user before the host. */
+ * "." and ".." as parts of the path; none of ".", "/" and "\\" in hexadecimal; no user before the
+ * host. */
 static bool is_plain_url(const char *url)
 {
     const size_t n_origin = origin_length(url);
@@ -75,10 +77,11 @@ static bool is_plain_url(const char *url)
         return false;
     }
     for (const char *c = path; *c != '\0' && *c != '?'; c++) {
-        const size_t n_part = strcspn(c + 1, "/?");
+        const size_t n_part = strcspn(c + 1, "/?;"); /* some servers drop what follows ";" */
         const bool is_dots = *c == '/' && n_part > 0 && n_part < 3 && strspn(c + 1, ".") >= n_part;
-        const bool is_hex_dot = c[0] == '%' && c[1] == '2' && (c[2] == 'e' || c[2] == 'E');
-        if (is_dots || is_hex_dot) {
+        const bool is_hidden = strncasecmp(c, "%2e", 3) == 0 || strncasecmp(c, "%2f", 3) == 0 ||
+                               strncasecmp(c, "%5c", 3) == 0;
+        if (is_dots || is_hidden) {
             return false;
         }
     }
@@ -432,6 +435,8 @@ static void send_next(struct tally_coordinator *coordinator, struct delivery *de
     if (status == TALLY_OK) {
         webhooks->n_in_flight++;
     } else {
+        tally_log(TALLY_LOG_WARN, tally_log_event("webhook not sent"),
+                  tally_log_integer("job_key", delivery->key), tally_log_problem(&err));
         make_due(webhooks, delivery, now_ms + STORE_PAUSE_MS);
     }
     webhook_notification_fini(&first);

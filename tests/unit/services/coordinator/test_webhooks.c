@@ -55,9 +55,10 @@ static void test_coordinator_webhooks__a_url_is_below_a_prefix(void)
                                        "https://a/b/c",
                                        "http://c:1/",
                                        "http://c:1/d"};
-    static const char *const BAD[] = {"https://a/bc",   "https://a/",      "http://a/b",
-                                      "http://c:11/",   "http://c:1",      "http://c:1@d/",
-                                      "https://a/b/..", "https://a/b/%2E", "https://a/b\\c"};
+    static const char *const BAD[] = {
+        "https://a/bc",   "https://a/",         "http://a/b",         "http://c:11/",
+        "http://c:1",     "http://c:1@d/",      "https://a/b/..",     "https://a/b/%2E",
+        "https://a/b\\c", "https://a/b/..%2Fc", "https://a/b/..%5cc", "https://a/b/..;/c"};
     for (size_t i = 0; i < sizeof GOOD / sizeof *GOOD; i++) {
         struct tally_error err = TALLY_ERROR_INIT;
         TALLY_ASSERT_STATUS(webhook_url_check(&RULES, GOOD[i], &err), TALLY_OK, &err);
