@@ -105,9 +105,10 @@ static const struct tally_field CSV_FIELDS[] = {
                   .names_capacity = TALLY_DATA_CLASS_NAMES_CAPACITY, .unit = "classes",
                   .doc = "the labels of the classes, as texts: the first is class 0; or the number "
                          "of classes, whose labels then are 0 to classes - 1; 0 = the labels are "
-                         "numbers, not classes. With `\"auto\"`, or without "
-                         "`features`, they are those that the file has, in the order of their "
-                         "bytes"),
+                         "numbers, not classes. With `\"auto\"`, or if this member is absent "
+                         "and either `features` is absent, too, or the objective is "
+                         "`softmax_regression`, they are those that the file has, in the order of "
+                         "their bytes, at most 256; not for objectives without classes"),
     SHARDING_FIELD,
     TEST_FIELD("test_file", TABLE(test_file), "CSV file with the same columns, in any order"),
     FRACTION_FIELD,
