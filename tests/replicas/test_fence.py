@@ -78,6 +78,8 @@ class Fence(ReplicasTestCase):
         before = self.query(renewed)
         wait_until(lambda: self.query(renewed) != before, "a heartbeat", pause_s=0.001)
         self.pause(self.replicas["a"])
+        # Bytes whose acknowledgement the separation cuts off would count as written into the void.
+        wait_until(lambda: self.unsent_bytes() == 0, "what a has sent to be acknowledged", pause_s=0.001)
         self.network.separate("a", "db")
         session = self.session_of_a()
         answer = self.ask("a", job_id, "cancel")
