@@ -17,7 +17,6 @@
 #include "services/cli/bundle.h"
 #include "services/cli/commands.h"
 #include "services/cli/job_source.h"
-#include "services/job/document.h"
 #include "services/job/job_detail.h"
 #include "services/objectives/data/load_data.h"
 #include "services/objectives/data/scaling.h"
@@ -46,15 +45,10 @@ struct predictor {
     struct tally_scaling scaling;
 };
 
-static enum tally_status read_spec(const struct tally_json *document,
+static enum tally_status read_spec(const struct tally_job_source *source,
                                    struct tally_job_spec *ret_spec, struct tally_error *err)
 {
-    struct tally_buffer text = {0};
-    enum tally_status status = tally_json_dump(document, 0, &text);
-    status = status == TALLY_OK
-                 ? tally_document_parse((const char *)text.data, text.size, ret_spec, err)
-                 : tally_fail(err, status, NULL, "out of memory");
-    tally_buffer_fini(&text);
+    const enum tally_status status = tally_job_source_spec(source, ret_spec, err);
     const struct tally_objective_spec *objective = &ret_spec->objective;
     if (status == TALLY_OK && !tally_predicts(objective)) {
         return tally_fail(err, TALLY_FAILED_PRECONDITION, NULL, "models of %s predict nothing",
@@ -276,7 +270,7 @@ static enum tally_status predict(struct tally_cli *cli, struct predictor *predic
     struct tally_dataset *dataset = NULL;
     enum tally_status status = tally_job_source_read(cli, job, &source, err);
     if (status == TALLY_OK) {
-        status = read_spec(source.document, &predictor->spec, err);
+        status = read_spec(&source, &predictor->spec, err);
     }
     if (status == TALLY_OK) {
         status = read_model(cli, job, predictor, err);

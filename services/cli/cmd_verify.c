@@ -8,7 +8,6 @@
 #include "services/cli/cmd_simulate.h"
 #include "services/cli/commands.h"
 #include "services/cli/job_source.h"
-#include "services/job/document.h"
 #include "services/job/job_detail.h"
 
 const struct tally_option TALLY_CLI_VERIFY_OPTIONS[] = {
@@ -71,18 +70,6 @@ static enum tally_status check_model(const char *path, const struct tally_json *
                : tally_fail(err, TALLY_DATA_LOSS, NULL,
                             "the bundle is damaged: the checksum of model.npy is %s, not %.16s",
                             checksum, expected != NULL ? expected : "known");
-}
-
-static enum tally_status read_spec(const struct tally_json *document,
-                                   struct tally_job_spec *ret_spec, struct tally_error *err)
-{
-    struct tally_buffer text = {0};
-    enum tally_status status = tally_json_dump(document, 0, &text);
-    status = status == TALLY_OK
-                 ? tally_document_parse((const char *)text.data, text.size, ret_spec, err)
-                 : tally_fail(err, status, NULL, "out of memory");
-    tally_buffer_fini(&text);
-    return status;
 }
 
 static void add_row(void *context, const char *path, const struct tally_json *a,
@@ -157,7 +144,7 @@ int tally_cli_verify(struct tally_cli *cli)
     const char *word = tally_options_positional(cli->options, 0);
     enum tally_status status = tally_job_source_read(cli, word, &job, &err);
     if (status == TALLY_OK) {
-        status = read_spec(job.document, &spec, &why);
+        status = tally_job_source_spec(&job, &spec, &why);
         status = status == TALLY_OK ? check(job.detail, &spec, &why) : status;
         if (status == TALLY_OK && tally_job_source_is_file(word) && tally_bundle_is_one(word)) {
             status = check_model(word, job.detail, &why);

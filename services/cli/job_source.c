@@ -109,6 +109,18 @@ enum tally_status tally_job_source_read(struct tally_cli *cli, const char *word,
                : status;
 }
 
+enum tally_status tally_job_source_spec(const struct tally_job_source *source,
+                                        struct tally_job_spec *ret_spec, struct tally_error *err)
+{
+    struct tally_buffer text = {0};
+    enum tally_status status = tally_json_dump(source->document, 0, &text);
+    status = status == TALLY_OK
+                 ? tally_document_parse((const char *)text.data, text.size, ret_spec, err)
+                 : tally_fail(err, status, NULL, "out of memory");
+    tally_buffer_fini(&text);
+    return status;
+}
+
 void tally_job_source_fini(struct tally_job_source *source)
 {
     tally_json_free(source->detail);

@@ -4,6 +4,7 @@
 #define TALLY_SERVICES_CLI_JOB_SOURCE_H
 
 #include "services/cli/cli.h"
+#include "services/job/job_spec.h"
 
 struct tally_job_source {
     struct tally_json *detail;   /* owned */
@@ -19,6 +20,9 @@ bool tally_job_source_is_file(const char *word);
 enum tally_status tally_job_source_read(struct tally_cli *cli, const char *word,
                                         struct tally_job_source *ret_source,
                                         struct tally_error *err);
+/* Parses its document. Errors: those of tally_document_parse(), NO_MEMORY. */
+enum tally_status tally_job_source_spec(const struct tally_job_source *source,
+                                        struct tally_job_spec *ret_spec, struct tally_error *err);
 void tally_job_source_fini(struct tally_job_source *source);
 
 /* Whether the member of a detail belongs to the document. */
