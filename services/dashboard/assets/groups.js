@@ -6,7 +6,8 @@ import {parametersOf} from "./job-document.js";
 const GRID_POINTS = 300; // of a mean line, if its jobs have more points
 
 // What must be equal for two jobs to be of one group: all parameters but the seed. Labels are words about a job, not a part of it.
-const kindOf = (job) => JSON.stringify(Object.entries(parametersOf(job)).filter(([path]) => path !== "seed" && !path.startsWith("labels."))
+export const isOfKind = (path) => path !== "seed" && !path.startsWith("labels.");
+const kindOf = (job) => JSON.stringify(Object.entries(parametersOf(job)).filter(([path]) => isOfKind(path))
   .sort(([a], [b]) => (a < b ? -1 : 1)));
 
 // Returns [{key, feeds: of its jobs, index: of the group}] in the order of the first job of each; with `isGrouped` false, and for a

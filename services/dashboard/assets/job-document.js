@@ -7,17 +7,22 @@ const documentOf = (job) => Object.fromEntries(Object.entries(job).filter(([key]
 
 export const documentText = (job) => JSON.stringify(documentOf(job), null, 2);
 
-// Flattens a job's document: {"algorithm.step_size": 2, ...}, without its name.
-export function parametersOf(job) {
-  const parameters = {};
+// Flattens an object: {"algorithm.step_size": 2, ...}.
+export function flatten(object) {
+  const members = {};
   const add = (value, path) => {
     if (value !== null && typeof value === "object" && !Array.isArray(value)) {
       Object.entries(value).forEach(([key, inner]) => add(inner, path === "" ? key : `${path}.${key}`));
     } else {
-      parameters[path] = typeof value === "string" ? value : JSON.stringify(value);
+      members[path] = value;
     }
   };
-  add(documentOf(job), "");
-  delete parameters.name;
-  return parameters;
+  add(object, "");
+  return members;
+}
+
+// The members of a job's document as texts, {"algorithm.step_size": "2", ...}, without its name.
+export function parametersOf(job) {
+  const {name: _, ...members} = flatten(documentOf(job));
+  return Object.fromEntries(Object.entries(members).map(([path, value]) => [path, typeof value === "string" ? value : JSON.stringify(value)]));
 }

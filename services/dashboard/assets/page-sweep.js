@@ -6,7 +6,7 @@ import {ChartCard} from "./cards.js";
 import {confirmAction} from "./dialogs.js";
 import {announce, h, setAttribute, setHidden, setText, syncChildren} from "./dom.js";
 import {NOTHING, bitsAndSize, integer, plural, real, tenths} from "./format.js";
-import {groupsOf, spreadOf, spreadText} from "./groups.js";
+import {groupsOf, isOfKind, spreadOf, spreadText} from "./groups.js";
 import {parametersOf} from "./job-document.js";
 import {changingTable} from "./job-parts.js";
 import {metricOf} from "./series.js";
@@ -39,8 +39,7 @@ function variantsOf(jobs) {
 // The members in which the variants differ.
 function variedOf(variants) {
   const paths = [...new Set(variants.flatMap(({parameters}) => Object.keys(parameters)))];
-  return paths.filter((path) => path !== "seed" && !path.startsWith("labels.") &&
-    variants.some(({parameters}) => parameters[path] !== variants[0].parameters[path]));
+  return paths.filter((path) => isOfKind(path) && variants.some(({parameters}) => parameters[path] !== variants[0].parameters[path]));
 }
 
 const isNumber = (text) => text !== undefined && text.trim() !== "" && Number.isFinite(Number(text));

@@ -1,5 +1,7 @@
 // variants: job documents that differ in one member and in their seeds.
 
+import {flatten} from "./job-document.js";
+
 const MOST = 500;
 
 // "0.1, 0.2" or "[1, 2], \"auto\"", as JSON without the outer brackets; words need no quotes. Throws an Error.
@@ -77,20 +79,11 @@ export function variantsOf(text, {path, values, seeds}, sweep) {
   }));
 }
 
-// The paths of all members of a document that are no objects; [] if the text is no JSON.
+// The paths of all members of a document that are no objects; [] if the text is no JSON object.
 export function pathsOf(text) {
-  const paths = [];
-  const add = (value, path) => {
-    if (value !== null && typeof value === "object" && !Array.isArray(value)) {
-      Object.entries(value).forEach(([key, inner]) => add(inner, path === "" ? key : `${path}.${key}`));
-    } else if (path !== "" && !path.startsWith("labels.")) {
-      paths.push(path);
-    }
-  };
   try {
-    add(JSON.parse(text), "");
+    return Object.keys(flatten(JSON.parse(text))).filter((path) => path !== "" && !path.startsWith("labels."));
   } catch {
-    // it is being edited
+    return []; // it is being edited
   }
-  return paths;
 }
