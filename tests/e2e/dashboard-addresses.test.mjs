@@ -5,7 +5,7 @@ import {readFile, writeFile} from "node:fs/promises";
 import path from "node:path";
 import {after, before, test} from "node:test";
 
-import {Stage, Window, launch} from "./dashboard-support.mjs";
+import {Stage, Window, closeAll, launch} from "./dashboard-support.mjs";
 import {freePort, until} from "./programs.mjs";
 import {OPENAPI} from "./validate.mjs";
 
@@ -24,15 +24,7 @@ before(async () => {
   page = window.page;
 });
 
-// Whatever faults the window reports, the programs must be ended.
-after(async () => {
-  try {
-    await window?.close();
-  } finally {
-    await browser?.close();
-    await stage?.close();
-  }
-});
+after(() => closeAll(window, browser, stage));
 
 const shown = (where = page) => where.locator("tbody a.name").allTextContents();
 const hash = () => new URL(page.url()).hash;

@@ -6,7 +6,7 @@ import {readFile} from "node:fs/promises";
 import path from "node:path";
 import {after, before, test} from "node:test";
 
-import {Stage, Window, launch} from "./dashboard-support.mjs";
+import {Stage, Window, closeAll, launch} from "./dashboard-support.mjs";
 import {until} from "./programs.mjs";
 
 const PLUGIN = path.resolve(process.env.TALLY_BIN, "../plugins/moody.so");
@@ -33,14 +33,7 @@ before(async () => {
   page = window.page;
 });
 
-after(async () => {
-  try {
-    await window?.close();
-  } finally {
-    await browser?.close();
-    await stage?.close();
-  }
-});
+after(() => closeAll(window, browser, stage));
 
 const done = async (document) => stage.ended(await stage.submit(document));
 const roundsOf = async ({id}) => (await stage.get(`/v1/jobs/${id}/rounds?limit=1000`)).rounds;

@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import path from "node:path";
 import {after, before, test} from "node:test";
 
-import {Stage, Window, launch} from "./dashboard-support.mjs";
+import {Stage, Window, closeAll, launch} from "./dashboard-support.mjs";
 import {until} from "./programs.mjs";
 
 const PLUGIN = path.resolve(process.env.TALLY_BIN, "../plugins/moody.so");
@@ -27,14 +27,7 @@ before(async () => {
   page = window.page;
 });
 
-after(async () => {
-  try {
-    await window?.close();
-  } finally {
-    await browser?.close();
-    await stage?.close();
-  }
-});
+after(() => closeAll(window, browser, stage));
 
 // Returns [{label, points: [{x, y}, ...], fill}] of a metric's chart; [] if there is none.
 const linesOf = (name) => page.evaluate((metric) => {

@@ -228,3 +228,13 @@ export class Window {
     assert.deepEqual([...this.faults, ...violations], []);
   }
 }
+
+// Whatever faults the window reports, the programs must be ended. Each may be undefined: it was not opened.
+export async function closeAll(window, browser, stage) {
+  try {
+    await window?.close();
+  } finally {
+    await browser?.close();
+    await stage?.close();
+  }
+}

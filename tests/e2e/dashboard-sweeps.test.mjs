@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import {after, before, test} from "node:test";
 
-import {Stage, Window, launch} from "./dashboard-support.mjs";
+import {Stage, Window, closeAll, launch} from "./dashboard-support.mjs";
 import {until} from "./programs.mjs";
 
 const FEDAVG = {
@@ -19,14 +19,7 @@ before(async () => {
   page = window.page;
 });
 
-after(async () => {
-  try {
-    await window?.close();
-  } finally {
-    await browser?.close();
-    await stage?.close();
-  }
-});
+after(() => closeAll(window, browser, stage));
 
 const cells = (selector) => page.locator(selector).allTextContents();
 const jobs = async () => (await stage.get("/v1/jobs?limit=1000")).jobs;
