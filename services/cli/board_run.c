@@ -1,4 +1,5 @@
 #include "services/cli/board_run.h"
+#include "services/base/alloc.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -137,10 +138,7 @@ enum tally_status tally_board_run_open(struct tally_cli *cli, const char *folder
                                        struct tally_board_run **ret_run, struct tally_error *err)
 {
     char name[TALLY_RUN_NAME_CAPACITY], of_run[PATH_MAX];
-    struct tally_board_run *run = calloc(1, sizeof *run);
-    if (run == NULL) {
-        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a run");
-    }
+    struct tally_board_run *run = tally_xcalloc(1, sizeof *run);
     run->cli = cli;
     tally_run_name(detail, name);
     const int n = snprintf(of_run, sizeof of_run, "%s/%s", folder, name);

@@ -1,4 +1,5 @@
 #include "services/cli/bundle.h"
+#include "services/base/alloc.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -74,10 +75,7 @@ enum tally_status tally_bundle_create(const char *path, int64_t mtime_s,
                                       struct tally_bundle_writer **ret_writer,
                                       struct tally_error *err)
 {
-    struct tally_bundle_writer *writer = calloc(1, sizeof *writer);
-    if (writer == NULL) {
-        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a bundle");
-    }
+    struct tally_bundle_writer *writer = tally_xcalloc(1, sizeof *writer);
     writer->mtime_s = mtime_s > 0 ? mtime_s : 0;
     const int n = snprintf(writer->path, sizeof writer->path, "%s", path);
     const int n_temporary =

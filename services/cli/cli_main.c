@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "services/base/alloc.h"
 #include "services/base/nearest_name.h"
 #include "services/base/signals.h"
 #include "services/base/text.h"
@@ -327,11 +328,7 @@ static int run_without_command(int argc, char *const *argv)
 static int run_without_word(const struct tally_command *command, int argc, char *const *argv,
                             int index)
 {
-    char **rest = calloc((size_t)argc, sizeof *rest);
-    if (rest == NULL) {
-        fprintf(stderr, "tally: out of memory\n");
-        return TALLY_EXIT_FAILED;
-    }
+    char **rest = tally_xcalloc((size_t)argc, sizeof *rest);
     int n = 0;
     for (int i = 0; i < argc; i++) {
         if (i != index) {

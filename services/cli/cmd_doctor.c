@@ -1,5 +1,6 @@
 /* tally doctor: checks an installation. Gathers facts, judges them, prints the findings. */
 #include "services/cli/cmd_doctor.h"
+#include "services/base/alloc.h"
 
 #include <dirent.h>
 #include <inttypes.h>
@@ -244,14 +245,12 @@ static void gather_file(const char *uri, const char *path, struct doctor_facts *
     if (facts->owner > 0) {
         gather_descriptors(facts);
     }
-    char *copy = strdup(path);
+    char *copy = tally_xstrdup(path);
+    const char *folder = dirname(copy);
     struct statvfs disk;
-    if (copy != NULL) {
-        const char *folder = dirname(copy);
-        facts->can_write_folder = access(folder, W_OK | X_OK) == 0;
-        if (statvfs(folder, &disk) == 0) {
-            facts->n_free_bytes = (int64_t)(disk.f_bavail * disk.f_frsize);
-        }
+    facts->can_write_folder = access(folder, W_OK | X_OK) == 0;
+    if (statvfs(folder, &disk) == 0) {
+        facts->n_free_bytes = (int64_t)(disk.f_bavail * disk.f_frsize);
     }
     free(copy);
 }

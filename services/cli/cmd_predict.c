@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "services/base/alloc.h"
 #include "services/base/whole_file.h"
 #include "services/cli/bundle.h"
 #include "services/cli/commands.h"
@@ -292,22 +293,18 @@ static enum tally_status predict(struct tally_cli *cli, struct predictor *predic
 
 int tally_cli_predict(struct tally_cli *cli)
 {
-    struct predictor *predictor = calloc(1, sizeof *predictor); /* the spec is large */
+    struct predictor *predictor = tally_xcalloc(1, sizeof *predictor); /* the spec is large */
     struct tally_buffer out = {0};
     struct tally_error err = TALLY_ERROR_INIT;
-    enum tally_status status = predictor != NULL
-                                   ? predict(cli, predictor, &out, &err)
-                                   : tally_fail(&err, TALLY_NO_MEMORY, NULL, "out of memory");
+    enum tally_status status = predict(cli, predictor, &out, &err);
     if (status == TALLY_OK) {
         status = tally_whole_file_write(tally_options_text(cli->options, "out"), out.data, out.size,
                                         &err);
     }
-    if (predictor != NULL) {
-        free(predictor->x);
-        tally_columns_fini(&predictor->columns);
-        tally_scaling_fini(&predictor->scaling);
-        free(predictor);
-    }
+    free(predictor->x);
+    tally_columns_fini(&predictor->columns);
+    tally_scaling_fini(&predictor->scaling);
+    free(predictor);
     tally_buffer_fini(&out);
     return status == TALLY_OK ? TALLY_EXIT_OK : tally_cli_report(&err);
 }

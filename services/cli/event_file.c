@@ -1,4 +1,5 @@
 #include "services/cli/event_file.h"
+#include "services/base/alloc.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -367,10 +368,7 @@ static enum tally_status open_file(struct tally_event_file *file, struct tally_e
 enum tally_status tally_event_file_open(const char *path, double wall_time_s,
                                         struct tally_event_file **ret_file, struct tally_error *err)
 {
-    struct tally_event_file *file = calloc(1, sizeof *file);
-    if (file == NULL) {
-        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for an event file");
-    }
+    struct tally_event_file *file = tally_xcalloc(1, sizeof *file);
     file->fd = -1;
     file->last_step = -1;
     const int n = snprintf(file->path, sizeof file->path, "%s", path);

@@ -1,4 +1,5 @@
 #include "services/cli/mlflow_run.h"
+#include "services/base/alloc.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -421,10 +422,7 @@ enum tally_status tally_mlflow_run_create(const char *folder, const struct tally
                                           struct tally_error *err)
 {
     const char *id = tally_json_get_text(detail, "id");
-    struct tally_mlflow_run *run = calloc(1, sizeof *run);
-    if (run == NULL) {
-        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a run");
-    }
+    struct tally_mlflow_run *run = tally_xcalloc(1, sizeof *run);
     snprintf(run->id, sizeof run->id, "%.100s", id != NULL ? id : "");
     enum tally_status status = tally_folder_make(folder, NULL, err);
     if (status == TALLY_OK && realpath(folder, run->root) == NULL) {
@@ -495,12 +493,8 @@ static struct series *series_of(struct tally_mlflow_run *run, const char *name)
             return &run->series[i];
         }
     }
-    struct series *more = realloc(run->series, (run->n_series + 1) * sizeof *more);
-    if (more == NULL) {
-        return NULL;
-    }
-    run->series = more;
-    struct series *series = &more[run->n_series++];
+    run->series = tally_xrealloc(run->series, run->n_series + 1, sizeof *run->series);
+    struct series *series = &run->series[run->n_series++];
     memset(series, 0, sizeof *series);
     snprintf(series->name, sizeof series->name, "%s", name);
     return series;
@@ -510,9 +504,6 @@ static enum tally_status add_value(void *context, const char *name, double value
 {
     struct tally_mlflow_run *run = context;
     struct series *series = series_of(run, name);
-    if (series == NULL) {
-        return TALLY_NO_MEMORY;
-    }
     const size_t before = series->lines.size;
     const enum tally_status status = tally_buffer_printf(
         &series->lines, "%" PRId64 " %.17g %" PRId64 "\n", run->closed_ms, value, run->round);

@@ -1,4 +1,5 @@
 #include "services/coordinator/access.h"
+#include "services/base/alloc.h"
 
 #include <arpa/inet.h>
 #include <stddef.h>
@@ -496,10 +497,7 @@ enum tally_status tokens_load(const struct tally_options *options, struct tally_
 enum tally_status tokens_reload(const struct tally_options *options, struct tally_tokens *tokens,
                                 struct tally_error *err)
 {
-    struct tally_tokens *fresh = malloc(sizeof *fresh);
-    if (fresh == NULL) {
-        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for tokens");
-    }
+    struct tally_tokens *fresh = tally_xcalloc(1, sizeof *fresh);
     *fresh = *tokens;
     enum tally_status status = TALLY_OK;
     for (int role = 0; status == TALLY_OK && role < N_TOKEN_ROLES; role++) {

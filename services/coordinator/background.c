@@ -1,4 +1,5 @@
 #include "services/coordinator/background.h"
+#include "services/base/alloc.h"
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -80,10 +81,7 @@ static void *run(void *context)
 enum tally_status background_new(int wake_fd, struct background **ret_background,
                                  struct tally_error *err)
 {
-    struct background *background = calloc(1, sizeof *background);
-    if (background == NULL) {
-        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a thread");
-    }
+    struct background *background = tally_xcalloc(1, sizeof *background);
     background->wake_fd = wake_fd;
     tally_list_init(&background->works);
     tally_list_init(&background->waiting);

@@ -1,4 +1,5 @@
 #include "services/coordinator/call_counts.h"
+#include "services/base/alloc.h"
 
 #include <stdlib.h>
 
@@ -28,15 +29,12 @@ const double CALL_SECONDS[N_CALL_SECONDS] = {0.0001, 0.00025, 0.0005, 0.001, 0.0
 _Static_assert(sizeof CALL_SECONDS / sizeof CALL_SECONDS[0] <= HISTOGRAM_MAX_BOUNDS,
                "buckets of responses");
 
-enum tally_status call_counts_init(struct call_counts *counts, const struct route *routes)
+void call_counts_init(struct call_counts *counts, const struct route *routes)
 {
     while (routes[counts->n_routes].method != NULL) {
         counts->n_routes++;
     }
-    counts->routes = calloc((size_t)counts->n_routes + 1, sizeof *counts->routes);
-    if (counts->routes == NULL) {
-        return TALLY_NO_MEMORY;
-    }
+    counts->routes = tally_xcalloc((size_t)counts->n_routes + 1, sizeof *counts->routes);
     counts->poll_route = counts->n_routes;
     for (int i = 0; i <= counts->n_routes; i++) {
         counts->routes[i].seconds.bounds = CALL_SECONDS;
@@ -45,7 +43,6 @@ enum tally_status call_counts_init(struct call_counts *counts, const struct rout
             counts->poll_route = i;
         }
     }
-    return TALLY_OK;
 }
 
 void call_counts_fini(struct call_counts *counts)

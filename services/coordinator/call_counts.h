@@ -69,8 +69,7 @@ extern const double CALL_SECONDS[N_CALL_SECONDS];
 /* The result of an update that is refused with the status. */
 enum update_result call_counts_result_of(enum tally_status refusal);
 
-/* Errors: NO_MEMORY. */
-enum tally_status call_counts_init(struct call_counts *counts, const struct route *routes);
+void call_counts_init(struct call_counts *counts, const struct route *routes);
 void call_counts_fini(struct call_counts *counts);
 
 /* Counts a response, `seconds` after the request was complete. `status`: 499 if the client had

@@ -1,4 +1,5 @@
 #include "services/coordinator/calls.h"
+#include "services/base/alloc.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -7,22 +8,17 @@
 #include "api/json/problem.h"
 #include "services/coordinator/coordinator.h"
 
-enum tally_status calls_new(const struct route *routes, struct calls **ret_calls,
-                            struct tally_error *err)
+struct calls *calls_new(const struct route *routes)
 {
-    struct calls *calls = calloc(1, sizeof *calls);
-    if (calls == NULL || call_counts_init(&calls->counts, routes) != TALLY_OK) {
-        free(calls);
-        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for calls");
-    }
+    struct calls *calls = tally_xcalloc(1, sizeof *calls);
+    call_counts_init(&calls->counts, routes);
     calls->routes = routes;
     calls->brief.last = &calls->brief.first;
     calls->reads.last = &calls->reads.first;
     calls->in_pieces.last = &calls->in_pieces.first;
     calls->begun.last = &calls->begun.first;
     calls->written.last = &calls->written.first;
-    *ret_calls = calls;
-    return TALLY_OK;
+    return calls;
 }
 
 void call_queue_push(struct call_queue *queue, struct call *call)
@@ -251,7 +247,7 @@ struct call *call_new(struct tally_coordinator *coordinator)
     struct calls *calls = coordinator->calls;
     struct call *call = calls->unused;
     if (call == NULL) {
-        return calloc(1, sizeof *call);
+        return tally_xcalloc(1, sizeof *call);
     }
     calls->unused = call->next;
     calls->n_unused--;

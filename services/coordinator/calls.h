@@ -181,7 +181,7 @@ enum tally_status call_begin_stream(struct tally_coordinator *coordinator, struc
 /* Removes another replica's response, or the error in its place, from the call. */
 void call_clear_answer(struct call *call);
 bool call_has_forwarded_answer(const struct call *call);
-/* An empty call; NULL: out of memory. */
+/* An empty call. */
 struct call *call_new(struct tally_coordinator *coordinator);
 void call_free(struct tally_coordinator *coordinator, struct call *call);
 /* Counts, logs and frees a call whose request has a new holder, which answers it later. */
@@ -241,9 +241,7 @@ struct calls {
     struct call_counts counts;
 };
 
-/* Errors: NO_MEMORY. */
-enum tally_status calls_new(const struct route *routes, struct calls **ret_calls,
-                            struct tally_error *err);
+struct calls *calls_new(const struct route *routes);
 /* Frees the calls that wait in the queues. To be called before the modules whose objects they hold
  * are freed. */
 void calls_drop_queued(struct tally_coordinator *coordinator);

@@ -1,4 +1,5 @@
 #include "services/coordinator/check_store.h"
+#include "services/base/alloc.h"
 
 #include <libgen.h>
 #include <stdarg.h>
@@ -97,8 +98,8 @@ static void check_jobs(struct check *check, const char *uri)
 /* Whether a start can create the store's file. */
 static bool can_make_file(const char *path)
 {
-    char *copy = strdup(path);
-    const bool can_make = copy != NULL && access(dirname(copy), W_OK | X_OK) == 0;
+    char *copy = tally_xstrdup(path);
+    const bool can_make = access(dirname(copy), W_OK | X_OK) == 0;
     free(copy);
     return can_make;
 }

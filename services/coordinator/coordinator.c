@@ -1,4 +1,5 @@
 #include "services/coordinator/coordinator.h"
+#include "services/base/alloc.h"
 
 #include <stdlib.h>
 
@@ -204,33 +205,19 @@ static const struct loop_ops LOOP_OPS = {.stalled = workers_forgive_stall,
 static enum tally_status make_modules(struct tally_coordinator *coordinator,
                                       struct tally_error *err)
 {
-    enum tally_status status = calls_new(ROUTES, &coordinator->calls, err);
-    if (status == TALLY_OK) {
-        coordinator->calls->count_wire = count_wire;
-        status = transaction_new(coordinator->store, &coordinator->transaction, err);
-    }
-    if (status == TALLY_OK) {
-        coordinator->transaction->on_recovered = on_recovered;
-        coordinator->transaction->context = coordinator;
-        status = loop_new(&LOOP_OPS, &coordinator->loop, err);
-    }
+    coordinator->calls = calls_new(ROUTES);
+    coordinator->calls->count_wire = count_wire;
+    coordinator->transaction = transaction_new(coordinator->store);
+    coordinator->transaction->on_recovered = on_recovered;
+    coordinator->transaction->context = coordinator;
+    coordinator->plans = plans_new();
+    coordinator->surveys = surveys_new();
+    workers_new(coordinator);
+    events_new(coordinator);
+    jobs_initial_new(coordinator);
+    enum tally_status status = loop_new(&LOOP_OPS, &coordinator->loop, err);
     if (status == TALLY_OK) {
         status = live_jobs_new(coordinator, &JOBS_OPS, err);
-    }
-    if (status == TALLY_OK) {
-        status = workers_new(coordinator, err);
-    }
-    if (status == TALLY_OK) {
-        status = events_new(coordinator, err);
-    }
-    if (status == TALLY_OK) {
-        status = plans_new(&coordinator->plans, err);
-    }
-    if (status == TALLY_OK) {
-        status = jobs_initial_new(coordinator, err);
-    }
-    if (status == TALLY_OK) {
-        status = surveys_new(&coordinator->surveys, err);
     }
     if (status == TALLY_OK && coordinator->store->leases != NULL) {
         status = forwarding_new(coordinator, err);
@@ -242,16 +229,14 @@ enum tally_status tally_coordinator_new(const struct tally_coordinator_config *c
                                         struct tally_coordinator **ret_coordinator,
                                         struct tally_error *err)
 {
-    struct tally_coordinator *coordinator = calloc(1, sizeof *coordinator);
-    if (coordinator == NULL) {
-        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the coordinator");
-    }
+    struct tally_coordinator *coordinator = tally_xcalloc(1, sizeof *coordinator);
     coordinator->config = *config;
     coordinator->store = config->store;
     enum tally_status status = make_modules(coordinator, err);
-    if (status == TALLY_OK) {
-        status = coordinator->store->leases != NULL ? replicas_new(coordinator, err)
-                                                    : jobs_load_all(coordinator, err);
+    if (status == TALLY_OK && coordinator->store->leases != NULL) {
+        replicas_new(coordinator);
+    } else if (status == TALLY_OK) {
+        status = jobs_load_all(coordinator, err);
     }
     if (status == TALLY_OK) {
         status = metrics_new(coordinator, err); /* after damaged jobs have ended */

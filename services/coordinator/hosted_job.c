@@ -1,4 +1,5 @@
 #include "services/coordinator/hosted_job.h"
+#include "services/base/alloc.h"
 
 #include <assert.h>
 #include <math.h>
@@ -207,19 +208,17 @@ static enum tally_status make_stand_in(struct tally_store *store, struct hosted_
 
 static struct hosted_job *make(const struct tally_store_job *row)
 {
-    struct hosted_job *job = calloc(1, sizeof *job);
-    if (job != NULL) {
-        job->row = *row;
-        job->prepared = row->progress.has_f_star;
-        job->f_star = row->progress.f_star;
-        job->curvature = row->curvature;
-        memcpy(job->schedule, row->schedule, sizeof job->schedule);
-        job->recovery_bits = row->recovery_bits;
-        job->wire_in_bytes = row->wire_in_bytes;
-        job->wire_out_bytes = row->wire_out_bytes;
-        job->n_vacant = row->clients;
-        tally_list_init(&job->assigned);
-    }
+    struct hosted_job *job = tally_xcalloc(1, sizeof *job);
+    job->row = *row;
+    job->prepared = row->progress.has_f_star;
+    job->f_star = row->progress.f_star;
+    job->curvature = row->curvature;
+    memcpy(job->schedule, row->schedule, sizeof job->schedule);
+    job->recovery_bits = row->recovery_bits;
+    job->wire_in_bytes = row->wire_in_bytes;
+    job->wire_out_bytes = row->wire_out_bytes;
+    job->n_vacant = row->clients;
+    tally_list_init(&job->assigned);
     return job;
 }
 
@@ -245,7 +244,7 @@ enum tally_status hosted_job_new(const struct tally_job_spec *spec, struct hoste
     struct hosted_job *job = make(&row);
     struct tally_json *document = tally_document_of(spec);
     enum tally_status status = TALLY_NO_MEMORY;
-    if (job != NULL && document != NULL) {
+    if (document != NULL) {
         set_spec(job, spec);
         status = tally_json_dump(document, 0, &job->document);
     }
@@ -271,12 +270,8 @@ static enum tally_status load_with(struct tally_store *store, const struct tally
 {
     struct hosted_job *job = make(row);
     struct tally_job_spec spec;
-    enum tally_status status = TALLY_NO_MEMORY;
-    if (job == NULL) {
-        goto out;
-    }
     job->has_stored_updates = true;
-    status = store->ops->document_get(store, row->key, &job->document, err);
+    enum tally_status status = store->ops->document_get(store, row->key, &job->document, err);
     if (status == TALLY_NOT_FOUND) { /* every job is stored with one */
         status = TALLY_DATA_LOSS;
         if (err != NULL) {
@@ -294,7 +289,6 @@ static enum tally_status load_with(struct tally_store *store, const struct tally
         set_spec(job, &spec);
         status = make_engine(store, job, &job->engine, err);
     }
-out:
     if (status != TALLY_OK) {
         tally_fail(err, status, NULL, "no memory");
         tally_error_wrap(err, "job %s", row->id);

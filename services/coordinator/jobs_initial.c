@@ -1,4 +1,5 @@
 #include "services/coordinator/jobs_initial.h"
+#include "services/base/alloc.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -69,12 +70,9 @@ static void run(struct background_work *work)
     }
 }
 
-enum tally_status jobs_initial_new(struct tally_coordinator *coordinator, struct tally_error *err)
+void jobs_initial_new(struct tally_coordinator *coordinator)
 {
-    coordinator->initials = calloc(1, sizeof *coordinator->initials);
-    return coordinator->initials != NULL
-               ? TALLY_OK
-               : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for initial points");
+    coordinator->initials = tally_xcalloc(1, sizeof *coordinator->initials);
 }
 
 static void drop_call(struct tally_coordinator *coordinator, const struct initial_read *read)
@@ -116,10 +114,7 @@ static enum tally_status begin(struct tally_coordinator *coordinator,
         background_new(coordinator->loop->wake_fd, &reads->background, err) != TALLY_OK) {
         return TALLY_NO_MEMORY;
     }
-    struct initial_read *read = calloc(1, sizeof *read + strlen(dir) + 1);
-    if (read == NULL) {
-        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory to read %s", initial->file);
-    }
+    struct initial_read *read = tally_xcalloc(1, sizeof *read + strlen(dir) + 1);
     read->work.run = run;
     read->initial = *initial;
     read->dim = dim;

@@ -26,8 +26,8 @@ struct tally_coordinator;
 
 enum { MAX_INITIAL_CALLS = 64 }; /* held until their file has been read */
 
-/* Sets coordinator->initials. Errors: NO_MEMORY. */
-enum tally_status jobs_initial_new(struct tally_coordinator *coordinator, struct tally_error *err);
+/* Sets coordinator->initials. */
+void jobs_initial_new(struct tally_coordinator *coordinator);
 /* Frees the calls that are held. To be called before the modules whose objects they hold are freed.
  * A file that is being read keeps its memory until it has been read. */
 void jobs_initial_free(struct tally_coordinator *coordinator);

@@ -188,7 +188,8 @@ enum tally_status jobs_create(struct tally_coordinator *coordinator,
     jobs_add(coordinator, job);
     hosted_job_mark_touched(job); /* it has been inserted */
     *ret_job = job;
-    return jobs_prepare(coordinator, job, err);
+    jobs_prepare(coordinator, job);
+    return TALLY_OK;
 }
 
 /* ---- Changes ---- */
@@ -548,18 +549,17 @@ void jobs_reload(struct tally_coordinator *coordinator)
 /* ---- F(x*), the curvature of f and the schedule, which a queued job needs to start
  * (jobs_prepare.h). */
 
-enum tally_status jobs_prepare(struct tally_coordinator *coordinator, struct hosted_job *job,
-                               struct tally_error *err)
+void jobs_prepare(struct tally_coordinator *coordinator, struct hosted_job *job)
 {
     if (job->prepared || job->row.status != TALLY_JOB_QUEUED) {
-        return TALLY_OK;
+        return;
     }
     if (job->solving_bytes > 0) {
         jobs_memory_solve_next(coordinator);
-        return TALLY_OK;
+        return;
     }
     job->prepare_began_ms = tally_monotonic_ms();
-    return preparer_submit(coordinator->jobs->preparer, job->row.id, &job->spec, err);
+    preparer_submit(coordinator->jobs->preparer, job->row.id, &job->spec);
 }
 
 enum tally_status jobs_fail_preparation(struct tally_coordinator *coordinator,

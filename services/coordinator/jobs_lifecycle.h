@@ -59,8 +59,7 @@ enum tally_status jobs_fail_preparation(struct tally_coordinator *coordinator,
 
 /* Determines f(x*) and the schedule of the job: at once, or in its turn if f(x*) must be solved
  * (jobs_memory.h). */
-enum tally_status jobs_prepare(struct tally_coordinator *coordinator, struct hosted_job *job,
-                               struct tally_error *err);
+void jobs_prepare(struct tally_coordinator *coordinator, struct hosted_job *job);
 /* Takes the results of the solver's thread. */
 void jobs_take_prepared(struct tally_coordinator *coordinator);
 /* Fails the jobs that cannot be prepared. The next call retries those whose failure was not

@@ -1,4 +1,5 @@
 #include "services/coordinator/jobs_live.h"
+#include "services/base/alloc.h"
 
 #include <malloc.h>
 #include <stddef.h>
@@ -23,10 +24,7 @@ enum { LARGE_DIM = 100000 };
 enum tally_status live_jobs_new(struct tally_coordinator *coordinator, const struct jobs_ops *ops,
                                 struct tally_error *err)
 {
-    struct live_jobs *jobs = calloc(1, sizeof *jobs);
-    if (jobs == NULL) {
-        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the jobs");
-    }
+    struct live_jobs *jobs = tally_xcalloc(1, sizeof *jobs);
     jobs->ops = ops;
     ended_init(&jobs->ended);
     jobs->last = &jobs->first;
@@ -174,14 +172,11 @@ void jobs_remove(struct tally_coordinator *coordinator, struct hosted_job **at)
 enum tally_status jobs_collect_row(void *rows, const struct tally_store_job *row,
                                    struct tally_error *err)
 {
+    (void)err;
     struct job_rows *list = rows;
     if (list->n == list->capacity) {
         size_t capacity = list->capacity == 0 ? 16 : 2 * list->capacity;
-        struct tally_store_job *grown = realloc(list->rows, capacity * sizeof *grown);
-        if (grown == NULL) {
-            return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the stored jobs");
-        }
-        list->rows = grown;
+        list->rows = tally_xrealloc(list->rows, capacity, sizeof *list->rows);
         list->capacity = capacity;
     }
     list->rows[list->n++] = *row;
@@ -233,7 +228,8 @@ enum tally_status jobs_load(struct tally_coordinator *coordinator, struct tally_
               tally_log_text("status", tally_job_status_name(row->status)),
               tally_log_integer("round", row->progress.round),
               tally_log_integer("received", tally_job_open_round(job->engine)->received));
-    return jobs_prepare(coordinator, job, err);
+    jobs_prepare(coordinator, job);
+    return TALLY_OK;
 }
 
 /* The store's error names the job by its key. */

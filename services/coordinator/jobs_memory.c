@@ -82,12 +82,8 @@ bool jobs_memory_is_unsolved(const struct hosted_job *job)
 
 static void solve(struct tally_coordinator *coordinator, struct hosted_job *job)
 {
-    struct tally_error err = TALLY_ERROR_INIT;
     job->prepare_began_ms = tally_monotonic_ms();
-    if (preparer_submit(coordinator->jobs->preparer, job->row.id, &job->spec, &err) != TALLY_OK) {
-        job->prepare_began_ms = 0;
-        coordinator->jobs->match_failed = true; /* retried after a second */
-    }
+    preparer_submit(coordinator->jobs->preparer, job->row.id, &job->spec);
 }
 
 void jobs_memory_solve_next(struct tally_coordinator *coordinator)

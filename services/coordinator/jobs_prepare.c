@@ -1,4 +1,5 @@
 #include "services/coordinator/jobs_prepare.h"
+#include "services/base/alloc.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,10 +55,7 @@ static void solve(struct background_work *work)
 enum tally_status preparer_new(int wake_fd, const char *data_dir, struct preparer **ret_preparer,
                                struct tally_error *err)
 {
-    struct preparer *preparer = calloc(1, sizeof *preparer);
-    if (preparer == NULL) {
-        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the solver thread");
-    }
+    struct preparer *preparer = tally_xcalloc(1, sizeof *preparer);
     preparer->data_dir = data_dir != NULL ? data_dir : "";
     const enum tally_status status = background_new(wake_fd, &preparer->background, err);
     if (status != TALLY_OK) {
@@ -76,21 +74,17 @@ void preparer_free(struct preparer *preparer)
     }
 }
 
-enum tally_status preparer_submit(struct preparer *preparer, const char *job_id,
-                                  const struct tally_job_spec *spec, struct tally_error *err)
+void preparer_submit(struct preparer *preparer, const char *job_id,
+                     const struct tally_job_spec *spec)
 {
     const size_t n = strlen(preparer->data_dir) + 1;
-    struct solve *one = calloc(1, sizeof *one + n);
-    if (one == NULL) {
-        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory to prepare job %s", job_id);
-    }
+    struct solve *one = tally_xcalloc(1, sizeof *one + n);
     one->work.run = solve;
     memcpy(one->data_dir, preparer->data_dir, n);
     one->spec = *spec;
     one->bytes = tally_footprint_solving(spec);
     snprintf(one->result.job_id, sizeof one->result.job_id, "%s", job_id);
     background_add(preparer->background, &one->work);
-    return TALLY_OK;
 }
 
 /* The list of all solves has their works. */

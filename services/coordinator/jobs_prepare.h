@@ -18,9 +18,9 @@ enum tally_status preparer_new(int wake_fd, const char *data_dir, struct prepare
  * until it returns. NULL is allowed. */
 void preparer_free(struct preparer *preparer);
 
-/* Queues a job. Errors: NO_MEMORY. */
-enum tally_status preparer_submit(struct preparer *preparer, const char *job_id,
-                                  const struct tally_job_spec *spec, struct tally_error *err);
+/* Queues a job. */
+void preparer_submit(struct preparer *preparer, const char *job_id,
+                     const struct tally_job_spec *spec);
 
 /* Bytes that the queued jobs and the one in progress need, by tally_footprint_solving(). */
 int64_t preparer_bytes(struct preparer *preparer);

@@ -1,4 +1,5 @@
 #include "services/coordinator/loop.h"
+#include "services/base/alloc.h"
 
 #include <stdlib.h>
 #include <sys/eventfd.h>
@@ -14,10 +15,7 @@ enum { TICKS_PER_SECOND = 1000 / TICK_MS };
 enum tally_status loop_new(const struct loop_ops *ops, struct loop **ret_loop,
                            struct tally_error *err)
 {
-    struct loop *loop = calloc(1, sizeof *loop);
-    if (loop == NULL) {
-        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the loop");
-    }
+    struct loop *loop = tally_xcalloc(1, sizeof *loop);
     loop->ops = ops;
     loop->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (loop->wake_fd < 0) {

@@ -1,4 +1,5 @@
 #include "services/coordinator/loop_pending.h"
+#include "services/base/alloc.h"
 
 #include <stdlib.h>
 
@@ -38,19 +39,12 @@ static enum tally_status insert(struct pending_updates *pending, struct tally_st
     return store->ops->update_insert(store, item->job->row.key, &stored, err);
 }
 
-static enum tally_status reserve_item(struct pending_updates *pending)
+static void reserve_item(struct pending_updates *pending)
 {
-    if (pending->n < pending->capacity) {
-        return TALLY_OK;
+    if (pending->n == pending->capacity) {
+        pending->capacity = pending->capacity == 0 ? FIRST_ITEMS : 2 * pending->capacity;
+        pending->items = tally_xrealloc(pending->items, pending->capacity, sizeof *pending->items);
     }
-    const size_t capacity = pending->capacity == 0 ? FIRST_ITEMS : 2 * pending->capacity;
-    struct pending_update *items = realloc(pending->items, capacity * sizeof *items);
-    if (items == NULL) {
-        return TALLY_NO_MEMORY;
-    }
-    pending->items = items;
-    pending->capacity = capacity;
-    return TALLY_OK;
 }
 
 /* Keeps an update outside the copies: takes the body in which it lies, or copies it to a body of
@@ -96,10 +90,8 @@ enum tally_status pending_add(struct pending_updates *pending, struct tally_stor
     if (pending->n_bytes + item.stored.n_body > MAX_BYTES) {
         return insert(pending, store, &item, err);
     }
-    enum tally_status status = reserve_item(pending);
-    if (status == TALLY_OK) {
-        status = keep(pending, &item, owner);
-    }
+    reserve_item(pending);
+    const enum tally_status status = keep(pending, &item, owner);
     if (status != TALLY_OK) {
         return tally_fail(err, status, NULL, "no memory for an update");
     }

@@ -1,4 +1,5 @@
 #include "services/coordinator/loop_transaction.h"
+#include "services/base/alloc.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -41,21 +42,16 @@ static void move(struct transaction *transaction, enum transaction_state to)
     check_invariant(transaction);
 }
 
-enum tally_status transaction_new(struct tally_store *store, struct transaction **ret_transaction,
-                                  struct tally_error *err)
+struct transaction *transaction_new(struct tally_store *store)
 {
-    struct transaction *transaction = calloc(1, sizeof *transaction);
-    if (transaction == NULL) {
-        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the transaction");
-    }
+    struct transaction *transaction = tally_xcalloc(1, sizeof *transaction);
     transaction->store = store;
     transaction->number = 1;
     transaction->counts.commit_seconds.bounds = CALL_SECONDS;
     transaction->counts.commit_seconds.n_bounds = N_CALL_SECONDS;
     transaction->counts.commit_requests.bounds = REQUESTS;
     transaction->counts.commit_requests.n_bounds = N_REQUESTS;
-    *ret_transaction = transaction;
-    return TALLY_OK;
+    return transaction;
 }
 
 void transaction_free(struct transaction *transaction)

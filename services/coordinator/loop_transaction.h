@@ -59,9 +59,7 @@ struct transaction {
     struct transaction_counts counts;
 };
 
-/* Errors: NO_MEMORY. */
-enum tally_status transaction_new(struct tally_store *store, struct transaction **ret_transaction,
-                                  struct tally_error *err);
+struct transaction *transaction_new(struct tally_store *store);
 /* NULL is allowed. */
 void transaction_free(struct transaction *transaction);
 

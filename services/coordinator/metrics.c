@@ -1,4 +1,5 @@
 #include "services/coordinator/metrics.h"
+#include "services/base/alloc.h"
 
 #include <dirent.h>
 #include <inttypes.h>
@@ -68,14 +69,8 @@ static enum tally_status remember_ended(void *context, const struct tally_store_
 
 enum tally_status metrics_new(struct tally_coordinator *coordinator, struct tally_error *err)
 {
-    struct metrics *metrics = calloc(1, sizeof *metrics);
-    struct ended_row *ended = calloc(METRICS_MAX_ENDED, sizeof *ended);
-    if (metrics == NULL || ended == NULL) {
-        free(metrics);
-        free(ended);
-        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for metrics");
-    }
-    metrics->ended = ended;
+    struct metrics *metrics = tally_xcalloc(1, sizeof *metrics);
+    metrics->ended = tally_xcalloc(METRICS_MAX_ENDED, sizeof *metrics->ended);
     metrics->started_ms = tally_realtime_ms();
     coordinator->metrics = metrics;
     struct tally_store *store = coordinator->store;

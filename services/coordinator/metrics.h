@@ -46,7 +46,7 @@ struct metrics {
 };
 
 /* Sets coordinator->metrics. If no other process uses the store, also reads from it which jobs
- * ended recently. Errors: NO_MEMORY, STORE. */
+ * ended recently. Errors: STORE. */
 enum tally_status metrics_new(struct tally_coordinator *coordinator, struct tally_error *err);
 /* NULL is allowed. */
 void metrics_free(struct metrics *metrics);

@@ -1,4 +1,5 @@
 #include "services/coordinator/provenance.h"
+#include "services/base/alloc.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -171,10 +172,7 @@ static enum tally_status read_known(struct tally_store *store, struct hosted_job
     if (origins->checksums != NULL) {
         return TALLY_OK;
     }
-    origins->checksums = calloc(PROVENANCE_MOST_ORIGINS, sizeof *origins->checksums);
-    if (origins->checksums == NULL) {
-        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the provenance");
-    }
+    origins->checksums = tally_xcalloc(PROVENANCE_MOST_ORIGINS, sizeof *origins->checksums);
     const enum tally_status status = store->ops->update_list(
         store, job->row.key, TALLY_STORE_PROVENANCE_ROUND, note_known, origins, err);
     if (status != TALLY_OK) {

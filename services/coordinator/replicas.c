@@ -1,4 +1,5 @@
 #include "services/coordinator/replicas.h"
+#include "services/base/alloc.h"
 
 #include <stddef.h>
 #include <stdio.h>
@@ -39,15 +40,12 @@ static void give_away(struct tally_coordinator *coordinator, int64_t now_ms);
 
 enum { BEATS_PER_LEASE = 6 /* several, so that some may be late or lost without harm */ };
 
-enum tally_status replicas_new(struct tally_coordinator *coordinator, struct tally_error *err)
+void replicas_new(struct tally_coordinator *coordinator)
 {
     if (coordinator->store->leases == NULL) {
-        return TALLY_OK;
+        return;
     }
-    struct replicas *replicas = calloc(1, sizeof *replicas);
-    if (replicas == NULL) {
-        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the replicas");
-    }
+    struct replicas *replicas = tally_xcalloc(1, sizeof *replicas);
     const struct tally_coordinator_config *config = &coordinator->config;
     replicas->leases = coordinator->store->leases;
     snprintf(replicas->self.id, sizeof replicas->self.id, "%s", config->replica_id);
@@ -55,7 +53,6 @@ enum tally_status replicas_new(struct tally_coordinator *coordinator, struct tal
     replicas->is_down = true;
     coordinator->replicas = replicas;
     coordinator->view.is_shared = true;
-    return TALLY_OK;
 }
 
 void replicas_free(struct replicas *replicas)
@@ -146,14 +143,12 @@ const struct tally_replica *replicas_home(struct tally_coordinator *coordinator,
 static enum tally_status add_replica(void *context, const struct tally_replica *replica,
                                      struct tally_error *err)
 {
+    (void)err;
     struct replicas *replicas = context;
     if (replicas->next.n == replicas->next_capacity) {
         const size_t capacity = 2 * replicas->next_capacity + 8;
-        void *grown = realloc(replicas->next.replicas, capacity * sizeof *replica);
-        if (grown == NULL) {
-            return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the replicas");
-        }
-        replicas->next.replicas = grown;
+        replicas->next.replicas =
+            tally_xrealloc(replicas->next.replicas, capacity, sizeof *replica);
         replicas->next_capacity = capacity;
     }
     replicas->next.replicas[replicas->next.n++] = *replica;

@@ -35,8 +35,8 @@ struct replica_counts {
 };
 
 /* Sets coordinator->replicas if the store has leases. The first heartbeat, in the first turn, joins
- * the others: by then this process listens on its address. Errors: NO_MEMORY. */
-enum tally_status replicas_new(struct tally_coordinator *coordinator, struct tally_error *err);
+ * the others: by then this process listens on its address. */
+void replicas_new(struct tally_coordinator *coordinator);
 /* NULL is allowed. */
 void replicas_free(struct replicas *replicas);
 

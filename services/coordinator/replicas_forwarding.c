@@ -1,4 +1,5 @@
 #include "services/coordinator/replicas_forwarding.h"
+#include "services/base/alloc.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -54,10 +55,7 @@ enum tally_status forwarding_new(struct tally_coordinator *coordinator, struct t
     const struct tally_http_forwarder_config config = {.tls_ca = coordinator->config.peer_tls_ca,
                                                        .max_held_bytes =
                                                            coordinator->config.max_held_bytes};
-    struct forwarding *forwarding = calloc(1, sizeof *forwarding);
-    if (forwarding == NULL) {
-        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory to forward requests");
-    }
+    struct forwarding *forwarding = tally_xcalloc(1, sizeof *forwarding);
     enum tally_status status = tally_http_forwarder_new(&config, &forwarding->forwarder, err);
     if (status != TALLY_OK) {
         free(forwarding);
@@ -120,10 +118,7 @@ static void add_headers(const struct forwarded *base, struct tally_http_response
 static struct sent_call *sent_new(struct forwarding *forwarding, struct call *call,
                                   const struct tally_replica *to)
 {
-    struct sent_call *sent = calloc(1, sizeof *sent);
-    if (sent == NULL) {
-        return NULL;
-    }
+    struct sent_call *sent = tally_xcalloc(1, sizeof *sent);
     sent->base =
         (struct forwarded){.replica_id = sent->id, .add_headers = add_headers, .free = free_sent};
     sent->forwarding = forwarding;
@@ -193,10 +188,7 @@ enum tally_status forwarding_forward(struct tally_coordinator *coordinator, stru
         request_id_draw(coordinator, call->request_id);
     }
     struct sent_call *sent = sent_new(coordinator->forwarding, call, to);
-    enum tally_status status = sent != NULL ? TALLY_OK : TALLY_NO_MEMORY;
-    if (status == TALLY_OK) {
-        status = tally_http_target(call->request, &target);
-    }
+    enum tally_status status = tally_http_target(call->request, &target);
     if (status == TALLY_OK) {
         status = tally_buffer_append(&target, "", 1);
     }

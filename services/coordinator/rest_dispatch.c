@@ -118,14 +118,6 @@ void tally_coordinator_on_request(void *context, struct tally_http_request *requ
     struct tally_coordinator *coordinator = context;
     struct call *call = call_new(coordinator);
     coordinator->calls->counts.n_requests++;
-    if (call == NULL) {
-        char id[REQUEST_ID_CAPACITY];
-        request_id_draw(coordinator, id);
-        const struct tally_http_response response = {.status = 503,
-                                                     .headers = {{"X-Request-Id", id}}};
-        tally_http_respond(request, &response);
-        return;
-    }
     call->request = request;
     call->arrived_ns = tally_monotonic_ns();
     name_request(call);

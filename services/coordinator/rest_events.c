@@ -1,4 +1,5 @@
 #include "services/coordinator/rest_events.h"
+#include "services/base/alloc.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -201,16 +202,12 @@ void events_finish_streams(struct tally_coordinator *coordinator)
     }
 }
 
-enum tally_status events_new(struct tally_coordinator *coordinator, struct tally_error *err)
+void events_new(struct tally_coordinator *coordinator)
 {
-    struct events *events = calloc(1, sizeof *events);
-    if (events == NULL) {
-        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for events");
-    }
+    struct events *events = tally_xcalloc(1, sizeof *events);
     tally_list_init(&events->streams);
     tally_list_init(&events->feeds);
     coordinator->events = events;
-    return TALLY_OK;
 }
 
 bool events_serve(struct tally_coordinator *coordinator, int64_t now_ms)
@@ -306,12 +303,8 @@ static enum tally_status begin_stream(struct tally_coordinator *coordinator, str
                                       const struct tally_store_job *row,
                                       const struct event_stream *begin, struct tally_error *err)
 {
-    struct event_stream *stream = malloc(sizeof *stream);
-    struct event_feed *feed = stream != NULL ? take_feed(coordinator, row) : NULL;
-    if (feed == NULL) {
-        free(stream);
-        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for events");
-    }
+    struct event_stream *stream = tally_xcalloc(1, sizeof *stream);
+    struct event_feed *feed = take_feed(coordinator, row);
     const struct tally_http_stream_config config = {.max_pending_bytes = MAX_PENDING_BYTES,
                                                     .on_drained = on_drained,
                                                     .on_closed = on_closed,
@@ -396,10 +389,7 @@ enum tally_status rest_get_events(struct tally_coordinator *coordinator, struct 
         call->status = 204; /* after this, EventSource does not reconnect */
         return TALLY_OK;
     }
-    struct opening *opening = calloc(1, sizeof *opening);
-    if (opening == NULL) {
-        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for events");
-    }
+    struct opening *opening = tally_xcalloc(1, sizeof *opening);
     opening->pieces = (struct response_pieces){begin_when_read, free_opening, 0};
     opening->row = row;
     opening->begin = begin;
@@ -721,10 +711,7 @@ static struct event_feed *take_feed(struct tally_coordinator *coordinator,
         feed = each->row.key == row->key ? each : feed;
     }
     if (feed == NULL) {
-        feed = calloc(1, sizeof *feed);
-        if (feed == NULL) {
-            return NULL;
-        }
+        feed = tally_xcalloc(1, sizeof *feed);
         feed->row = feed->announced = *row;
         feed->next_job_event_ms = tally_monotonic_ms() + JOB_EVENT_MS;
         feed->job = jobs_find(coordinator, row->id);

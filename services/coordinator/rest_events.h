@@ -47,8 +47,8 @@ struct events {
     bool has_more;             /* some streams have used up their share and need more */
 };
 
-/* Sets coordinator->events. Errors: NO_MEMORY. */
-enum tally_status events_new(struct tally_coordinator *coordinator, struct tally_error *err);
+/* Sets coordinator->events. */
+void events_new(struct tally_coordinator *coordinator);
 /* Fills the streams from the store, after the commit; true if the next turn must continue. */
 bool events_serve(struct tally_coordinator *coordinator, int64_t now_ms);
 /* To be called when the job is live here: its streams learn of changes at once. */

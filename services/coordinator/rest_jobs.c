@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "codec/numeric/checksum.h"
+#include "services/base/alloc.h"
 #include "services/base/time.h"
 #include "services/coordinator/coordinator.h"
 #include "services/coordinator/jobs_initial.h"
@@ -487,10 +488,7 @@ static enum tally_status read_cursor(struct call *call, struct page *page, struc
 enum tally_status rest_list_jobs(struct tally_coordinator *coordinator, struct call *call,
                                  struct tally_error *err)
 {
-    struct page *page = calloc(1, sizeof *page);
-    if (page == NULL) {
-        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the list");
-    }
+    struct page *page = tally_xcalloc(1, sizeof *page);
     page->pieces = (struct response_pieces){write_page, free_page, 0};
     page->coordinator = coordinator;
     page->body = &call->body;

@@ -1,4 +1,5 @@
 #include "services/coordinator/rest_plans.h"
+#include "services/base/alloc.h"
 
 #include <stdlib.h>
 
@@ -21,11 +22,9 @@ struct plans {
     int n;                         /* in progress or waiting */
 };
 
-enum tally_status plans_new(struct plans **ret_plans, struct tally_error *err)
+struct plans *plans_new(void)
 {
-    *ret_plans = calloc(1, sizeof **ret_plans);
-    return *ret_plans != NULL ? TALLY_OK
-                              : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for plans");
+    return tally_xcalloc(1, sizeof(struct plans));
 }
 
 static struct plan *plan_at(struct tally_list_node *node)
@@ -62,10 +61,7 @@ bool plans_take(struct tally_coordinator *coordinator, struct call *call,
          background_new(coordinator->loop->wake_fd, &plans->background, NULL) != TALLY_OK)) {
         return false;
     }
-    struct plan *plan = calloc(1, sizeof *plan);
-    if (plan == NULL) {
-        return false;
-    }
+    struct plan *plan = tally_xcalloc(1, sizeof *plan);
     plan->work.run = make;
     plan->spec = *spec;
     plan->call = call;

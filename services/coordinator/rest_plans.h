@@ -15,8 +15,7 @@ struct tally_coordinator;
 
 enum { MAX_PLANS = 16 }; /* in progress or waiting */
 
-/* Errors: NO_MEMORY. */
-enum tally_status plans_new(struct plans **ret_plans, struct tally_error *err);
+struct plans *plans_new(void);
 /* Frees the calls that wait. To be called before the modules whose objects they hold are freed. A
  * plan in progress keeps its memory and its wake_fd, which must stay open, until it returns. */
 void plans_free(struct tally_coordinator *coordinator);

@@ -8,6 +8,7 @@
 
 #include "api/worker/worker_messages.h"
 #include "codec/numeric/checksum.h"
+#include "services/base/alloc.h"
 #include "services/coordinator/coordinator.h"
 #include "services/coordinator/jobs_live.h"
 #include "services/coordinator/jobs_models.h"
@@ -108,10 +109,7 @@ static enum tally_status write_rounds(struct call *call, struct tally_error *err
 static enum tally_status begin_rounds(struct tally_coordinator *coordinator, struct call *call,
                                       bool is_csv, struct tally_error *err)
 {
-    struct rounds_pieces *rounds = calloc(1, sizeof *rounds);
-    if (rounds == NULL) {
-        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for rounds");
-    }
+    struct rounds_pieces *rounds = tally_xcalloc(1, sizeof *rounds);
     rounds->pieces = (struct response_pieces){write_rounds, free_rounds, 0};
     rounds->coordinator = coordinator;
     rounds->is_csv = is_csv;
@@ -329,10 +327,7 @@ enum tally_status rest_get_client_metrics(struct tally_coordinator *coordinator,
 {
     struct tally_store *store = coordinator->store;
     struct tally_store_job row;
-    struct metrics_pieces *made = calloc(1, sizeof *made);
-    if (made == NULL) {
-        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the clients' metrics");
-    }
+    struct metrics_pieces *made = tally_xcalloc(1, sizeof *made);
     made->pieces = (struct response_pieces){write_metrics, free_metrics, 0};
     call->pieces = &made->pieces;
     enum tally_status status = jobs_read_row(coordinator, call->params[0], &row, err);
@@ -493,10 +488,7 @@ static enum tally_status begin_stored_traffic(struct tally_coordinator *coordina
 enum tally_status rest_get_client_traffic(struct tally_coordinator *coordinator, struct call *call,
                                           struct tally_error *err)
 {
-    struct traffic_pieces *made = calloc(1, sizeof *made);
-    if (made == NULL) {
-        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the clients' traffic");
-    }
+    struct traffic_pieces *made = tally_xcalloc(1, sizeof *made);
     made->pieces = (struct response_pieces){write_traffic, free_traffic, 0};
     call->pieces = &made->pieces;
     enum tally_status status = read_page(call, &made->page, err);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "services/base/alloc.h"
 #include "services/coordinator/coordinator.h"
 #include "services/coordinator/jobs_live.h"
 #include "services/coordinator/rest_routes.h"
@@ -66,23 +67,19 @@ static enum tally_status add_round(void *context, const struct tally_round_recor
 }
 
 /* Takes an entry, if one is free. */
-static enum tally_status take_entry(struct tally_coordinator *coordinator, const char *job_id,
-                                    struct series_use *use, struct tally_error *err)
+static void take_entry(struct tally_coordinator *coordinator, const char *job_id,
+                       struct series_use *use)
 {
     if (coordinator->series == NULL) {
-        coordinator->series = calloc(1, sizeof *coordinator->series);
+        coordinator->series = tally_xcalloc(1, sizeof *coordinator->series);
     }
     struct series_cache *cache = coordinator->series;
-    if (cache == NULL) {
-        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the series");
-    }
     const int entry = find_entry(cache, job_id);
     if (entry >= 0) {
         cache->entries[entry].n_users++;
         cache->entries[entry].used = ++cache->n_uses;
         *use = (struct series_use){cache, entry, &cache->entries[entry].series, false};
     }
-    return TALLY_OK;
 }
 
 void series_release(struct series_use *use)
@@ -100,10 +97,10 @@ enum tally_status series_read(struct tally_coordinator *coordinator,
     struct tally_store *store = coordinator->store;
     *ret_is_done = false;
     if (use->series == NULL) {
-        const enum tally_status status = take_entry(coordinator, row->id, use, err);
-        if (status != TALLY_OK || use->series == NULL) {
-            return status;
-        }
+        take_entry(coordinator, row->id, use);
+    }
+    if (use->series == NULL) {
+        return TALLY_OK;
     }
     struct series *series = &use->cache->entries[use->entry].series;
     const int64_t last = series_last_round(series);
@@ -316,10 +313,7 @@ static enum tally_status write_series(struct call *call, struct tally_error *err
 enum tally_status rest_get_series(struct tally_coordinator *coordinator, struct call *call,
                                   struct tally_error *err)
 {
-    struct series_pieces *made = calloc(1, sizeof *made);
-    if (made == NULL) {
-        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the series");
-    }
+    struct series_pieces *made = tally_xcalloc(1, sizeof *made);
     made->pieces = (struct response_pieces){write_series, free_series, 0};
     made->coordinator = coordinator;
     call->pieces = &made->pieces;

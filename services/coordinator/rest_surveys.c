@@ -1,4 +1,5 @@
 #include "services/coordinator/rest_surveys.h"
+#include "services/base/alloc.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -30,11 +31,9 @@ struct surveys {
     struct survey *result;         /* whose call runs again; NULL = none */
 };
 
-enum tally_status surveys_new(struct surveys **ret_surveys, struct tally_error *err)
+struct surveys *surveys_new(void)
 {
-    *ret_surveys = calloc(1, sizeof **ret_surveys);
-    return *ret_surveys != NULL ? TALLY_OK
-                                : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for surveys");
+    return tally_xcalloc(1, sizeof(struct surveys));
 }
 
 static struct survey *survey_at(struct tally_list_node *node)

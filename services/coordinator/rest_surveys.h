@@ -13,8 +13,7 @@ struct surveys;
 
 enum { MAX_SURVEYS = 64 }; /* in progress or waiting */
 
-/* Errors: NO_MEMORY. */
-enum tally_status surveys_new(struct surveys **ret_surveys, struct tally_error *err);
+struct surveys *surveys_new(void);
 /* Frees all surveys and the calls that they hold. NULL is allowed. */
 void surveys_free(struct tally_coordinator *coordinator);
 

@@ -1,4 +1,5 @@
 #include "services/coordinator/session.h"
+#include "services/base/alloc.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -246,16 +247,13 @@ int64_t session_count_of(const struct session_table *table, const struct token_i
     return token != NULL ? token->n_sessions : 0;
 }
 
-/* Counts one more session for the token; NULL = out of memory. */
+/* Counts one more session for the token. */
 static struct session_token *take_token(struct session_table *table,
                                         const struct token_identity *identity, const char *name)
 {
     struct session_token *token = find_token(table, identity);
     if (token == NULL) {
-        token = calloc(1, sizeof *token);
-        if (token == NULL) {
-            return NULL;
-        }
+        token = tally_xcalloc(1, sizeof *token);
         token->identity = *identity;
         snprintf(token->name, sizeof token->name, "%s", name);
         token->next = table->tokens;
@@ -403,17 +401,13 @@ enum tally_status session_new(struct session_table *table, const struct session_
                               struct session **ret_session, struct tally_error *err)
 {
     const struct tally_join_request *join = request->join;
-    struct session *session = calloc(1, sizeof *session);
+    struct session *session = tally_xcalloc(1, sizeof *session);
     struct assignment *assignments = calloc(join->slots, sizeof *assignments);
     struct session_token *token = take_token(table, request->identity, request->token_name);
-    char *starts = join->starts[0] != '\0' ? strdup(join->starts) : NULL;
-    bool ok = session != NULL && assignments != NULL && token != NULL &&
-              (starts != NULL || join->starts[0] == '\0') && draw_id(table, &session->id);
-    if (!ok || !reserve_place(table)) {
+    if (assignments == NULL || !draw_id(table, &session->id) || !reserve_place(table)) {
         release_token(table, token);
         free(session);
         free(assignments);
-        free(starts);
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a session of %u slots",
                           join->slots);
     }
@@ -421,7 +415,7 @@ enum tally_status session_new(struct session_table *table, const struct session_
     snprintf(session->address, sizeof session->address, "%s",
              request->address != NULL ? request->address : "");
     memcpy(session->pinned_job, join->job_id, sizeof session->pinned_job);
-    session->starts = starts;
+    session->starts = join->starts[0] != '\0' ? tally_xstrdup(join->starts) : NULL;
     session->bound_to = request->bound_to;
     session->token = token;
     session->n_slots = join->slots;
@@ -578,15 +572,11 @@ void session_unassign(struct session_table *table, struct hosted_job *job, uint3
     count(table, session, 0, 1);
 }
 
-enum tally_status session_refuse(struct session_table *table, struct session *session,
-                                 struct hosted_job *job, const struct tally_update *update,
-                                 struct tally_error *err)
+void session_refuse(struct session_table *table, struct session *session, struct hosted_job *job,
+                    const struct tally_update *update)
 {
     if (session_refusal(session, job) == NULL) {
-        struct refusal *refusal = calloc(1, sizeof *refusal);
-        if (refusal == NULL) {
-            return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a refusal");
-        }
+        struct refusal *refusal = tally_xcalloc(1, sizeof *refusal);
         refusal->session = session;
         refusal->job = job;
         refusal->tried = update->tried;
@@ -602,7 +592,6 @@ enum tally_status session_refuse(struct session_table *table, struct session *se
         job->supply.refusals = refusal;
     }
     release(table, session, job);
-    return TALLY_OK;
 }
 
 const struct refusal *session_refusal(const struct session *session, const struct hosted_job *job)

@@ -183,10 +183,9 @@ void session_replace_client(struct hosted_job *job, uint32_t from, uint32_t to);
  * afterwards. */
 void session_unassign(struct session_table *table, struct hosted_job *job, uint32_t client);
 /* Takes the clients of the job from the session, as session_unassign() does; it gets no more of
- * them: the worker refuses the job, as the update says. Idempotent. Errors: NO_MEMORY. */
-enum tally_status session_refuse(struct session_table *table, struct session *session,
-                                 struct hosted_job *job, const struct tally_update *update,
-                                 struct tally_error *err);
+ * them: the worker refuses the job, as the update says. Idempotent. */
+void session_refuse(struct session_table *table, struct session *session, struct hosted_job *job,
+                    const struct tally_update *update);
 /* Takes a refusal back; does nothing if there is none. */
 void session_accept(struct session *session, const struct hosted_job *job);
 /* Returns NULL if the worker has not refused the job. */

@@ -1,4 +1,5 @@
 #include "services/coordinator/webhooks.h"
+#include "services/base/alloc.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -177,13 +178,11 @@ static void add(struct webhooks *webhooks, int64_t key)
 {
     struct delivery *delivery = find(webhooks, key);
     if (delivery == NULL && webhooks->n < MOST_WAITING) {
-        delivery = calloc(1, sizeof *delivery);
-        if (delivery != NULL) {
-            delivery->key = key;
-            tally_list_append(&webhooks->deliveries, &delivery->node);
-            webhooks->n++;
-            make_due(webhooks, delivery, 0);
-        }
+        delivery = tally_xcalloc(1, sizeof *delivery);
+        delivery->key = key;
+        tally_list_append(&webhooks->deliveries, &delivery->node);
+        webhooks->n++;
+        make_due(webhooks, delivery, 0);
     }
     if (delivery == NULL) {
         tally_log(TALLY_LOG_WARN,
@@ -220,10 +219,7 @@ static enum tally_status collect_key(void *context, const struct tally_store_job
 static enum tally_status find_undelivered(struct tally_coordinator *coordinator,
                                           struct tally_error *err)
 {
-    struct found found = {coordinator, calloc(MOST_ENDED, sizeof(int64_t)), 0};
-    if (found.keys == NULL) {
-        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for webhooks");
-    }
+    struct found found = {coordinator, tally_xcalloc(MOST_ENDED, sizeof(int64_t)), 0};
     enum tally_status status = TALLY_OK;
     if (coordinator->store->leases == NULL) { /* else no replica may change their rows */
         status = coordinator->store->ops->job_list(coordinator->store, -1, INT64_MAX, MOST_ENDED,
@@ -247,10 +243,7 @@ enum tally_status webhooks_new(struct tally_coordinator *coordinator, struct tal
     if (coordinator->config.webhooks.prefixes[0] == NULL) {
         return TALLY_OK;
     }
-    struct webhooks *webhooks = calloc(1, sizeof *webhooks);
-    if (webhooks == NULL) {
-        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for webhooks");
-    }
+    struct webhooks *webhooks = tally_xcalloc(1, sizeof *webhooks);
     tally_list_init(&webhooks->deliveries);
     const enum tally_status status = tally_http_forwarder_new(&config, &webhooks->forwarder, err);
     if (status != TALLY_OK) {

@@ -1,4 +1,5 @@
 #include "services/coordinator/workers.h"
+#include "services/base/alloc.h"
 
 #include <stdlib.h>
 
@@ -11,19 +12,15 @@ enum { N_POLL_SECONDS = sizeof POLL_SECONDS / sizeof POLL_SECONDS[0] };
 _Static_assert(sizeof POLL_SECONDS / sizeof POLL_SECONDS[0] <= HISTOGRAM_MAX_BOUNDS,
                "buckets of polls");
 
-enum tally_status workers_new(struct tally_coordinator *coordinator, struct tally_error *err)
+void workers_new(struct tally_coordinator *coordinator)
 {
-    struct workers *workers = calloc(1, sizeof *workers);
-    if (workers == NULL) {
-        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the workers");
-    }
+    struct workers *workers = tally_xcalloc(1, sizeof *workers);
     for (int i = 0; i < N_POLL_KINDS; i++) {
         workers->counts.polls[i].bounds = POLL_SECONDS;
         workers->counts.polls[i].n_bounds = N_POLL_SECONDS;
     }
     tally_list_init(&workers->ready);
     coordinator->workers = workers;
-    return TALLY_OK;
 }
 
 void workers_free(struct workers *workers)

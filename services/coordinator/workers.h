@@ -42,8 +42,8 @@ struct workers {
     int64_t n_decoded; /* coordinates of updates that came with others, in this turn */
 };
 
-/* Sets coordinator->workers. Errors: NO_MEMORY. */
-enum tally_status workers_new(struct tally_coordinator *coordinator, struct tally_error *err);
+/* Sets coordinator->workers. */
+void workers_new(struct tally_coordinator *coordinator);
 /* Frees all sessions. NULL is allowed. */
 void workers_free(struct workers *workers);
 
@@ -157,11 +157,9 @@ enum tally_status workers_take_start(struct tally_coordinator *coordinator, stru
 
 /* The longest time that this coordinator lets a poll wait, in ms. */
 int64_t poll_longest_wait(const struct tally_coordinator *coordinator);
-/* Keeps a worker's poll message; finishes its earlier poll, which it has abandoned. Errors:
- * NO_MEMORY. */
-enum tally_status poll_keep(struct tally_coordinator *coordinator, struct call *call,
-                            struct session *session, const struct tally_poll_request *message,
-                            struct tally_error *err);
+/* Keeps a worker's poll message; finishes its earlier poll, which it has abandoned. */
+void poll_keep(struct tally_coordinator *coordinator, struct call *call, struct session *session,
+               const struct tally_poll_request *message);
 /* Begins the session's poll with the call's request. */
 void poll_begin(struct tally_coordinator *coordinator, struct session *session,
                 const struct call *call);
@@ -236,10 +234,8 @@ enum tally_status workers_find_session(struct tally_coordinator *coordinator,
                    ? find(coordinator, call, ret_message->session, ret_session, err)               \
                    : status;                                                                       \
     }
-/* Takes what a poll says of a job whose updates the worker cannot post. Errors: NO_MEMORY. */
-enum tally_status workers_take_undeliverable(struct tally_coordinator *coordinator,
-                                             struct session *session,
-                                             const struct tally_undeliverable *undeliverable,
-                                             struct tally_error *err);
+/* Takes what a poll says of a job whose updates the worker cannot post. */
+void workers_take_undeliverable(struct tally_coordinator *coordinator, struct session *session,
+                                const struct tally_undeliverable *undeliverable);
 
 #endif

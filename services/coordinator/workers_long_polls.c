@@ -1,5 +1,6 @@
 /* workers_long_polls: polls that wait for a task, and their responses. An update that polls becomes
  * such a poll once it is durable, and its acknowledgement travels with the task. */
+#include "services/base/alloc.h"
 #include "services/coordinator/workers.h"
 
 #include <stdio.h>
@@ -42,15 +43,11 @@ static int64_t limit_wait(const struct tally_coordinator *coordinator, const str
 }
 
 /* Copies the worker's poll message, because the original may be gone when the poll is examined. */
-enum tally_status poll_keep(struct tally_coordinator *coordinator, struct call *call,
-                            struct session *session, const struct tally_poll_request *message,
-                            struct tally_error *err)
+void poll_keep(struct tally_coordinator *coordinator, struct call *call, struct session *session,
+               const struct tally_poll_request *message)
 {
     if (session->poll.message == NULL) {
-        session->poll.message = malloc(sizeof *session->poll.message);
-    }
-    if (session->poll.message == NULL) {
-        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a poll");
+        session->poll.message = tally_xcalloc(1, sizeof *session->poll.message);
     }
     if (session->poll.request != NULL) {
         poll_finish_idle(coordinator, session); /* the worker has abandoned that poll */
@@ -58,7 +55,6 @@ enum tally_status poll_keep(struct tally_coordinator *coordinator, struct call *
     *session->poll.message = *message;
     call->poll_until_ms =
         call->arrived_ns / 1000000 + limit_wait(coordinator, call, message->wait_ms);
-    return TALLY_OK;
 }
 
 void poll_begin(struct tally_coordinator *coordinator, struct session *session,

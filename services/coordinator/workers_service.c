@@ -348,12 +348,8 @@ enum tally_status workers_poll(struct tally_coordinator *coordinator, struct cal
         status = tally_fail(err, TALLY_UNAVAILABLE, NULL, "the coordinator is shutting down");
     }
     if (status == TALLY_OK) {
-        status = workers_take_undeliverable(coordinator, session, &message.undeliverable, err);
-    }
-    if (status == TALLY_OK) {
-        status = poll_keep(coordinator, call, session, &message, err);
-    }
-    if (status == TALLY_OK) {
+        workers_take_undeliverable(coordinator, session, &message.undeliverable);
+        poll_keep(coordinator, call, session, &message);
         poll_begin(coordinator, session, call);
     }
     return status;

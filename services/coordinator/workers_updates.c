@@ -37,29 +37,23 @@ static void log_refusal(const struct session *session, const struct hosted_job *
 
 /* As for a job whose plug-in is not loaded, the job never fails for this reason: another worker may
  * reach the coordinator by another way, and a proxy's limit takes one line to change. */
-enum tally_status workers_take_undeliverable(struct tally_coordinator *coordinator,
-                                             struct session *session,
-                                             const struct tally_undeliverable *undeliverable,
-                                             struct tally_error *err)
+void workers_take_undeliverable(struct tally_coordinator *coordinator, struct session *session,
+                                const struct tally_undeliverable *undeliverable)
 {
     struct hosted_job *job = jobs_find(coordinator, undeliverable->job_id);
     if (job == NULL) {
-        return TALLY_OK;
+        return;
     }
     coordinator->jobs->match_due = true;
     if (undeliverable->reason[0] == '\0') {
         session_accept(session, job);
-        return TALLY_OK;
+        return;
     }
     struct tally_update update = {.client = 0};
     memcpy(update.refusal, undeliverable->reason, sizeof update.refusal);
-    enum tally_status status =
-        session_refuse(&coordinator->workers->sessions, session, job, &update, err);
-    if (status == TALLY_OK) {
-        note_absence(job, session, update.refusal);
-        log_refusal(session, job, update.refusal);
-    }
-    return status;
+    session_refuse(&coordinator->workers->sessions, session, job, &update);
+    note_absence(job, session, update.refusal);
+    log_refusal(session, job, update.refusal);
 }
 
 /* Takes the poll of a request. It begins to wait once the updates are durable. */
@@ -83,14 +77,10 @@ static enum tally_status take_poll(struct tally_coordinator *coordinator, struct
             memcpy(message.cursors[i].job_id, request->job_id, sizeof request->job_id);
         }
     }
-    status = workers_take_undeliverable(coordinator, session, &message.undeliverable, err);
-    if (status == TALLY_OK) {
-        status = poll_keep(coordinator, call, session, &message, err);
-    }
-    if (status == TALLY_OK) {
-        call->polling_session = session->id;
-    }
-    return status;
+    workers_take_undeliverable(coordinator, session, &message.undeliverable);
+    poll_keep(coordinator, call, session, &message);
+    call->polling_session = session->id;
+    return TALLY_OK;
 }
 
 /* Whether the session may answer for the client. This includes the worker that had the client
@@ -342,11 +332,7 @@ static enum tally_status take_refusal(struct tally_coordinator *coordinator,
     if (job->needs_reload) {
         return transaction_fail(coordinator->transaction, err);
     }
-    enum tally_status status =
-        session_refuse(&coordinator->workers->sessions, session, job, update, err);
-    if (status != TALLY_OK) {
-        return status;
-    }
+    session_refuse(&coordinator->workers->sessions, session, job, update);
     if (update->lacks_plugin) {
         note_absence(job, session, update->refusal);
     }

@@ -64,16 +64,14 @@ void preparer_free(struct preparer *preparer)
     free(preparer);
 }
 
-enum tally_status preparer_submit(struct preparer *preparer, const char *job_id,
-                                  const struct tally_job_spec *spec, struct tally_error *err)
+void preparer_submit(struct preparer *preparer, const char *job_id,
+                     const struct tally_job_spec *spec)
 {
-    (void)err;
     struct work *work = sim_new(sizeof *work);
     snprintf(work->job_id, sizeof work->job_id, "%s", job_id);
     work->spec = *spec;
     work->next = preparer->first;
     preparer->first = work;
-    return TALLY_OK;
 }
 
 /* Solving takes no time, so nothing is held meanwhile. */

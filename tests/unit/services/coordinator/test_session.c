@@ -255,15 +255,13 @@ static void replace(struct scene *scene, struct hosted_job *job)
 static void refuse(struct scene *scene, struct hosted_job *job)
 {
     const struct tally_update update = {.refusal = "no"};
-    struct tally_error err = TALLY_ERROR_INIT;
     uint32_t n = draw(scene, N_NAMES);
     struct session *session = scene->table.first;
     while (session != NULL && n-- > 0) {
         session = session->next;
     }
     if (session != NULL) {
-        TALLY_ASSERT_STATUS(session_refuse(&scene->table, session, job, &update, &err), TALLY_OK,
-                            &err);
+        session_refuse(&scene->table, session, job, &update);
     }
 }
 

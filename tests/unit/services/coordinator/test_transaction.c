@@ -47,12 +47,9 @@ static void on_recovered(void *context)
 
 static struct transaction *open_transaction(void)
 {
-    struct transaction *transaction = NULL;
-    struct tally_error err = TALLY_ERROR_INIT;
     store = (struct failing_store){.ops = {.begin = begin, .commit = commit, .rollback = rollback}};
     store.base.ops = &store.ops;
-    TALLY_ASSERT_STATUS(transaction_new(&store.base, &transaction, &err), TALLY_OK, &err);
-    CU_ASSERT_PTR_NOT_NULL_FATAL(transaction);
+    struct transaction *transaction = transaction_new(&store.base);
     transaction->on_recovered = on_recovered;
     n_recovered = 0;
     return transaction;
