@@ -326,8 +326,12 @@ class Client:
         return records
 
     def wait_rounds(self, job_id, more):
-        """Waits until the job has closed `more` rounds; its horizon must be beyond them."""
-        wanted = self.job(job_id)["round"] + more
+        """Waits until the job has closed `more` rounds; its horizon must be beyond them. Not for a job at a gate, which
+        may have come to its end already: see wait_round()."""
+        self.wait_round(job_id, self.job(job_id)["round"] + more)
+
+    def wait_round(self, job_id, wanted):
+        """Waits until the job has closed `wanted` rounds in all."""
         most = 0
 
         def look():

@@ -22,6 +22,7 @@ class RoundGate(RecordingProxy):
         super().__init__(coordinator.client.port, keeps=keeps)
         self._last = last
         self._is_open = threading.Event()
+        self.holds = threading.Event()  # an update was held
 
     def let_pass(self, last):
         """Moves the gate to after round `last`."""
@@ -45,6 +46,7 @@ class RoundGate(RecordingProxy):
         """Waits at the gate. If the worker disconnects meanwhile, its request is dropped; the worker will send it
         again."""
         while self._is_held(request):
+            self.holds.set()
             readable, _, _ = select.select([connection], [], [], LOOK_S)
             if readable and not connection.recv(1, socket.MSG_PEEK):
                 return False

@@ -143,7 +143,7 @@ class Jobs(MigrateTestCase):
         client.wait_status(submit("completed"), "completed")
         gate.let_pass(20)
         job = submit("paused")
-        client.wait_rounds(job, 5)
+        client.wait_round(job, 5)
         client.post(f"/v1/jobs/{job}/pause")
         client.wait_status(job, "paused")  # a paused job keeps its clients
         gate.open()

@@ -159,7 +159,7 @@ class Backup(OperationsTestCase):
         rounds = []
         for i in range(4):
             gate.let_pass(expected["round"] * (i + 1) // 5)
-            coordinator.client.wait_rounds(job_id, 20)
+            coordinator.client.wait_round(job_id, expected["round"] * i // 5 + 20)
             before = coordinator.client.job(job_id)
             self.assertEqual(before["status"], "running")
             self.tally("backup", "--store", self.uri, f"copy{i}.db")
@@ -506,7 +506,7 @@ class Stop(OperationsTestCase):
         job_id = coordinator.client.submit(document)
         for i in range(5):
             gate.let_pass(expected["round"] * (i + 1) // 6)
-            coordinator.client.wait_rounds(job_id, 30)
+            coordinator.client.wait_round(job_id, expected["round"] * i // 6 + 30)
             self.stop(coordinator)
             coordinator = self.start_coordinator(port=coordinator.port, store=coordinator.store)
         gate.open()

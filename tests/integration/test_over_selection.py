@@ -3,7 +3,7 @@
 import re
 import unittest
 
-from common import ForeignWorker, TallyTestCase, essence, job_document, simulate, sum_of_rounds, wait_until
+from common import ENDLESS, ForeignWorker, TallyTestCase, essence, job_document, simulate, sum_of_rounds, wait_until
 from round_gate import start_gate
 
 CLIENTS, DRAWN, WANTED = 12, 5, 3
@@ -76,8 +76,9 @@ class OverSelection(TallyTestCase):
         late = self.start_worker(gate, "late")
         self.start_worker(coordinator, "on time", clients=3)
         job_id = coordinator.client.submit(document(clients=4, cohort=None, over_selection=None, policy="drop",
-                                                    round_deadline_ms=50))
-        wait_until(lambda: coordinator.client.job(job_id)["round"] >= 1, "round 1 to close without the late worker")
+                                                    round_deadline_ms=50, horizon=ENDLESS))
+        wait_until(gate.holds.is_set, "the late worker's first update")
+        coordinator.client.wait_rounds(job_id, 2)  # it is late now
         gate.open()
         wait_until(lambda: levels_of_late_updates([late]) == {"info"}, "a refusal at the level info")
 
