@@ -116,6 +116,8 @@ void tally_record_evaluate(struct tally_round_record *record,
 struct tally_estimates {
     double sigma;
     double gradient_bound;
+    double step_size;
+    double step_size_error; /* standard error of its reciprocal, as a share; 0: unknown */
 };
 
 /* Bounds of the eigenvalues of the Hessian of f at every x: the gradient is Lipschitz with

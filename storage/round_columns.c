@@ -7,7 +7,7 @@
 /* A new member needs a row below and a new TALLY_SCHEMA_VERSION; these lines make forgetting it a
  * build error. */
 _Static_assert(sizeof(struct tally_ledger) == 11 * 8, "column for every member of tally_ledger");
-_Static_assert(sizeof(struct tally_progress) == 20 * 8 + sizeof(struct tally_ledger) +
+_Static_assert(sizeof(struct tally_progress) == 22 * 8 + sizeof(struct tally_ledger) +
                                                     TALLY_STOP_RULE_CAPACITY +
                                                     TALLY_METRICS_CAPACITY + TALLY_SETBACK_CAPACITY,
                "column for every member of tally_progress");
@@ -138,6 +138,8 @@ static const struct tally_column JOB_COLUMN[] = {
     JOB(UINT64, wire_out_bytes),
     ESTIMATE(sigma),
     ESTIMATE(gradient_bound),
+    ESTIMATE(step_size),
+    ESTIMATE(step_size_error),
     CURVATURE(smoothness),
     CURVATURE(strong_convexity),
     PROGRESS_OF(REAL, best, value),
@@ -266,6 +268,14 @@ enum tally_status tally_schema_require(const char *label, int64_t version, struc
                           "database \"%s\" has schema version %lld, newer than %d, the newest that "
                           "this program knows: install the release of Tally that made it",
                           label, (long long)version, TALLY_SCHEMA_VERSION);
+    }
+    if (version == TALLY_SCHEMA_VERSION - 1) {
+        return tally_fail(
+            err, TALLY_FAILED_PRECONDITION, NULL,
+            "database \"%s\" has schema version %lld, not %d: it was made between two "
+            "releases; finish and export its jobs with the commit that made it, then "
+            "begin with a new database",
+            label, (long long)version, TALLY_SCHEMA_VERSION);
     }
     return version >= 1
                ? tally_fail(

@@ -69,7 +69,7 @@ struct tally_baseline_params {
 /* Parameters of `calm`, per coordinate unless stated otherwise; calm.c gives the equations. NaN:
  * must be estimated. */
 struct tally_calm_params {
-    double step_size;        /* 1 / h, h: the curvature of f */
+    double step_size;        /* 1 / h, h: the curvature of f; may be NaN */
     double noise;            /* s0: variance of one gradient query at x*; may be NaN */
     double noise_growth;     /* m: growth of a query's variance per squared distance from x* */
     double client_spread;    /* B: variance of the clients' own optima around x*; may be NaN */
@@ -124,6 +124,7 @@ struct tally_walk_facts {
     double noise_growth;  /* m */
     double travel_step;   /* e: length of the clients' plain gradient steps; 0: they take none */
     double shift_gain;    /* a client's shift changes by this times its message; 0: no shifts */
+    double step_size;     /* 1 / h as estimated; 0: the document gives it */
     double shift_error;   /* W: of the shifts (calm/calm_model.h); only the server uses it */
 };
 
@@ -224,8 +225,10 @@ struct tally_decision {
 
 /* A client's report in an opening round. */
 struct tally_report {
-    double variance; /* of its gradients, 0 if sigma is given */
-    double norm;     /* of their mean, 0 if gradient_bound is given */
+    double variance;  /* of its gradients, 0 if sigma is given */
+    double norm;      /* of their mean, 0 if gradient_bound is given */
+    double curvature; /* of `calm`, along them; 0 if step_size is given */
+    double steepest;  /* of `calm`, at most that of a sample's steepest direction; likewise */
 };
 
 /* The opening round of an algorithm whose parameters may be unknown: round 1, stage 0. The client's
@@ -239,7 +242,8 @@ struct tally_opening {
                                  struct tally_report *ret_report, struct tally_bits *ret_bits,
                                  struct tally_error *err);
     /* Server: computes the estimates from n >= 1 reports, in client order, and counts the bits
-     * that state them to the clients. Errors: NOT_FINITE. */
+     * that state them to the clients. Errors: NOT_FINITE, FAILED_PRECONDITION (the job must state a
+     * value). */
     enum tally_status (*conclude)(const struct tally_setting *setting,
                                   const struct tally_round_plan *plan,
                                   const struct tally_report *reports, int64_t n,

@@ -52,8 +52,9 @@
 #define PARAM(member) offsetof(struct tally_calm_params, member)
 
 static const struct tally_field CALM_FIELDS[] = {
-    TALLY_POSITIVE("step_size", PARAM(step_size), 1e9, .required = true, .unit = "x per gradient",
-                   .doc = "1 / h, where h is the curvature of f"),
+    TALLY_POSITIVE("step_size", PARAM(step_size), 1e9, .auto_allowed = true,
+                   .unit = "x per gradient",
+                   .doc = "1 / h, where h is the curvature of f; `auto`: estimated"),
     TALLY_POSITIVE("noise", PARAM(noise), 1e18, .auto_allowed = true, .unit = "gradient squared",
                    .doc = "variance s0 of a coordinate of one gradient query at the optimum; "
                           "`auto`: estimated"),
@@ -76,12 +77,13 @@ static const struct tally_field CALM_FIELDS[] = {
                .doc =
                    "whether a client sends only what its message adds to its earlier ones, which "
                    "saves bits if clients have heterogeneous data (large `client_spread`); needs "
-                   "`noise`, `client_spread` and `initial_variance`"),
+                   "`step_size`, `noise`, `client_spread` and `initial_variance`"),
 };
 
 static union tally_algorithm_params calm_defaults(void)
 {
-    return (union tally_algorithm_params){.calm = {.noise = NAN,
+    return (union tally_algorithm_params){.calm = {.step_size = NAN,
+                                                   .noise = NAN,
                                                    .client_spread = NAN,
                                                    .curvature_spread = 0.02,
                                                    .initial_variance = NAN,
@@ -206,7 +208,7 @@ static enum tally_status calm_plan(const struct tally_setting *setting, int64_t 
     struct tally_round_plan plan = {.stage = stage, .samples = setting->horizon + 1};
     enum tally_status status = TALLY_OK;
     if (stage == 0) {
-        plan.samples = CALM_OPENING_SAMPLES;
+        plan.samples = calm_opening_samples(setting->params);
     } else if (memory != NULL) {
         status = plan_epoch(setting, memory, &plan, err);
     }
@@ -494,7 +496,8 @@ static void choose_way(const struct tally_server_task *task, const struct tally_
     const struct tally_setting *setting = task->setting;
     struct tally_calm_travel *travel = calm_travel(setting, task->memory);
     if (travel != NULL) {
-        const struct tally_calm_ground ground = {1 / setting->params->calm.step_size, setting->dim};
+        const struct tally_calm_ground ground = {1 / calm_step_size(setting, &task->plan->facts),
+                                                 setting->dim};
         decision->control_bits += (uint64_t)tally_calm_travel_advance(travel, &ground, sight);
     }
 }

@@ -15,6 +15,7 @@ struct calm_memory {
     struct tally_calm_state state;
     int64_t epoch;           /* closed epochs: index of the open one in the schedule */
     int64_t opening_samples; /* queries of the opening round; 0: there was none */
+    double step_size;        /* 1 / h, if it is estimated; 0: the document gives it */
     int64_t downlink_bits;   /* broadcast and control bits so far */
     struct tally_calm_schedule schedule;
 };
@@ -72,6 +73,9 @@ struct tally_calm_travel *calm_travel(const struct tally_setting *setting,
 double *calm_shift_error(const struct tally_setting *setting, struct calm_memory *memory);
 double *calm_last_mean(const struct tally_setting *setting, struct calm_memory *memory);
 
+/* 1 / h: of `facts` if the job estimates it, otherwise of the document. */
+double calm_step_size(const struct tally_setting *setting, const struct tally_walk_facts *facts);
+
 /* The constants of the job for the recursion; noise and spread are those of `facts`. */
 struct tally_calm_constants calm_constants(const struct tally_setting *setting,
                                            const struct tally_walk_facts *facts);
@@ -109,14 +113,29 @@ void calm_learn(const struct tally_setting *setting, struct calm_memory *memory,
 
 extern const struct tally_opening CALM_OPENING;
 
-/* Whether s0 or V must be estimated in an opening round. */
+/* Whether s0, V or the step size must be estimated in an opening round. */
 bool calm_opens(const union tally_algorithm_params *params);
 
-/* Gradient queries of the opening round. */
-enum { CALM_OPENING_SAMPLES = 6 };
+/* Gradient queries of every client in the opening round: at the initial point, and, if the step
+ * size is estimated, near it (calm_curvature.c). */
+enum { CALM_OPENING_SAMPLES = 6, CALM_PROBES = 2 };
+int64_t calm_opening_samples(const union tally_algorithm_params *params);
 
-/* Bits of a client's report, and the most control bits of the opening round. */
-enum { CALM_REPORT_BITS = 20 };
+/* Bits of a client's report, and the most control bits of the opening round; both are more if the
+ * step size is estimated. */
+enum { CALM_REPORT_BITS = 20, CALM_CURVATURE_BITS = 18, CALM_STEP_BITS = 12 };
+unsigned calm_report_bits(const union tally_algorithm_params *params);
+unsigned calm_answer_bits(const union tally_algorithm_params *params);
+
+/* Client: makes the queries of the opening round of a job whose step size is to be estimated.
+ * scratch->wide.reals is the mean of the gradients at x, *ret_variance the sum of their variances
+ * over the coordinates. *ret_curvature and *ret_steepest are the c and r of calm_curvature.c; c may
+ * be negative if f is not convex, and both are 0 if nothing could be measured. *ret_loss is the
+ * mean of f over all queries; NULL = not wanted. Errors: FAILED_PRECONDITION (the gradients of a
+ * program do not repeat their draws), NOT_FINITE (the loss), NO_MEMORY, those of the objective. */
+enum tally_status calm_measure(const struct tally_client_task *task, struct tally_scratch *scratch,
+                               double *ret_variance, double *ret_curvature, double *ret_steepest,
+                               double *ret_loss, struct tally_error *err);
 
 /* Client: the slot tally_algorithm.client_step. */
 enum tally_status calm_client_step(const struct tally_client_task *task,
@@ -138,7 +157,8 @@ void calm_follow_shifts(const struct tally_server_task *task, double moved);
 void calm_take_shift(const struct tally_round_plan *plan, uint32_t round, const int64_t *integers,
                      size_t dim, struct tally_shift *shift);
 
-/* Client: makes plan->samples queries at x, and its report. Errors: NOT_FINITE, NO_MEMORY. */
+/* Client: makes the queries of the opening round, and its report. Errors: NOT_FINITE, those of
+ * calm_measure(). */
 enum tally_status calm_report(const struct tally_client_task *task, struct tally_scratch *scratch,
                               struct tally_client_answer *answer, struct tally_error *err);
 

@@ -28,7 +28,7 @@ static enum tally_status diverged(const struct tally_client_task *task, struct t
 {
     return tally_fail(err, TALLY_NOT_FINITE, NULL,
                       "the steps of client %u diverged; step_size %g is too large", task->client,
-                      task->setting->params->calm.step_size);
+                      calm_step_size(task->setting, &task->plan->facts));
 }
 
 /* What a client keeps between queries. */
@@ -48,7 +48,7 @@ static bool travels(const struct tally_client_task *task)
 static void average(const struct tally_client_task *task, struct course *course,
                     struct tally_scratch *scratch)
 {
-    const double length = task->setting->params->calm.step_size;
+    const double length = calm_step_size(task->setting, &task->plan->facts);
     const double step = tally_calm_walk_next(&course->walk), pull = course->walk.pull;
     double *w = scratch->local, *sum = scratch->wide.reals;
     const double *g = scratch->gradient, *x = task->x;
@@ -85,7 +85,7 @@ static void travel(const struct tally_client_task *task, struct course *course,
         see_noise(course, squares / (double)dim);
     }
     const double step = tally_calm_travel_step(
-        facts->travel_step, 1 / task->setting->params->calm.step_size, course->seen, facts->noise);
+        facts->travel_step, 1 / calm_step_size(task->setting, facts), course->seen, facts->noise);
     for (size_t i = 0; i < dim; i++) {
         w[i] -= step * g[i];
     }

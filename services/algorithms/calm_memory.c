@@ -87,23 +87,28 @@ const struct tally_calm_epoch *calm_open_epoch(const struct calm_memory *memory)
     return &memory->schedule.epochs[memory->epoch < last ? memory->epoch : last];
 }
 
+double calm_step_size(const struct tally_setting *setting, const struct tally_walk_facts *facts)
+{
+    return facts->step_size > 0 ? facts->step_size : setting->params->calm.step_size;
+}
+
 struct tally_calm_constants calm_constants(const struct tally_setting *setting,
                                            const struct tally_walk_facts *facts)
 {
     const struct tally_calm_params *params = &setting->params->calm;
-    return (struct tally_calm_constants){.curvature = 1 / params->step_size,
-                                         .noise = facts->noise,
-                                         .noise_growth = facts->noise_growth,
-                                         .client_spread = facts->client_spread,
-                                         .curvature_spread = params->curvature_spread,
-                                         .initial_variance = facts->distance,
-                                         .shift_error = facts->shift_error,
-                                         .local_step_limit = isnan(params->local_step_limit)
-                                                                 ? params->step_size
-                                                                 : params->local_step_limit,
-                                         .clients = setting->clients,
-                                         .dim = setting->dim,
-                                         .horizon = setting->horizon};
+    const double step_size = calm_step_size(setting, facts);
+    return (struct tally_calm_constants){
+        .curvature = 1 / step_size,
+        .noise = facts->noise,
+        .noise_growth = facts->noise_growth,
+        .client_spread = facts->client_spread,
+        .curvature_spread = params->curvature_spread,
+        .initial_variance = facts->distance,
+        .shift_error = facts->shift_error,
+        .local_step_limit = isnan(params->local_step_limit) ? step_size : params->local_step_limit,
+        .clients = setting->clients,
+        .dim = setting->dim,
+        .horizon = setting->horizon};
 }
 
 struct tally_calm_constants calm_walk_constants(const struct tally_setting *setting,
@@ -126,6 +131,7 @@ struct tally_walk_facts calm_facts(const struct tally_setting *setting,
         .noise = memory->noise,
         .noise_growth = setting->params->calm.noise_growth,
         .travel_step = travel != NULL && travel->is_on ? travel->step : 0,
+        .step_size = memory->step_size,
         .shift_error = calm_keeps_shifts(setting)
                            ? *calm_shift_error(setting, (struct calm_memory *)memory)
                            : 0};
@@ -385,9 +391,11 @@ uint64_t calm_fit_grids(const struct tally_setting *setting, struct calm_memory 
 /* Charges the opening round to the budget, as if every client had answered. */
 static void spend_opening(const struct tally_setting *setting, struct calm_memory *memory)
 {
-    memory->downlink_bits = CALM_REPORT_BITS;
+    const bool found_step = memory->step_size > 0;
+    const uint64_t bits = CALM_REPORT_BITS + (found_step ? CALM_CURVATURE_BITS : 0);
+    memory->downlink_bits = CALM_REPORT_BITS + (found_step ? CALM_STEP_BITS : 0);
     for (uint32_t m = 0; m < setting->clients; m++) {
-        calm_spent(setting, memory)[m] = CALM_REPORT_BITS;
+        calm_spent(setting, memory)[m] = bits;
     }
 }
 
@@ -399,6 +407,7 @@ void calm_memory_begin(const struct tally_setting *setting, const double *x,
     memset(memory, 0, calm_memory_bytes(setting));
     memcpy(calm_estimate(memory), x, setting->dim * sizeof *x);
     memory->opening_samples = opening_samples;
+    memory->step_size = opening_samples > CALM_OPENING_SAMPLES ? params->step_size : 0;
     memory->noise = params->noise;
     memory->client_spread = given_spread(params);
     memory->state = (struct tally_calm_state){params->initial_variance, params->initial_variance,
@@ -407,7 +416,7 @@ void calm_memory_begin(const struct tally_setting *setting, const double *x,
         spend_opening(setting, memory);
     }
     if (calm_travel(setting, memory) != NULL) {
-        tally_calm_travel_begin(calm_travel(setting, memory), opening_samples);
+        tally_calm_travel_begin(calm_travel(setting, memory), CALM_OPENING_SAMPLES);
     }
     if (calm_keeps_shifts(setting)) {
         *calm_shift_error(setting, memory) = first_shift_error(params);
@@ -440,7 +449,8 @@ bool calm_memory_is_valid(const struct tally_setting *setting, const void *bytes
                                  : memory->epoch <= memory->schedule.n;
     return schedule_is_valid(&memory->schedule) && memory->epoch >= 0 && is_in_place &&
            memory->state.samples_left >= 0 && memory->state.samples_left <= setting->horizon &&
-           memory->opening_samples >= 0 && memory->downlink_bits >= 0 &&
+           memory->opening_samples >= 0 && memory->downlink_bits >= 0 && memory->step_size >= 0 &&
+           isfinite(memory->step_size) &&
            (!calm_keeps_shifts(setting) ||
             shifts_are_valid(setting, (struct calm_memory *)memory)) &&
            (!has_begun || (memory->state.variance > 0 && memory->state.estimate_variance > 0 &&
@@ -462,7 +472,8 @@ void calm_learn(const struct tally_setting *setting, struct calm_memory *memory,
     if (memory->opening_samples == 0) {
         return;
     }
-    const double length = 1 / setting->params->calm.step_size;
+    const struct tally_walk_facts facts = calm_facts(setting, memory);
+    const double length = 1 / calm_step_size(setting, &facts);
     const double expected = tally_calm_walk_message_noise(walk), excess = noise - expected;
     const double one_query = noise * (double)walk->n * length * length;
     const bool is_first = memory->epoch == 0;

@@ -6,21 +6,45 @@
  *     server   s0 = mean variance;  V = max(mean square - s0 / (n h^2), a twentieth of it)
  *              both as one of 2^10 values                                     20 control bits
  *
- * The values lie an eighth of an octave apart, from 2^-64 to 2^64: an error of at most 4.4 %. */
+ * If the step size is to be estimated as well, a client makes two more queries near that point
+ * (calm_curvature.c). h is not known yet, so the mean square is that of mean g:
+ *
+ *     client   r in 12 bits, c / r in 6                                      18 bits more
+ *     server   1 / h in 12, where h follows from both means         12 control bits more
+ *
+ * Values of 10 bits lie an eighth of an octave apart, from 2^-64 to 2^64: an error of at most
+ * 4.4 %. Those of 12 bits lie a 32nd of an octave apart, at most 1.1 %. */
 #include <math.h>
+#include <stdlib.h>
 
 #include "codec/numeric/bits.h"
 #include "services/algorithms/calm.h"
 
-enum {
-    REPORT_BITS = CALM_REPORT_BITS,
-    VALUE_BITS = REPORT_BITS / 2,
-    REPORT_BYTES = (REPORT_BITS + 7) / 8
-};
+enum { VALUE_BITS = CALM_REPORT_BITS / 2 };
+
+static bool finds_step(const union tally_algorithm_params *params)
+{
+    return isnan(params->calm.step_size);
+}
 
 bool calm_opens(const union tally_algorithm_params *params)
 {
-    return isnan(params->calm.noise) || isnan(params->calm.initial_variance);
+    return finds_step(params) || isnan(params->calm.noise) || isnan(params->calm.initial_variance);
+}
+
+int64_t calm_opening_samples(const union tally_algorithm_params *params)
+{
+    return CALM_OPENING_SAMPLES + (finds_step(params) ? CALM_PROBES : 0);
+}
+
+unsigned calm_answer_bits(const union tally_algorithm_params *params)
+{
+    return CALM_REPORT_BITS + (finds_step(params) ? CALM_STEP_BITS : 0);
+}
+
+unsigned calm_report_bits(const union tally_algorithm_params *params)
+{
+    return CALM_REPORT_BITS + (finds_step(params) ? CALM_CURVATURE_BITS : 0);
 }
 
 /* Positive numbers in 10 bits: code c stands for 2^((c - 512) / 8). */
@@ -60,32 +84,82 @@ static uint64_t code_of(double value)
     return low + is_nearer_above;
 }
 
+/* Values in 12 bits: four times as many codes. 0 stands for nothing. */
+enum { FINE_BITS = CALM_STEP_BITS, MOST_FINE_CODE = (1 << FINE_BITS) - 1 };
+
+static double fine_value_of(uint64_t code)
+{
+    static const double THIRTY_SECONDS[] = {1, 0x1.059b0d3158574p+0, 0x1.0b5586cf9890fp+0,
+                                            0x1.11301d0125b51p+0};
+    return code > 0 ? value_of(code / 4) * THIRTY_SECONDS[code % 4] : 0;
+}
+
+static uint64_t fine_code_of(double value)
+{
+    uint64_t low = 0, high = MOST_FINE_CODE; /* of low <= value < of high + 1 */
+    while (low < high) {
+        const uint64_t middle = (low + high + 1) / 2;
+        if (fine_value_of(middle) <= value) {
+            low = middle;
+        } else {
+            high = middle - 1;
+        }
+    }
+    const bool is_nearer_above = low > 0 && low < MOST_FINE_CODE &&
+                                 value * value > fine_value_of(low) * fine_value_of(low + 1);
+    return low + is_nearer_above;
+}
+
+/* A share in 6 bits: code c > 0 stands for 2^((c - 63) / 4), an error of at most 9.1 %; 0 for
+ * nothing, or less. */
+enum { SHARE_BITS = CALM_CURVATURE_BITS - FINE_BITS, MOST_SHARE_CODE = (1 << SHARE_BITS) - 1 };
+
+static double share_of(uint64_t code)
+{
+    return code > 0 ? value_of(MIDDLE - 2 * (MOST_SHARE_CODE - code)) : 0;
+}
+
+static uint64_t share_code_of(double share)
+{
+    if (!(share > 0)) {
+        return 0;
+    }
+    const uint64_t below = share < 1 ? (MIDDLE - code_of(share) + 1) / 2 : 0;
+    return below < MOST_SHARE_CODE ? MOST_SHARE_CODE - below : 1;
+}
+
 /* Client. */
 
-/* The variance per coordinate of the gradients, and the mean square of D. The mean of the gradients
- * is in scratch->wide.reals. */
+/* Makes the queries at the initial point, and near it if the step size is to be found. The report
+ * has values per coordinate, and the mean square of the mean gradient for that of D. */
 static enum tally_status sample(const struct tally_client_task *task, struct tally_scratch *scratch,
-                                struct tally_report *ret_report, struct tally_error *err)
+                                double *ret_loss, struct tally_report *ret_report,
+                                struct tally_error *err)
 {
-    const struct tally_setting *setting = task->setting;
-    const size_t dim = setting->dim;
-    double *mean = scratch->wide.reals, variance = 0, norm = 0;
-    enum tally_status status = tally_client_moments(task, scratch, mean, &variance, err);
+    const size_t dim = task->setting->dim;
+    double *mean = scratch->wide.reals, variance = 0, curvature = 0, steepest = 0, norm = 0;
+    enum tally_status status =
+        finds_step(task->setting->params)
+            ? calm_measure(task, scratch, &variance, &curvature, &steepest, ret_loss, err)
+            : tally_client_moments(task, scratch, mean, &variance, err);
     if (status != TALLY_OK) {
         return status;
     }
     for (size_t i = 0; i < dim; i++) {
         norm += mean[i] * mean[i];
     }
-    const double step = setting->params->calm.step_size;
     *ret_report = (struct tally_report){.variance = variance / (double)dim,
-                                        .norm = step * step * norm / (double)dim};
+                                        .norm = norm / (double)dim,
+                                        .curvature = curvature,
+                                        .steepest = steepest};
     return TALLY_OK;
 }
 
-static enum tally_status write_report(const struct tally_report *report,
+static enum tally_status write_report(const struct tally_setting *setting,
+                                      const struct tally_report *report,
                                       struct tally_message *message, struct tally_error *err)
 {
+    const unsigned n_bits = calm_report_bits(setting->params);
     message->payload.size = 0;
     enum tally_status status = tally_buffer_reserve(&message->payload, sizeof(uint64_t));
     if (status != TALLY_OK) {
@@ -95,32 +169,46 @@ static enum tally_status write_report(const struct tally_report *report,
     tally_bit_writer_init(&writer, message->payload.data, sizeof(uint64_t));
     tally_bit_write(&writer, code_of(report->variance), VALUE_BITS);
     tally_bit_write(&writer, code_of(report->norm), VALUE_BITS);
+    if (finds_step(setting->params)) {
+        tally_bit_write(&writer, fine_code_of(report->steepest), FINE_BITS);
+        tally_bit_write(&writer, share_code_of(report->curvature / report->steepest), SHARE_BITS);
+    }
     message->payload.size = tally_bit_writer_finish(&writer);
     message->grid = (struct tally_grid){0};
-    message->bits = (struct tally_bits){
-        .formula_bits = REPORT_BITS, .payload_bits = REPORT_BITS, .messages = 1};
+    message->bits =
+        (struct tally_bits){.formula_bits = n_bits, .payload_bits = n_bits, .messages = 1};
     return TALLY_OK;
 }
 
 enum tally_status calm_report(const struct tally_client_task *task, struct tally_scratch *scratch,
                               struct tally_client_answer *answer, struct tally_error *err)
 {
-    struct tally_report report;
-    enum tally_status status = tally_client_loss(task, &answer->loss, err);
-    if (status != TALLY_OK || task->plan->cut) {
-        return status;
+    if (task->plan->cut) {
+        return tally_client_loss(task, &answer->loss, err);
     }
-    status = sample(task, scratch, &report, err);
+    const struct tally_setting *setting = task->setting;
+    struct tally_report report;
+    const bool has_path = finds_step(setting->params) && task->evaluate;
+    enum tally_status status =
+        has_path ? TALLY_OK
+                 : tally_client_loss(task, &answer->loss, err); /* all queries are at x */
+    if (status == TALLY_OK) {
+        status = sample(task, scratch, has_path ? &answer->loss : NULL, &report, err);
+    }
     if (status != TALLY_OK) {
         return status;
     }
-    if (!isfinite(report.variance) || !isfinite(report.norm)) {
+    if (!finds_step(setting->params)) {
+        const double step = setting->params->calm.step_size;
+        report.norm *= step * step;
+    }
+    if (!isfinite(report.variance) || !isfinite(report.norm) || !isfinite(report.steepest)) {
         return tally_fail(err, TALLY_NOT_FINITE, NULL,
                           "the gradients of client %u at the initial point have mean square %g and "
                           "variance %g",
                           task->client, report.norm, report.variance);
     }
-    return write_report(&report, &answer->message, err);
+    return write_report(setting, &report, &answer->message, err);
 }
 
 /* Server. */
@@ -130,25 +218,112 @@ static enum tally_status receive(const struct tally_setting *setting,
                                  struct tally_report *ret_report, struct tally_bits *ret_bits,
                                  struct tally_error *err)
 {
-    (void)setting;
-    if (message->payload_bits != REPORT_BITS ||
+    const unsigned n_bits = calm_report_bits(setting->params);
+    if (message->payload_bits != n_bits ||
         !tally_bits_are_framed(message->payload, message->n_payload, message->payload_bits)) {
         return tally_fail(err, TALLY_MALFORMED, "payload",
-                          "a report is not %d bits in %d bytes with zero padding", REPORT_BITS,
-                          REPORT_BYTES);
+                          "a report is not %u bits in %u bytes with zero padding", n_bits,
+                          (n_bits + 7) / 8);
     }
     struct tally_bit_reader reader;
     tally_bit_reader_init(&reader, message->payload, message->payload_bits);
     ret_report->variance = value_of(tally_bit_read(&reader, VALUE_BITS));
     ret_report->norm = value_of(tally_bit_read(&reader, VALUE_BITS));
-    *ret_bits = (struct tally_bits){
-        .formula_bits = REPORT_BITS, .payload_bits = REPORT_BITS, .messages = 1};
+    if (finds_step(setting->params)) {
+        ret_report->steepest = fine_value_of(tally_bit_read(&reader, FINE_BITS));
+        ret_report->curvature =
+            ret_report->steepest * share_of(tally_bit_read(&reader, SHARE_BITS));
+    }
+    *ret_bits = (struct tally_bits){.formula_bits = n_bits, .payload_bits = n_bits, .messages = 1};
     return TALLY_OK;
 }
 
 /* V is at least LEAST_VARIANCE of the measured mean square, and the noise at least LEAST_NOISE of
  * what V adds to a gradient. With no noise at all, grids would be infinitely fine. */
 static const double LEAST_VARIANCE = 1.0 / 20, LEAST_NOISE = 1.0 / 4096;
+
+/* A mean over clients, and its standard error; 0 with one client. */
+struct mean {
+    double value, error;
+};
+
+static struct mean mean_of(const double *values, int64_t n)
+{
+    double sum = 0, squares = 0;
+    for (int64_t m = 0; m < n; m++) {
+        sum += values[m];
+    }
+    const double mean = sum / (double)n;
+    for (int64_t m = 0; m < n; m++) {
+        squares += (values[m] - mean) * (values[m] - mean);
+    }
+    return (struct mean){mean, n > 1 ? sqrt(squares / (double)(n - 1) / (double)n) : 0};
+}
+
+/* The means of r and c over the clients that measured them; returns how many did. */
+static int64_t average(const struct tally_report *reports, int64_t n, double *values,
+                       struct mean *ret_steepest, struct mean *ret_along)
+{
+    int64_t n_measured = 0;
+    for (int64_t m = 0; m < n; m++) {
+        if (reports[m].steepest > 0) {
+            values[n_measured++] = reports[m].steepest;
+        }
+    }
+    *ret_steepest = mean_of(values, n_measured);
+    n_measured = 0;
+    for (int64_t m = 0; m < n; m++) {
+        if (reports[m].steepest > 0) {
+            values[n_measured++] = reports[m].curvature;
+        }
+    }
+    *ret_along = mean_of(values, n_measured);
+    return n_measured;
+}
+
+/* h from the clients' reports. If a query draws `points` points of a linear model that are alike in
+ * all directions, the mean of r is h (1 + (d - 1) / points): of one point d h, the trace. It has
+ * little noise. The mean of c has more, and is that of gradients' directions, so it may be near the
+ * largest eigenvalue. If c is not well above what r shows, all directions are taken to be alike.
+ * Otherwise some may be much steeper than the mean, and along them a step that is too long
+ * diverges, so h is above c; but not above r, which is at most the largest eigenvalue of a sample.
+ * If c is near r, every sample has the Hessian of f, and r is not a trace. */
+static enum tally_status find_curvature(const struct tally_setting *setting,
+                                        const struct tally_report *reports, int64_t n,
+                                        struct mean *ret_curvature, struct tally_error *err)
+{
+    static const double NOISE = 6.7, MOST_SHARE = 0.5, SAFETY = 1.25;
+    static const double LONGEST_STEP = 1e9; /* as in a document */
+    const double points = setting->minibatch > 0 ? (double)setting->minibatch : INFINITY;
+    struct mean steepest, along;
+    double *values = calloc((size_t)n, sizeof *values);
+    if (values == NULL) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the clients' reports");
+    }
+    const int64_t n_measured = average(reports, n, values, &steepest, &along);
+    free(values);
+    if (n_measured == 0 || !(along.value > 0)) {
+        return tally_fail(
+            err, TALLY_FAILED_PRECONDITION, "algorithm.step_size",
+            "f has no curvature along its gradient at the initial point, or no client "
+            "could measure it; state step_size");
+    }
+    const double share = 1 / (1 + ((double)setting->dim - 1) / points),
+                 even = share * steepest.value;
+    const double scatter = NOISE / sqrt(points * (double)(n_measured * CALM_PROBES));
+    if (along.value <= fmin(MOST_SHARE, share * (1 + scatter)) * steepest.value) {
+        *ret_curvature = (struct mean){even, share * steepest.error};
+    } else {
+        const double h = fmin(SAFETY * along.value, steepest.value);
+        *ret_curvature = (struct mean){h, along.error / along.value * h};
+    }
+    return ret_curvature->value > 1 / LONGEST_STEP
+               ? TALLY_OK
+               : tally_fail(err, TALLY_FAILED_PRECONDITION, "algorithm.step_size",
+                            "f is so flat at the initial point (curvature %.3g) that no step size "
+                            "can be estimated there; state step_size",
+                            ret_curvature->value);
+}
 
 static enum tally_status conclude(const struct tally_setting *setting,
                                   const struct tally_round_plan *plan,
@@ -157,29 +332,43 @@ static enum tally_status conclude(const struct tally_setting *setting,
                                   struct tally_error *err)
 {
     const struct tally_calm_params *params = &setting->params->calm;
-    const double step = params->step_size, dim = (double)setting->dim;
-    double variances = 0, squares = 0;
-    (void)err;
+    const double dim = (double)setting->dim;
+    double step = params->step_size, variances = 0, squares = 0;
+    (void)plan;
+    *ret_estimates = (struct tally_estimates){0};
     for (int64_t m = 0; m < n; m++) {
         variances += reports[m].variance;
         squares += reports[m].norm;
+    }
+    if (finds_step(setting->params)) {
+        struct mean h;
+        enum tally_status status = find_curvature(setting, reports, n, &h, err);
+        if (status != TALLY_OK) {
+            return status;
+        }
+        step = fine_value_of(fine_code_of(1 / h.value));
+        squares *= step * step;
+        ret_estimates->step_size = step;
+        ret_estimates->step_size_error = h.error / h.value;
+        *ret_control_bits += CALM_STEP_BITS;
     }
     double noise = isnan(params->noise) ? variances / (double)n : params->noise;
     const double square = squares / (double)n;
     double variance = params->initial_variance;
     if (isnan(variance)) {
         variance =
-            fmax(square - noise * step * step / (double)plan->samples, LEAST_VARIANCE * square);
+            fmax(square - noise * step * step / CALM_OPENING_SAMPLES, LEAST_VARIANCE * square);
         variance = value_of(code_of(variance));
         *ret_control_bits += VALUE_BITS;
     }
     if (isnan(params->noise)) {
         noise = value_of(code_of(fmax(noise, LEAST_NOISE * variance / (step * step))));
         *ret_control_bits += VALUE_BITS;
+        ret_estimates->sigma = sqrt(noise * dim);
     }
-    ret_estimates->sigma = isnan(params->noise) ? sqrt(noise * dim) : 0;
-    ret_estimates->gradient_bound =
-        isnan(params->initial_variance) ? sqrt(variance * dim) / step : 0;
+    if (isnan(params->initial_variance)) {
+        ret_estimates->gradient_bound = sqrt(variance * dim) / step;
+    }
     return TALLY_OK;
 }
 
@@ -192,11 +381,13 @@ static bool adopt(const struct tally_setting *setting, const struct tally_estima
                   union tally_algorithm_params *params)
 {
     struct tally_calm_params *calm = &params->calm;
+    calm->step_size = finds_step(params) ? estimates->step_size : calm->step_size;
     const double dim = (double)setting->dim, distance = estimates->gradient_bound * calm->step_size;
     calm->noise = isnan(calm->noise) ? estimates->sigma * estimates->sigma / dim : calm->noise;
     calm->initial_variance =
         isnan(calm->initial_variance) ? distance * distance / dim : calm->initial_variance;
-    return is_positive(calm->noise) && is_positive(calm->initial_variance);
+    return is_positive(calm->step_size) && is_positive(calm->noise) &&
+           is_positive(calm->initial_variance);
 }
 
 const struct tally_opening CALM_OPENING = {

@@ -1,9 +1,10 @@
 /* alloc: small allocations of the programs. If there is no memory, the process ends with a message
- * and exit code 1: every acknowledged update is durable, so a coordinator that is started again
- * loses nothing.
+ * and exit code 1: what a store of files or a server has acknowledged is durable, so a coordinator
+ * that is started again loses none of it.
  *
- * Not for what grows with a request, with the dimension of a model or with the number of clients:
- * such allocations fail with NO_MEMORY. Not for libtally, whose process belongs to the user. */
+ * Not for request bodies, nor for what grows with the dimension of a model or the number of
+ * clients: such allocations fail with NO_MEMORY. Not for libtally, whose process belongs to the
+ * user. */
 #ifndef TALLY_SERVICES_BASE_ALLOC_H
 #define TALLY_SERVICES_BASE_ALLOC_H
 

@@ -138,7 +138,10 @@ static void add_metrics(struct tally_text_table *table, const struct tally_json 
 /* Adds a row for each parameter that the job estimated. */
 static void add_estimates(struct tally_text_table *table, const struct tally_json *estimates)
 {
-    static const char *const rows[][2] = {{"sigma", "  sigma"}, {"gradient_bound", "  bound"}};
+    static const char *const rows[][2] = {{"sigma", "  sigma"},
+                                          {"gradient_bound", "  bound"},
+                                          {"step_size", "  step size"},
+                                          {"step_size_error", "  its error"}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         if (tally_json_get_real(estimates, rows[i][0], 0) > 0) {
             add_member(table, rows[i][1], estimates, rows[i][0]);

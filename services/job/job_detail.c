@@ -117,7 +117,8 @@ static bool set_positive(struct tally_json *object, const char *key, double valu
 
 static bool set_estimates(struct tally_json *object, const struct tally_estimates *estimates)
 {
-    if (!(estimates->sigma > 0) && !(estimates->gradient_bound > 0)) {
+    if (!(estimates->sigma > 0) && !(estimates->gradient_bound > 0) &&
+        !(estimates->step_size > 0)) {
         return tally_json_set_null(object, "estimates");
     }
     struct tally_json *value = tally_json_object();
@@ -125,7 +126,9 @@ static bool set_estimates(struct tally_json *object, const struct tally_estimate
         object, "estimates",
         tally_json_if_complete(
             value, set_positive(value, "sigma", estimates->sigma) &&
-                       set_positive(value, "gradient_bound", estimates->gradient_bound)));
+                       set_positive(value, "gradient_bound", estimates->gradient_bound) &&
+                       set_positive(value, "step_size", estimates->step_size) &&
+                       set_positive(value, "step_size_error", estimates->step_size_error)));
 }
 
 /* A spec without data has a smoothness of 0, which is as unknown as NaN. */

@@ -182,9 +182,9 @@ static uint32_t mark_of(const struct tally_job *job)
                                  plan->max_bits,
                                  plan->cut,
                                  open->evaluate};
-    const double reals[] = {plan->grid.step,  facts->distance,     facts->client_spread,
-                            facts->noise,     facts->noise_growth, facts->travel_step,
-                            facts->shift_gain};
+    const double reals[] = {plan->grid.step,   facts->distance,     facts->client_spread,
+                            facts->noise,      facts->noise_growth, facts->travel_step,
+                            facts->shift_gain, facts->step_size};
     const uint64_t sum = tally_checksum64(integers, sizeof integers);
     return 1 + (uint32_t)(tally_checksum64_more(sum, reals, sizeof reals) % N_MARKS);
 }
@@ -305,7 +305,7 @@ static enum tally_status estimate(struct tally_job *job, struct tally_round_reco
             reports[n++] = client->report;
         }
     }
-    struct tally_estimates estimates;
+    struct tally_estimates estimates = {0};
     enum tally_status status = opening->conclude(&job->setting, &job->open.plan, reports, n,
                                                  &estimates, &record->bits.control_bits, err);
     free(reports);

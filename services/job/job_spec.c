@@ -493,13 +493,15 @@ static enum tally_status check_reference(const struct tally_job_spec *spec, stru
 static enum tally_status check_budget(const struct tally_job_spec *spec, struct tally_error *err)
 {
     const struct tally_budget *budget = &spec->budget;
-    const bool up = budget->uplink_bits > 0 && budget->uplink_bits < CALM_REPORT_BITS;
-    const bool down = budget->downlink_bits > 0 && budget->downlink_bits < CALM_REPORT_BITS;
+    const int report = (int)calm_report_bits(&spec->params),
+              answer = (int)calm_answer_bits(&spec->params);
+    const bool up = budget->uplink_bits > 0 && budget->uplink_bits < report;
+    const bool down = budget->downlink_bits > 0 && budget->downlink_bits < answer;
     if (!calm_opens(&spec->params) || (!up && !down)) {
         return TALLY_OK;
     }
     return tally_fail(err, TALLY_OUT_OF_RANGE, up ? "budget.uplink_bits" : "budget.downlink_bits",
-                      "estimating what is `auto` takes %d bits of a budget", CALM_REPORT_BITS);
+                      "estimating what is `auto` takes %d bits of a budget", up ? report : answer);
 }
 
 /* Shifts need the recursion's constants from the start. */
@@ -508,8 +510,8 @@ static enum tally_status check_shifts(const struct tally_job_spec *spec, struct 
     const struct tally_calm_params *params = &spec->params.calm;
     if (params->shifts && (calm_opens(&spec->params) || isnan(params->client_spread))) {
         return tally_fail(err, TALLY_INVALID_ARGUMENT, "algorithm.shifts",
-                          "shifts need noise, client_spread and initial_variance; auto is not "
-                          "enough");
+                          "shifts need step_size, noise, client_spread and initial_variance; auto "
+                          "is not enough");
     }
     return TALLY_OK;
 }

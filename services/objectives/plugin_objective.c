@@ -348,6 +348,7 @@ static const struct tally_objective_ops TRAINING_OPS = {
 };
 
 static const struct tally_objective_ops PLUGIN_OPS = {
+    .is_program = true,
     .free = plugin_free,
     .local_loss = plugin_local_loss,
     .local_gradient = plugin_local_gradient,

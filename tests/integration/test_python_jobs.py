@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import random
 import subprocess
 import sys
 import unittest
@@ -178,6 +179,19 @@ class Simulations(TallyTestCase):
         first, second = (tally.simulate(plugin_job(horizon=200), pull, loss=squares) for _ in range(2))
         self.assertEqual(first["status"], "completed", first["reason"])
         self.assertEqual(essence(first), essence(second))
+
+    def test_calm_with_nothing_to_set(self):
+        document = plugin_job(dim=4, horizon=400, algorithm={"type": "calm"}, encoding="dithered")
+        detail = tally.simulate(document, pull, loss=squares)
+        self.assertEqual(detail["status"], "completed", detail["reason"])
+        self.assertAlmostEqual(detail["estimates"]["step_size"] * 2, 1, delta=0.05)
+        draws = random.Random(1)
+        detail = tally.simulate(document, lambda x, query: 2 * (x - 1) + draws.random(), loss=squares)
+        self.assertEqual(detail["status"], "failed")
+        self.assertRegex(detail["reason"], "gradient of client . does not repeat its draws: .* or state step_size")
+        detail = tally.simulate({**document, "algorithm": {"type": "calm", "step_size": 0.5}},
+                                lambda x, query: 2 * (x - 1) + draws.random(), loss=squares)
+        self.assertEqual(detail["status"], "completed", detail["reason"])
 
     def test_metrics_are_reported(self):
         detail = tally.simulate(plugin_job(horizon=200), pull, loss=squares, metrics=lambda x, client: {"client": client})

@@ -93,6 +93,59 @@ class Unknowns(TallyTestCase):
         self.assertEqual(essence(detail), essence(expected))
         self.check_sums(detail, self.client.rounds(job_id))
 
+    def test_calm_needs_no_member_at_all(self):
+        document = job_document("synthetic-calm-auto", algorithm={"type": "calm"})
+        expected = simulate(document)
+        detail, records, workers = self.run_job(document)
+        self.assertEqual(essence(detail), essence(expected))
+        self.check_sums(detail, records)
+        self.wait_until_heard(self.coordinator.client, workers)
+        self.assert_ends_well(*workers, self.coordinator)
+        self.assertEqual(uplink_of_workers(workers), detail["bits"]["uplink"])
+        self.assertEqual(detail["algorithm"]["step_size"], "auto")
+        found = detail["estimates"]["step_size"]  # a value of 12 bits, a 32nd of an octave apart
+        self.assertLess(abs(found - 3) / 3, 0.05)
+        self.assertAlmostEqual(32 * math.log2(found), round(32 * math.log2(found)), places=9)
+        self.assertLess(detail["estimates"]["step_size_error"], 0.1)
+        opening, repeated, *others = records
+        self.assertEqual((opening["j"], opening["samples"], opening["received"]), (0, 8, 10))
+        self.assertEqual(opening["bits"]["uplink"], {"formula": 380, "payload": 380, "messages": 10, "clipped": 0})
+        self.assertEqual(opening["bits"]["control"], 32)
+        self.assertEqual((repeated["samples"], others[0]["samples"]), (0, 18))
+        # The queries near the initial point are as bad as those at it: the loss is the mean over all of them.
+        at_start = simulate(job_document("synthetic-calm-auto", horizon=6))
+        self.assertAlmostEqual(opening["regret"] / 8, at_start["cumulative_regret"] / 6, delta=0.1)
+        self.assertNotEqual(opening["regret"] / 8, at_start["cumulative_regret"] / 6)
+        given = simulate(job_document("synthetic-calm-auto", algorithm={"type": "calm", "step_size": found}))
+        self.assertLess(abs(detail["cumulative_regret"] / given["cumulative_regret"] - 1), 0.3)
+
+    def test_calm_finds_the_step_size_in_any_unit(self):
+        """With data in other units, regret and step size scale, and the bits stay."""
+        plain = simulate(job_document("synthetic-calm-auto", algorithm={"type": "calm"}))
+        for factor in 2.0**-10, 2.0**10:  # powers of two, so that all values round alike
+            other = simulate(job_document(
+                "synthetic-calm-auto", algorithm={"type": "calm"}, objective__data__frobenius_norm=100 * factor,
+                objective__data__noise_std=factor))
+            self.assertEqual(other["estimates"]["step_size"] * factor**2, plain["estimates"]["step_size"])
+            self.assertAlmostEqual(other["cumulative_regret"] / factor**2 / plain["cumulative_regret"], 1, places=6)
+            self.assertEqual(other["bits"], plain["bits"])
+
+    def test_calm_is_killed_after_it_found_the_step_size(self):
+        document = job_document("synthetic-calm-auto", algorithm={"type": "calm"}, horizon=1000)
+        expected = simulate(document)
+        gate = start_gate(self, self.coordinator, last=2)
+        self.start_worker(gate, "w", clients=10)
+        job_id = self.client.submit(document)
+        wait_until(lambda: self.client.job(job_id)["round"] >= 2, "the opening and its repetition", pause_s=0.002)
+        self.coordinator.kill()
+        gate.open()
+        self.coordinator = self.start_coordinator(port=self.coordinator.port, store=self.coordinator.store)
+        self.client = self.coordinator.client
+        self.assertEqual(self.client.job(job_id)["estimates"], expected["estimates"])
+        detail = self.client.wait_status(job_id, "completed")
+        self.assertEqual(essence(detail), essence(expected))
+        self.check_sums(detail, self.client.rounds(job_id))
+
     def test_without_a_reference(self):
         document = job_document(reference={"type": "none"})
         known = simulate(job_document())

@@ -113,6 +113,7 @@ struct tally_evaluation {
 /* The functions of an objective; the wrappers below document them. A function is required unless
  * its comment says what NULL means. */
 struct tally_objective_ops {
+    bool is_program; /* a user's program computes the gradients */
     void (*free)(struct tally_objective *objective);
     enum tally_status (*local_loss)(const struct tally_objective *objective, uint32_t client,
                                     const double *x, double *ret_loss, struct tally_error *err);

@@ -159,8 +159,9 @@ static void vary(struct tally_job_spec *spec)
     }
 }
 
-/* Turns a fifth of the ceal jobs into calm jobs: with everything estimated or with known values,
- * half of the latter with shifts; half of all have budgets that are soon used up. */
+/* Turns a fifth of the ceal jobs into calm jobs: with everything estimated, half of them the step
+ * size as well, or with known values, half of them with shifts; half of all have budgets that are
+ * soon used up. */
 static void turn_into_calm(struct tally_job_spec *spec)
 {
     turn_into(spec, &TALLY_CALM);
@@ -173,6 +174,8 @@ static void turn_into_calm(struct tally_job_spec *spec)
         spec->params.calm.client_spread = 0.1;
         spec->params.calm.initial_variance = 0.5;
         spec->params.calm.shifts = digits / 2048 % 2 == 0;
+    } else if (digits / 4096 % 2 == 0) {
+        spec->params.calm.step_size = NAN;
     }
     if (digits / 16 % 2 == 0) {
         spec->budget = (struct tally_budget){.uplink_bits = 20 + digits / 32 % 64 * 4,

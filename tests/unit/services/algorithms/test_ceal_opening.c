@@ -184,7 +184,8 @@ static void test_algorithms_ceal_opening__server_concludes_as_the_header_says(vo
 {
     struct world world;
     init(&world);
-    const struct tally_report reports[] = {{2, 1.5}, {3, 0.5}, {4, 1}};
+    const struct tally_report reports[] = {
+        {.variance = 2, .norm = 1.5}, {.variance = 3, .norm = 0.5}, {.variance = 4, .norm = 1}};
     struct tally_estimates estimates;
     uint64_t control;
     CU_ASSERT_EQUAL(TALLY_CEAL.opening->conclude(&world.setting, &world.plan, reports, 3,
@@ -229,9 +230,9 @@ static void test_algorithms_ceal_opening__no_noise_and_no_gradient(void)
         struct tally_report report;
         double sigma, bound;
     } rows[] = {
-        {{0, 3}, 6.0 / 64, 6}, /* no noise: a floor, or messages would be endless */
-        {{1e-30, 3}, 6.0 / 64, 6},
-        {{0, 0}, 1.0 / 64, 1},
+        {{.norm = 3}, 6.0 / 64, 6}, /* no noise: a floor, or messages would be endless */
+        {{.variance = 1e-30, .norm = 3}, 6.0 / 64, 6},
+        {{.norm = 0}, 1.0 / 64, 1},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct world world;
@@ -252,7 +253,7 @@ static void test_algorithms_ceal_opening__no_noise_and_no_gradient(void)
     }
     struct world world;
     init(&world);
-    const struct tally_report huge = {(double)FLT_MAX, (double)FLT_MAX};
+    const struct tally_report huge = {.variance = (double)FLT_MAX, .norm = (double)FLT_MAX};
     struct tally_estimates estimates;
     uint64_t control;
     struct tally_error err = TALLY_ERROR_INIT;

@@ -20,9 +20,20 @@ static enum tally_status parse(const char *algorithm, const char *more, struct t
     return tally_document_parse(text, (size_t)n, spec, err);
 }
 
-static const char CALM[] = "\"type\": \"calm\", \"step_size\": 3.0";
+static const char ALONE[] = "\"type\": \"calm\"", CALM[] = "\"type\": \"calm\", \"step_size\": 3.0";
 
-static void test_document_calm__step_size_is_enough(void)
+static void test_document_calm__the_name_is_enough(void)
+{
+    struct tally_job_spec spec;
+    struct tally_error err;
+    TALLY_ASSERT_STATUS(parse(ALONE, "", &spec, &err), TALLY_OK, &err);
+    CU_ASSERT_TRUE(isnan(spec.params.calm.step_size));
+    TALLY_ASSERT_STATUS(parse("\"type\": \"calm\", \"step_size\": \"auto\"", "", &spec, &err),
+                        TALLY_OK, &err);
+    CU_ASSERT_TRUE(isnan(spec.params.calm.step_size));
+}
+
+static void test_document_calm__step_size_may_be_given(void)
 {
     struct tally_job_spec spec;
     struct tally_error err;
@@ -64,7 +75,11 @@ static void test_document_calm__members_that_do_not_go_together(void)
     expect_error(CALM, ", \"budget\": {\"uplink_bits\": -1}", "budget.uplink_bits");
     expect_error(CALM, ", \"budget\": {\"uplink_bits\": 19}", "budget.uplink_bits");
     expect_error(CALM, ", \"budget\": {\"downlink_bits\": 19}", "budget.downlink_bits");
-    expect_error("\"type\": \"calm\"", "", "algorithm.step_size");
+    expect_error(ALONE, ", \"budget\": {\"uplink_bits\": 37}", "budget.uplink_bits");
+    expect_error(ALONE, ", \"budget\": {\"downlink_bits\": 31}", "budget.downlink_bits");
+    TALLY_ASSERT_STATUS(
+        parse(ALONE, ", \"budget\": {\"uplink_bits\": 38, \"downlink_bits\": 32}", &spec, &err),
+        TALLY_OK, &err);
     expect_error("\"type\": \"calm\", \"step_size\": 3, \"noise\": 0", "", "algorithm.noise");
 }
 
@@ -115,7 +130,8 @@ static void test_document_calm__written_and_read_again_is_the_same(void)
 }
 
 static const struct tally_test TESTS[] = {
-    TALLY_TEST(test_document_calm__step_size_is_enough),
+    TALLY_TEST(test_document_calm__the_name_is_enough),
+    TALLY_TEST(test_document_calm__step_size_may_be_given),
     TALLY_TEST(test_document_calm__members_that_do_not_go_together),
     TALLY_TEST(test_document_calm__written_and_read_again_is_the_same),
 };

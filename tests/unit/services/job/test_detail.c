@@ -270,13 +270,18 @@ static void test_document_detail__estimates_are_those_there_are(void)
         struct tally_estimates estimates;
         const char *text;
     } rows[] = {
-        {{0.5, 2}, "{\"sigma\":0.5,\"gradient_bound\":2.0}"},
-        {{0.5, 0}, "{\"sigma\":0.5,\"gradient_bound\":null}"},
-        {{0, 2}, "{\"sigma\":null,\"gradient_bound\":2.0}"},
+        {{.sigma = 0.5, .gradient_bound = 2},
+         "{\"sigma\":0.5,\"gradient_bound\":2.0,\"step_size\":null,\"step_size_error\":null}"},
+        {{.sigma = 0.5},
+         "{\"sigma\":0.5,\"gradient_bound\":null,\"step_size\":null,\"step_size_error\":null}"},
+        {{.gradient_bound = 2},
+         "{\"sigma\":null,\"gradient_bound\":2.0,\"step_size\":null,\"step_size_error\":null}"},
+        {{.step_size = 4, .step_size_error = 0.25},
+         "{\"sigma\":null,\"gradient_bound\":null,\"step_size\":4.0,\"step_size_error\":0.25}"},
     };
     const struct tally_job_facts facts = {
         .id = "", .status = TALLY_JOB_RUNNING, .reason = "", .clients = 1, .dim = 1};
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct tally_progress progress = PROGRESS;
         progress.estimates = rows[i].estimates;
         struct tally_json *object = tally_json_object();

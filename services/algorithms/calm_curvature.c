@@ -1,0 +1,297 @@
+/* A client's measurement of the curvature of f in the opening round of CALM, for a job whose step
+ * size is to be estimated.
+ *
+ *     g_1 .. g_6     gradients at x
+ *     g'_i, i = 1, 2   the gradient of the same draws at x + dx, where dx = -l m_i / |m_i|, and m_i
+ *                      is the mean of the gradients of the other draws
+ *     c_i = <g'_i - g_i, dx> / |dx|^2          r_i = |g'_i - g_i|^2 / <g'_i - g_i, dx>
+ *                      (r_i = |g'_i - g_i| / |dx| if the product is not positive)
+ *
+ * The client reports the means of c_i and of r_i; r = 0 if it could measure neither.
+ *
+ * Idea: with the same draws, the difference is H_i dx, where H_i is the Hessian of the sample, and
+ * has no noise of the gradients. The draws are independent of dx, so for a quadratic c_i is an
+ * unbiased estimate of the curvature of f along dx. (Along a mean that contains g_i itself, it
+ * would be several times too large.) It scatters: if a sample is one point a of a linear model, H_i
+ * is a multiple of a a', and c_i that of <a, dx>^2. But then r_i is the trace of H_i, whatever dx
+ * is. In general r_i is between c_i and the largest eigenvalue of H_i, if H_i has no negative one.
+ *
+ * l is to change a gradient by SHARE. The scale of x is not known, so the first l is a guess, and
+ * a query that changes the gradient by far too much or too little does not count, but corrects l
+ * for the next one.
+ *
+ * The gradient of a user's program must repeat its draws, that is, it may use only the random
+ * numbers of the query. Such a client repeats a query at x itself in place of i = 1. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "services/algorithms/calm.h"
+
+enum { N = CALM_OPENING_SAMPLES };
+
+/* Changes of a gradient, relative to the gradients at x: as wanted; the least whose rounding does
+ * not matter, in double and in a program, which may compute in float32; the most that is still
+ * local; and the most by which a repeated query may differ. */
+static const double SHARE = 0.01, LEAST_SHARE = 1e-9, LEAST_FLOAT_SHARE = 1e-5, MOST_SHARE = 0.5,
+                    REPEATED_SHARE = 1e-3;
+
+struct probe {
+    const struct tally_client_task *task;
+    struct tally_scratch *scratch;
+    int n_queries;
+    double *gradients;           /* double[N][dim] at x */
+    double *points;              /* double[CALM_PROBES][dim]: where the other queries were made */
+    struct tally_rng draws[N];   /* at the start of each query at x */
+    double size;                 /* root mean square of the gradients' norms */
+    double least;                /* change that counts */
+    double length;               /* l */
+    double curvatures, steepest; /* sums of the c_i and r_i */
+    int n;                       /* of them */
+};
+
+/* Makes query i, with its draws, at scratch->local. */
+static enum tally_status query(struct probe *probe, int i, double *gradient,
+                               struct tally_error *err)
+{
+    const struct tally_client_task *task = probe->task;
+    const size_t dim = task->setting->dim;
+    const double *w = probe->scratch->local;
+    struct tally_rng rng = probe->draws[i];
+    enum tally_status status = tally_objective_local_gradient(
+        task->objective, task->client, w, task->setting->minibatch, &rng, gradient, err);
+    probe->n_queries++;
+    if (probe->n_queries < N) { /* the next query draws what follows */
+        probe->draws[i + 1] = rng;
+    } else if (probe->n_queries > N) {
+        memcpy(probe->points + (size_t)(probe->n_queries - N - 1) * dim, w, dim * sizeof *w);
+    }
+    return status;
+}
+
+static enum tally_status query_at_x(struct probe *probe, struct tally_error *err)
+{
+    const struct tally_client_task *task = probe->task;
+    const size_t dim = task->setting->dim;
+    double squares = 0;
+    tally_rng_init(&probe->draws[0], task->setting->key, task->client, task->round,
+                   TALLY_RNG_SAMPLING);
+    memcpy(probe->scratch->local, task->x, dim * sizeof *task->x);
+    for (int i = 0; i < N; i++) {
+        double *g = probe->gradients + (size_t)i * dim;
+        enum tally_status status = query(probe, i, g, err);
+        if (status != TALLY_OK) {
+            return status;
+        }
+        for (size_t j = 0; j < dim; j++) {
+            squares += g[j] * g[j];
+        }
+    }
+    probe->size = sqrt(squares / N);
+    return TALLY_OK;
+}
+
+/* Adds the gradients of the draws other than i to `sum`: all, or only those that differ from g_i.
+ * Returns whether there was one. */
+static bool add_others(const struct probe *probe, int i, bool all, double *sum)
+{
+    const size_t dim = probe->task->setting->dim;
+    const double *mine = probe->gradients + (size_t)i * dim;
+    bool any = false;
+    for (int k = 0; k < N; k++) {
+        const double *g = probe->gradients + (size_t)k * dim;
+        if (k != i && (all || memcmp(g, mine, dim * sizeof *g) != 0)) {
+            any = true;
+            for (size_t j = 0; j < dim; j++) {
+                sum[j] += g[j];
+            }
+        }
+    }
+    return any;
+}
+
+/* Sets scratch->local to x + dx for query i. If another query drew the same points as query i, its
+ * gradient is left out of m_i. (Without noise all gradients are equal, and may be used.) */
+static void move(const struct probe *probe, int i)
+{
+    const size_t dim = probe->task->setting->dim;
+    const double *x = probe->task->x;
+    double *w = probe->scratch->local, squares = 0;
+    memset(w, 0, dim * sizeof *w);
+    if (!add_others(probe, i, false, w)) {
+        (void)add_others(probe, i, true, w);
+    }
+    for (size_t j = 0; j < dim; j++) {
+        squares += w[j] * w[j];
+    }
+    const double factor = squares > 0 ? probe->length / sqrt(squares) : 0;
+    for (size_t j = 0; j < dim; j++) {
+        w[j] = x[j] - factor * w[j];
+    }
+    tally_domain_project(&probe->task->setting->domain, w, dim);
+}
+
+/* What a repeated query shows: c_i, r_i, and by how much the gradient changed. NaN at x. */
+struct difference {
+    double curvature, steepest, change;
+};
+
+/* Makes query i again, at scratch->local. */
+static enum tally_status query_again(struct probe *probe, int i, struct difference *ret_difference,
+                                     struct tally_error *err)
+{
+    const size_t dim = probe->task->setting->dim;
+    const double *x = probe->task->x, *w = probe->scratch->local,
+                 *g = probe->gradients + (size_t)i * dim, *again = probe->scratch->gradient;
+    double product = 0, moved = 0, changed = 0;
+    enum tally_status status = query(probe, i, probe->scratch->gradient, err);
+    for (size_t j = 0; status == TALLY_OK && j < dim; j++) {
+        const double dx = w[j] - x[j], dg = again[j] - g[j];
+        product += dg * dx;
+        moved += dx * dx;
+        changed += dg * dg;
+    }
+    *ret_difference = (struct difference){
+        .curvature = product / moved,
+        .steepest = product > 0 ? changed / product : sqrt(changed / moved),
+        .change = changed > 0 ? sqrt(changed) / probe->size : 0,
+    };
+    return status;
+}
+
+/* Makes query 0 again at x, where the gradient must be the same. */
+static enum tally_status check_draws(struct probe *probe, struct tally_error *err)
+{
+    struct difference difference;
+    enum tally_status status = query_again(probe, 0, &difference, err);
+    if (status == TALLY_OK && !(difference.change <= REPEATED_SHARE)) {
+        return tally_fail(err, TALLY_FAILED_PRECONDITION, "algorithm.step_size",
+                          "the gradient of client %u does not repeat its draws: the same query "
+                          "gave a vector that differs by %.2g of its length. Draw only from the "
+                          "query's random numbers, or state step_size",
+                          probe->task->client, difference.change);
+    }
+    probe->least = fmax(LEAST_FLOAT_SHARE, 10 * difference.change);
+    return status;
+}
+
+/* Makes query i again at x + dx, and adapts l. A change that is too large may have been limited by
+ * f, as by a logistic loss, so l shrinks more than a quadratic would need. One that is too small
+ * may be chance, so l grows little: f far away may be huge, and the query counts in the regret. */
+static enum tally_status measure(struct probe *probe, int i, struct tally_error *err)
+{
+    static const double NEARER = 1e-3, FARTHER = 30, MOST = 3;
+    struct difference seen;
+    move(probe, i);
+    enum tally_status status = query_again(probe, i, &seen, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    const double wanted = SHARE / seen.change; /* times as long */
+    if (!isfinite(seen.change) || seen.change > MOST_SHARE) {
+        probe->length *= isfinite(seen.change) ? fmin(NEARER, wanted) : NEARER;
+    } else if (seen.change < probe->least) {
+        probe->length *= FARTHER;
+    } else if (isfinite(seen.curvature) && isfinite(seen.steepest)) {
+        probe->curvatures += seen.curvature;
+        probe->steepest += seen.steepest;
+        probe->n++;
+        probe->length *= fmax(1 / MOST, fmin(MOST, wanted));
+    }
+    return TALLY_OK;
+}
+
+static double first_length(const struct tally_client_task *task)
+{
+    const size_t dim = task->setting->dim;
+    double squares = 0;
+    for (size_t j = 0; j < dim; j++) {
+        squares += task->x[j] * task->x[j];
+    }
+    return SHARE * sqrt(squares > 0 ? squares : (double)dim);
+}
+
+static enum tally_status measure_all(struct probe *probe, struct tally_error *err)
+{
+    const struct tally_client_task *task = probe->task;
+    enum tally_status status = query_at_x(probe, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    probe->length = first_length(task);
+    const bool is_program = task->objective->ops->is_program;
+    if (is_program) {
+        status = check_draws(probe, err);
+    }
+    for (int i = is_program; status == TALLY_OK && i < CALM_PROBES; i++) {
+        status = measure(probe, i, err);
+    }
+    return status;
+}
+
+/* The mean of the gradients at x in scratch->wide.reals, and the sum of the coordinates'
+ * variances. */
+static double take_moments(const struct probe *probe)
+{
+    const size_t dim = probe->task->setting->dim;
+    double *mean = probe->scratch->wide.reals, squares = 0;
+    for (size_t j = 0; j < dim; j++) {
+        double sum = 0, here = 0;
+        for (int i = 0; i < N; i++) {
+            sum += probe->gradients[(size_t)i * dim + j];
+        }
+        mean[j] = sum / N;
+        for (int i = 0; i < N; i++) {
+            const double away = probe->gradients[(size_t)i * dim + j] - mean[j];
+            here += away * away;
+        }
+        squares += here;
+    }
+    return squares / (N - 1);
+}
+
+/* The mean of f over all queries. */
+static enum tally_status take_loss(const struct probe *probe, double *ret_loss,
+                                   struct tally_error *err)
+{
+    const struct tally_objective *objective = probe->task->objective;
+    double at_x = 0, near[CALM_PROBES], sum = 0;
+    enum tally_status status = tally_objective_losses(objective, probe->task->x, 1, &at_x, err);
+    if (status == TALLY_OK) {
+        status = tally_objective_losses(objective, probe->points, CALM_PROBES, near, err);
+    }
+    for (int i = 0; status == TALLY_OK && i < CALM_PROBES; i++) {
+        sum += near[i] / (N + CALM_PROBES);
+    }
+    *ret_loss = at_x * ((double)N / (N + CALM_PROBES)) + sum;
+    if (status == TALLY_OK && !isfinite(*ret_loss)) {
+        return tally_fail(err, TALLY_NOT_FINITE, NULL,
+                          "the loss at the initial point, or near it, is %g", *ret_loss);
+    }
+    return status;
+}
+
+enum tally_status calm_measure(const struct tally_client_task *task, struct tally_scratch *scratch,
+                               double *ret_variance, double *ret_curvature, double *ret_steepest,
+                               double *ret_loss, struct tally_error *err)
+{
+    const size_t dim = task->setting->dim;
+    struct probe probe = {.task = task, .scratch = scratch, .least = LEAST_SHARE};
+    probe.gradients = malloc((N + CALM_PROBES) * dim * sizeof *probe.gradients);
+    if (probe.gradients == NULL) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for %d vectors of dim %zu",
+                          N + CALM_PROBES, dim);
+    }
+    probe.points = probe.gradients + N * dim;
+    enum tally_status status = measure_all(&probe, err);
+    if (status == TALLY_OK) {
+        *ret_variance = take_moments(&probe);
+        *ret_curvature = probe.n > 0 ? probe.curvatures / probe.n : 0;
+        *ret_steepest = probe.n > 0 ? probe.steepest / probe.n : 0;
+    }
+    if (status == TALLY_OK && ret_loss != NULL) {
+        status = take_loss(&probe, ret_loss, err);
+    }
+    free(probe.gradients);
+    return status;
+}

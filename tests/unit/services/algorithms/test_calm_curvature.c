@@ -1,0 +1,289 @@
+/* The curvature that a client of CALM measures, and the step size that the server makes of it. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "services/algorithms/calm.h"
+#include "tests/harness.h"
+
+enum { DIM = 30, POINTS = 20 };
+
+/* f of the tests: the mean of scale <a, w - x*>^2 / 2 over POINTS normal points a, or scale |w -
+ * x*|^2 / 2 if `is_round`; a query adds noise that is drawn or, if `forgets`, never the same. */
+struct fake {
+    struct tally_objective base;
+    double scale, noise;
+    bool is_round, forgets, saturates;
+    double points[POINTS][DIM];
+    int n_queries;
+    double losses[64]; /* at each query */
+};
+
+static double loss_at(const double *w)
+{
+    double squares = 0;
+    for (int j = 0; j < DIM; j++) {
+        squares += (w[j] - 1) * (w[j] - 1);
+    }
+    return squares / 2;
+}
+
+static enum tally_status losses(const struct tally_objective *objective, const double *points,
+                                size_t n, double *ret_losses, struct tally_error *err)
+{
+    (void)objective;
+    (void)err;
+    for (size_t i = 0; i < n; i++) {
+        ret_losses[i] = loss_at(points + i * DIM);
+    }
+    return TALLY_OK;
+}
+
+static enum tally_status gradient(const struct tally_objective *objective, uint32_t client,
+                                  const double *w, int64_t n, struct tally_rng *rng,
+                                  double *ret_gradient, struct tally_error *err)
+{
+    struct fake *fake = (struct fake *)(uintptr_t)objective;
+    const double *a = fake->points[tally_rng_below(rng, POINTS)];
+    double product = 0, noise[DIM];
+    (void)client;
+    (void)n;
+    (void)err;
+    tally_rng_normal(rng, noise, DIM);
+    fake->losses[fake->n_queries++] = loss_at(w);
+    for (int j = 0; j < DIM; j++) {
+        product += a[j] * (w[j] - 1);
+    }
+    for (int j = 0; j < DIM; j++) {
+        ret_gradient[j] =
+            fake->scale * (fake->is_round ? w[j] - 1 : product * a[j]) + fake->noise * noise[j];
+        if (fake->saturates) {
+            ret_gradient[j] = fmax(-1e-3, fmin(1e-3, ret_gradient[j]));
+        }
+        ret_gradient[j] += fake->forgets ? fake->noise * sin(fake->n_queries * (j + 1)) : 0;
+    }
+    return TALLY_OK;
+}
+
+static const struct tally_objective_ops OPS = {.local_gradient = gradient, .losses = losses},
+                                        PROGRAM_OPS = {.local_gradient = gradient,
+                                                       .is_program = true};
+
+static struct fake make_fake(double scale, bool is_round)
+{
+    struct fake fake = {
+        .base = {.ops = &OPS, .dim = DIM, .clients = 1}, .scale = scale, .is_round = is_round};
+    struct tally_rng rng;
+    tally_rng_init(&rng, tally_rng_key(5, 0), 0, 0, TALLY_RNG_COVARIATES);
+    for (int i = 0; i < POINTS; i++) {
+        tally_rng_normal(&rng, fake.points[i], DIM);
+    }
+    return fake;
+}
+
+struct measured {
+    enum tally_status status;
+    double variance, curvature, steepest, loss;
+    struct tally_error err;
+};
+
+static struct measured measure(struct fake *fake, uint32_t client, const double *x, bool is_judged)
+{
+    static const union tally_algorithm_params PARAMS = {
+        .calm = {.step_size = NAN, .noise = NAN, .initial_variance = NAN}};
+    const struct tally_setting setting = {.params = &PARAMS,
+                                          .clients = 1,
+                                          .dim = DIM,
+                                          .horizon = 100,
+                                          .minibatch = 1,
+                                          .key = tally_rng_key(17, 0)};
+    const struct tally_round_plan plan = {.samples = calm_opening_samples(&PARAMS)};
+    const struct tally_client_task task = {.setting = &setting,
+                                           .plan = &plan,
+                                           .objective = &fake->base,
+                                           .client = client,
+                                           .round = 1,
+                                           .x = x};
+    struct measured measured = {.err = TALLY_ERROR_INIT};
+    struct tally_scratch scratch;
+    CU_ASSERT_EQUAL_FATAL(tally_scratch_init(&scratch, DIM, TALLY_SCRATCH_CLIENT, NULL), TALLY_OK);
+    CU_ASSERT_EQUAL_FATAL(tally_scratch_widen(&scratch, DIM, NULL), TALLY_OK);
+    fake->n_queries = 0;
+    measured.status =
+        calm_measure(&task, &scratch, &measured.variance, &measured.curvature, &measured.steepest,
+                     is_judged ? &measured.loss : NULL, &measured.err);
+    tally_scratch_fini(&scratch);
+    return measured;
+}
+
+/* Whatever the units of x and of f, and with noise a thousand times the gradient. */
+static void test_calm_curvature__is_exact_at_every_scale(void)
+{
+    static const double SCALES[] = {1e-12, 1e-6, 1, 1e6, 1e12}, STARTS[] = {0, 1e-6, 2, 1e6};
+    for (size_t i = 0; i < sizeof SCALES / sizeof SCALES[0]; i++) {
+        for (size_t k = 0; k < sizeof STARTS / sizeof STARTS[0]; k++) {
+            double x[DIM];
+            for (int j = 0; j < DIM; j++) {
+                x[j] = STARTS[k] * (j % 2 == 0 ? 1 : -1);
+            }
+            struct fake fake = make_fake(SCALES[i], true);
+            fake.noise = SCALES[i] * (k == 2 ? 1000 : 1);
+            const struct measured m = measure(&fake, 0, x, false);
+            TALLY_ASSERT_STATUS(m.status, TALLY_OK, &m.err);
+            CU_ASSERT_EQUAL(fake.n_queries, CALM_OPENING_SAMPLES + CALM_PROBES);
+            CU_ASSERT_DOUBLE_EQUAL(m.curvature / SCALES[i], 1, 1e-6);
+            CU_ASSERT_DOUBLE_EQUAL(m.steepest / SCALES[i], 1, 1e-6);
+        }
+    }
+}
+
+/* With few points, another draw is often the same point. A direction that contained its gradient
+ * would show six times its curvature. */
+static void test_calm_curvature__draws_are_independent_of_the_direction(void)
+{
+    enum { CLIENTS = 500 };
+    struct fake fake = make_fake(1, false);
+    const double x[DIM] = {0};
+    double curvature = 0, steepest = 0, trace = 0;
+    for (int i = 0; i < POINTS; i++) {
+        for (int j = 0; j < DIM; j++) {
+            trace += fake.points[i][j] * fake.points[i][j] / POINTS;
+        }
+    }
+    for (uint32_t m = 0; m < CLIENTS; m++) {
+        const struct measured measured = measure(&fake, m, x, false);
+        TALLY_ASSERT_STATUS(measured.status, TALLY_OK, &measured.err);
+        curvature += measured.curvature / CLIENTS;
+        steepest += measured.steepest / CLIENTS;
+    }
+    CU_ASSERT_DOUBLE_EQUAL(curvature, 1, 0.15); /* of independent directions, trace / DIM */
+    CU_ASSERT_DOUBLE_EQUAL(steepest / trace, 1, 0.03);
+}
+
+/* One query of a client may be lost to a wrong length; no other value comes of it. */
+static void test_calm_curvature__a_wrong_length_does_not_count(void)
+{
+    double x[DIM];
+    for (int j = 0; j < DIM; j++) {
+        x[j] = 1 + (j == 0 ? 1e-4 : 0); /* far nearer to x* than the guess, 1 % of |x| */
+    }
+    struct fake fake = make_fake(1, true);
+    const struct measured m = measure(&fake, 0, x, false);
+    TALLY_ASSERT_STATUS(m.status, TALLY_OK, &m.err);
+    CU_ASSERT_DOUBLE_EQUAL(m.curvature, 1, 1e-6);
+    fake.saturates = true; /* as a logistic loss far from its data: the change shows no curvature */
+    const struct measured far = measure(&fake, 0, x, false);
+    TALLY_ASSERT_STATUS(far.status, TALLY_OK, &far.err);
+    CU_ASSERT_TRUE(far.steepest == 0 || fabs(far.curvature - 1) < 0.05);
+}
+
+/* The mean over six queries at x and two near it. */
+static void test_calm_curvature__the_loss_is_that_of_all_queries(void)
+{
+    double x[DIM] = {0}, expected = 0;
+    struct fake fake = make_fake(1, true);
+    const struct measured m = measure(&fake, 0, x, true);
+    TALLY_ASSERT_STATUS(m.status, TALLY_OK, &m.err);
+    for (int i = 0; i < CALM_OPENING_SAMPLES + CALM_PROBES; i++) {
+        expected += fake.losses[i] / (CALM_OPENING_SAMPLES + CALM_PROBES);
+    }
+    CU_ASSERT_DOUBLE_EQUAL(m.loss, expected, 1e-12);
+    CU_ASSERT_NOT_EQUAL(fake.losses[7], fake.losses[0]);
+}
+
+static void test_calm_curvature__a_program_must_repeat_its_draws(void)
+{
+    const double x[DIM] = {0};
+    struct fake fake = make_fake(1, true);
+    fake.base.ops = &PROGRAM_OPS;
+    fake.noise = 0.1;
+    struct measured m = measure(&fake, 0, x, false);
+    TALLY_ASSERT_STATUS(m.status, TALLY_OK, &m.err);
+    CU_ASSERT_EQUAL(fake.n_queries, CALM_OPENING_SAMPLES + CALM_PROBES);
+    CU_ASSERT_DOUBLE_EQUAL(m.curvature, 1, 1e-6);
+    fake.forgets = true;
+    m = measure(&fake, 0, x, false);
+    CU_ASSERT_EQUAL(m.status, TALLY_FAILED_PRECONDITION);
+    TALLY_ASSERT_TEXT(m.err.field, "algorithm.step_size");
+    CU_ASSERT_PTR_NOT_NULL(strstr(m.err.message, "does not repeat its draws"));
+}
+
+static void test_calm_curvature__without_a_gradient_there_is_none(void)
+{
+    double x[DIM];
+    for (int j = 0; j < DIM; j++) {
+        x[j] = 1; /* x* */
+    }
+    struct fake fake = make_fake(1, true);
+    const struct measured m = measure(&fake, 0, x, false);
+    TALLY_ASSERT_STATUS(m.status, TALLY_OK, &m.err);
+    CU_ASSERT_TRUE(m.curvature == 0 && m.steepest == 0); /* the client could measure nothing */
+}
+
+/* The estimates from reports with these curvatures and these steepest ones. */
+static enum tally_status conclude(const double *curvature, const double *steepest, int64_t n,
+                                  struct tally_estimates *ret_estimates)
+{
+    static const union tally_algorithm_params PARAMS = {
+        .calm = {.step_size = NAN, .noise = NAN, .initial_variance = NAN}};
+    static const struct tally_setting SETTING = {
+        .params = &PARAMS, .clients = 4, .dim = DIM, .horizon = 100, .minibatch = 1};
+    const struct tally_round_plan plan = {.samples = 8};
+    struct tally_report reports[4];
+    uint64_t control = 0;
+    for (int64_t m = 0; m < n; m++) {
+        reports[m] = (struct tally_report){
+            .variance = 1, .norm = 1, .curvature = curvature[m], .steepest = steepest[m]};
+    }
+    struct tally_error err = TALLY_ERROR_INIT;
+    const enum tally_status status =
+        CALM_OPENING.conclude(&SETTING, &plan, reports, n, ret_estimates, &control, &err);
+    CU_ASSERT_TRUE(status != TALLY_OK || control == 32);
+    if (status != TALLY_OK) {
+        TALLY_ASSERT_TEXT(err.field, "algorithm.step_size");
+    } else { /* what the server adopts fits the bits that it sent */
+        union tally_algorithm_params params = PARAMS;
+        CU_ASSERT_TRUE(CALM_OPENING.adopt(&SETTING, ret_estimates, &params));
+        CU_ASSERT_EQUAL(params.calm.step_size, ret_estimates->step_size);
+        const double v = params.calm.initial_variance / ret_estimates->step_size /
+                         ret_estimates->step_size; /* the mean square 1 less the noise */
+        CU_ASSERT_DOUBLE_EQUAL(v, 1 - 1.0 / CALM_OPENING_SAMPLES, 0.05);
+    }
+    return status;
+}
+
+/* c up to 2.5 times r / d: all directions are alike, and r is the better measure. */
+static void test_calm_curvature__the_server_weighs_both_measures(void)
+{
+    struct tally_estimates found;
+    const double r[] = {DIM, DIM, DIM, DIM}, alike[] = {0.2, 4, 1, 4.7}, steep[] = {8, 12, 8, 12},
+                 flat[] = {-1, -1, 1, 1}, none[] = {0, 0, 0, 0}, some[] = {DIM, 0, 0, DIM};
+    CU_ASSERT_EQUAL(conclude(alike, r, 4, &found), TALLY_OK);
+    CU_ASSERT_EQUAL(found.step_size, 1);
+    CU_ASSERT_EQUAL(found.step_size_error, 0);
+    CU_ASSERT_EQUAL(conclude(steep, r, 4, &found), TALLY_OK); /* 1 / (1.25 * 10), an 8th octave */
+    CU_ASSERT_DOUBLE_EQUAL(found.step_size * 12.5, 1, 0.05);
+    CU_ASSERT_DOUBLE_EQUAL(found.step_size_error, sqrt(16.0 / 3 / 4) / 10, 1e-12);
+    CU_ASSERT_EQUAL(conclude(steep, (double[]){11, 11, 11, 11}, 4, &found), TALLY_OK);
+    CU_ASSERT_DOUBLE_EQUAL(found.step_size * 11, 1, 0.05);
+    CU_ASSERT_EQUAL(conclude(steep, r, 1, &found), TALLY_OK);
+    CU_ASSERT_EQUAL(found.step_size_error, 0);
+    CU_ASSERT_EQUAL(conclude(flat, r, 4, &found), TALLY_FAILED_PRECONDITION);
+    CU_ASSERT_EQUAL(conclude(none, r, 4, &found), TALLY_FAILED_PRECONDITION);
+    CU_ASSERT_EQUAL(conclude(alike, none, 4, &found), TALLY_FAILED_PRECONDITION);
+    CU_ASSERT_EQUAL(conclude((double[]){1, 99, 99, 1}, some, 4, &found), TALLY_OK);
+    CU_ASSERT_EQUAL(found.step_size, 1); /* of those that measured */
+    CU_ASSERT_EQUAL(conclude((double[]){1e-12}, (double[]){1e-12}, 1, &found),
+                    TALLY_FAILED_PRECONDITION);
+}
+
+static const struct tally_test TESTS[] = {
+    TALLY_TEST(test_calm_curvature__is_exact_at_every_scale),
+    TALLY_TEST(test_calm_curvature__draws_are_independent_of_the_direction),
+    TALLY_TEST(test_calm_curvature__a_wrong_length_does_not_count),
+    TALLY_TEST(test_calm_curvature__the_loss_is_that_of_all_queries),
+    TALLY_TEST(test_calm_curvature__a_program_must_repeat_its_draws),
+    TALLY_TEST(test_calm_curvature__without_a_gradient_there_is_none),
+    TALLY_TEST(test_calm_curvature__the_server_weighs_both_measures),
+};
+TALLY_SUITE(calm_curvature, TESTS);
