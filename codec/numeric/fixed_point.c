@@ -1,7 +1,8 @@
 #include "codec/numeric/fixed_point.h"
 
 #include <math.h>
-#include <string.h>
+
+#include "codec/numeric/fixed_point_loops.h"
 
 double tally_fixed_point_bound(uint32_t addends)
 {
@@ -13,30 +14,15 @@ int64_t tally_fixed_point_of(double v)
     return llrint(v * 0x1p40);
 }
 
-/* llrint() has no vector form before AVX-512. Below 2^51 a sum with 1.5 * 2^52 does the same:
- * doubles of that size are the integers, so the sum is rounded to one, ties to even, and its bits
- * are those of 1.5 * 2^52 plus that integer. */
-static const double SHIFT = 0x1.8p52;
-static const double FAST_BOUND = 0x1p10; /* |v|, so that v * 2^40 is below 2^51, with room */
-
-static inline int64_t fast_of(double v)
-{
-    const double shifted = v * 0x1p40 + SHIFT;
-    int64_t bits, origin;
-    memcpy(&bits, &shifted, sizeof bits);
-    memcpy(&origin, &SHIFT, sizeof origin);
-    return bits - origin;
-}
-
 void tally_fixed_point_of_floats(const float *values, size_t n, int64_t *addends)
 {
     uint32_t n_large = 0;
     for (size_t i = 0; i < n; i++) {
-        n_large += fabsf(values[i]) > (float)FAST_BOUND;
+        n_large += fabsf(values[i]) > (float)FIXED_POINT_FAST_BOUND;
     }
     if (n_large == 0) {
         for (size_t i = 0; i < n; i++) {
-            addends[i] = fast_of((double)values[i]);
+            addends[i] = fixed_point_fast_of((double)values[i]);
         }
     } else {
         for (size_t i = 0; i < n; i++) {
@@ -49,11 +35,11 @@ void tally_fixed_point_of_doubles(const double *values, size_t n, int64_t *adden
 {
     uint32_t n_large = 0;
     for (size_t i = 0; i < n; i++) {
-        n_large += fabs(values[i]) > FAST_BOUND;
+        n_large += fabs(values[i]) > FIXED_POINT_FAST_BOUND;
     }
     if (n_large == 0) {
         for (size_t i = 0; i < n; i++) {
-            addends[i] = fast_of(values[i]);
+            addends[i] = fixed_point_fast_of(values[i]);
         }
     } else {
         for (size_t i = 0; i < n; i++) {
@@ -69,15 +55,53 @@ void tally_fixed_point_of_levels(const int32_t *levels, double scale, size_t n, 
         const int32_t magnitude = levels[i] < 0 ? -levels[i] : levels[i];
         top = magnitude > top ? magnitude : top;
     }
-    if (scale * top <= FAST_BOUND) {
+    if (scale * top <= FIXED_POINT_FAST_BOUND) {
         for (size_t i = 0; i < n; i++) {
-            addends[i] = fast_of(scale * levels[i]);
+            addends[i] = fixed_point_fast_of(scale * levels[i]);
         }
     } else {
         for (size_t i = 0; i < n; i++) {
             addends[i] = tally_fixed_point_of(scale * levels[i]);
         }
     }
+}
+
+const struct tally_fixed_point_kernel TALLY_FIXED_POINT_PORTABLE = FIXED_POINT_KERNEL;
+
+const struct tally_fixed_point_kernel *tally_fixed_point_kernel_for(enum tally_cpu cpu)
+{
+    static const struct tally_fixed_point_kernel *const kernels[TALLY_N_CPUS] = {
+        [TALLY_CPU_PORTABLE] = &TALLY_FIXED_POINT_PORTABLE,
+#ifdef TALLY_X86_64
+        [TALLY_CPU_AVX2] = &TALLY_FIXED_POINT_AVX2,
+        [TALLY_CPU_AVX512] = &TALLY_FIXED_POINT_AVX512,
+#endif
+    };
+    return kernels[cpu];
+}
+
+size_t tally_fixed_point_add_float32(const uint8_t *data, size_t n, double bound, int64_t *sums)
+{
+    return tally_fixed_point_kernel_for(tally_cpu_used())->add_float32(data, n, bound, sums);
+}
+
+size_t tally_fixed_point_count_faults(const uint8_t *data, size_t n, unsigned width, int32_t top)
+{
+    return tally_fixed_point_kernel_for(tally_cpu_used())->count_faults(data, n, width, top);
+}
+
+void tally_fixed_point_add_codes(const uint8_t *data, size_t n, unsigned width, double scale,
+                                 int64_t *sums)
+{
+    tally_fixed_point_kernel_for(tally_cpu_used())->add_codes(data, n, width, scale, sums);
+}
+
+void tally_fixed_point_add_dithered(const int32_t *levels, const int32_t *dithers, size_t n,
+                                    double step, int64_t *sums,
+                                    double squares[TALLY_FIXED_POINT_LANES])
+{
+    tally_fixed_point_kernel_for(tally_cpu_used())
+        ->add_dithered(levels, dithers, n, step, sums, squares);
 }
 
 enum { LOW_BITS = 32 };

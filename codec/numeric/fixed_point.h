@@ -31,6 +31,29 @@ void tally_fixed_point_of_floats(const float *values, size_t n, int64_t *addends
 void tally_fixed_point_of_doubles(const double *values, size_t n, int64_t *addends);
 void tally_fixed_point_of_levels(const int32_t *levels, double scale, size_t n, int64_t *addends);
 
+/* What follows adds whole messages to sums, without vectors between. Values must be within the
+ * bound of the sums, unless stated otherwise. */
+
+/* sums[i] += the value of the i-th of n little-endian float32 values, which may lie anywhere.
+ * Returns n; or less, with the sums as they were, if a value is NaN or its magnitude is above
+ * `bound`, that of the sums. */
+size_t tally_fixed_point_add_float32(const uint8_t *data, size_t n, double bound, int64_t *sums);
+
+/* Codes of `width` bits, from 2 to 8: the lowest is the sign, the others are the magnitude. n is a
+ * multiple of 8, and 8 bytes can be read at every eighth code. */
+/* The number of codes whose magnitude is above `top`, or that are a negative zero. */
+size_t tally_fixed_point_count_faults(const uint8_t *data, size_t n, unsigned width, int32_t top);
+/* sums[i] += scale * the i-th level. */
+void tally_fixed_point_add_codes(const uint8_t *data, size_t n, unsigned width, double scale,
+                                 int64_t *sums);
+
+/* sums[i] += v_i = step * (levels[i] - dithers[i] / 2^32). Adds v_i^2 to squares[i mod 8], but to
+ * squares[0] if fewer than 8 values are left of a block of 256. */
+enum { TALLY_FIXED_POINT_LANES = 8 };
+void tally_fixed_point_add_dithered(const int32_t *levels, const int32_t *dithers, size_t n,
+                                    double step, int64_t *sums,
+                                    double squares[TALLY_FIXED_POINT_LANES]);
+
 /* sum += weight * addend, an addend of tally_fixed_point_of(); weight <= 2^31. */
 void tally_fixed_point_add_weighted(int64_t sum[2], int64_t addend, uint32_t weight);
 /* sum / divisor, rounded once. The divisor is at least 1 and divides the sum. If the quotient

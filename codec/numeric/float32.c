@@ -9,6 +9,21 @@ size_t tally_float32_bound(size_t dim)
     return 4 * dim;
 }
 
+/* Copies n words of 32 bits, in the order of this machine on one side and little-endian on the
+ * other. */
+static void copy_words(void *to, const void *from, size_t n)
+{
+    memcpy(to, from, 4 * n);
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+    for (size_t i = 0; i < n; i++) {
+        uint32_t word;
+        memcpy(&word, (uint8_t *)to + 4 * i, 4);
+        word = __builtin_bswap32(word);
+        memcpy((uint8_t *)to + 4 * i, &word, 4);
+    }
+#endif
+}
+
 /* Fails if a value is not finite. The first loop has no exit, so that it takes vector
  * instructions. */
 static enum tally_status check_finite(const float *values, size_t dim, struct tally_error *err)
@@ -38,13 +53,7 @@ enum tally_status tally_float32_encode(const float *values, size_t dim, uint8_t 
     if (status != TALLY_OK) {
         return status;
     }
-    for (size_t i = 0; i < dim; i++) {
-        uint32_t word;
-        memcpy(&word, &values[i], 4);
-        for (unsigned b = 0; b < 4; b++) {
-            data[4 * i + b] = (uint8_t)(word >> (8 * b));
-        }
-    }
+    copy_words(data, values, dim);
     *ret_payload_bits = 32 * (uint64_t)dim;
     return TALLY_OK;
 }
@@ -57,12 +66,6 @@ enum tally_status tally_float32_decode(const uint8_t *data, size_t n_bytes, uint
                           "%zu bytes with %llu bits; expected %zu float32 values", n_bytes,
                           (unsigned long long)payload_bits, dim);
     }
-    for (size_t i = 0; i < dim; i++) {
-        uint32_t word = 0;
-        for (unsigned b = 0; b < 4; b++) {
-            word |= (uint32_t)data[4 * i + b] << (8 * b);
-        }
-        memcpy(&values[i], &word, 4);
-    }
+    copy_words(values, data, dim);
     return check_finite(values, dim, err);
 }

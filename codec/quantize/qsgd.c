@@ -1,9 +1,11 @@
 #include "codec/quantize/qsgd.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
 #include "codec/numeric/bits.h"
+#include "codec/numeric/fixed_point.h"
 #include "codec/quantize/quantizer_kernels.h"
 
 /* ceil(log2(s + 1)): the bits of s itself. */
@@ -84,7 +86,7 @@ enum tally_status tally_qsgd_encode(const struct tally_qsgd *qsgd, const int32_t
     return writer.overflow ? TALLY_OUT_OF_RANGE : TALLY_OK;
 }
 
-enum { BLOCK = 256 };
+enum { BLOCK = 256, NORM_BITS = 32 };
 
 /* Reads whole blocks of levels, each level with one load, up to the last bytes of the message or a
  * block with a fault, which is left to read_levels(). Returns how many levels it has read. */
@@ -117,7 +119,7 @@ static size_t read_blocks(struct tally_bit_reader *reader, const uint8_t *data, 
     return n;
 }
 
-/* Reads the levels from number `first` on. */
+/* Reads the levels of coordinates `first` .. dim - 1 into levels[dim - first]. */
 static enum tally_status read_levels(struct tally_bit_reader *reader, uint32_t s, size_t first,
                                      size_t dim, float norm, int32_t *levels,
                                      struct tally_error *err)
@@ -138,14 +140,15 @@ static enum tally_status read_levels(struct tally_bit_reader *reader, uint32_t s
             return tally_fail(err, TALLY_MALFORMED, "payload",
                               "coordinate %zu is not zero though the norm is", i);
         }
-        levels[i] = (bits & 1) != 0 ? -magnitude : magnitude;
+        levels[i - first] = (bits & 1) != 0 ? -magnitude : magnitude;
     }
     return TALLY_OK;
 }
 
-enum tally_status tally_qsgd_decode(const uint8_t *data, size_t n_bytes, uint64_t payload_bits,
-                                    uint32_t s, size_t dim, struct tally_qsgd *ret_qsgd,
-                                    int32_t *levels, struct tally_error *err)
+/* Reads what is before the levels, and checks that they can follow. */
+static enum tally_status read_norm(struct tally_bit_reader *reader, const uint8_t *data,
+                                   size_t n_bytes, uint64_t payload_bits, uint32_t s, size_t dim,
+                                   struct tally_qsgd *ret_qsgd, struct tally_error *err)
 {
     const uint64_t wanted = tally_qsgd_bits(s, dim);
     if (payload_bits != wanted || !tally_bits_are_framed(data, n_bytes, payload_bits)) {
@@ -153,18 +156,71 @@ enum tally_status tally_qsgd_decode(const uint8_t *data, size_t n_bytes, uint64_
                           "%zu bytes with %llu bits; expected %llu bits with zero padding", n_bytes,
                           (unsigned long long)payload_bits, (unsigned long long)wanted);
     }
-    struct tally_bit_reader reader;
-    tally_bit_reader_init(&reader, data, payload_bits);
-    const uint32_t norm_bits = (uint32_t)tally_bit_read(&reader, 32);
+    tally_bit_reader_init(reader, data, payload_bits);
+    const uint32_t norm_bits = (uint32_t)tally_bit_read(reader, NORM_BITS);
     struct tally_qsgd qsgd = {.levels = s};
     memcpy(&qsgd.norm, &norm_bits, sizeof qsgd.norm);
     if (!isfinite(qsgd.norm) || signbit(qsgd.norm)) {
         return tally_fail(err, TALLY_MALFORMED, "payload", "the norm is not a number >= 0");
     }
+    *ret_qsgd = qsgd;
+    return TALLY_OK;
+}
+
+enum tally_status tally_qsgd_decode(const uint8_t *data, size_t n_bytes, uint64_t payload_bits,
+                                    uint32_t s, size_t dim, struct tally_qsgd *ret_qsgd,
+                                    int32_t *levels, struct tally_error *err)
+{
+    struct tally_bit_reader reader;
+    struct tally_qsgd qsgd;
+    enum tally_status status = read_norm(&reader, data, n_bytes, payload_bits, s, dim, &qsgd, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
     const size_t n = read_blocks(&reader, data, n_bytes, s, dim, qsgd.norm, levels);
-    enum tally_status status = read_levels(&reader, s, n, dim, qsgd.norm, levels, err);
+    status = read_levels(&reader, s, n, dim, qsgd.norm, levels + n, err);
     if (status == TALLY_OK) {
         *ret_qsgd = qsgd;
     }
     return status;
+}
+
+/* Coordinates that can be loaded eight at a time, with 8 bytes each, which begin at whole bytes. */
+static size_t n_grouped(size_t n_bytes, unsigned width, size_t dim)
+{
+    enum { LOADED = 8, FIRST = NORM_BITS / 8 };
+    if (n_bytes < FIRST + LOADED) {
+        return 0;
+    }
+    const size_t n_loads = (n_bytes - FIRST - LOADED) / width + 1;
+    return 8 * (n_loads < dim / 8 ? n_loads : dim / 8);
+}
+
+bool tally_qsgd_add(const uint8_t *data, size_t n_bytes, uint64_t payload_bits, uint32_t s,
+                    size_t dim, double bound, int64_t *sums)
+{
+    enum { MOST_LEFT = 64 }; /* 8 bytes of the shortest codes, and less than a group */
+    struct tally_bit_reader reader;
+    struct tally_qsgd qsgd;
+    int32_t left[MOST_LEFT];
+    if (s > TALLY_QSGD_MAX_ADDED ||
+        read_norm(&reader, data, n_bytes, payload_bits, s, dim, &qsgd, NULL) != TALLY_OK ||
+        (double)qsgd.norm > bound) {
+        return false;
+    }
+    const unsigned width = 1 + level_width(s);
+    const size_t n = n_grouped(n_bytes, width, dim);
+    const uint8_t *codes = data + NORM_BITS / 8;
+    assert(dim - n <= MOST_LEFT);
+    reader.position += (uint64_t)n * width;
+    if (tally_fixed_point_count_faults(codes, n, width, qsgd.norm > 0 ? (int32_t)s : 0) > 0 ||
+        read_levels(&reader, s, n, dim, qsgd.norm, left, NULL) != TALLY_OK) {
+        return false;
+    }
+    const double scale = (double)qsgd.norm / (double)qsgd.levels;
+    tally_fixed_point_add_codes(codes, n, width, scale, sums);
+    for (size_t i = n; i < dim; i++) {
+        sums[i] += tally_fixed_point_of(scale * left[i - n]);
+    }
+    return true;
 }

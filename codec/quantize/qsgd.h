@@ -20,6 +20,7 @@
 #ifndef TALLY_CODEC_QUANTIZE_QSGD_H
 #define TALLY_CODEC_QUANTIZE_QSGD_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -46,6 +47,13 @@ uint64_t tally_qsgd_bits(uint32_t s, size_t dim);
 /* Writes tally_qsgd_bits() bits. Errors: OUT_OF_RANGE (capacity too small). */
 enum tally_status tally_qsgd_encode(const struct tally_qsgd *qsgd, const int32_t *levels,
                                     size_t dim, uint8_t *data, size_t capacity);
+
+/* Adds the values of a message of s levels to fixed-point sums, int64[dim] (fixed_point.h), without
+ * levels between. False, with the sums as they were, if tally_qsgd_decode() would fail or the norm
+ * is above `bound`, that of the sums; also if s is above TALLY_QSGD_MAX_ADDED. */
+enum { TALLY_QSGD_MAX_ADDED = 127 }; /* codes of up to a byte */
+bool tally_qsgd_add(const uint8_t *data, size_t n_bytes, uint64_t payload_bits, uint32_t s,
+                    size_t dim, double bound, int64_t *sums);
 
 /* Reads a message of s levels into levels (int32[dim]), undefined on failure. Errors: MALFORMED
  * (wrong length, a level above s, a negative zero, a norm that is negative or not finite, a zero

@@ -437,6 +437,26 @@ enum tally_status tally_baseline_check_bounds(const struct tally_setting *settin
     return i == n ? TALLY_OK : refuse_value(setting, values[i], "value", err);
 }
 
+/* Whether a message need not be decoded into a vector: nothing but plain sums takes it. */
+static bool is_only_added(const struct tally_setting *setting,
+                          const struct tally_message_view *message)
+{
+    return !setting->weighs_points && message->shift == NULL;
+}
+
+/* Adds a float32 message to the sums in one pass. False, with nothing added, if it is malformed or
+ * must be decoded. */
+static bool add_float32(const struct tally_setting *setting,
+                        const struct tally_message_view *message, int64_t *sums)
+{
+    return is_only_added(setting, message) &&
+           message->n_payload == tally_float32_bound(setting->dim) &&
+           message->payload_bits == tally_baseline_bits_float32(setting).uplink &&
+           tally_fixed_point_add_float32(message->payload, setting->dim,
+                                         tally_fixed_point_bound(setting->cohort),
+                                         sums) == setting->dim;
+}
+
 enum tally_status tally_baseline_receive_float32(const struct tally_setting *setting,
                                                  const struct tally_round_plan *plan,
                                                  const struct tally_message_view *message,
@@ -446,6 +466,12 @@ enum tally_status tally_baseline_receive_float32(const struct tally_setting *set
 {
     if (tally_is_compressed(setting)) {
         return tally_compression_receive(setting, plan, message, scratch, sums, ret_bits, err);
+    }
+    *ret_bits = (struct tally_bits){.formula_bits = message->payload_bits,
+                                    .payload_bits = message->payload_bits,
+                                    .messages = 1};
+    if (add_float32(setting, message, sums)) {
+        return TALLY_OK;
     }
     enum tally_status status =
         tally_float32_decode(message->payload, message->n_payload, message->payload_bits,
@@ -458,9 +484,6 @@ enum tally_status tally_baseline_receive_float32(const struct tally_setting *set
     }
     tally_weighted_sum_add_floats(setting, message->weight, scratch->vector, sums);
     keep(setting, plan, message->shift, message->number, scratch->vector);
-    *ret_bits = (struct tally_bits){.formula_bits = message->payload_bits,
-                                    .payload_bits = message->payload_bits,
-                                    .messages = 1};
     return TALLY_OK;
 }
 
@@ -471,6 +494,15 @@ enum tally_status tally_baseline_receive_qsgd(const struct tally_setting *settin
                                               struct tally_bits *ret_bits, struct tally_error *err)
 {
     struct tally_qsgd qsgd;
+    *ret_bits = (struct tally_bits){.formula_bits = message->payload_bits,
+                                    .payload_bits = message->payload_bits,
+                                    .messages = 1};
+    if (is_only_added(setting, message) &&
+        tally_qsgd_add(message->payload, message->n_payload, message->payload_bits,
+                       qsgd_levels(setting), setting->dim, tally_fixed_point_bound(setting->cohort),
+                       sums)) {
+        return TALLY_OK;
+    }
     enum tally_status status =
         tally_qsgd_decode(message->payload, message->n_payload, message->payload_bits,
                           qsgd_levels(setting), setting->dim, &qsgd, scratch->levels, err);
@@ -483,9 +515,6 @@ enum tally_status tally_baseline_receive_qsgd(const struct tally_setting *settin
     const double scale = (double)qsgd.norm / (double)qsgd.levels;
     tally_weighted_sum_add_levels(setting, message->weight, scratch->levels, scale, sums);
     keep_qsgd(setting, plan, message->shift, message->number, &qsgd, scratch);
-    *ret_bits = (struct tally_bits){.formula_bits = message->payload_bits,
-                                    .payload_bits = message->payload_bits,
-                                    .messages = 1};
     return TALLY_OK;
 }
 

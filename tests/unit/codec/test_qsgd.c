@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codec/numeric/cpu.h"
+#include "codec/numeric/fixed_point.h"
 #include "tests/harness.h"
 
 enum { MAX_DIM = 200 };
@@ -345,6 +347,57 @@ static void test_codec_qsgd__capacity_is_respected(void)
     }
 }
 
+/* Adding a message gives the sums of its decoded levels, or nothing where it is malformed. */
+static void check_addition(const uint8_t *data, size_t n, uint64_t bits, uint32_t s, size_t dim)
+{
+    int64_t sums[MAX_DIM], expected[MAX_DIM];
+    int32_t levels[MAX_DIM];
+    struct tally_qsgd qsgd;
+    const double bound = tally_fixed_point_bound(10);
+    const bool counts = tally_qsgd_decode(data, n, bits, s, dim, &qsgd, levels, NULL) == TALLY_OK &&
+                        (double)qsgd.norm <= bound && s <= TALLY_QSGD_MAX_ADDED;
+    for (size_t i = 0; i < MAX_DIM; i++) {
+        sums[i] = expected[i] = (int64_t)i << 40;
+        expected[i] +=
+            counts && i < dim ? tally_fixed_point_of((double)qsgd.norm / (double)s * levels[i]) : 0;
+    }
+    for (int cpu = 0; cpu <= (int)tally_cpu_best(); cpu++) {
+        int64_t got[MAX_DIM];
+        memcpy(got, sums, sizeof got);
+        tally_cpu_set_limit((enum tally_cpu)cpu);
+        CU_ASSERT_EQUAL(tally_qsgd_add(data, n, bits, s, dim, bound, got), counts);
+        CU_ASSERT_TRUE(memcmp(got, expected, sizeof got) == 0);
+    }
+    tally_cpu_set_limit(TALLY_CPU_AVX512);
+}
+
+static void test_codec_qsgd__sums_are_those_of_the_levels(void)
+{
+    static const uint32_t counts[] = {1, 2, 3, 5, 7, 8, 100, 127, 128, 32767};
+    static const float norms[] = {0, 2.5f, 0x1p18f, 419431, FLT_TRUE_MIN};
+    for (size_t c = 0; c < sizeof counts / sizeof counts[0] * 5; c++) {
+        const struct tally_qsgd qsgd = {.levels = counts[c / 5], .norm = norms[c % 5]};
+        const int32_t s = qsgd.norm > 0 ? (int32_t)qsgd.levels : 0;
+        int32_t levels[MAX_DIM];
+        for (size_t dim = 1; dim <= MAX_DIM; dim += dim < 70 ? 1 : 29) {
+            for (size_t i = 0; i < dim; i++) {
+                levels[i] = (int32_t)(i * 7919 % (2 * (size_t)s + 1)) - s;
+            }
+            size_t n;
+            uint64_t bits;
+            uint8_t *data = message(&qsgd, levels, dim, &n, &bits);
+            check_addition(data, n, bits, qsgd.levels, dim);
+            check_addition(data, n - 1, bits, qsgd.levels, dim);
+            for (size_t at = 0; at < n; at += 1 + n / 5) {
+                data[at] ^= 0x11;
+                check_addition(data, n, bits, qsgd.levels, dim);
+                data[at] ^= 0x11;
+            }
+            free(data);
+        }
+    }
+}
+
 static void expect_malformed(const uint8_t *data, size_t n, uint64_t bits, uint32_t s, size_t dim,
                              const char *message)
 {
@@ -476,6 +529,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_codec_qsgd__coordinates_take_their_own_words),
     TALLY_TEST(test_codec_qsgd__not_finite_is_refused_by_coordinate),
     TALLY_TEST(test_codec_qsgd__capacity_is_respected),
+    TALLY_TEST(test_codec_qsgd__sums_are_those_of_the_levels),
     TALLY_TEST(test_codec_qsgd__other_lengths_are_malformed),
     TALLY_TEST(test_codec_qsgd__every_kind_of_nonsense_is_malformed),
     TALLY_TEST(test_codec_qsgd__every_flipped_bit_is_refused_or_canonical),
