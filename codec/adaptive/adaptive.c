@@ -104,10 +104,10 @@ static inline void learn(struct decision *decision, bool yes)
     }
 }
 
-static inline unsigned density_class(const struct model *model)
+static inline unsigned class_of_density(int32_t density)
 {
-    const unsigned bits = tally_bit_length((uint32_t)model->density);
-    return bits > LOWEST_DENSITY ? bits - LOWEST_DENSITY : 0;
+    const uint32_t least = 1 << (LOWEST_DENSITY - 1); /* at least so many bits */
+    return tally_bit_length((uint32_t)density | least) - LOWEST_DENSITY;
 }
 
 static inline unsigned dither_class(int32_t dither)
@@ -129,6 +129,16 @@ static void dithers_at(const struct tally_rng *dither, size_t start, size_t n, i
     } else {
         tally_dithered_kernel_for(tally_cpu_used())
             ->dithers(dither, (uint32_t)(start / TALLY_RNG_LANES), n, dithers);
+    }
+}
+
+/* As dithers_at(), with the class of each. */
+static void classes_at(const struct tally_rng *dither, size_t start, size_t n, int32_t *dithers,
+                       uint8_t *classes)
+{
+    dithers_at(dither, start, n, dithers);
+    for (size_t i = 0; i < n; i++) {
+        classes[i] = (uint8_t)dither_class(dithers[i]);
     }
 }
 
@@ -189,16 +199,39 @@ static void write_gamma(struct tally_arith_encoder *encoder, uint32_t value)
     }
 }
 
-static void write_level(struct tally_arith_encoder *encoder, struct model *model, int32_t level,
-                        int32_t dither)
+/* Writes the zeros from number `first` of a block on. Returns the index of the first other level,
+ * or n. Most levels are 0: this is the same as write_decision() and pass() for each of them, but
+ * the range and the density stay in registers. `low` stays: no is the first share. */
+static size_t write_zeros(struct tally_arith_encoder *encoder, struct model *model,
+                          const int32_t *levels, const uint8_t *classes, size_t first, size_t n)
 {
-    const unsigned density = density_class(model), by_dither = dither_class(dither);
-    const uint32_t magnitude = tally_magnitude(level);
-    write_decision(encoder, &model->nonzero[density][by_dither], level != 0);
-    pass(model, magnitude);
-    if (level == 0) {
-        return;
+    uint64_t range = encoder->range;
+    int32_t density = model->density;
+    size_t i = first;
+    for (; i < n && levels[i] == 0; i++) {
+        struct decision *decision = &model->nonzero[class_of_density(density)][classes[i]];
+        range = (range >> SHARE_BITS) * share_of(decision);
+        learn(decision, false);
+        density += -density >> DENSITY_RATE;
+        if (range >> TALLY_ARITH_NARROW_BITS == 0) {
+            encoder->range = range;
+            tally_arith_widen(encoder);
+            range = encoder->range;
+        }
     }
+    encoder->range = range;
+    model->density = density;
+    return i;
+}
+
+/* Writes a level that is not 0. */
+static void write_nonzero(struct tally_arith_encoder *encoder, struct model *model, int32_t level,
+                          int32_t dither)
+{
+    const unsigned density = class_of_density(model->density), by_dither = dither_class(dither);
+    const uint32_t magnitude = tally_magnitude(level);
+    write_decision(encoder, &model->nonzero[density][by_dither], true);
+    pass(model, magnitude);
     write_decision(encoder, &model->against[by_dither], (level < 0) != (dither < 0));
     uint32_t i = 1;
     for (; i <= UNARY && i < magnitude; i++) {
@@ -214,13 +247,20 @@ static void write_level(struct tally_arith_encoder *encoder, struct model *model
 /* Bytes that suffice for these levels. */
 static size_t bound(const int32_t *levels, size_t dim)
 {
-    uint64_t n_decisions = dim, n_raw = 0;
-    for (size_t i = 0; i < dim; i++) {
-        const uint32_t magnitude = tally_magnitude(levels[i]);
-        n_decisions += magnitude == 0 ? 0 : 1 + (magnitude < UNARY ? magnitude : UNARY);
-        n_raw += magnitude > UNARY ? 2 * GAMMA_BITS : 0;
+    uint64_t n_decisions = dim, n_large = 0;
+    for (size_t start = 0, n; start < dim; start += n) {
+        uint32_t n_more = 0, n_beyond = 0; /* of a block: 32 bits suffice, as in a vector */
+        n = block_at(start, dim);
+        for (size_t i = start; i < start + n; i++) {
+            const uint32_t magnitude = tally_magnitude(levels[i]);
+            n_more += magnitude < UNARY ? magnitude : UNARY;
+            n_more += magnitude > 0;
+            n_beyond += magnitude > UNARY;
+        }
+        n_decisions += n_more;
+        n_large += n_beyond;
     }
-    return (size_t)((n_decisions * MOST_DECISION_BITS + 2 * n_raw) / 8) + 32;
+    return (size_t)((n_decisions * MOST_DECISION_BITS + 4 * GAMMA_BITS * n_large) / 8) + 32;
 }
 
 enum tally_status tally_adaptive_encode(const int32_t *levels, size_t dim,
@@ -240,17 +280,18 @@ enum tally_status tally_adaptive_encode(const int32_t *levels, size_t dim,
     struct tally_arith_encoder encoder;
     struct tally_level_stats stats = {.formula_bits = dim};
     int32_t dithers[TALLY_ADAPTIVE_BLOCK];
+    uint8_t classes[TALLY_ADAPTIVE_BLOCK];
     init(&model);
     tally_bit_writer_init(&writer, payload->data + before, payload->capacity - before);
     tally_arith_encoder_init(&encoder, &writer);
     for (size_t start = 0, n; start < dim; start += n) {
         n = block_at(start, dim);
-        dithers_at(dither, start, n, dithers);
-        for (size_t i = 0; i < n; i++) {
-            const int32_t level = levels[start + i];
-            write_level(&encoder, &model, level, dithers[i]);
-            stats.nonzeros += level != 0;
-            stats.formula_bits += tally_magnitude(level);
+        classes_at(dither, start, n, dithers, classes);
+        const int32_t *const block = levels + start;
+        for (size_t i = 0; (i = write_zeros(&encoder, &model, block, classes, i, n)) < n; i++) {
+            write_nonzero(&encoder, &model, block[i], dithers[i]);
+            stats.nonzeros++;
+            stats.formula_bits += tally_magnitude(block[i]);
         }
     }
     tally_arith_encoder_finish(&encoder);
@@ -311,24 +352,56 @@ static int32_t read_nonzero(struct tally_arith_decoder *decoder, struct model *m
     return against != (dither < 0) ? -(int32_t)magnitude : (int32_t)magnitude;
 }
 
+/* Reads the levels of a block up to and including the first that is not 0, whose `nonzero` decision
+ * has then been read and learnt. Returns its index, or n. Most levels are 0: this is the same as
+ * read_decision() and pass() for each of them, but the coder and the density stay in registers. */
+static size_t read_zeros(struct tally_arith_decoder *decoder, struct model *model,
+                         const uint8_t *classes, size_t first, size_t n)
+{
+    uint64_t range = decoder->range, above = decoder->above;
+    int32_t density = model->density;
+    size_t i = first;
+    for (; i < n; i++) {
+        struct decision *decision = &model->nonzero[class_of_density(density)][classes[i]];
+        const uint64_t first_share = (range >> SHARE_BITS) * share_of(decision);
+        if (above >= first_share) {
+            break;
+        }
+        range = first_share;
+        learn(decision, false);
+        density += -density >> DENSITY_RATE;
+        if (range >> TALLY_ARITH_NARROW_BITS == 0) {
+            decoder->range = range;
+            decoder->above = above;
+            tally_arith_refill(decoder);
+            range = decoder->range;
+            above = decoder->above;
+        }
+    }
+    decoder->range = range;
+    decoder->above = above;
+    model->density = density;
+    if (i < n) {
+        (void)read_decision(decoder, &model->nonzero[class_of_density(density)][classes[i]]);
+    }
+    return i;
+}
+
 static enum tally_status read_levels(struct tally_arith_decoder *decoder, size_t dim,
                                      const struct tally_rng *dither, int32_t *levels,
                                      struct tally_level_stats *stats, struct tally_error *err)
 {
     struct model model;
     int32_t dithers[TALLY_ADAPTIVE_BLOCK];
+    uint8_t classes[TALLY_ADAPTIVE_BLOCK];
     init(&model);
     for (size_t start = 0, n; start < dim; start += n) {
         n = block_at(start, dim);
-        dithers_at(dither, start, n, dithers);
-        for (size_t i = 0; i < n; i++) {
-            const unsigned density = density_class(&model);
-            levels[start + i] = 0;
-            if (!read_decision(decoder, &model.nonzero[density][dither_class(dithers[i])])) {
-                pass(&model, 0);
-                continue;
-            }
-            const int32_t level = read_nonzero(decoder, &model, density, dithers[i]);
+        classes_at(dither, start, n, dithers, classes);
+        memset(levels + start, 0, n * sizeof *levels);
+        for (size_t i = 0; (i = read_zeros(decoder, &model, classes, i, n)) < n; i++) {
+            const int32_t level =
+                read_nonzero(decoder, &model, class_of_density(model.density), dithers[i]);
             if (level == 0) {
                 return tally_payload_level_above(start + i, TALLY_ADAPTIVE_MAX_LEVEL, err);
             }
@@ -375,4 +448,13 @@ void tally_adaptive_values(const int32_t *levels, size_t first, size_t n, double
     for (size_t i = 0; i < n; i++) {
         values[i] = step * (levels[i] - dithers[i] * 0x1p-32);
     }
+}
+
+void tally_adaptive_add(const int32_t *levels, size_t first, size_t n, double step,
+                        const struct tally_rng *dither, int64_t *sums,
+                        double squares[TALLY_FIXED_POINT_LANES])
+{
+    int32_t dithers[TALLY_ADAPTIVE_BLOCK];
+    dithers_at(dither, first, n, dithers);
+    tally_fixed_point_add_dithered(levels, dithers, n, step, sums, squares);
 }

@@ -16,6 +16,7 @@
 #ifndef TALLY_CODEC_ADAPTIVE_ADAPTIVE_H
 #define TALLY_CODEC_ADAPTIVE_ADAPTIVE_H
 
+#include "codec/numeric/fixed_point.h"
 #include "codec/quantize/level_encoding.h"
 
 enum { TALLY_ADAPTIVE_MAX_LEVEL = 1 << 20 };
@@ -47,5 +48,10 @@ enum tally_status tally_adaptive_decode(const uint8_t *data, size_t n_bytes, uin
 enum { TALLY_ADAPTIVE_BLOCK = 256 };
 void tally_adaptive_values(const int32_t *levels, size_t first, size_t n, double step,
                            const struct tally_rng *dither, double *values);
+/* Adds the same values to fixed-point sums[n], and their squares to `squares`, as
+ * tally_fixed_point_add_dithered() does; n <= TALLY_ADAPTIVE_BLOCK. */
+void tally_adaptive_add(const int32_t *levels, size_t first, size_t n, double step,
+                        const struct tally_rng *dither, int64_t *sums,
+                        double squares[TALLY_FIXED_POINT_LANES]);
 
 #endif

@@ -72,6 +72,11 @@ void tally_arith_encode(struct tally_arith_encoder *encoder, uint32_t first, uin
     const uint64_t share = encoder->range >> bits;
     raise(encoder, share * first);
     encoder->range = share * width;
+    tally_arith_widen(encoder);
+}
+
+void tally_arith_widen(struct tally_arith_encoder *encoder)
+{
     if (encoder->range < NARROW) {
         const uint32_t word = (uint32_t)(encoder->low >> 31);
         encoder->low = (encoder->low & (NARROW - 1)) << 32;

@@ -40,6 +40,8 @@ void tally_arith_encoder_init(struct tally_arith_encoder *encoder, struct tally_
  * TALLY_ARITH_BITS, width > 0. */
 void tally_arith_encode(struct tally_arith_encoder *encoder, uint32_t first, uint32_t width,
                         unsigned bits);
+/* Moves the window if the range is narrow, for a caller that narrows it to its first shares. */
+void tally_arith_widen(struct tally_arith_encoder *encoder);
 /* Writes the end of the string. The caller finishes the writer. */
 void tally_arith_encoder_finish(struct tally_arith_encoder *encoder);
 

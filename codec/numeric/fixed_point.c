@@ -31,23 +31,6 @@ void tally_fixed_point_of_floats(const float *values, size_t n, int64_t *addends
     }
 }
 
-void tally_fixed_point_of_doubles(const double *values, size_t n, int64_t *addends)
-{
-    uint32_t n_large = 0;
-    for (size_t i = 0; i < n; i++) {
-        n_large += fabs(values[i]) > FIXED_POINT_FAST_BOUND;
-    }
-    if (n_large == 0) {
-        for (size_t i = 0; i < n; i++) {
-            addends[i] = fixed_point_fast_of(values[i]);
-        }
-    } else {
-        for (size_t i = 0; i < n; i++) {
-            addends[i] = tally_fixed_point_of(values[i]);
-        }
-    }
-}
-
 void tally_fixed_point_of_levels(const int32_t *levels, double scale, size_t n, int64_t *addends)
 {
     int32_t top = 0;

@@ -28,7 +28,6 @@ static inline double tally_fixed_point_value(int64_t sum)
 /* addends[i] <- tally_fixed_point_of(values[i]) for i < n, and of scale * levels[i] in the second;
  * in vector instructions where the values allow them, as those of gradients do. */
 void tally_fixed_point_of_floats(const float *values, size_t n, int64_t *addends);
-void tally_fixed_point_of_doubles(const double *values, size_t n, int64_t *addends);
 void tally_fixed_point_of_levels(const int32_t *levels, double scale, size_t n, int64_t *addends);
 
 /* What follows adds whole messages to sums, without vectors between. Values must be within the

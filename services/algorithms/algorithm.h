@@ -199,6 +199,9 @@ struct tally_scratch {
     double *local;    /* double[dim]: a client's own iterate */
     float *vector;    /* float[dim] */
     int32_t *levels;  /* int32[dim] */
+    /* The payload whose levels are in `levels`, from the `decide` that made it to the `apply` that
+     * follows, which need not decode it; NULL: none. */
+    const uint8_t *levels_of;
     union {
         double *reals;
         int64_t *integers;

@@ -15,7 +15,6 @@ enum {
     STEP_BIAS = 128,
     LOWEST_EXPONENT = -99, /* of a step: what a grid may have */
     HIGHEST_EXPONENT = 99,
-    LANES = 8, /* of a sum of squares, so that it is the same with and without vectors */
     TOP = TALLY_ADAPTIVE_MAX_LEVEL,
 };
 
@@ -170,6 +169,13 @@ static enum tally_status check_range(const struct tally_setting *setting, double
                                      const int32_t *levels, struct tally_error *err)
 {
     const double most = tally_fixed_point_bound(setting->cohort) / step - 1;
+    uint32_t bits = 0; /* of all magnitudes; of negative levels, of the magnitude less 1 */
+    for (size_t i = 0; i < setting->dim; i++) {
+        bits |= (uint32_t)(levels[i] ^ levels[i] >> 31);
+    }
+    if ((double)bits + 1 <= most) {
+        return TALLY_OK;
+    }
     for (size_t i = 0; i < setting->dim; i++) {
         if (!(fabs((double)levels[i]) <= most)) {
             return tally_fail(err, TALLY_MALFORMED, "payload",
@@ -251,6 +257,24 @@ static enum tally_status take_grid(const struct tally_round_plan *plan,
     return TALLY_OK;
 }
 
+/* Adds the values of the levels to the sums, and their squares to `squares`. */
+static void add_values(const struct tally_setting *setting, uint32_t weight, const int32_t *levels,
+                       double step, const struct tally_rng *rng, int64_t *sums,
+                       double squares[TALLY_FIXED_POINT_LANES])
+{
+    int64_t addends[BLOCK];
+    for (size_t at = 0, n; at < setting->dim; at += n) {
+        n = setting->dim - at < BLOCK ? setting->dim - at : BLOCK;
+        if (setting->weighs_points) {
+            memset(addends, 0, sizeof addends);
+            tally_adaptive_add(levels + at, at, n, step, rng, addends, squares);
+            tally_weighted_sum_add_block(setting, weight, addends, at, n, sums);
+        } else {
+            tally_adaptive_add(levels + at, at, n, step, rng, sums + at, squares);
+        }
+    }
+}
+
 enum tally_status tally_compression_receive(const struct tally_setting *setting,
                                             const struct tally_round_plan *plan,
                                             const struct tally_message_view *message,
@@ -273,23 +297,10 @@ enum tally_status tally_compression_receive(const struct tally_setting *setting,
     if (status != TALLY_OK) {
         return status;
     }
-    double values[BLOCK], squares[LANES] = {0};
-    for (size_t at = 0, n; at < setting->dim; at += n) {
-        n = setting->dim - at < BLOCK ? setting->dim - at : BLOCK;
-        tally_adaptive_values(scratch->levels + at, at, n, grid.step, &rng, values);
-        tally_weighted_sum_add_block(setting, message->weight, values, at, n, sums);
-        size_t i = 0;
-        for (; i + LANES <= n; i += LANES) {
-            for (size_t j = 0; j < LANES; j++) {
-                squares[j] += values[i + j] * values[i + j];
-            }
-        }
-        for (; i < n; i++) {
-            squares[0] += values[i] * values[i];
-        }
-    }
+    double squares[TALLY_FIXED_POINT_LANES] = {0};
+    add_values(setting, message->weight, scratch->levels, grid.step, &rng, sums, squares);
     double square = -(double)setting->dim * grid.step * grid.step / 12;
-    for (size_t j = 0; j < LANES; j++) {
+    for (size_t j = 0; j < TALLY_FIXED_POINT_LANES; j++) {
         square += squares[j];
     }
     scratch->square = square; /* of the difference that was sent, without the rounding's share */
@@ -317,10 +328,17 @@ static double deviation_of(double last, double square, double square_of_mean, do
     return fmax(sqrt(fmax(variance, 0)), least);
 }
 
-/* Rounds (z - x) / step to the nearest level. */
+/* Rounds (z - x) / step to the nearest level, ties to even. Beside 1.5 * 2^52 all doubles are the
+ * integers, and the bits of the sum are those of that number plus the level. */
 static int32_t level_of(double ratio)
 {
-    return (int32_t)fmin(fmax(rint(ratio), -TOP), TOP);
+    static const double SHIFT = 0x1.8p52;
+    const double low = ratio < -TOP ? -TOP : ratio, bounded = low > TOP ? TOP : low;
+    const double shifted = bounded + SHIFT;
+    int64_t bits, origin;
+    memcpy(&bits, &shifted, sizeof bits);
+    memcpy(&origin, &SHIFT, sizeof origin);
+    return (int32_t)(bits - origin);
 }
 
 /* Moves z by the server's step; returns the sums of squares of the mean and of that step. */
@@ -328,22 +346,23 @@ static void move(const struct tally_server_task *task, double scale, double *ret
                  double *ret_step)
 {
     const struct tally_setting *setting = task->setting;
-    double *z = z_of(task->memory), steps[BLOCK];
-    *ret_mean = *ret_step = 0;
+    double *z = z_of(task->memory), steps[BLOCK], of_mean = 0, of_step = 0;
     for (size_t at = 0, n; at < setting->dim; at += n) {
         n = setting->dim - at < BLOCK ? setting->dim - at : BLOCK;
         tally_weighted_means(task, at, n, steps);
         for (size_t i = 0; i < n; i++) {
-            *ret_mean += steps[i] * steps[i];
+            of_mean += steps[i] * steps[i];
             steps[i] *= scale;
         }
         tally_server_optimizer_steps(setting, optimizer_of(setting, task->memory), at, n, steps);
         for (size_t i = 0; i < n; i++) {
-            *ret_step += steps[i] * steps[i];
+            of_step += steps[i] * steps[i];
             z[at + i] += steps[i];
         }
     }
     tally_domain_project(&setting->domain, z, setting->dim);
+    *ret_mean = of_mean;
+    *ret_step = of_step;
 }
 
 /* The step of a broadcast, from the deviation of what the server adds to z. */
@@ -398,6 +417,7 @@ enum tally_status tally_compression_decide(const struct tally_server_task *task,
     if (status != TALLY_OK) {
         return status;
     }
+    scratch->levels_of = message->payload.data;
     message->grid = grid_of(down, 1);
     message->bits = (struct tally_bits){
         .formula_bits = stats.formula_bits, .payload_bits = stats.payload_bits, .messages = 1};
@@ -410,8 +430,10 @@ enum tally_status tally_compression_apply(const struct tally_setting *setting,
                                           struct tally_error *err)
 {
     struct tally_level_stats stats;
+    const bool has_levels = broadcast->payload == scratch->levels_of;
+    scratch->levels_of = NULL;
     enum tally_status status = tally_dithered_check_grid(&broadcast->grid, err);
-    if (status == TALLY_OK) {
+    if (status == TALLY_OK && !has_levels) {
         status =
             tally_adaptive_decode(broadcast->payload, broadcast->n_payload, broadcast->payload_bits,
                                   setting->dim, NULL, scratch->levels, &stats, err);

@@ -144,10 +144,8 @@ void tally_weighted_sum_add_levels(const struct tally_setting *setting, uint32_t
 }
 
 void tally_weighted_sum_add_block(const struct tally_setting *setting, uint32_t weight,
-                                  const double *values, size_t first, size_t n, int64_t *sums)
+                                  const int64_t *addends, size_t first, size_t n, int64_t *sums)
 {
-    int64_t addends[BLOCK];
-    tally_fixed_point_of_doubles(values, n, addends);
     add_block(setting, weight, addends, n, sums + first * tally_weighted_sum_words(setting));
 }
 

@@ -44,9 +44,10 @@ void tally_weighted_sum_add_floats(const struct tally_setting *setting, uint32_t
                                    const float *values, int64_t *sums);
 void tally_weighted_sum_add_levels(const struct tally_setting *setting, uint32_t weight,
                                    const int32_t *levels, double scale, int64_t *sums);
-/* Server: adds values[n] to the sums of the coordinates from `first` on; n <= 256. */
+/* Server: adds addends[n] of tally_fixed_point_of() to the sums of the coordinates from `first` on.
+ */
 void tally_weighted_sum_add_block(const struct tally_setting *setting, uint32_t weight,
-                                  const double *values, size_t first, size_t n, int64_t *sums);
+                                  const int64_t *addends, size_t first, size_t n, int64_t *sums);
 /* The means of the coordinates from `first` on, n of them, over the messages. */
 void tally_weighted_means(const struct tally_server_task *task, size_t first, size_t n,
                           double *ret_means);

@@ -208,6 +208,35 @@ static void test_codec_adaptive__values_are_those_of_subtractive_dither(void)
     fini(&sample);
 }
 
+static void test_codec_adaptive__sums_are_those_of_the_values(void)
+{
+    enum { DIM = 250 };
+    double values[DIM];
+    struct sample sample;
+    init(&sample, DIM, true);
+    fill(&sample, 1);
+    round_on(&sample, 2);
+    for (int dithered = 0; dithered < 2; dithered++) {
+        const struct tally_rng *rng = dithered != 0 ? &sample.rng : NULL;
+        int64_t sums[DIM];
+        double squares[TALLY_FIXED_POINT_LANES] = {0}, square = 0, expected = 0;
+        for (size_t i = 0; i < DIM; i++) {
+            sums[i] = (int64_t)i;
+        }
+        tally_adaptive_values(sample.levels, 0, DIM, 2, rng, values);
+        tally_adaptive_add(sample.levels, 0, DIM, 2, rng, sums, squares);
+        for (size_t i = 0; i < DIM; i++) {
+            CU_ASSERT_EQUAL(sums[i], (int64_t)i + tally_fixed_point_of(values[i]));
+            expected += values[i] * values[i];
+        }
+        for (size_t i = 0; i < TALLY_FIXED_POINT_LANES; i++) {
+            square += squares[i];
+        }
+        CU_ASSERT_DOUBLE_EQUAL(square, expected, 1e-9 * expected);
+    }
+    fini(&sample);
+}
+
 static void test_codec_adaptive__every_other_string_is_refused_or_another_message(void)
 {
     struct sample sample;
@@ -260,6 +289,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_codec_adaptive__example_of_format_md),
     TALLY_TEST(test_codec_adaptive__messages_are_short),
     TALLY_TEST(test_codec_adaptive__values_are_those_of_subtractive_dither),
+    TALLY_TEST(test_codec_adaptive__sums_are_those_of_the_values),
     TALLY_TEST(test_codec_adaptive__every_other_string_is_refused_or_another_message),
     TALLY_TEST(test_codec_adaptive__not_finite_is_refused),
 };

@@ -129,8 +129,13 @@ static void close_round(struct world *world, uint32_t round)
                         TALLY_OK, &err);
     CU_ASSERT_TRUE(world->decision.passed);
     const struct tally_message_view view = tally_message_view(&world->decision.broadcast);
+    double decoded[DIM]; /* as a client has it, which must decode the message */
+    memcpy(decoded, world->x, sizeof decoded);
     TALLY_ASSERT_STATUS(TALLY_FEDAVG.apply(&world->setting, &view, &world->scratch, world->x, &err),
                         TALLY_OK, &err);
+    TALLY_ASSERT_STATUS(TALLY_FEDAVG.apply(&world->setting, &view, &world->scratch, decoded, &err),
+                        TALLY_OK, &err);
+    CU_ASSERT_TRUE(memcmp(decoded, world->x, sizeof decoded) == 0);
     CU_ASSERT_TRUE(TALLY_FEDAVG.memory.is_valid(&world->setting, world->memory));
 }
 
