@@ -640,9 +640,9 @@ static enum tally_status put_models(struct tally_store *store, const struct host
 
 int64_t hosted_job_last_settled_round(const struct hosted_job *job)
 {
-    const bool is_over = job->row.status == TALLY_JOB_COMPLETED ||
+    const bool is_over = tally_job_status(job->engine) == TALLY_JOB_COMPLETED ||
                          tally_job_round_only_evaluates(tally_job_open_round(job->engine));
-    return job->row.progress.round + is_over;
+    return tally_job_progress(job->engine)->round + is_over;
 }
 
 enum tally_status hosted_job_put_rounds(struct tally_store *store, struct hosted_job *job,

@@ -108,6 +108,9 @@ enum tally_status rounds_put_closed(struct tally_coordinator *coordinator, struc
                                     const struct tally_job_outcome *outcome,
                                     struct tally_error *err)
 {
+    /* First, because they take as much memory as the state. If the round cannot be stored, nothing
+     * of the transaction is. */
+    pending_drop(&coordinator->transaction->pending, job);
     enum tally_status status =
         hosted_job_put_rounds(coordinator->store, job, outcome, tally_realtime_ms(), err);
     if (status == TALLY_OK) {
@@ -117,7 +120,6 @@ enum tally_status rounds_put_closed(struct tally_coordinator *coordinator, struc
     if (transaction_check(coordinator->transaction, status, err) != TALLY_OK) {
         return status;
     }
-    pending_drop(&coordinator->transaction->pending, job);
     for (int i = 0; i < outcome->n_records; i++) {
         const struct tally_round_record *record = &outcome->records[i];
         coordinator->transaction->uncommitted.closed++;

@@ -18,7 +18,7 @@ struct pending_update {
     struct hosted_job *job;           /* NULL if the update is not needed any more */
     struct tally_store_update stored; /* its body is NULL if it is in the copies, .. */
     size_t at;                        /* .. from here on; the buffer may still move */
-    struct tally_buffer taken;        /* the request's body, to which `stored` points */
+    struct tally_shared_bytes *taken; /* the request's body, to which `stored` points, or NULL */
 };
 
 void pending_fini(struct pending_updates *pending)
@@ -47,18 +47,28 @@ static void reserve_item(struct pending_updates *pending)
     }
 }
 
-/* Keeps an update outside the copies: takes the body in which it lies, or copies it to a body of
- * its own if others lie there as well. */
-static enum tally_status keep_body(struct pending_update *item, struct tally_http_request *owner)
+static bool lies_in(const struct tally_shared_bytes *body, const uint8_t *at)
 {
-    if (owner != NULL) {
-        tally_http_take_body(owner, &item->taken);
-        return TALLY_OK;
+    return body != NULL && (uintptr_t)at >= (uintptr_t)body->bytes.data &&
+           (uintptr_t)at < (uintptr_t)body->bytes.data + body->bytes.size;
+}
+
+/* Keeps an update where it lies: takes the body of its request, unless an earlier update of the
+ * request has taken it. */
+static enum tally_status keep_body(struct pending_updates *pending, struct pending_update *item,
+                                   struct tally_http_request *owner)
+{
+    if (!lies_in(pending->body, item->stored.body)) {
+        struct tally_shared_bytes *body = tally_shared_bytes_new(&(struct tally_buffer){0});
+        if (body == NULL) {
+            return TALLY_NO_MEMORY;
+        }
+        tally_http_take_body(owner, &body->bytes);
+        tally_shared_bytes_release(pending->body);
+        pending->body = body;
     }
-    enum tally_status status =
-        tally_buffer_append(&item->taken, item->stored.body, item->stored.n_body);
-    item->stored.body = item->taken.data;
-    return status;
+    item->taken = tally_shared_bytes_hold(pending->body);
+    return TALLY_OK;
 }
 
 static enum tally_status keep(struct pending_updates *pending, struct pending_update *item,
@@ -70,7 +80,7 @@ static enum tally_status keep(struct pending_updates *pending, struct pending_up
         return TALLY_OK;
     }
     if (n > MAX_COPY_BYTES || pending->copies.size + n > MAX_COPIED_BYTES) {
-        return keep_body(item, owner);
+        return keep_body(pending, item, owner);
     }
     item->at = pending->copies.size;
     enum tally_status status = tally_buffer_append(&pending->copies, item->stored.body, n);
@@ -100,6 +110,12 @@ enum tally_status pending_add(struct pending_updates *pending, struct tally_stor
     return TALLY_OK;
 }
 
+void pending_leave_body(struct pending_updates *pending)
+{
+    tally_shared_bytes_release(pending->body);
+    pending->body = NULL;
+}
+
 static void drop_through(struct pending_updates *pending, const struct hosted_job *job,
                          int64_t round)
 {
@@ -107,7 +123,8 @@ static void drop_through(struct pending_updates *pending, const struct hosted_jo
         struct pending_update *item = &pending->items[i];
         if (item->job == job && item->stored.round <= round) {
             item->job = NULL;
-            tally_buffer_fini(&item->taken);
+            tally_shared_bytes_release(item->taken);
+            item->taken = NULL;
         }
     }
 }
@@ -137,8 +154,9 @@ enum tally_status pending_store(struct pending_updates *pending, struct tally_st
 void pending_clear(struct pending_updates *pending)
 {
     for (size_t i = 0; i < pending->n; i++) {
-        tally_buffer_fini(&pending->items[i].taken);
+        tally_shared_bytes_release(pending->items[i].taken);
     }
+    pending_leave_body(pending);
     pending->n = 0;
     pending->n_bytes = 0;
     pending->copies.size = 0;

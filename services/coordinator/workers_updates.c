@@ -95,12 +95,13 @@ static bool takes_part(const struct session *session, const struct hosted_job *j
              access_same_identity(&slot->previous_identity, &session->token->identity)));
 }
 
-/* Receives an update for a live job. `owner`: as for pending_add(). */
+/* Receives an update for a live job. `owner`: as for pending_add(). is_last: of the request. */
 static enum tally_status receive(struct tally_coordinator *coordinator,
-                                 struct tally_http_request *owner, struct hosted_job *job,
-                                 const struct tally_update *update,
+                                 struct tally_http_request *owner, bool is_last,
+                                 struct hosted_job *job, const struct tally_update *update,
                                  struct tally_job_outcome *ret_outcome, struct tally_error *err)
 {
+    struct pending_updates *pending = &coordinator->transaction->pending;
     if (job->needs_reload) {
         return transaction_fail(coordinator->transaction, err);
     }
@@ -115,10 +116,12 @@ static enum tally_status receive(struct tally_coordinator *coordinator,
     job->absence.worker[0] = '\0';
     if (rounds_has_closed(job, ret_outcome)) {
         transaction_require(coordinator->transaction);
+        if (is_last) {
+            pending_leave_body(pending);
+        }
         return rounds_put_closed(coordinator, job, ret_outcome, err);
     }
     hosted_job_mark_touched(job);
-    struct pending_updates *pending = &coordinator->transaction->pending;
     const size_t n_pending = pending->n;
     status = pending_add(pending, coordinator->store, job, update, owner, err);
     if (pending->n == n_pending) { /* it has been stored already */
@@ -371,6 +374,7 @@ struct post {
     struct tally_update_request message;
     struct tally_bits bits; /* of the acknowledged updates */
     /* Of several updates: */
+    size_t n_left; /* after the present one */
     int64_t n_taken;
     int64_t dim; /* of their job; 0 = unknown */
     bool has_refusal, has_invalid;
@@ -391,8 +395,7 @@ static void note_taken(struct post *post, const struct tally_update *update,
     call->updates[result]++;
 }
 
-/* Takes an update of the session. If it is the only one, its bytes may be kept in the request's
- * body. Errors: the update is refused, or those of the request. */
+/* Takes an update of the session. Errors: the update is refused, or those of the request. */
 static enum tally_status take_update(struct tally_coordinator *coordinator, struct post *post,
                                      const struct tally_update *update, struct tally_bits *ret_bits,
                                      struct tally_error *err)
@@ -422,8 +425,8 @@ static enum tally_status take_update(struct tally_coordinator *coordinator, stru
                message->columns != job->columns.digest) {
         status = take_other_columns(coordinator, session, job, update, err);
     } else {
-        status = receive(coordinator, message->n_updates == 1 ? post->call->request : NULL, job,
-                         update, &outcome, err);
+        status = receive(coordinator, post->call->request, post->n_left == 0, job, update, &outcome,
+                         err);
         if (status == TALLY_OK) {
             note_shift(job, session, update->client);
             note_columns(job, session, message->columns, update->client);
@@ -571,6 +574,7 @@ enum tally_status workers_update(struct tally_coordinator *coordinator, struct c
         status = take_poll(coordinator, call, post.session, &post.message, err);
     }
     for (size_t i = 0; status == TALLY_OK && i < post.message.n_updates; i++) {
+        post.n_left = post.message.n_updates - 1 - i;
         status = post.message.n_updates == 1 ? take_only(coordinator, &post, err)
                                              : take_next(coordinator, &post, err);
     }
