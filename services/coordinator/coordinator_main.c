@@ -28,9 +28,9 @@
  * responses were sent and QUIET_MS pass without a request. */
 enum { DRAIN_MS = 2000, QUIET_MS = 100 };
 
-/* Limit of requests with several updates. A longer one would hold up the loop and gain nothing,
- * because at this size the cost of the request itself is small beside that of its updates. */
-enum { MAX_BATCH_BYTES = 256 * 1024 };
+/* Limit of requests with several updates: ten of float32 with 10^6 coordinates. A round whose
+ * updates all come in one request stores none of them. */
+enum { MAX_BATCH_BYTES = 48 << 20 };
 
 static const struct tally_option OPTIONS[] = {
     {"listen", "ADDR:PORT", "127.0.0.1:8080",

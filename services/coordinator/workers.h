@@ -32,7 +32,7 @@ struct worker_counts {
 /* Coordinates that the updates of all requests with several updates may have together in a turn,
  * besides the first update of each request: a few hundred bytes can stand for a million
  * coordinates, which take 0.3 to 4 ms. */
-enum { MOST_DECODED = 1 << 23 };
+enum { MOST_DECODED = 1 << 24 };
 
 struct workers {
     struct session_table sessions;

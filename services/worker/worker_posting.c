@@ -9,10 +9,11 @@
 #include "services/base/time.h"
 #include "services/worker/worker_contact.h"
 
-/* Many times the cost of an exchange: a worker that computes for POST_AFTER_MS would gain nothing
- * by holding its updates back. The time counts from the start of the first computation, because an
- * update that is held waits for the next one, which takes about as long. */
-enum { POST_AFTER_MS = 100 };
+/* As long as the coordinator defers a commit: a round that closes by then stores none of its
+ * updates. A worker that computes for longer would gain little by holding them back. The time
+ * counts from the start of the first computation, because an update that is held waits for the next
+ * one, which takes about as long. */
+enum { POST_AFTER_MS = 250 };
 
 /* The longest silence of a post after one that was not answered although a small call was, less a
  * second. Four posts, the first of which may wait for a task as well, take less than a minute. */

@@ -86,7 +86,7 @@ class Batches(BatchTestCase):
         self.task, self.last_task = self.worker.poll_task(), self.last.poll_task()
 
     def test_the_coordinator_says_how_long_one_may_be(self):
-        self.assertEqual(self.worker.join_again().max_batch_bytes, 256 << 10)
+        self.assertEqual(self.worker.join_again().max_batch_bytes, 48 << 20)
         small = self.start_coordinator(name="small", store="memory:", options=("--max-body-bytes", "2000"))
         self.assertEqual(BatchWorker(small.client).join_again().max_batch_bytes, 2000)
 
