@@ -40,10 +40,17 @@ def query(path, sql, *values):
 WORD, SEED, PRIME = (1 << 64) - 1, 0xcbf29ce484222325, 0x100000001b3
 FIXED = ("id", "name", "algorithm", "created_ms", "clients", "dim", "horizon", "labels")  # columns of `jobs`
 SUMS = ("fixed_checksum", "row_checksum")
+LONG_BYTES = 4096  # from here on, of a value only its digest is summed
 
 
 class Text(bytes):
     """A text as it is stored: not necessarily UTF-8."""
+
+
+def mixed(sums):
+    for factor in (0xff51afd7ed558ccd, 0xc4ceb9fe1a85ec53):
+        sums = (sums ^ sums >> 33) * factor & WORD
+    return sums ^ sums >> 33
 
 
 def more(sums, words, n):
@@ -51,10 +58,23 @@ def more(sums, words, n):
     for word in words:
         sums = (sums ^ word) * PRIME & WORD
         sums ^= sums >> 32
-    sums = (sums ^ n) * PRIME & WORD
-    for factor in (0xff51afd7ed558ccd, 0xc4ceb9fe1a85ec53):
-        sums = (sums ^ sums >> 33) * factor & WORD
-    return sums ^ sums >> 33
+    return mixed((sums ^ n) * PRIME & WORD)
+
+
+def words_of(value):
+    return numpy.frombuffer(value + bytes(-len(value) % 8), numpy.uint64)
+
+
+def digest(value):
+    """tally_digest64()."""
+    n_chained = len(value) // 32 * 32
+    chains = numpy.array([mixed(SEED + k) for k in range(4)], numpy.uint64)
+    for words in words_of(value[:n_chained]).reshape(-1, 4):
+        chains = (chains ^ words) * PRIME & WORD
+        chains ^= chains >> 32
+    sums = more(numpy.array([len(value)], numpy.uint64), chains, 32)
+    rest = value[n_chained:]
+    return more(sums, words_of(rest), len(rest)) if rest else sums
 
 
 def add_values(sums, column):
@@ -71,10 +91,11 @@ def add_values(sums, column):
         else:
             for value in set(values):
                 rows = numpy.array([type(each) is kind and each == value for each in column])
-                words = numpy.frombuffer(value + bytes(-len(value) % 8), numpy.uint64)
                 added[rows] = more(sums[rows], [3 if kind is Text else 4, len(value)], 16)
-                if value:
-                    added[rows] = more(added[rows], words, len(value))
+                if len(value) >= LONG_BYTES:
+                    added[rows] = more(added[rows], digest(value), 8)
+                elif value:
+                    added[rows] = more(added[rows], words_of(value), len(value))
     return added
 
 
