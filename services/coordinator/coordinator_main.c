@@ -603,13 +603,13 @@ static int check_certificate(const struct tally_http_server_config *server)
 }
 
 /* Keeps the memory of request bodies, broadcasts and states, many MB in each round, for the next
- * round. By default the C library returns it to the system and faults it in again page by page.
- * Longer blocks would leave large holes, so they are mapped on their own.
- * Code that frees much for good calls malloc_trim() (jobs_remove(), http_server.c). */
+ * round. By default the C library returns it to the system and faults it in again page by page;
+ * blocks above 32 MiB, as long as a batch of updates, always. Code that frees much for good calls
+ * malloc_trim() (jobs_remove(), http_server.c). */
 static void keep_freed_memory(void)
 {
-    enum { LARGEST_KEPT_BYTES = 24 << 20, KEPT_BYTES = 64 << 20 };
-    mallopt(M_MMAP_THRESHOLD, LARGEST_KEPT_BYTES);
+    enum { KEPT_BYTES = 64 << 20 };
+    mallopt(M_MMAP_MAX, 0);
     mallopt(M_TRIM_THRESHOLD, KEPT_BYTES);
 }
 

@@ -74,7 +74,8 @@ void tally_job_free(struct tally_job *job)
 }
 
 /* Uninitialised memory for a vector that every update or round reads; free() frees it. Long vectors
- * use huge pages if possible: adding an update to the sums then takes a sixth less time. */
+ * use huge pages if possible, except for their end, which would not fill one: adding an update to
+ * the sums then takes a sixth less time. */
 static void *vector_new(size_t n)
 {
     enum { HUGE_PAGE_BYTES = 2 << 20, LONG_BYTES = 2 * HUGE_PAGE_BYTES };
@@ -84,7 +85,7 @@ static void *vector_new(size_t n)
     const size_t whole = (n + HUGE_PAGE_BYTES - 1) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
     void *vector = aligned_alloc(HUGE_PAGE_BYTES, whole);
     if (vector != NULL) {
-        (void)madvise(vector, whole, MADV_HUGEPAGE);
+        (void)madvise(vector, n / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES, MADV_HUGEPAGE);
     }
     return vector;
 }
