@@ -30,23 +30,29 @@ struct stored_state {
 };
 
 enum {
-    STATE_SHORTER = 4,
+    STATE_SHORT_EIGHTHS = 2,
+    STATE_SHORT_SUM_EIGHTHS = 16,
+    STATE_LONG_BYTES = 64 * 1024,
+    STATE_LONG_EIGHTHS = 5,
+    STATE_LONG_SUM_EIGHTHS = 10,
     STATE_MOST_CHANGES = 64,
     STATE_MOST_ROUNDS_AGAIN = 16, /* if loading a change closes its round again: 0.1 s at 10^6 */
-    STATE_MOST_WHOLES = 2,
     STATE_MOST_BYTES = 900 * 1000 * 1000
 };
 
-/* Whether a change of n bytes gets a row of its own: it must be much shorter than the whole state.
- * Once the changes are many, or twice as long as the whole, the whole is stored again, because all
- * changes are read and applied when the job is loaded. Whole and changes together stay below the
- * limit of one value in PostgreSQL (1 GiB) and SQLite (10^9 bytes), because they are read and
- * migrated as one. */
+/* Whether a change of n bytes gets a row of its own. It must be much shorter than the whole state,
+ * and all changes at most twice as long, because they are read and applied when the job is loaded.
+ * A change whose bytes cost more than its row may be longer, as a broadcast of float32 is half of
+ * the state; then all changes are at most a quarter longer, because `memory:` holds them. Whole and
+ * changes together stay below the limit of one value in PostgreSQL (1 GiB) and SQLite (10^9 bytes),
+ * because they are read and migrated as one. */
 static inline bool stored_state_takes(const struct stored_state *stored, size_t n)
 {
-    const size_t changes = stored->change_bytes + n;
-    return stored->n_changes < stored->most_changes && n <= stored->whole_bytes / STATE_SHORTER &&
-           changes <= STATE_MOST_WHOLES * stored->whole_bytes &&
+    const size_t eighth = stored->whole_bytes / 8, changes = stored->change_bytes + n;
+    const bool is_short = n <= eighth * STATE_SHORT_EIGHTHS;
+    const bool is_long = n >= STATE_LONG_BYTES && n <= eighth * STATE_LONG_EIGHTHS;
+    return stored->n_changes < stored->most_changes && (is_short || is_long) &&
+           changes <= eighth * (is_short ? STATE_SHORT_SUM_EIGHTHS : STATE_LONG_SUM_EIGHTHS) &&
            stored->whole_bytes + changes <= STATE_MOST_BYTES;
 }
 

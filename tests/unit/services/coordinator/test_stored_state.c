@@ -30,6 +30,15 @@ static void test_coordinator_stored_state__the_whole_is_due_sooner_or_later(void
     CU_ASSERT_EQUAL(count_most(WHOLE, 1, STATE_MOST_ROUNDS_AGAIN), 16);
 }
 
+static void test_coordinator_stored_state__a_long_change_may_be_half_as_long(void)
+{
+    CU_ASSERT_EQUAL(count_taken(8 * MB, 5 * MB + 1), 0);
+    CU_ASSERT_EQUAL(count_taken(8 * MB, 5 * MB), 2);
+    CU_ASSERT_EQUAL(count_taken(8 * MB, 4 * MB + 300), 2);
+    CU_ASSERT_EQUAL(count_taken((size_t)2 * STATE_LONG_BYTES, STATE_LONG_BYTES), 2);
+    CU_ASSERT_EQUAL(count_taken((size_t)2 * STATE_LONG_BYTES, STATE_LONG_BYTES - 1), 0);
+}
+
 /* The longest state has 10^8 coordinates. */
 static void test_coordinator_stored_state__all_of_it_is_one_value_of_every_store(void)
 {
@@ -40,6 +49,7 @@ static void test_coordinator_stored_state__all_of_it_is_one_value_of_every_store
 
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_coordinator_stored_state__the_whole_is_due_sooner_or_later),
+    TALLY_TEST(test_coordinator_stored_state__a_long_change_may_be_half_as_long),
     TALLY_TEST(test_coordinator_stored_state__all_of_it_is_one_value_of_every_store),
 };
 TALLY_SUITE(coordinator_stored_state, TESTS);
