@@ -31,6 +31,7 @@ from common import Coordinator, memory_bytes  # noqa: E402
 METHODS = {"fedavg": {"type": "fedavg"}, "fedpaq": {"type": "fedpaq", "levels": 7},
            "compressed": {"type": "fedavg", "compression": "auto"}}
 WARM_UP = 3  # rounds
+POLL_S = 0.1  # a request costs the coordinator about as much as it spends on a tenth of a float32 update
 WORKER = """
 import sys, numpy, tally
 url, job, clients, dim = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
@@ -78,7 +79,7 @@ def wait_for(client, job, rounds):
             return
         if detail["status"] not in ("queued", "running"):
             raise RuntimeError(detail)
-        time.sleep(0.005)
+        time.sleep(POLL_S)
 
 
 def run(folder, method, store, options):
