@@ -67,6 +67,11 @@ struct tally_json *tally_json_integer(int64_t value)
     return outer(json_integer(value));
 }
 
+struct tally_json *tally_json_real(double value)
+{
+    return outer(isfinite(value) ? json_real(value) : json_null());
+}
+
 struct tally_json *tally_json_copy(const struct tally_json *value)
 {
     return outer(json_deep_copy(inner(value)));
@@ -97,14 +102,9 @@ bool tally_json_set_unsigned(struct tally_json *object, const char *key, uint64_
     return tally_json_set_text(object, key, digits);
 }
 
-static struct tally_json *real_or_null(double value)
-{
-    return outer(isfinite(value) ? json_real(value) : json_null());
-}
-
 bool tally_json_set_real(struct tally_json *object, const char *key, double value)
 {
-    return tally_json_set(object, key, real_or_null(value));
+    return tally_json_set(object, key, tally_json_real(value));
 }
 
 bool tally_json_set_text(struct tally_json *object, const char *key, const char *text)
@@ -138,7 +138,7 @@ bool tally_json_append(struct tally_json *array, struct tally_json *value)
 
 bool tally_json_append_real(struct tally_json *array, double value)
 {
-    return tally_json_append(array, real_or_null(value));
+    return tally_json_append(array, tally_json_real(value));
 }
 
 bool tally_json_append_integer(struct tally_json *array, int64_t value)

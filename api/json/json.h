@@ -41,6 +41,7 @@ struct tally_json *tally_json_object(void);
 struct tally_json *tally_json_array(void);
 struct tally_json *tally_json_text(const char *text);
 struct tally_json *tally_json_integer(int64_t value);
+struct tally_json *tally_json_real(double value);                   /* null if it is not finite */
 struct tally_json *tally_json_copy(const struct tally_json *value); /* deep */
 /* The value, if all of its members could be set; else frees it and returns NULL. */
 struct tally_json *tally_json_if_complete(struct tally_json *value, bool is_complete);

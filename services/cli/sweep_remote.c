@@ -137,6 +137,10 @@ static enum tally_status take_result(const struct tally_json *detail, bool diver
     const double clients = tally_json_get_real(detail, "clients", 1);
     const struct tally_json *metrics = tally_json_get(detail, "metrics");
     struct tally_run run = {.diverged = diverged, .n_points = 1};
+    run.uplink.entropy_payload = run.downlink.entropy_payload = NAN;
+    run.uplink.control = run.downlink.control = NAN;
+    run.planned_regret =
+        tally_json_get_real(tally_json_get(detail, "planned"), "regret", (double)NAN);
     run.regret = diverged ? INFINITY : tally_json_get_real(detail, "cumulative_regret", NAN);
     run.loss = diverged ? INFINITY : tally_json_get_real(detail, "loss", NAN);
     run.rounds = tally_json_get_real(detail, "round", 0);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "codec/quantize/qsgd.h"
+#include "services/job/document.h"
 #include "services/job/job_local.h"
 
 struct recorder {
@@ -18,12 +19,19 @@ struct recorder {
     size_t stride;     /* every stride-th round is a point */
     size_t skipped;    /* rounds since the last one */
     int32_t *levels;   /* scratch, int32[dim]; NULL = no entropy */
-    bool failed;       /* memory ran out */
+    double next_gap;   /* the next round whose gap is measured; infinite = none */
+    size_t gap_capacity;
+    const struct tally_objective *objective;
+    double f_star;
+    bool failed; /* memory ran out, or f cannot be evaluated */
 };
+
+static const double GAP_GROWTH = 1.02; /* from one measured round to the next */
 
 void tally_run_fini(struct tally_run *run)
 {
     free(run->curve);
+    free(run->gaps);
     free(run->metrics);
     *run = (struct tally_run){0};
 }
@@ -56,6 +64,45 @@ static void thin_out(struct recorder *recorder)
     recorder->stride *= 2;
 }
 
+/* f(x) as the mean of the local losses, which for images are more exact than one sum over all
+ * points. NaN if it cannot be evaluated. */
+double tally_run_loss_at(const struct tally_objective *objective, uint32_t clients, const double *x)
+{
+    double sum = 0, loss = NAN;
+    for (uint32_t m = 0; m < clients; m++) {
+        if (tally_objective_local_loss(objective, m, x, &loss, NULL) != TALLY_OK) {
+            return NAN;
+        }
+        sum += loss;
+    }
+    return sum / clients;
+}
+
+static void add_gap(struct recorder *recorder, const struct tally_job *job,
+                    const struct tally_round_record *record)
+{
+    struct tally_run *run = recorder->run;
+    const struct tally_ledger *bits = &tally_job_progress(job)->bits;
+    const uint32_t clients = (uint32_t)recorder->spec->clients;
+    size_t dim;
+    if (run->n_gaps == recorder->gap_capacity) {
+        const size_t capacity = recorder->gap_capacity == 0 ? 64 : 2 * recorder->gap_capacity;
+        struct tally_run_gap *gaps = realloc(run->gaps, capacity * sizeof *gaps);
+        if (gaps == NULL) {
+            recorder->failed = true;
+            return;
+        }
+        run->gaps = gaps;
+        recorder->gap_capacity = capacity;
+    }
+    run->gaps[run->n_gaps++] = (struct tally_run_gap){
+        record->round, (double)bits->uplink.payload_bits / clients,
+        (double)(bits->downlink.payload_bits + bits->control_bits),
+        tally_run_loss_at(recorder->objective, clients, tally_job_point(job, &dim)) -
+            recorder->f_star};
+    recorder->next_gap = fmax(recorder->next_gap + 1, recorder->next_gap * GAP_GROWTH);
+}
+
 static bool on_round(void *context, const struct tally_job *job,
                      const struct tally_round_record *record)
 {
@@ -67,6 +114,10 @@ static bool on_round(void *context, const struct tally_job *job,
     if (++recorder->skipped >= recorder->stride || is_last) {
         add_point(recorder, (double)record->time_step, record->cumulative_regret);
         recorder->skipped = 0;
+    }
+    if ((double)record->round >= recorder->next_gap ||
+        (isfinite(recorder->next_gap) && record->time_step == recorder->spec->horizon)) {
+        add_gap(recorder, job, record);
     }
     return !recorder->failed && !atomic_load(recorder->stop);
 }
@@ -110,6 +161,23 @@ static void take_result(const struct tally_job *job, struct tally_run *run)
     run->uplink.control /= clients;
 }
 
+/* The regret that the plan of the job predicts; NaN = it has no plan, or no memory. */
+static double planned_regret(const struct tally_job_spec *spec, const char *schedule)
+{
+    struct tally_planned *planned = malloc(sizeof *planned);
+    const bool is_planned = planned != NULL && tally_planned_read(spec, schedule, planned);
+    const double regret = is_planned ? planned->forecast.regret : NAN;
+    free(planned);
+    return regret;
+}
+
+/* Gives back what the curve does not need. */
+static void trim_curve(struct tally_run *run)
+{
+    struct tally_run_point *curve = realloc(run->curve, run->n_points * sizeof *curve);
+    run->curve = curve != NULL ? curve : run->curve;
+}
+
 /* Copies the metrics. False = out of memory. */
 static bool take_metrics(const struct tally_progress *progress, struct tally_run *run)
 {
@@ -124,8 +192,14 @@ enum tally_status tally_run_prepared(const struct tally_job_spec *spec,
                                      struct tally_run *ret_run, struct tally_error *err)
 {
     struct tally_run run = {0};
-    struct recorder recorder = {
-        .spec = spec, .stop = stop, .run = &run, .max_points = record->max_points, .stride = 1};
+    struct recorder recorder = {.spec = spec,
+                                .stop = stop,
+                                .run = &run,
+                                .max_points = record->max_points,
+                                .stride = 1,
+                                .next_gap = record->with_gaps ? 1 : INFINITY,
+                                .objective = objective,
+                                .f_star = preparation->f_star};
     const struct tally_local_observer observer = {
         .context = &recorder, .on_round = on_round, .on_message = on_message};
     struct tally_job *job = NULL;
@@ -141,6 +215,11 @@ enum tally_status tally_run_prepared(const struct tally_job_spec *spec,
     }
     if (status == TALLY_OK) {
         take_result(job, &run);
+        trim_curve(&run);
+        run.planned_regret = planned_regret(spec, preparation->schedule);
+        if (record->no_entropy) {
+            run.uplink.entropy_payload = run.downlink.entropy_payload = NAN;
+        }
         recorder.failed = !take_metrics(tally_job_progress(job), &run);
         status = recorder.failed ? TALLY_NO_MEMORY : TALLY_OK;
     }

@@ -15,8 +15,10 @@
 /* Bits of a whole job: per client up, each broadcast once down. */
 struct tally_run_bits {
     double formula, payload;
-    double entropy_payload; /* an estimate (run.h); for messages without one, the payload */
-    double control;         /* besides messages: up, of clients that decline; down, all others */
+    double entropy_payload; /* an estimate (below); for messages without one, the payload; NaN = it
+                             * was not computed */
+    double control; /* besides messages: up, of clients that decline; down, all others; NaN = only
+                     * the sum of both is known */
 };
 
 /* The end of a round. */
@@ -25,15 +27,25 @@ struct tally_run_point {
     double regret;
 };
 
+/* The same, for the gap f(x) - f(x*) of the server's point. */
+struct tally_run_gap {
+    int64_t round;
+    double uplink, downlink; /* bits so far; down with control bits */
+    double gap;
+};
+
 struct tally_run {
     bool diverged; /* or failed; then regret is infinite, and so is the curve past its last point */
     double regret; /* R(T); NaN = the job has none */
     double loss;   /* of the last round; NaN = it has none, infinite = it diverged */
     double rounds;
-    double control_bits; /* of the whole job, all clients, both ways */
+    double planned_regret; /* the forecast of CALM's plan; NaN = the job is not planned */
+    double control_bits;   /* of the whole job, all clients, both ways */
     struct tally_run_bits uplink, downlink;
     struct tally_run_point *curve; /* heap; from (0, 0) on, time steps strictly growing */
     size_t n_points;
+    struct tally_run_gap *gaps; /* heap; NULL = not recorded */
+    size_t n_gaps;
     char *metrics; /* heap; summaries (record.h) of the last rounds that had them; NULL = none */
 };
 void tally_run_fini(struct tally_run *run);
@@ -48,7 +60,8 @@ enum tally_status tally_run_job(const struct tally_job_spec *spec,
 /* What a run records besides its result. */
 struct tally_run_record {
     size_t max_points; /* of the curve, which is thinned out to about half of them; 0 = all */
-    bool no_entropy;   /* entropy_payload stays 0: coding each message again takes time */
+    bool no_entropy;   /* entropy_payload is NaN: coding each message again takes time */
+    bool with_gaps;    /* at most 272 points, which are further and further apart, and the last */
 };
 
 /* The same for a prepared job (services/job/job_local.h). */
@@ -61,6 +74,10 @@ enum tally_status tally_run_prepared(const struct tally_job_spec *spec,
 /* R at a time step, interpolated linearly between the ends of rounds. This is exact if clients do
  * not move locally. */
 double tally_run_regret_at(const struct tally_run *run, double time_step);
+
+/* f(x) as the mean of the local losses. NaN if it cannot be evaluated. */
+double tally_run_loss_at(const struct tally_objective *objective, uint32_t clients,
+                         const double *x);
 
 /* The approximate cost of a run, to compare runs: its arithmetic operations / 10^9. */
 double tally_run_cost(const struct tally_job_spec *spec);

@@ -28,10 +28,10 @@
 #include "services/job/job_spec.h"
 
 enum {
-    TALLY_SWEEP_ROWS_MOST = 1000,
-    TALLY_SWEEP_TRIALS_MOST = 2000,
-    TALLY_SWEEP_RUNS_MOST = 100000,
-    TALLY_SWEEP_COLUMNS_MOST = 32,
+    TALLY_SWEEP_ROWS_MOST = 5000,
+    TALLY_SWEEP_TRIALS_MOST = 25000,
+    TALLY_SWEEP_RUNS_MOST = 1000000,
+    TALLY_SWEEP_COLUMNS_MOST = 48,  /* all results, and the metrics that a job may have */
     TALLY_SWEEP_PATH_CAPACITY = 97, /* of a member's path, or of a column, with NUL */
 };
 
@@ -44,10 +44,12 @@ struct tally_sweep_range { /* of numbers, with both ends */
     int scale;     /* enum tally_sweep_range_scale */
     bool integers; /* rounded, each one once */
 };
-struct tally_sweep_powers { /* around * factor^k for k = first .. last */
+enum tally_sweep_unit { TALLY_SWEEP_UNIT_ONE, TALLY_SWEEP_UNIT_INVERSE_SMOOTHNESS };
+struct tally_sweep_powers { /* around * factor^k units for k = first .. last */
     double around, factor;
     int64_t first, last;
     bool widen;
+    int unit; /* enum tally_sweep_unit */
 };
 struct tally_sweep_random {
     int64_t count, seed;
@@ -109,6 +111,10 @@ struct tally_sweep_row {
     bool at_edge;  /* with powers: the best trial is the first or the last */
     bool widened;  /* with powers: the grid was widened */
     int64_t stage; /* of halving: the last one in which the row ran, from 1 */
+    bool has_unit; /* with powers: their unit is 1 / smoothness */
+    /* Of f at the first seed: if the row has such a unit, or gaps are recorded. */
+    struct tally_curvature curvature;
+    double zero_gap; /* f(0) - f(x*); NaN = gaps are not recorded */
 };
 
 /* What a column, an axis or the rule names. */
@@ -172,6 +178,11 @@ int64_t tally_sweep_stage_horizon(const struct tally_sweep *sweep, size_t row, i
 enum tally_status tally_sweep_widen(struct tally_sweep *sweep, struct tally_sweep_row *row,
                                     size_t n, bool *ret_widened, struct tally_error *err);
 
+/* Multiplies the values of a row's powers by their unit, now that it is known, before any run.
+ * Errors: those of a job document, INVALID_ARGUMENT or OUT_OF_RANGE; NO_MEMORY. */
+enum tally_status tally_sweep_set_unit(struct tally_sweep *sweep, struct tally_sweep_row *row,
+                                       double unit, struct tally_error *err);
+
 /* ---- Running it. */
 
 /* A job that somebody else runs. */
@@ -189,6 +200,9 @@ struct tally_sweep_config {
                                  struct tally_error *err);
     unsigned threads;
     const char *data_dir;
+    size_t curve_points; /* most points of the curve of a run; 0 = enough for a picture */
+    bool with_entropy;   /* computes the estimates of run.h even if no column has them */
+    bool with_gaps;      /* records gaps (run.h) even if no column has them */
     /* Makes the objective of a job, which borrows the spec. May be called by several threads. NULL:
      * as tally_objective_new(). */
     enum tally_status (*make_objective)(void *context, const struct tally_job_spec *spec,

@@ -27,6 +27,7 @@ enum { MEMBERS_MOST = 16, VALUES_MOST = 1000, TEXT_CAPACITY = 160 };
 
 static const char *const SCALES[] = {"auto", "linear", "log", NULL};
 static const char *const DISTANCES[] = {"linear", "log", NULL};
+static const char *const UNITS[] = {"one", "inverse_smoothness", NULL};
 static const char *const HALVINGS[] = {"seeds", "horizon", NULL};
 
 static const struct tally_sweep TOP_DEFAULTS = {.n_seeds = 1};
@@ -43,20 +44,20 @@ static const char *const TOP_OTHERS[][3] = {
      "the job document that every row starts from, or the file with it, relative to the folder of "
      "the sweep's document; rows may have their own"},
     {"rows", "array of objects",
-     "variants of the base, at most 1000; each is run with every combination of `grid` and every "
+     "variants of the base, at most 5000; each is run with every combination of `grid` and every "
      "draw of `random`. Default: one row, the base as it is"},
     {"grid", "object",
      "members of the job document and their values: an array, a range, or powers. Every "
-     "combination becomes a row of its own. At most 16 members with 1000 values each, and 1000 "
+     "combination becomes a row of its own. At most 16 members with 1000 values each, and 5000 "
      "rows in all"},
     {"random", "object", "a random search: draws become rows"},
     {"seeds", "text or integer",
      "the seeds that every row is run with, \"101-110\" or 7, at most 10000 of them; default: the "
-     "seed of each job document. At most 100000 runs in all"},
+     "seed of each job document. At most 1000000 runs in all"},
     {"best", "object", "how the best row, and the best trial of `tune`, are chosen"},
     {"halving", "object", "drops the worst rows early"},
     {"columns", "array of texts",
-     "columns of the table, at most 32: results, metrics.NAME, members of the job document such "
+     "columns of the table, at most 48: results, metrics.NAME, members of the job document such "
      "as algorithm.step_size, or stage"},
     {"axes", "object", "what the picture shows"},
     {"reference_rows", "array of objects",
@@ -76,6 +77,8 @@ static const char *const ROW_OTHERS[][3] = {
      "members to replace, by their paths: {\"algorithm.step_size\": 0.1}. A value may be an "
      "object, "
      "{\"algorithm\": {\"type\": \"fedavg\", ...}}"},
+    {"grid", "object",
+     "members and values as in the top level's `grid`, with which this one is combined"},
     {"tune", "object",
      "a grid of which only the best combination becomes the row. Not together with `halving`"},
     {NULL, NULL, NULL}};
@@ -109,6 +112,10 @@ static const struct tally_field POWERS_FIELDS[] = {
     TALLY_BOOL("widen", offsetof(struct tally_sweep_powers, widen),
                .doc = "whether three more values are tried, at most six times, while the best one "
                       "is at an end; only in `tune`, and for its only member"),
+    TALLY_CHOICE("unit", offsetof(struct tally_sweep_powers, unit), UNITS,
+                 .doc = "what the values are multiples of: `one`, or `inverse_smoothness`, "
+                        "1 / smoothness of f at the first seed, the scale of step sizes; only in "
+                        "`tune`, for its only member, and not on a coordinator"),
 };
 
 static const struct tally_sweep_random RANDOM_DEFAULTS = {.seed = 1};
@@ -295,7 +302,7 @@ struct axis {
 };
 
 struct axes {
-    struct axis at[MEMBERS_MOST];
+    struct axis at[2 * MEMBERS_MOST]; /* of the top level and of a row */
     size_t n;
 };
 
@@ -386,6 +393,10 @@ static enum tally_status add_powers(const struct tally_json *object, bool is_tun
         return tally_fail(err, TALLY_INVALID_ARGUMENT, "widen",
                           "only a grid of `tune` can be widened");
     }
+    if (powers->unit != TALLY_SWEEP_UNIT_ONE && !is_tune) {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, "unit",
+                          "only a grid of `tune` can have a unit");
+    }
     axis->has_powers = true;
     for (int64_t k = powers->first; status == TALLY_OK && k <= powers->last; k++) {
         status = append_value(axis->values, power_of(powers, k), false, err);
@@ -471,6 +482,11 @@ static enum tally_status read_axes(const struct tally_json *object, bool is_tune
         if (status == TALLY_OK && axis->powers.widen && tally_json_key(object, 1) != NULL) {
             status = tally_fail(err, TALLY_INVALID_ARGUMENT, path,
                                 "widen needs %s to be the only member of `tune`", path);
+        }
+        if (status == TALLY_OK && axis->powers.unit != TALLY_SWEEP_UNIT_ONE &&
+            tally_json_key(object, 1) != NULL) {
+            status = tally_fail(err, TALLY_INVALID_ARGUMENT, path,
+                                "unit needs %s to be the only member of `tune`", path);
         }
     }
     if (status != TALLY_OK) {
@@ -617,11 +633,12 @@ static bool is_varied(const struct tally_sweep *sweep, const char *path)
     return false;
 }
 
+/* The name of a job is not one of the members that make a difference. */
 static enum tally_status add_varied(struct tally_sweep *sweep, const char *path,
                                     struct tally_error *err)
 {
     enum tally_status status = check_path(path, err);
-    if (status != TALLY_OK || is_varied(sweep, path)) {
+    if (status != TALLY_OK || is_varied(sweep, path) || strcmp(path, "name") == 0) {
         return status;
     }
     char(*varied)[TALLY_SWEEP_PATH_CAPACITY] =
@@ -853,6 +870,7 @@ enum tally_status tally_sweep_widen(struct tally_sweep *sweep, struct tally_swee
         fini_axes(&axes);
         return TALLY_OK;
     }
+    const double unit = row->has_unit ? 1 / row->curvature.smoothness : 1;
     const int edge =
         is_low ? row->trials[0].exponent - (int)n : row->trials[row->n_trials - 1].exponent + 1;
     const size_t n_before = row->n_trials;
@@ -862,7 +880,8 @@ enum tally_status tally_sweep_widen(struct tally_sweep *sweep, struct tally_swee
         tally_json_free(axis->values);
         axis->values = tally_json_array();
         axis->powers.first = edge + (int)i;
-        status = append_value(axis->values, power_of(&axis->powers, edge + (int)i), false, err);
+        status =
+            append_value(axis->values, unit * power_of(&axis->powers, edge + (int)i), false, err);
         if (status == TALLY_OK) {
             status = add_trial(sweep, row, &axes, 0, &faults, err);
         }
@@ -892,6 +911,35 @@ enum tally_status tally_sweep_widen(struct tally_sweep *sweep, struct tally_swee
     return status;
 }
 
+enum tally_status tally_sweep_set_unit(struct tally_sweep *sweep, struct tally_sweep_row *row,
+                                       double unit, struct tally_error *err)
+{
+    struct axes axes = {.n = 0};
+    struct tally_json *faults = NULL;
+    enum tally_status status = read_axes(row->tune, true, &axes, err);
+    const size_t n = row->n_trials;
+    while (status == TALLY_OK && row->n_trials > 0) {
+        fini_trial(&row->trials[--row->n_trials]);
+    }
+    for (size_t i = 0; status == TALLY_OK && i < n; i++) {
+        struct axis *axis = &axes.at[0];
+        const int64_t exponent = axis->powers.first;
+        tally_json_free(axis->values);
+        axis->values = tally_json_array();
+        status =
+            axis->values != NULL
+                ? append_value(axis->values, unit * power_of(&axis->powers, exponent), false, err)
+                : no_memory(err);
+        if (status == TALLY_OK) {
+            status = add_trial(sweep, row, &axes, 0, &faults, err);
+        }
+        axis->powers.first++;
+    }
+    tally_json_free(faults);
+    fini_axes(&axes);
+    return status;
+}
+
 /* ---- Rows. */
 
 struct reader {
@@ -917,7 +965,7 @@ static enum tally_status new_row(struct tally_sweep *sweep, struct tally_sweep_r
     }
     sweep->rows = rows;
     *ret_row = &rows[sweep->n_rows++];
-    **ret_row = (struct tally_sweep_row){.stage = 1};
+    **ret_row = (struct tally_sweep_row){.stage = 1, .zero_gap = NAN};
     return TALLY_OK;
 }
 
@@ -967,10 +1015,19 @@ static enum tally_status set_members(struct tally_json *document, const struct t
     return status;
 }
 
+/* One entry of `rows`. */
+struct entry {
+    const struct tally_json *object; /* NULL = there are no entries */
+    const char *name;
+    const struct tally_json *base;
+    struct axes own;  /* its grid */
+    struct axes grid; /* the same after the top level's */
+    struct axes tune;
+};
+
 /* Adds the row with one combination of the grid and one draw. */
-static enum tally_status add_row(const struct reader *reader, const struct tally_json *entry,
-                                 const char *name, const struct tally_json *base,
-                                 const struct axes *tune, size_t index, struct tally_error *err)
+static enum tally_status add_row(const struct reader *reader, const struct entry *entry,
+                                 size_t index, struct tally_error *err)
 {
     const size_t draws = n_draws(reader);
     struct tally_sweep_row *row = NULL;
@@ -978,46 +1035,64 @@ static enum tally_status add_row(const struct reader *reader, const struct tally
     if (status != TALLY_OK) {
         return status;
     }
-    snprintf(row->name, sizeof row->name, "%s", name);
-    row->tune = entry != NULL ? tally_json_get(entry, "tune") : NULL;
-    row->document = tally_json_copy(base);
+    snprintf(row->name, sizeof row->name, "%s", entry->name);
+    row->tune = entry->object != NULL ? tally_json_get(entry->object, "tune") : NULL;
+    row->has_unit = entry->tune.n == 1 && entry->tune.at[0].powers.unit != TALLY_SWEEP_UNIT_ONE;
+    row->document = tally_json_copy(entry->base);
     status = row->document != NULL ? TALLY_OK : no_memory(err);
     if (status == TALLY_OK) {
-        status = set_combination(row->document, &reader->grid, index / draws, err);
+        status = set_combination(row->document, &entry->grid, index / draws, err);
     }
     if (status == TALLY_OK && reader->random.members != NULL) {
         status = set_draw(row->document, &reader->random, index % draws, err);
     }
-    return status == TALLY_OK ? add_trials(reader, row, tune, err) : status;
+    return status == TALLY_OK ? add_trials(reader, row, &entry->tune, err) : status;
 }
 
-/* Adds all rows of one entry of `rows`; NULL = there are no entries. */
-static enum tally_status add_rows(const struct reader *reader, const struct tally_json *entry,
-                                  struct tally_error *err)
+/* Reads `grid` and `tune` of an entry. */
+static enum tally_status read_entry_axes(const struct reader *reader, struct entry *entry,
+                                         struct tally_error *err)
 {
-    struct tally_sweep *sweep = reader->sweep;
-    const struct tally_json *set = entry != NULL ? tally_json_get(entry, "set") : NULL;
-    const struct tally_json *tune_object = entry != NULL ? tally_json_get(entry, "tune") : NULL;
-    const struct tally_json *own = entry != NULL ? tally_json_get(entry, "base") : NULL;
-    const struct tally_json *const objects[] = {set, tally_json_get(sweep->source, "grid"),
-                                                reader->random.members, tune_object};
-    static const char *const names[] = {"set", "grid", "random", "tune"};
-    struct row_entry row = {.name = ""};
-    struct tally_json *base = NULL;
-    struct axes tune = {.n = 0};
-    enum tally_status status = entry != NULL ? read_part(entry, "rows", &row, err) : TALLY_OK;
-    if (status == TALLY_OK && set != NULL) {
-        status = in_field(count_members(set, err), "set", err);
-    }
+    enum tally_status status = in_field(
+        read_axes(tally_json_get(entry->object, "grid"), false, &entry->own, err), "grid", err);
     if (status == TALLY_OK) {
-        status = in_field(read_axes(tune_object, true, &tune, err), "tune", err);
+        status = in_field(read_axes(tally_json_get(entry->object, "tune"), true, &entry->tune, err),
+                          "tune", err);
     }
-    if (status == TALLY_OK && tune.n > 0 && sweep->halving.stages > 0) {
+    if (status == TALLY_OK && entry->tune.n > 0 && reader->sweep->halving.stages > 0) {
         status = tally_fail(err, TALLY_INVALID_ARGUMENT, "tune",
                             "tune and halving cannot be used together");
     }
+    entry->grid = reader->grid;
+    memcpy(entry->grid.at + entry->grid.n, entry->own.at, entry->own.n * sizeof *entry->own.at);
+    entry->grid.n += entry->own.n;
+    return status;
+}
+
+/* Adds all rows of one entry of `rows`; NULL = there are no entries. */
+static enum tally_status add_rows(const struct reader *reader, const struct tally_json *object,
+                                  struct tally_error *err)
+{
+    struct tally_sweep *sweep = reader->sweep;
+    const struct tally_json *set = object != NULL ? tally_json_get(object, "set") : NULL;
+    const struct tally_json *own = object != NULL ? tally_json_get(object, "base") : NULL;
+    const struct tally_json *const objects[] = {
+        set, tally_json_get(sweep->source, "grid"), reader->random.members,
+        object != NULL ? tally_json_get(object, "grid") : NULL,
+        object != NULL ? tally_json_get(object, "tune") : NULL};
+    static const char *const names[] = {"set", "grid", "random", "rows.grid", "tune"};
+    struct row_entry row = {.name = ""};
+    struct tally_json *base = NULL;
+    struct entry entry = {.object = object, .name = row.name, .grid = reader->grid};
+    enum tally_status status = object != NULL ? read_part(object, "rows", &row, err) : TALLY_OK;
+    if (status == TALLY_OK && set != NULL) {
+        status = in_field(count_members(set, err), "set", err);
+    }
+    if (status == TALLY_OK && object != NULL) {
+        status = read_entry_axes(reader, &entry, err);
+    }
     if (status == TALLY_OK) {
-        status = check_disjoint(objects, names, 4, err);
+        status = check_disjoint(objects, names, sizeof names / sizeof names[0], err);
     }
     if (status == TALLY_OK) {
         status = read_base(own != NULL ? own : tally_json_get(sweep->source, "base"),
@@ -1026,17 +1101,19 @@ static enum tally_status add_rows(const struct reader *reader, const struct tall
     if (status == TALLY_OK) {
         status = in_field(set_members(base, set, err), "set", err);
     }
-    const size_t grid = combinations(&reader->grid, TALLY_SWEEP_ROWS_MOST);
+    entry.base = base;
+    const size_t grid = combinations(&entry.grid, TALLY_SWEEP_ROWS_MOST);
     const size_t n = grid <= TALLY_SWEEP_ROWS_MOST ? grid * n_draws(reader) : grid;
     if (status == TALLY_OK && sweep->n_rows + n > TALLY_SWEEP_ROWS_MOST) {
         status = tally_fail(err, TALLY_OUT_OF_RANGE, NULL,
                             "more than %d rows, the limit of a sweep", TALLY_SWEEP_ROWS_MOST);
     }
     for (size_t i = 0; status == TALLY_OK && i < n; i++) {
-        status = add_row(reader, entry, row.name, base, &tune, i, err);
+        status = add_row(reader, &entry, i, err);
     }
     tally_json_free(base);
-    fini_axes(&tune);
+    fini_axes(&entry.own);
+    fini_axes(&entry.tune);
     return status;
 }
 
@@ -1051,6 +1128,9 @@ static enum tally_status list_varied(struct tally_sweep *sweep, const struct tal
     }
     if (status == TALLY_OK) {
         status = add_all_varied(sweep, tally_json_get(sweep->source, "grid"), err);
+    }
+    for (size_t i = 0; status == TALLY_OK && i < n; i++) {
+        status = add_all_varied(sweep, tally_json_get(tally_json_at(rows, i), "grid"), err);
     }
     if (status == TALLY_OK) {
         status = add_all_varied(sweep, random->members, err);

@@ -575,21 +575,30 @@ static bool chooses_log(const struct tally_sweep *sweep, const struct tally_swee
            (scale == TALLY_SWEEP_SCALE_LOG || (scale == TALLY_SWEEP_SCALE_AUTO && max > 20 * min));
 }
 
-/* The number of different values of a member that is a number in every row; 0 if it is not. */
+static int compare_values(const void *a, const void *b)
+{
+    const double left = *(const double *)a, right = *(const double *)b;
+    return (left > right) - (left < right);
+}
+
+/* The number of different values of a member that is a number in every row; 0 if it is not, or if
+ * memory runs out. */
 static size_t count_values(const struct tally_sweep *sweep, const struct tally_sweep_column *column)
 {
+    double *values = malloc(sweep->n_rows * sizeof *values);
+    bool are_numbers = values != NULL;
     size_t n = 0;
-    for (size_t i = 0; i < sweep->n_rows; i++) {
-        const double value = tally_sweep_summary(tally_sweep_trial_of(sweep, i), column).mean;
-        bool is_new = true;
-        if (isnan(value)) {
-            return 0;
-        }
-        for (size_t k = 0; k < i && is_new; k++) {
-            is_new = tally_sweep_summary(tally_sweep_trial_of(sweep, k), column).mean != value;
-        }
-        n += is_new;
+    for (size_t i = 0; are_numbers && i < sweep->n_rows; i++) {
+        values[i] = tally_sweep_summary(tally_sweep_trial_of(sweep, i), column).mean;
+        are_numbers = !isnan(values[i]);
     }
+    if (are_numbers) {
+        qsort(values, sweep->n_rows, sizeof *values, compare_values);
+    }
+    for (size_t i = 0; are_numbers && i < sweep->n_rows; i++) {
+        n += i == 0 || values[i] != values[i - 1];
+    }
+    free(values);
     return n;
 }
 

@@ -37,6 +37,9 @@ struct share {
     struct tally_objective *objective;
     bool is_solved;
     double f_star;
+    struct tally_curvature curvature; /* of this and the next, what a row needs is known */
+    double zero_gap;
+    bool is_measured;
     size_t runs_left; /* of the batch */
     double solve_cost;
 };
@@ -57,6 +60,7 @@ struct piece {
 struct engine {
     struct tally_sweep *sweep;
     const struct tally_sweep_config *config;
+    struct tally_run_record record;
     struct share *buckets[BUCKETS];
     size_t n_shares;
     struct item *items; /* of the batch */
@@ -172,6 +176,22 @@ static double result_downlink_formula(const struct tally_run *run)
 {
     return run->downlink.formula;
 }
+static double result_planned(const struct tally_run *run)
+{
+    return run->planned_regret;
+}
+static double result_gap(const struct tally_run *run)
+{
+    return run->diverged ? INFINITY : run->n_gaps > 0 ? run->gaps[run->n_gaps - 1].gap : NAN;
+}
+static double result_uplink_entropy(const struct tally_run *run)
+{
+    return run->uplink.entropy_payload;
+}
+static double result_downlink_entropy(const struct tally_run *run)
+{
+    return run->downlink.entropy_payload;
+}
 static double result_rounds(const struct tally_run *run)
 {
     return run->rounds;
@@ -187,13 +207,21 @@ const struct tally_sweep_result TALLY_SWEEP_RESULTS[] = {
     {"uplink_formula_bits", "bits of one client as the paper counts them"},
     {"downlink_formula_bits", "bits of the broadcasts as the paper counts them"},
     {"rounds", "rounds closed"},
+    {"planned_regret", "the regret that CALM's plan predicts before the job starts"},
+    {"uplink_entropy_bits", "uplink_bits if each message were coded at the entropy of its levels, "
+                            "an estimate; computed if a column, an axis or the rule names it, but "
+                            "not on a coordinator"},
+    {"downlink_entropy_bits", "the same of downlink_bits"},
+    {"gap", "f(x) - f(x*) after the last round; computed as the entropy is"},
 };
 const size_t TALLY_N_SWEEP_RESULTS = sizeof TALLY_SWEEP_RESULTS / sizeof TALLY_SWEEP_RESULTS[0];
 
 /* In the order of the table above. */
 static double (*const VALUES[])(const struct tally_run *run) = {
-    result_regret, result_loss,           result_uplink,           result_downlink, result_control,
-    result_bits,   result_uplink_formula, result_downlink_formula, result_rounds};
+    result_regret,  result_loss,    result_uplink,         result_downlink,
+    result_control, result_bits,    result_uplink_formula, result_downlink_formula,
+    result_rounds,  result_planned, result_uplink_entropy, result_downlink_entropy,
+    result_gap};
 
 static double metric_of(const struct tally_run *run, const char *name)
 {
@@ -394,7 +422,6 @@ static enum tally_status run_open(struct engine *engine, const struct item *item
     struct tally_local_preparation *preparation = calloc(1, sizeof *preparation);
     struct tally_job_spec *own = malloc(sizeof *own);
     const struct tally_data_source files = {.dir = engine->config->data_dir};
-    const struct tally_run_record record = {.max_points = CURVE_POINTS, .no_entropy = true};
     struct tally_run *place = &item->trial->runs[item->seed];
     struct tally_run run = {0};
     double *initial = NULL;
@@ -408,8 +435,8 @@ static enum tally_status run_open(struct engine *engine, const struct item *item
     }
     if (status == TALLY_OK) {
         preparation->initial = initial;
-        status =
-            tally_run_prepared(own, item->share->objective, preparation, &record, stop, &run, err);
+        status = tally_run_prepared(own, item->share->objective, preparation, &engine->record, stop,
+                                    &run, err);
     }
     if (status == TALLY_OK) {
         tally_run_fini(place); /* of an earlier stage */
@@ -957,6 +984,106 @@ enum tally_status tally_sweep_forecast(const struct tally_sweep *sweep,
     return status;
 }
 
+/* Whether the rule, an axis or a column is this result. */
+static bool names_result(const struct tally_sweep *sweep, const char *name)
+{
+    bool names = strcmp(sweep->by.name, name) == 0 || strcmp(sweep->axes.x, name) == 0 ||
+                 strcmp(sweep->axes.y, name) == 0;
+    for (size_t i = 0; i < sweep->n_columns; i++) {
+        names = names || strcmp(sweep->columns[i].name, name) == 0;
+    }
+    return names;
+}
+
+/* ---- What rows need to know before they run. */
+
+/* Measures f on the data of the item's share. */
+static enum tally_status measure_locked(struct engine *engine, const struct item *item,
+                                        const atomic_bool *stop, struct tally_error *err)
+{
+    struct share *share = item->share;
+    const struct tally_job_spec *spec = item->trial->spec;
+    enum tally_status status = open_locked(engine, share, spec, stop, err);
+    if (status != TALLY_OK || share->is_measured) {
+        return status;
+    }
+    status = tally_objective_curvature(share->objective, stop, &share->curvature, err);
+    double *zero = calloc(share->objective->dim, sizeof *zero);
+    if (status == TALLY_OK && zero == NULL) {
+        status = no_memory(err);
+    }
+    if (status == TALLY_OK) {
+        share->zero_gap =
+            tally_run_loss_at(share->objective, (uint32_t)spec->clients, zero) - share->f_star;
+    }
+    free(zero);
+    share->is_measured = status == TALLY_OK;
+    return status;
+}
+
+static enum tally_status measure_row(void *context, size_t index, const atomic_bool *stop,
+                                     struct tally_error *err)
+{
+    struct engine *engine = context;
+    const struct item *item = &engine->items[index];
+    struct tally_sweep_row *row = &engine->sweep->rows[item->row];
+    struct tally_error why = TALLY_ERROR_INIT;
+    pthread_mutex_lock(&item->share->mutex);
+    enum tally_status status = measure_locked(engine, item, stop, &why);
+    row->curvature = item->share->curvature;
+    row->zero_gap = item->share->zero_gap;
+    pthread_mutex_unlock(&item->share->mutex);
+    if (status == TALLY_OK && row->has_unit && !(row->curvature.smoothness > 0)) {
+        status =
+            tally_fail(&why, TALLY_INVALID_ARGUMENT, "unit", "the smoothness of f is not known");
+    } else if (status == TALLY_OK && row->has_unit) {
+        status = tally_sweep_set_unit(engine->sweep, row, 1 / row->curvature.smoothness, &why);
+    }
+    if (status != TALLY_OK && status != TALLY_CANCELLED) {
+        tally_error_wrap(&why, "row %zu%s%s", item->row + 1, row->name[0] != '\0' ? " " : "",
+                         row->name);
+    }
+    return status == TALLY_OK ? status : tally_fail(err, status, why.field, "%s", why.message);
+}
+
+/* A coordinator does not report what these need. */
+static enum tally_status check_elsewhere(const struct engine *engine, struct tally_error *err)
+{
+    const struct tally_sweep *sweep = engine->sweep;
+    for (size_t i = 0; i < sweep->n_rows; i++) {
+        if (sweep->rows[i].has_unit) {
+            return tally_fail(err, TALLY_INVALID_ARGUMENT, "unit",
+                              "row %zu: a coordinator does not report the smoothness of f", i + 1);
+        }
+    }
+    return engine->record.with_gaps || !engine->record.no_entropy
+               ? tally_fail(err, TALLY_INVALID_ARGUMENT, "columns",
+                            "a coordinator does not report gap and entropy")
+               : TALLY_OK;
+}
+
+/* Measures f for the rows that need it. */
+static enum tally_status measure_rows(struct engine *engine, struct tally_error *err)
+{
+    struct tally_sweep *sweep = engine->sweep;
+    const struct tally_pool pool = {
+        .threads = engine->config->threads, .watch = watch, .context = engine};
+    if (engine->config->execute != NULL) {
+        return check_elsewhere(engine, err);
+    }
+    enum tally_status status = begin_batch(engine, sweep->n_rows, err);
+    for (size_t i = 0; status == TALLY_OK && i < sweep->n_rows; i++) {
+        if (sweep->rows[i].has_unit || engine->record.with_gaps) {
+            add_items(engine, i, &sweep->rows[i].trials[0], 0, 1, 0);
+            struct item *item = &engine->items[engine->n_items - 1];
+            item->share = share_of(engine, item, i);
+            status = item->share != NULL ? TALLY_OK : no_memory(err);
+        }
+    }
+    return status == TALLY_OK ? tally_pool_run(&pool, engine->n_items, measure_row, engine, err)
+                              : status;
+}
+
 enum tally_status tally_sweep_run(struct tally_sweep *sweep,
                                   const struct tally_sweep_config *config, struct tally_error *err)
 {
@@ -967,11 +1094,19 @@ enum tally_status tally_sweep_run(struct tally_sweep *sweep,
     }
     engine->sweep = sweep;
     engine->config = config;
+    engine->record = (struct tally_run_record){
+        .max_points = config->curve_points > 0 ? config->curve_points : CURVE_POINTS,
+        .no_entropy = !config->with_entropy && !names_result(sweep, "uplink_entropy_bits") &&
+                      !names_result(sweep, "downlink_entropy_bits"),
+        .with_gaps = config->with_gaps || names_result(sweep, "gap")};
     pthread_mutex_init(&engine->mutex, NULL);
     enum tally_status status = plan_shares(engine, &solve_cost, err);
     if (status == TALLY_OK) {
         engine->planned_cost = planned_cost(sweep) + solve_cost;
         engine->n_planned = tally_sweep_count(sweep);
+        status = measure_rows(engine, err);
+    }
+    if (status == TALLY_OK) {
         status = sweep->halving.stages > 0 ? run_stages(engine, err) : run_once(engine, err);
     }
     if (status == TALLY_OK) {

@@ -268,7 +268,7 @@ class Errors(SweepCase):
             (self.cwd / "bad.json").write_text(text)
             self.tally("sweep", "bad.json", exit_code=2)
         many = {f"m{i}": list(range(1000)) for i in range(9)}
-        self.assertIn("more than 1000 rows", self.refuse({"base": FEDAVG, "grid": many}))
+        self.assertIn("more than 5000 rows", self.refuse({"base": FEDAVG, "grid": many}))
         line = self.refuse({"base": FEDAVG, "rows": [{"name": "x\u001b[31m"}]})
         self.assertNotIn("\x1b", line)
 

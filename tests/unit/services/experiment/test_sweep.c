@@ -83,6 +83,27 @@ static void test_experiment_sweep__rows_have_bases_and_members_of_their_own(void
     tally_sweep_fini(&sweep);
 }
 
+/* The grid of a row is combined with that of the top level, which changes last. */
+static void test_experiment_sweep__rows_have_grids_of_their_own(void)
+{
+    struct tally_sweep sweep =
+        sweep_of("{" BASE ", \"rows\": [{\"name\": \"a\", \"grid\": {\"clients\": [2, 4]}}, "
+                 "{\"name\": \"b\", \"set\": {\"name\": \"other\"}}], "
+                 "\"grid\": {\"horizon\": [50, 60]}}");
+    static const double clients[] = {2, 4, 2, 4, 4, 4}, horizons[] = {50, 50, 60, 60, 50, 60};
+    CU_ASSERT_EQUAL_FATAL(sweep.n_rows, 6);
+    for (size_t i = 0; i < 6; i++) {
+        TALLY_ASSERT_TEXT(sweep.rows[i].name, i < 4 ? "a" : "b");
+        TALLY_ASSERT_TEXT(sweep.rows[i].trials[0].spec->name, i < 4 ? "" : "other");
+        CU_ASSERT_DOUBLE_EQUAL(row_number(&sweep, i, "clients"), clients[i], 0);
+        CU_ASSERT_DOUBLE_EQUAL(row_number(&sweep, i, "horizon"), horizons[i], 0);
+    }
+    CU_ASSERT_EQUAL_FATAL(sweep.n_varied, 2); /* the name makes no difference */
+    TALLY_ASSERT_TEXT(sweep.varied[0], "horizon");
+    TALLY_ASSERT_TEXT(sweep.varied[1], "clients");
+    tally_sweep_fini(&sweep);
+}
+
 #define DRAWS(count, seed)                                                                         \
     "{" BASE ", \"random\": {\"count\": " count ", \"seed\": " seed                                \
     ", \"members\": {\"algorithm.step_size\": {\"from\": 0.001, \"to\": 1, \"scale\": \"log\"}, "  \
@@ -186,6 +207,37 @@ static void test_experiment_sweep__diverged_rows_are_the_worst(void)
     tally_sweep_fini(&sweep);
 }
 
+static bool stop_at_once(void *context, double fraction, const char *what)
+{
+    (void)context;
+    CU_ASSERT_TRUE(fraction >= 0);
+    CU_ASSERT_PTR_NOT_NULL(what);
+    return false;
+}
+
+static void test_experiment_sweep__watcher_can_stop_it(void)
+{
+    const struct tally_sweep_config config = {.threads = 1, .data_dir = ".", .watch = stop_at_once};
+    struct tally_sweep sweep = sweep_of("{" BASE ", \"seeds\": \"1-10000\"}");
+    struct tally_error err = TALLY_ERROR_INIT;
+    TALLY_ASSERT_STATUS(tally_sweep_run(&sweep, &config, &err), TALLY_CANCELLED, &err);
+    tally_sweep_fini(&sweep);
+}
+
+/* A run that is not possible is named; here its data are missing. */
+static void test_experiment_sweep__names_the_run_that_fails(void)
+{
+    const struct tally_sweep_config config = {.threads = 1, .data_dir = "/nonexistent"};
+    struct tally_sweep sweep = sweep_of(
+        "{" BASE ", \"rows\": [{}, {\"name\": \"b\", \"set\": {\"objective.data\": {\"type\": "
+        "\"csv\", \"file\": \"no.csv\", \"features\": 5, \"label\": \"y\"}}}]}");
+    struct tally_error err = TALLY_ERROR_INIT;
+    CU_ASSERT_NOT_EQUAL(tally_sweep_run(&sweep, &config, &err), TALLY_OK);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.message, "row 2 b, seed 9: "));
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.message, "/nonexistent"));
+    tally_sweep_fini(&sweep);
+}
+
 /* A job without a regret is ranked by its loss, and has not diverged. */
 static void test_experiment_sweep__without_regret_the_loss_decides(void)
 {
@@ -222,6 +274,90 @@ static void test_experiment_sweep__tune_widens_towards_the_best(void)
     tally_sweep_fini(&wide);
     tally_sweep_fini(&low);
     tally_sweep_fini(&high);
+}
+
+#define UNIT(first, last)                                                                          \
+    "{" BASE                                                                                       \
+    ", \"seeds\": \"3-4\", \"rows\": [{\"tune\": {\"algorithm.step_size\": {\"around\": 1, "       \
+    "\"factor\": 2, \"first\": " first ", \"last\": " last                                         \
+    ", \"widen\": true, \"unit\": \"inverse_smoothness\"}}}]}"
+
+/* The curvature of f on the data of the first seed. */
+static double smoothness_of(const struct tally_sweep *sweep)
+{
+    const struct tally_job_spec *spec = sweep->rows[0].trials[0].spec;
+    struct tally_objective *objective = NULL;
+    struct tally_curvature curvature = TALLY_CURVATURE_UNKNOWN;
+    struct tally_error err = TALLY_ERROR_INIT;
+    CU_ASSERT_EQUAL(spec->seed, 3);
+    TALLY_ASSERT_STATUS(tally_objective_new(&spec->objective, (uint32_t)spec->clients,
+                                            tally_job_spec_setting(spec).key, ".", &objective,
+                                            &err),
+                        TALLY_OK, &err);
+    TALLY_ASSERT_STATUS(tally_objective_curvature(objective, NULL, &curvature, &err), TALLY_OK,
+                        &err);
+    tally_objective_free(objective);
+    return curvature.smoothness;
+}
+
+static enum tally_status run_nowhere(void *context, const struct tally_sweep_job *jobs, size_t n,
+                                     struct tally_error *err)
+{
+    (void)context;
+    (void)jobs;
+    (void)n;
+    return tally_fail(err, TALLY_INTERNAL, NULL, "ran");
+}
+
+/* Step sizes may be multiples of 1 / smoothness, also those by which a grid is widened. */
+static void test_experiment_sweep__steps_have_the_scale_of_f(void)
+{
+    struct tally_sweep sweep = run_sweep(UNIT("-12", "-11"), 2);
+    const struct tally_sweep_row *row = &sweep.rows[0];
+    const double smoothness = smoothness_of(&sweep);
+    CU_ASSERT_DOUBLE_EQUAL(row->curvature.smoothness, smoothness, 0);
+    CU_ASSERT_TRUE(row->widened && row->n_trials > 2);
+    for (size_t i = 0; i < row->n_trials; i++) {
+        const struct tally_sweep_trial *trial = &row->trials[i];
+        CU_ASSERT_EQUAL(trial->exponent, row->trials[0].exponent + (int)i);
+        CU_ASSERT_DOUBLE_EQUAL(number_of(trial, "algorithm.step_size"),
+                               ldexp(1 / smoothness, trial->exponent), 0);
+        CU_ASSERT_DOUBLE_EQUAL(trial->spec->params.baseline.step_size,
+                               ldexp(1 / smoothness, trial->exponent), 0);
+        CU_ASSERT_EQUAL(trial->n_runs, 2);
+    }
+    tally_sweep_fini(&sweep);
+}
+
+/* A coordinator reports neither the smoothness of f nor what takes time here. */
+static void test_experiment_sweep__refuses_elsewhere_what_is_not_known_there(void)
+{
+    static const char *const wrong[] = {UNIT("-1", "1"), "{" BASE ", \"columns\": [\"gap\"]}",
+                                        "{" BASE ", \"best\": {\"by\": \"gap\"}}",
+                                        "{" BASE ", \"axes\": {\"y\": \"uplink_entropy_bits\"}}"};
+    const struct tally_sweep_config elsewhere = {.execute = run_nowhere};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        struct tally_sweep sweep = sweep_of(wrong[i]);
+        struct tally_error err = TALLY_ERROR_INIT;
+        TALLY_ASSERT_STATUS(tally_sweep_run(&sweep, &elsewhere, &err), TALLY_INVALID_ARGUMENT,
+                            &err);
+        TALLY_ASSERT_TEXT(err.field, i == 0 ? "unit" : "columns");
+        tally_sweep_fini(&sweep);
+    }
+}
+
+/* Diverged trials are the worst; among equals the first wins. */
+static void test_experiment_sweep__tune_chooses_the_first_of_the_best(void)
+{
+    struct tally_sweep sweep =
+        run_sweep("{" BASE ", \"rows\": [{\"tune\": {\"algorithm.step_size\": "
+                  "[100, 0.01, 0.01, 1000]}}, {\"tune\": {\"algorithm.step_size\": [100, 1000]}}]}",
+                  2);
+    CU_ASSERT_EQUAL(sweep.rows[0].best, 1);
+    CU_ASSERT_FALSE(sweep.rows[0].at_edge);
+    CU_ASSERT_EQUAL(sweep.rows[1].best, 0); /* a search goes on to smaller steps */
+    CU_ASSERT_TRUE(sweep.rows[1].at_edge);
+    tally_sweep_fini(&sweep);
 }
 
 /* The grid is searched with the first seeds only; the best then has all. */
@@ -306,6 +442,55 @@ static void test_experiment_sweep__columns_and_rule(void)
     tally_sweep_fini(&sweep);
 }
 
+/* The entropy of messages takes time, so it is computed only if something names it. */
+static void test_experiment_sweep__entropy_is_computed_on_demand(void)
+{
+    static const char *const demands[] = {"\"columns\": [\"uplink_entropy_bits\"]",
+                                          "\"best\": {\"by\": \"downlink_entropy_bits\"}",
+                                          "\"axes\": {\"x\": \"uplink_entropy_bits\"}"};
+    struct tally_sweep plain = run_sweep("{" BASE "}", 1);
+    CU_ASSERT_TRUE(isnan(plain.rows[0].trials[0].runs[0].uplink.entropy_payload));
+    tally_sweep_fini(&plain);
+    for (size_t i = 0; i < 3; i++) {
+        char text[1024];
+        snprintf(text, sizeof text, "{" BASE ", %s}", demands[i]);
+        struct tally_sweep sweep = run_sweep(text, 1);
+        const struct tally_run *run = &sweep.rows[0].trials[0].runs[0];
+        CU_ASSERT_DOUBLE_EQUAL(run->uplink.entropy_payload, run->uplink.payload, 0); /* floats */
+        CU_ASSERT_TRUE(run->uplink.payload > 0);
+        tally_sweep_fini(&sweep);
+    }
+}
+
+/* The gap is measured at the server's point, after rounds that are further and further apart. */
+static void test_experiment_sweep__gaps_are_recorded_on_demand(void)
+{
+    struct tally_sweep plain = run_sweep("{" BASE "}", 1);
+    CU_ASSERT_PTR_NULL(plain.rows[0].trials[0].runs[0].gaps);
+    CU_ASSERT_TRUE(isnan(plain.rows[0].zero_gap));
+    tally_sweep_fini(&plain);
+    struct tally_sweep sweep = run_sweep(
+        "{" BASE ", \"rows\": [{\"set\": {\"algorithm\": {\"type\": \"minibatch_sgd\", "
+        "\"step_size\": 0.1, \"local_steps\": 1}, \"minibatch\": 0}}], \"columns\": [\"gap\"]}",
+        1);
+    const struct tally_run *run = &sweep.rows[0].trials[0].runs[0];
+    CU_ASSERT_TRUE_FATAL(run->n_gaps > 50 && run->n_gaps < 200);
+    CU_ASSERT_EQUAL(run->gaps[0].round, 1);
+    CU_ASSERT_EQUAL(run->gaps[run->n_gaps - 1].round, 200);
+    for (size_t i = 0; i < run->n_gaps; i++) { /* 32 bits for each of 5 coordinates */
+        const struct tally_run_gap *gap = &run->gaps[i];
+        CU_ASSERT_DOUBLE_EQUAL(gap->uplink, 160.0 * (double)gap->round, 0);
+        CU_ASSERT_DOUBLE_EQUAL(gap->downlink, 160.0 * (double)gap->round, 0);
+        CU_ASSERT_TRUE(gap->gap > -1e-12);
+        CU_ASSERT_TRUE(i == 0 || gap->round > run->gaps[i - 1].round);
+        CU_ASSERT_TRUE(i == 0 || gap->gap < run->gaps[i - 1].gap + 1e-12);
+    }
+    CU_ASSERT_TRUE(sweep.rows[0].zero_gap > run->gaps[0].gap);
+    CU_ASSERT_DOUBLE_EQUAL(tally_sweep_summary(&sweep.rows[0].trials[0], &sweep.columns[0]).mean,
+                           run->gaps[run->n_gaps - 1].gap, 0);
+    tally_sweep_fini(&sweep);
+}
+
 /* The page shows texts of the document as texts. */
 static void test_experiment_sweep__page_escapes_and_has_no_scripts(void)
 {
@@ -376,8 +561,8 @@ static void test_experiment_sweep__errors_name_member_and_limit(void)
         {"\"seeds\": [1, 2]", "seeds", "must be text such as"},
         {"\"seeds\": \"1-99999\"", "seeds", "99999 seeds, outside [1, 10000]"},
         {"\"seeds\": \"1-10000\", \"grid\": {\"horizon\": {\"from\": 1, \"to\": 1000, \"count\": "
-         "100, \"integers\": true}}",
-         "seeds", "above 100000 runs"},
+         "101, \"integers\": true}}",
+         "seeds", "above 1000000 runs"},
         {"\"grid\": {\"algorithm.step_size\": [0.1, -1]}", "algorithm.step_size",
          "row 2 (algorithm.step_size=-1): step_size -1 outside (0, 1e+09]"},
         {"\"grid\": {\"algorithm.stepsize\": [0.1]}", "algorithm.stepsize", "unknown key"},
@@ -398,10 +583,16 @@ static void test_experiment_sweep__errors_name_member_and_limit(void)
          "\"widen\": true}}",
          "grid.horizon.widen", "tune"},
         {"\"grid\": {\"horizon\": {\"from\": 1, \"to\": 9000, \"count\": 999, \"integers\": true}, "
-         "\"clients\": [1, 2]}",
-         "", "more than 1000 rows"},
+         "\"clients\": [1, 2, 3, 4, 5, 6]}",
+         "", "more than 5000 rows"},
+        {"\"grid\": {\"horizon\": {\"around\": 1, \"factor\": 2, \"first\": 0, \"last\": 1, "
+         "\"unit\": \"inverse_smoothness\"}}",
+         "grid.horizon.unit", "tune"},
+        {"\"rows\": [{\"tune\": {\"horizon\": {\"around\": 1, \"factor\": 2, \"first\": 0, "
+         "\"last\": 1, \"unit\": \"inverse_smoothness\"}, \"clients\": [2]}}]",
+         "rows[0].tune.horizon", "only member"},
         {"\"random\": {\"count\": 0, \"members\": {\"horizon\": [1]}}", "random.count",
-         "count 0 outside [1, 1000]"},
+         "count 0 outside [1, 5000]"},
         {"\"random\": {\"count\": 3}", "random.members", "missing"},
         {"\"random\": {\"count\": 3, \"members\": {\"horizon\": {\"from\": 1, \"to\": 2, "
          "\"count\": 2}}}",
@@ -409,11 +600,15 @@ static void test_experiment_sweep__errors_name_member_and_limit(void)
         {"\"grid\": {\"horizon\": [1]}, \"random\": {\"count\": 3, \"members\": {\"horizon\": "
          "[1]}}",
          "random", "horizon is set by `grid` and by `random`"},
-        {"\"rows\": []", "rows", "outside [1, 1000]"},
+        {"\"rows\": []", "rows", "outside [1, 5000]"},
         {"\"rows\": [5]", "rows", "rows[0] must be an object"},
         {"\"rows\": [{}, {\"nam\": \"x\"}]", "rows[1].nam", "did you mean name?"},
         {"\"rows\": [{\"set\": {\"clients\": 0}}]", "rows[0].clients",
          "row 1 (clients=0): clients 0"},
+        {"\"rows\": [{\"grid\": {\"horizon\": 5}}]", "rows[0].grid.horizon",
+         "must be an array of values"},
+        {"\"grid\": {\"horizon\": [5]}, \"rows\": [{\"grid\": {\"horizon\": [6]}}]",
+         "rows[0].rows.grid", "horizon is set by `grid` and by `rows.grid`"},
         {"\"rows\": [{\"base\": 3}]", "rows[0].base", "job document or the name of its file"},
         {"\"rows\": [{\"base\": \"/nonexistent.json\"}]", "rows[0].base", "/nonexistent.json"},
         {"\"rows\": [{\"tune\": {\"horizon\": [5, 6]}}], \"halving\": {\"stages\": 2}",
@@ -493,15 +688,23 @@ static void test_experiment_sweep__faults_of_a_job_have_suggestions(void)
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_experiment_sweep__grid_has_every_combination),
     TALLY_TEST(test_experiment_sweep__rows_have_bases_and_members_of_their_own),
+    TALLY_TEST(test_experiment_sweep__rows_have_grids_of_their_own),
     TALLY_TEST(test_experiment_sweep__draws_are_within_their_ranges_and_stay),
     TALLY_TEST(test_experiment_sweep__runs_are_those_of_single_jobs),
     TALLY_TEST(test_experiment_sweep__threads_do_not_matter),
     TALLY_TEST(test_experiment_sweep__diverged_rows_are_the_worst),
+    TALLY_TEST(test_experiment_sweep__watcher_can_stop_it),
+    TALLY_TEST(test_experiment_sweep__names_the_run_that_fails),
     TALLY_TEST(test_experiment_sweep__without_regret_the_loss_decides),
     TALLY_TEST(test_experiment_sweep__tune_widens_towards_the_best),
+    TALLY_TEST(test_experiment_sweep__steps_have_the_scale_of_f),
+    TALLY_TEST(test_experiment_sweep__refuses_elsewhere_what_is_not_known_there),
+    TALLY_TEST(test_experiment_sweep__tune_chooses_the_first_of_the_best),
     TALLY_TEST(test_experiment_sweep__tune_seeds_are_the_first),
     TALLY_TEST(test_experiment_sweep__halving_drops_the_worst_rows),
     TALLY_TEST(test_experiment_sweep__columns_and_rule),
+    TALLY_TEST(test_experiment_sweep__entropy_is_computed_on_demand),
+    TALLY_TEST(test_experiment_sweep__gaps_are_recorded_on_demand),
     TALLY_TEST(test_experiment_sweep__page_escapes_and_has_no_scripts),
     TALLY_TEST(test_experiment_sweep__best_job_is_the_document_with_its_members),
     TALLY_TEST(test_experiment_sweep__forecast_counts_every_run),
