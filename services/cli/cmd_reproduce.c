@@ -15,17 +15,15 @@
 #include "services/base/time.h"
 #include "services/cli/commands.h"
 #include "services/cli/out_folder.h"
-#include "services/experiment/campaign.h"
 #include "services/experiment/frontier.h"
 #include "services/experiment/logistic.h"
 #include "services/experiment/plot.h"
-#include "services/experiment/run.h"
 #include "services/job/document.h"
 
 /* Writes into a folder that exists. Draws if gnuplot is installed; otherwise prints a note on
  * stderr. Errors: INVALID_ARGUMENT (the folder, a script that gnuplot rejects), UNAVAILABLE,
  * NO_MEMORY. */
-static enum tally_status tally_reproduce_files_write(const struct tally_campaign *campaign,
+static enum tally_status tally_reproduce_files_write(const struct tally_reproduction *table,
                                                      const char *folder, struct tally_error *err);
 
 static enum tally_status tally_reproduce_files_write_frontier(const struct tally_frontier *frontier,
@@ -65,7 +63,9 @@ const struct tally_option TALLY_CLI_REPRODUCE_OPTIONS[] = {
 };
 
 struct reproduction {
-    struct tally_campaign_config config;
+    struct tally_reproduction_config config;
+    struct tally_sweep_config runs;
+    bool is_mnist;
     int64_t started_ms;
     struct tally_progress_painter painter;
 };
@@ -77,31 +77,33 @@ static bool watch(void *context, double fraction, const char *what)
     return *tally_signals_stop() == 0;
 }
 
-static void read_problem(const struct tally_options *options, struct tally_problem *ret_problem,
+static void read_problem(const struct tally_options *options, struct reproduction *reproduction,
                          struct tally_error *err)
 {
     static const char *const readings[] = {"loud", "quiet", NULL};
+    struct tally_reproduction_config *config = &reproduction->config;
     const char *experiment = tally_options_positional(options, 0);
     int reading = 0;
     tally_options_choice(options, "reading", readings, &reading, err);
-    if (strcmp(experiment, "mnist") == 0) {
-        *ret_problem = (struct tally_problem){TALLY_PROBLEM_MNIST, 0};
+    reproduction->is_mnist = strcmp(experiment, "mnist") == 0;
+    config->radius = NAN;
+    if (reproduction->is_mnist) {
+        config->document = "mnist";
         return;
     }
     if (strcmp(experiment, "synthetic") != 0) {
         tally_fail(err, TALLY_INVALID_ARGUMENT, NULL,
                    "unknown experiment \"%.60s\"; choose synthetic, mnist or logistic", experiment);
     }
-    const enum tally_problem_kind kind = reading == 1 ? TALLY_PROBLEM_QUIET : TALLY_PROBLEM_LOUD;
-    *ret_problem = (struct tally_problem){kind, tally_problem_usual_radius(kind)};
+    config->document = reading == 1 ? "synthetic-quiet" : "synthetic";
     if (tally_options_has(options, "radius")) {
-        tally_options_real(options, "radius", 0, 1e6, &ret_problem->radius, err);
+        tally_options_real(options, "radius", 0, 1e6, &config->radius, err);
     }
 }
 
 /* Reads --seeds, or seeds 1 to --runs; both may be given only if they agree. */
-static void read_seeds(const struct tally_options *options, struct tally_runner_config *config,
-                       struct tally_error *err)
+static void read_seeds(const struct tally_options *options,
+                       struct tally_reproduction_config *config, struct tally_error *err)
 {
     int64_t runs = 1;
     struct tally_error why = TALLY_ERROR_INIT;
@@ -131,42 +133,65 @@ static unsigned read_threads(const struct tally_options *options, struct tally_e
     return (unsigned)threads;
 }
 
-static enum tally_status read_config(const struct tally_options *options,
-                                     struct tally_campaign_config *config, struct tally_error *err)
+/* Data files are missed only here. */
+static enum tally_status make_objective(void *context, const struct tally_job_spec *spec,
+                                        struct tally_objective **ret, struct tally_error *err)
 {
-    read_problem(options, &config->problem, err);
-    read_seeds(options, &config->runner, err);
-    if (config->problem.kind == TALLY_PROBLEM_MNIST && tally_options_bool(options, "frontier")) {
+    const struct reproduction *reproduction = context;
+    struct tally_error why = TALLY_ERROR_INIT;
+    const enum tally_status status = tally_objective_new(&spec->objective, (uint32_t)spec->clients,
+                                                         tally_job_spec_setting(spec).key,
+                                                         reproduction->runs.data_dir, ret, &why);
+    if (status == TALLY_INVALID_ARGUMENT && reproduction->is_mnist) {
+        return tally_fail(err, status, "data-dir",
+                          "%.250s; deploy/fetch-mnist obtains the files, --data-dir names the "
+                          "folder",
+                          why.message);
+    }
+    return status == TALLY_OK ? status : tally_fail(err, status, why.field, "%s", why.message);
+}
+
+static enum tally_status read_config(const struct tally_options *options,
+                                     struct reproduction *reproduction, struct tally_error *err)
+{
+    read_problem(options, reproduction, err);
+    read_seeds(options, &reproduction->config, err);
+    if (reproduction->is_mnist && tally_options_bool(options, "frontier")) {
         tally_options_refuse(options, "frontier", err, "only synthetic has a frontier");
     }
     if (tally_options_has(options, "set")) {
         tally_options_refuse(options, "set", err, "only logistic has sets");
     }
-    config->runner.threads = read_threads(options, err);
-    config->runner.kind = config->problem.kind;
-    config->runner.data_dir = tally_options_text(options, "data-dir");
-    config->with_grid = !tally_options_bool(options, "no-grid");
-    config->only = tally_options_text(options, "preset");
+    reproduction->runs =
+        (struct tally_sweep_config){.threads = read_threads(options, err),
+                                    .data_dir = tally_options_text(options, "data-dir"),
+                                    .curve_points = SIZE_MAX,
+                                    .with_entropy = true,
+                                    .make_objective = make_objective,
+                                    .watch = watch,
+                                    .context = reproduction};
+    reproduction->config.with_grid = !tally_options_bool(options, "no-grid");
+    reproduction->config.only = tally_options_text(options, "preset");
     return err->status;
 }
 
 /* The grids go to stdout, above the table; with --json to stderr. */
-static int print_campaign(const struct tally_campaign *campaign, bool as_json)
+static int print_table(const struct tally_reproduction *table, bool as_json)
 {
     struct tally_buffer text = {0};
-    enum tally_status status = tally_reproduce_grids_render(campaign, &text);
+    enum tally_status status = tally_reproduce_grids_render(table->sweep, &text);
     if (as_json) {
         if (status == TALLY_OK && text.size > 0) {
             fprintf(stderr, "%.*s", (int)text.size, (const char *)text.data);
         }
         tally_buffer_fini(&text);
-        return tally_cli_take_json(tally_report_json(campaign));
+        return tally_cli_take_json(tally_reproduction_json(table));
     }
     if (status == TALLY_OK && text.size > 0) {
         status = tally_buffer_append_text(&text, "\n");
     }
     if (status == TALLY_OK) {
-        status = tally_reproduce_table_render(campaign, &text);
+        status = tally_reproduce_table_render(table, &text);
     }
     return tally_cli_print(status, &text);
 }
@@ -187,21 +212,34 @@ static int report(const struct tally_error *err)
                                                  : tally_cli_report(err);
 }
 
-static int run_campaign(struct reproduction *reproduction, const struct tally_options *options)
+/* Prints the results and writes the files. */
+static int finish(const struct tally_sweep *sweep, const struct tally_options *options)
 {
     const char *folder = tally_options_text(options, "out");
-    struct tally_campaign campaign;
+    struct tally_reproduction table = {.rows = NULL};
     struct tally_error err = TALLY_ERROR_INIT;
-    enum tally_status status = tally_campaign_run(&reproduction->config, &campaign, &err);
-    tally_progress_clear(&reproduction->painter);
-    if (status != TALLY_OK) {
+    if (tally_reproduction_make(sweep, &table, &err) != TALLY_OK) {
         return report(&err);
     }
-    int exit_code = print_campaign(&campaign, tally_options_bool(options, "json"));
-    if (folder != NULL && tally_reproduce_files_write(&campaign, folder, &err) != TALLY_OK) {
+    int exit_code = print_table(&table, tally_options_bool(options, "json"));
+    if (folder != NULL && tally_reproduce_files_write(&table, folder, &err) != TALLY_OK) {
         exit_code = report(&err);
     }
-    tally_campaign_fini(&campaign);
+    tally_reproduction_fini(&table);
+    return exit_code;
+}
+
+static int run_experiment(struct reproduction *reproduction, const struct tally_options *options)
+{
+    struct tally_sweep sweep = {.n_rows = 0};
+    struct tally_error err = TALLY_ERROR_INIT;
+    enum tally_status status = tally_reproduction_read(&reproduction->config, &sweep, &err);
+    if (status == TALLY_OK) {
+        status = tally_sweep_run(&sweep, &reproduction->runs, &err);
+    }
+    tally_progress_clear(&reproduction->painter);
+    const int exit_code = status == TALLY_OK ? finish(&sweep, options) : report(&err);
+    tally_sweep_fini(&sweep);
     return exit_code;
 }
 
@@ -210,7 +248,9 @@ static int run_frontier(struct reproduction *reproduction, const struct tally_op
     const char *folder = tally_options_text(options, "out");
     struct tally_frontier frontier;
     struct tally_error err = TALLY_ERROR_INIT;
-    enum tally_status status = tally_frontier_run(&reproduction->config.runner, &frontier, &err);
+    enum tally_status status =
+        tally_frontier_run(reproduction->config.first_seed, reproduction->config.n_seeds,
+                           &reproduction->runs, &frontier, &err);
     tally_progress_clear(&reproduction->painter);
     if (status != TALLY_OK) {
         return report(&err);
@@ -230,7 +270,7 @@ static enum tally_status read_logistic(const struct tally_options *options,
 {
     static const char *const others[] = {"runs",    "no-grid", "preset",
                                          "reading", "radius",  "frontier"};
-    struct tally_runner_config seeds;
+    struct tally_reproduction_config seeds;
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
         if (tally_options_is_given(options, others[i])) {
             tally_options_refuse(options, others[i], err, "not an option of logistic");
@@ -287,20 +327,18 @@ int tally_cli_reproduce(struct tally_cli *cli)
     if (strcmp(tally_options_positional(cli->options, 0), "logistic") == 0) {
         return run_logistic(&reproduction, cli->options);
     }
-    struct tally_campaign_config *config = &reproduction.config;
     struct tally_error err = TALLY_ERROR_INIT;
-    if (read_config(cli->options, config, &err) != TALLY_OK) {
+    if (read_config(cli->options, &reproduction, &err) != TALLY_OK) {
         return tally_cli_report_usage(&err);
     }
     const char *folder = tally_options_text(cli->options, "out");
     if (folder != NULL && tally_out_folder_make(folder, &err) != TALLY_OK) {
         return tally_cli_report_usage(&err); /* fails now, not after an hour */
     }
-    config->runner.watch = watch;
-    config->runner.context = &reproduction;
     tally_progress_painter_init(&reproduction.painter, STDERR_FILENO);
-    return tally_options_bool(cli->options, "frontier") ? run_frontier(&reproduction, cli->options)
-                                                        : run_campaign(&reproduction, cli->options);
+    return tally_options_bool(cli->options, "frontier")
+               ? run_frontier(&reproduction, cli->options)
+               : run_experiment(&reproduction, cli->options);
 }
 
 /* Writes a JSON value and a newline. Takes ownership of `value`, which is NULL if out of memory. */
@@ -314,17 +352,17 @@ static enum tally_status render_json(struct tally_json *value, struct tally_buff
     return status == TALLY_OK ? tally_buffer_append_text(out, "\n") : status;
 }
 
-static enum tally_status render_result(const struct tally_campaign *campaign,
+static enum tally_status render_result(const struct tally_reproduction *table,
                                        struct tally_buffer *out)
 {
-    return render_json(tally_report_json(campaign), out);
+    return render_json(tally_reproduction_json(table), out);
 }
 
 static const struct {
     const char *name;
-    enum tally_status (*render)(const struct tally_campaign *campaign, struct tally_buffer *out);
+    enum tally_status (*render)(const struct tally_reproduction *table, struct tally_buffer *out);
 } FILES[] = {
-    {"rows.csv", tally_report_rows_csv},          {"grids.csv", tally_report_grids_csv},
+    {"rows.csv", tally_reproduction_rows_csv},    {"grids.csv", tally_reproduction_grids_csv},
     {"curves.csv", tally_plot_curves_csv},        {"result.json", render_result},
     {"regret.gnuplot", tally_plot_regret_script}, {"bits.gnuplot", tally_plot_bits_script},
 };
@@ -333,13 +371,14 @@ enum { N_FILES = sizeof FILES / sizeof FILES[0] };
 static const char *const SCRIPTS[] = {"regret.gnuplot", "bits.gnuplot"};
 enum { N_SCRIPTS = sizeof SCRIPTS / sizeof SCRIPTS[0] };
 
-static enum tally_status write_job(const struct tally_job_spec *spec, const char *folder,
+/* Writes a complete job document as NAME.json. */
+static enum tally_status write_job(const struct tally_json *document, const char *folder,
                                    struct tally_error *err)
 {
     char name[256];
     struct tally_buffer text = {0};
-    snprintf(name, sizeof name, "%s.json", spec->name);
-    const enum tally_status made = render_json(tally_document_of(spec), &text);
+    snprintf(name, sizeof name, "%s.json", tally_json_get_text(document, "name"));
+    const enum tally_status made = render_json(tally_json_copy(document), &text);
     enum tally_status status = tally_out_folder_write(folder, name, made, &text, err);
     tally_buffer_fini(&text);
     return status;
@@ -353,33 +392,29 @@ static enum tally_status make_jobs_folder(const char *folder, char ret_path[PATH
     return tally_out_folder_make(ret_path, err);
 }
 
-static enum tally_status write_jobs(const struct tally_campaign *campaign, const char *folder,
+static enum tally_status write_jobs(const struct tally_reproduction *table, const char *folder,
                                     struct tally_error *err)
 {
     char jobs[PATH_MAX];
     enum tally_status status = make_jobs_folder(folder, jobs, err);
-    for (size_t i = 0; status == TALLY_OK && i < campaign->n_rows; i++) {
-        const struct tally_campaign_row *row = &campaign->rows[i];
-        const struct tally_job_spec spec = (row->tuned ? tally_preset_tuned_job : tally_preset_job)(
-            row->preset, &campaign->config.problem, row->step_size,
-            campaign->config.runner.first_seed);
-        status = write_job(&spec, jobs, err);
+    for (size_t i = 0; status == TALLY_OK && i < table->sweep->n_rows; i++) {
+        status = write_job(table->rows[i].trial->complete, jobs, err);
     }
     return status;
 }
 
-static enum tally_status tally_reproduce_files_write(const struct tally_campaign *campaign,
+static enum tally_status tally_reproduce_files_write(const struct tally_reproduction *table,
                                                      const char *folder, struct tally_error *err)
 {
     enum tally_status status = TALLY_OK;
     for (size_t i = 0; status == TALLY_OK && i < N_FILES; i++) {
         struct tally_buffer text = {0};
-        const enum tally_status made = FILES[i].render(campaign, &text);
+        const enum tally_status made = FILES[i].render(table, &text);
         status = tally_out_folder_write(folder, FILES[i].name, made, &text, err);
         tally_buffer_fini(&text);
     }
     if (status == TALLY_OK) {
-        status = write_jobs(campaign, folder, err);
+        status = write_jobs(table, folder, err);
     }
     return status == TALLY_OK ? tally_out_folder_draw(folder, SCRIPTS, N_SCRIPTS, err) : status;
 }
@@ -429,7 +464,9 @@ static enum tally_status tally_reproduce_files_write_logistic(const struct tally
     for (size_t i = 0; status == TALLY_OK && i < logistic->n_rows; i++) {
         struct tally_job_spec spec;
         status = tally_logistic_job(logistic, i, logistic->rows[i].best->step_size, &spec, err);
-        status = status == TALLY_OK ? write_job(&spec, jobs, err) : status;
+        struct tally_json *document = status == TALLY_OK ? tally_document_of(&spec) : NULL;
+        status = status == TALLY_OK ? write_job(document, jobs, err) : status;
+        tally_json_free(document);
     }
     return status == TALLY_OK ? tally_out_folder_draw(folder, scripts, 1, err) : status;
 }
@@ -446,47 +483,41 @@ static void add_pair(struct tally_text_table *table, double up, double down)
     add_bits(table, down);
 }
 
-static void add_name(struct tally_text_table *table, const struct tally_campaign_row *row)
+static void add_name(struct tally_text_table *table, const struct tally_reproduction_row *row)
 {
-    tally_text_table_add(table, row->preset->algorithm->name);
-    tally_text_table_add(table, tally_campaign_row_name(row));
+    tally_text_table_add(table, row->algorithm->name);
+    tally_text_table_add(table, row->preset);
 }
 
-static void add_result(struct tally_text_table *table, const struct tally_campaign_row *row,
-                       size_t n_seeds)
+static void add_result(struct tally_text_table *table, const struct tally_reproduction_row *row)
 {
-    const struct tally_summary regret = tally_summary_of_regret(row->runs, n_seeds);
-    const struct tally_mean_bits bits = tally_summary_of_bits(row->runs, n_seeds);
-    const struct tally_bit_pair counted = tally_preset_counted_bits(row->preset, &bits);
-    const struct tally_paper_bits *paper = &row->preset->paper;
+    const struct tally_bit_pair *counted = &row->counted, *paper = &row->paper;
     add_name(table, row);
     tally_text_table_printf(table, "%.4g", row->step_size);
-    tally_text_table_printf(table, isfinite(regret.mean) ? "%.1f\t%.1f" : "diverged\t-",
-                            regret.mean, regret.std);
+    tally_text_table_printf(table, isfinite(row->regret.mean) ? "%.1f\t%.1f" : "diverged\t-",
+                            row->regret.mean, row->regret.std);
     tally_text_table_printf(table, isfinite(row->planned_regret) ? "%.1f" : "-",
                             row->planned_regret);
-    add_pair(table, counted.uplink, counted.downlink);
+    add_pair(table, counted->uplink, counted->downlink);
     add_pair(table, paper->uplink, paper->downlink);
-    tally_text_table_printf(table, "%.3f\t%.3f", counted.uplink / paper->uplink,
-                            counted.downlink / paper->downlink);
+    tally_text_table_printf(table, "%.3f\t%.3f", counted->uplink / paper->uplink,
+                            counted->downlink / paper->downlink);
 }
 
-static void add_coded(struct tally_text_table *table, const struct tally_campaign_row *row,
-                      size_t n_seeds)
+static void add_coded(struct tally_text_table *table, const struct tally_reproduction_row *row)
 {
-    const struct tally_mean_bits bits = tally_summary_of_bits(row->runs, n_seeds);
+    const struct tally_run_bits *uplink = &row->bits.uplink, *downlink = &row->bits.downlink;
     add_name(table, row);
-    add_pair(table, bits.uplink.payload, bits.downlink.payload);
-    add_pair(table, bits.uplink.control, bits.downlink.control);
-    add_pair(table, bits.uplink.entropy_payload, bits.downlink.entropy_payload);
+    add_pair(table, uplink->payload, downlink->payload);
+    add_pair(table, uplink->control, downlink->control);
+    add_pair(table, uplink->entropy_payload, downlink->entropy_payload);
 }
 
 /* Two tables, because one with all columns would be wider than most terminals. */
 static const struct part {
     const char *alignment; /* one letter per column */
     const char *headings;  /* two lines of them, cells separated by commas */
-    void (*add_row)(struct tally_text_table *table, const struct tally_campaign_row *row,
-                    size_t n_seeds);
+    void (*add_row)(struct tally_text_table *table, const struct tally_reproduction_row *row);
 } PARTS[] = {
     {"llrrrrrrrrrr",
      ",,,regret,,,bits,,paper,,ratio,,"
@@ -499,38 +530,28 @@ static const struct part {
 };
 enum { N_PARTS = sizeof PARTS / sizeof PARTS[0] };
 
-static enum tally_status render_part(const struct part *part, const struct tally_campaign *campaign,
+static enum tally_status render_part(const struct part *part,
+                                     const struct tally_reproduction *table,
                                      struct tally_buffer *out)
 {
-    struct tally_text_table table;
-    tally_text_table_init(&table, part->alignment, part->headings);
-    for (size_t i = 0; i < campaign->n_rows; i++) {
-        part->add_row(&table, &campaign->rows[i], campaign->config.runner.n_seeds);
+    struct tally_text_table lines;
+    tally_text_table_init(&lines, part->alignment, part->headings);
+    for (size_t i = 0; i < table->sweep->n_rows; i++) {
+        part->add_row(&lines, &table->rows[i]);
     }
-    const enum tally_status status = tally_text_table_end(&table, out);
+    const enum tally_status status = tally_text_table_end(&lines, out);
     return status == TALLY_OK ? tally_buffer_append_text(out, "\n") : status;
 }
 
-static void put_title(const struct tally_campaign *campaign, struct tally_text *text)
-{
-    const struct tally_problem *problem = &campaign->config.problem;
-    const struct tally_runner_config *runner = &campaign->config.runner;
-    const long long first = runner->first_seed, last = first + (long long)runner->n_seeds - 1;
-    tally_text_put(text, tally_problem_experiment(problem));
-    if (tally_problem_reading(problem) != NULL) {
-        tally_text_printf(text, ", %s reading, start radius %g", tally_problem_reading(problem),
-                          problem->radius);
-    }
-    tally_text_printf(text, ", seeds %lld-%lld\n\n", first, last);
-}
-
-enum tally_status tally_reproduce_table_render(const struct tally_campaign *campaign,
+enum tally_status tally_reproduce_table_render(const struct tally_reproduction *table,
                                                struct tally_buffer *out)
 {
     struct tally_text text = {out, TALLY_OK};
-    put_title(campaign, &text);
+    char title[256];
+    tally_reproduction_title(table->sweep, "-", title, sizeof title);
+    tally_text_printf(&text, "%s\n\n", title);
     for (size_t i = 0; text.status == TALLY_OK && i < N_PARTS; i++) {
-        text.status = render_part(&PARTS[i], campaign, out);
+        text.status = render_part(&PARTS[i], table, out);
     }
     tally_text_put(&text, "Bits are per client up and per broadcast down, over a whole job; means "
                           "over the runs.\n"
@@ -547,48 +568,55 @@ enum tally_status tally_reproduce_table_render(const struct tally_campaign *camp
 
 enum { TRIALS_PER_LINE = 5 }; /* 22 characters each at most */
 
-static const char *edge_note(const struct tally_search *search)
+static const char *edge_note(const struct tally_sweep_row *row)
 {
-    if (search->edge != TALLY_EDGE_NONE) {
+    if (row->at_edge) {
         return "    (still at the edge of the grid)\n";
     }
-    return search->widened_low    ? "    (grid extended downwards: the best was at its edge)\n"
-           : search->widened_high ? "    (grid extended upwards: the best was at its edge)\n"
-                                  : "";
+    const int first =
+        (int)tally_json_get_integer(tally_json_get(row->tune, "algorithm.step_size"), "first", 0);
+    return !row->widened ? ""
+           : row->trials[0].exponent < first
+               ? "    (grid extended downwards: the best was at its edge)\n"
+               : "    (grid extended upwards: the best was at its edge)\n";
 }
 
-static void put_search(const struct tally_search *search, struct tally_text *text)
+static void put_grid(const struct tally_sweep *sweep, const struct tally_sweep_row *row,
+                     struct tally_text *text)
 {
-    tally_text_printf(text, "  %s\n   ", search->preset->algorithm->name);
-    for (size_t k = 0; k < search->n_trials; k++) {
-        const struct tally_trial *trial = &search->trials[k];
-        const char *mark = k == search->best ? "*" : "";
-        if (isfinite(trial->regret.mean)) {
-            tally_text_printf(text, " %s%.3g: %.4g%s", mark, trial->step_size, trial->regret.mean,
-                              mark);
+    tally_text_printf(text, "  %s\n   ", tally_job_spec_algorithm(row->trials[0].spec)->name);
+    for (size_t k = 0; k < row->n_trials; k++) {
+        const double step_size = tally_reproduction_step_size(&row->trials[k]);
+        const struct tally_summary regret = tally_reproduction_trial_regret(sweep, &row->trials[k]);
+        const char *mark = k == row->best ? "*" : "";
+        if (isfinite(regret.mean)) {
+            tally_text_printf(text, " %s%.3g: %.4g%s", mark, step_size, regret.mean, mark);
         } else {
-            tally_text_printf(text, " %.3g: diverged", trial->step_size);
+            tally_text_printf(text, " %.3g: diverged", step_size);
         }
-        if (k + 1 < search->n_trials) {
+        if (k + 1 < row->n_trials) {
             tally_text_put(text, k % TRIALS_PER_LINE == TRIALS_PER_LINE - 1 ? ",\n   " : ",");
         }
     }
-    tally_text_printf(text, "\n%s", edge_note(search));
+    tally_text_printf(text, "\n%s", edge_note(row));
 }
 
-enum tally_status tally_reproduce_grids_render(const struct tally_campaign *campaign,
+enum tally_status tally_reproduce_grids_render(const struct tally_sweep *sweep,
                                                struct tally_buffer *out)
 {
-    const long long first = campaign->config.runner.first_seed;
+    const long long first = sweep->first_seed;
+    const long long last = first + (long long)tally_reproduction_search_seeds(sweep) - 1;
     struct tally_text text = {out, TALLY_OK};
-    if (campaign->n_searches > 0) {
-        tally_text_printf(&text,
-                          "Grid of step sizes, mean regret over seeds %lld-%lld, best "
-                          "between asterisks:\n",
-                          first, first + (long long)campaign->n_search_seeds - 1);
-    }
-    for (size_t i = 0; i < campaign->n_searches; i++) {
-        put_search(&campaign->searches[i], &text);
+    for (size_t i = 0; i < sweep->n_rows; i++) {
+        if (sweep->rows[i].tune != NULL && out->size == 0) {
+            tally_text_printf(&text,
+                              "Grid of step sizes, mean regret over seeds %lld-%lld, best "
+                              "between asterisks:\n",
+                              first, last);
+        }
+        if (sweep->rows[i].tune != NULL) {
+            put_grid(sweep, &sweep->rows[i], &text);
+        }
     }
     return text.status;
 }

@@ -3,9 +3,9 @@
 #define TALLY_SERVICES_CLI_CMD_REPRODUCE_H
 
 #include "codec/buffer.h"
-#include "services/experiment/campaign.h"
 #include "services/experiment/frontier.h"
 #include "services/experiment/logistic.h"
+#include "services/experiment/reproduction.h"
 
 /* ---- The files that `tally reproduce --out DIR` writes.
  *
@@ -23,11 +23,11 @@
 
 /* Appends what was run, then one line per row: regret, bits of each kind, the paper's bits, ratio.
  * Errors: NO_MEMORY. */
-enum tally_status tally_reproduce_table_render(const struct tally_campaign *campaign,
+enum tally_status tally_reproduce_table_render(const struct tally_reproduction *table,
                                                struct tally_buffer *out);
 /* Appends the grids that were searched, one line of step sizes and regrets per algorithm, and a
  * note if the best step size was at an edge. Errors: NO_MEMORY. */
-enum tally_status tally_reproduce_grids_render(const struct tally_campaign *campaign,
+enum tally_status tally_reproduce_grids_render(const struct tally_sweep *sweep,
                                                struct tally_buffer *out);
 
 #endif

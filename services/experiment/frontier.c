@@ -1,473 +1,119 @@
 #include "services/experiment/frontier.h"
 
-#include <assert.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "services/algorithms/baseline.h"
+#include "services/algorithms/calm.h"
+#include "services/algorithms/calm/calm_plan.h"
 #include "services/algorithms/server_optimizer.h"
 #include "services/base/text.h"
-#include "services/experiment/campaign.h"
-#include "services/experiment/search.h"
+#include "services/experiment/reproduction.h"
 
-static const double RADII[] = {1, 2, 3};
-enum { N_RADII = sizeof RADII / sizeof RADII[0] };
-
-/* Local steps K of the baselines, which then have T / K rounds. */
-static const int64_t LOCAL_STEPS[] = {10, 20, 50, 100, 200, 400, 1000};
-enum { N_LOCAL_STEPS = sizeof LOCAL_STEPS / sizeof LOCAL_STEPS[0] };
-
-/* Values of one constant of CEAL. The table is the product of the values of all constants. */
-enum { MAX_VALUES = 6 };
-struct values {
-    size_t n;
-    double value[MAX_VALUES];
-};
-struct ceal_table {
-    struct values sample_scale, first_stage, gamma0, phi0, gradient_bound, step_size;
-};
-
-/* Values around those that a manual search found. In c, gamma0 and phi0 the bits decrease from left
- * to right. */
-static const struct ceal_table CEAL_TABLES[] = {
-    [TALLY_PROBLEM_LOUD] = {.sample_scale = {6, {0.05, 0.075, 0.1, 0.15, 0.2, 0.3}},
-                            .first_stage = {2, {3, 4}},
-                            .gamma0 = {5, {1, 1.5, 2, 2.5, 3.5}},
-                            .phi0 = {4, {1, 2, 3, 4.5}},
-                            .gradient_bound = {1, {1}},
-                            .step_size = {3, {1.5, 2, 2.5}}},
-    [TALLY_PROBLEM_QUIET] = {.sample_scale = {5, {0.05, 0.08, 0.12, 0.2, 0.35}},
-                             .first_stage = {2, {4, 5}},
-                             .gamma0 = {4, {1.5, 2, 2.5, 3.5}},
-                             .phi0 = {4, {2, 3, 4, 5}},
-                             .gradient_bound = {2, {0.5, 1}},
-                             .step_size = {3, {1.5, 2, 2.5}}},
-};
-
-/* Constants found by searches (CMA-ES over all of them, seeds 1-60, start radius 1) for the least
- * regret within a number of bits: 1, 1.1, 1.2, 1.3 and 2 times that of Table I. As the noise is
- * negligible, a start further away is the same problem on a larger scale. */
-#define FOUND(noise, c, j0, up, down, bound, step, failure)                                        \
-    {                                                                                              \
-        .sigma = noise, .sample_scale = c, .first_stage = j0, .gamma0 = up, .phi0 = down,          \
-        .gradient_bound = bound, .step_size = step, .delta = failure                               \
-    }
-static const struct tally_ceal_params QUIET_FOUND[] = {
-    FOUND(1.797, 0.0715, 3, 1.6, 3.05, 0.256, 2.4, 0.1),
-    FOUND(0.522, 0.542, 2, 5.18, 3.75, 0.109, 2.43, 0.1),
-    FOUND(0.4, 0.54, 4, 4.7, 3.9, 0.342, 2.41, 0.1),
-    FOUND(0.175, 3.66, 4, 12.1, 3.53, 0.47, 2.33, 0.1),
-    FOUND(0.989, 0.035, 2, 1.16, 3.57, 0.106, 2.09, 0.11),
-};
-enum { N_QUIET_FOUND = sizeof QUIET_FOUND / sizeof QUIET_FOUND[0] };
-
-/* A baseline's step sizes: one range for every K, in coarser steps than those of TALLY_PRESETS,
- * because K changes the best one. */
-static const struct tally_step_range SEARCH_RANGE = {1.5, -6, 3};
-
-/* Schedules: from 50 rounds with messages (2 + 0.1 t) down to 4 (15 + 3 t). The decay of the steps
- * is relative to the preset `scheduled`. */
-static const int64_t FIRST_ROUNDS[] = {2, 5, 15};
-static const double GROWTHS[] = {0.1, 0.3, 1, 3}, DECAYS[] = {0.4, 1, 2.5};
-enum {
-    N_FIRST_ROUNDS = sizeof FIRST_ROUNDS / sizeof FIRST_ROUNDS[0],
-    N_GROWTHS = sizeof GROWTHS / sizeof GROWTHS[0],
-    N_DECAYS = sizeof DECAYS / sizeof DECAYS[0]
-};
-static const struct tally_step_range SCHEDULED_RANGE = {1.5, -4, 2};
-
-/* Baselines that [1] does not have, each over a constant of its own, and server optimizers also
- * over beta1. They run at every K, with the step sizes of SEARCH_RANGE around that of `like`. tau
- * and beta2 keep their defaults: tau matters only relative to the clients' step size. */
-static const struct extra {
-    const struct tally_algorithm *algorithm, *like;
-    int server;             /* enum tally_server_optimizer_type; TALLY_SERVER_SGD: none */
-    int compressor;         /* enum tally_compressor, of ef21 */
-    struct values constant; /* mu, levels or k; or S, of the server */
-} EXTRAS[] = {
-    {&TALLY_FEDPROX, &TALLY_FEDAVG, .constant = {3, {0.01, 0.1, 1}}},
-    {&TALLY_FEDAVG, &TALLY_FEDAVG, TALLY_FEDAVGM, .constant = {4, {1, 3, 10, 30}}},
-    {&TALLY_FEDAVG, &TALLY_FEDAVG, TALLY_FEDADAM, .constant = {5, {0.003, 0.01, 0.03, 0.1, 0.3}}},
-    {&TALLY_FEDAVG, &TALLY_FEDAVG, TALLY_FEDYOGI, .constant = {5, {0.003, 0.01, 0.03, 0.1, 0.3}}},
-    {&TALLY_SCAFFOLD, &TALLY_FEDAVG, .constant = {4, {1, 3, 10, 30}}},
-    {&TALLY_DIANA, &TALLY_MINIBATCH_SGD, .constant = {3, {1, 3, 7}}},
-    {&TALLY_EF21, &TALLY_MINIBATCH_SGD, .constant = {4, {1, 3, 6, 10}}},
-    {&TALLY_EF21, &TALLY_MINIBATCH_SGD, .compressor = TALLY_RAND_K, .constant = {4, {1, 3, 6, 10}}},
-};
-static const double BETA1[] = {0, 0.3, 0.6, 0.9};
-enum { N_EXTRAS = sizeof EXTRAS / sizeof EXTRAS[0], N_BETA1 = sizeof BETA1 / sizeof BETA1[0] };
-
-/* Presets generated for one problem. */
-struct maker {
-    struct tally_preset *presets; /* heap */
-    size_t n, capacity;
-    bool failed;
-};
-
-static void add_preset(struct maker *maker, const struct tally_preset *preset)
+/* The limits of a CALM job that has a budget both ways and knows its constants. */
+static struct tally_frontier_limits limits_of(const struct tally_job_spec *spec)
 {
-    if (maker->n == maker->capacity) {
-        const size_t capacity = maker->capacity == 0 ? 64 : 2 * maker->capacity;
-        struct tally_preset *presets = realloc(maker->presets, capacity * sizeof *presets);
-        if (presets == NULL) {
-            maker->failed = true;
-            return;
-        }
-        maker->presets = presets;
-        maker->capacity = capacity;
-    }
-    maker->presets[maker->n++] = *preset;
+    const struct tally_setting setting = tally_job_spec_setting(spec);
+    const struct tally_calm_constants constants = calm_known_constants(&setting);
+    const struct tally_calm_budget budget = {.uplink_bits = (double)spec->budget.uplink_bits,
+                                             .downlink_bits = (double)spec->budget.downlink_bits};
+    return (struct tally_frontier_limits){.shared_regret = tally_calm_shared_regret(&constants),
+                                          .ideal_regret =
+                                              tally_calm_ideal_regret(&constants, &budget)};
 }
 
-/* The preset `paper`, whose parameters the frontier varies. */
-static struct tally_preset start_of(const struct tally_algorithm *algorithm,
-                                    enum tally_problem_kind kind)
+static void add_row(struct tally_frontier *frontier, const char *reading,
+                    const struct tally_sweep_trial *trial)
 {
-    return *tally_preset_get(kind, algorithm, "paper");
-}
-
-static void make_baselines(enum tally_problem_kind kind, struct maker *maker)
-{
-    static const struct tally_algorithm *const baselines[] = {&TALLY_MINIBATCH_SGD, &TALLY_FEDAVG,
-                                                              &TALLY_FEDPAQ, &TALLY_FEDCOM};
-    for (size_t a = 0; a < sizeof baselines / sizeof baselines[0]; a++) {
-        struct tally_preset preset = start_of(baselines[a], kind);
-        preset.grid = SEARCH_RANGE;
-        for (size_t k = 0; k < N_LOCAL_STEPS; k++) {
-            preset.params.baseline.local_steps = LOCAL_STEPS[k];
-            add_preset(maker, &preset);
-        }
+    const struct tally_job_spec *spec = trial->spec;
+    struct tally_frontier_point point = {.reading = reading,
+                                         .radius = spec->initial_point.radius,
+                                         .algorithm = tally_job_spec_algorithm(spec),
+                                         .params = spec->params,
+                                         .budget = spec->budget,
+                                         .regret =
+                                             tally_summary_of_regret(trial->runs, trial->n_runs),
+                                         .bits = tally_summary_of_bits(trial->runs, trial->n_runs)};
+    point.counted = tally_summary_counted_bits(spec, &point.bits);
+    if (isfinite(point.regret.mean)) {
+        frontier->points[frontier->n_points++] = point;
+    }
+    if (spec->budget.uplink_bits > 0) {
+        frontier->limits[frontier->n_limits++] = (struct tally_frontier_limit){
+            point.reading, point.radius, point.budget, limits_of(spec)};
     }
 }
 
-static void make_scheduled(enum tally_problem_kind kind, struct maker *maker)
+/* Adds the rows of a sweep that has run. */
+static enum tally_status add_sweep(struct tally_frontier *frontier, const char *reading,
+                                   const struct tally_sweep *sweep, struct tally_error *err)
 {
-    static const struct tally_algorithm *const scheduled[] = {&TALLY_FEDAVG, &TALLY_FEDPAQ};
-    for (size_t a = 0; a < sizeof scheduled / sizeof scheduled[0]; a++) {
-        struct tally_preset preset = *tally_preset_get(kind, scheduled[a], "scheduled");
-        struct tally_baseline_params *params = &preset.params.baseline;
-        const double decay = params->step_decay;
-        preset.grid = SCHEDULED_RANGE;
-        for (size_t i = 0; i < N_FIRST_ROUNDS * N_GROWTHS * N_DECAYS; i++) {
-            params->local_steps = FIRST_ROUNDS[i / N_GROWTHS / N_DECAYS];
-            params->local_steps_growth = GROWTHS[i / N_DECAYS % N_GROWTHS];
-            params->step_decay = decay * DECAYS[i % N_DECAYS];
-            add_preset(maker, &preset);
-        }
+    const size_t n_points = frontier->n_points + sweep->n_rows;
+    const size_t n_limits = frontier->n_limits + sweep->n_rows;
+    struct tally_frontier_point *points = realloc(frontier->points, n_points * sizeof *points);
+    frontier->points = points != NULL ? points : frontier->points;
+    struct tally_frontier_limit *limits = realloc(frontier->limits, n_limits * sizeof *limits);
+    frontier->limits = limits != NULL ? limits : frontier->limits;
+    if (points == NULL || limits == NULL) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for %zu points", n_points);
     }
-}
-
-static void set_constants(const struct extra *extra, double constant, double beta1,
-                          struct tally_baseline_params *params)
-{
-    if (extra->algorithm == &TALLY_FEDPROX) {
-        params->mu = constant;
-    } else if (extra->algorithm == &TALLY_SCAFFOLD) {
-        params->server_step_size = constant;
-    } else if (extra->algorithm == &TALLY_DIANA) {
-        params->levels = (int64_t)constant;
-    } else if (extra->algorithm == &TALLY_EF21) {
-        params->k = (int64_t)constant;
-        params->compressor = extra->compressor;
-    } else {
-        params->server_optimizer = tally_server_optimizer_defaults();
-        params->server_optimizer.type = extra->server;
-        params->server_optimizer.step_size = constant;
-        params->server_optimizer.beta1 = beta1;
-    }
-}
-
-static void make_extras(enum tally_problem_kind kind, struct maker *maker)
-{
-    for (const struct extra *extra = EXTRAS; extra < EXTRAS + N_EXTRAS; extra++) {
-        const size_t n_beta1 = extra->server == TALLY_SERVER_SGD ? 1 : N_BETA1;
-        struct tally_preset preset = start_of(extra->like, kind);
-        struct tally_baseline_params *params = &preset.params.baseline;
-        preset.algorithm = extra->algorithm;
-        preset.grid = SEARCH_RANGE;
-        params->alpha = NAN; /* by theory */
-        for (size_t i = 0; i < extra->constant.n * n_beta1 * N_LOCAL_STEPS; i++) {
-            params->local_steps = LOCAL_STEPS[i % N_LOCAL_STEPS];
-            set_constants(extra, extra->constant.value[i / N_LOCAL_STEPS / n_beta1],
-                          BETA1[i / N_LOCAL_STEPS % n_beta1], params);
-            add_preset(maker, &preset);
-        }
-    }
-}
-
-/* Entry `index` of the product of all values; false past its end. */
-static bool entry_of(const struct ceal_table *table, size_t index, struct tally_ceal_params *params)
-{
-    double chosen[6];
-    const struct values *const columns[6] = {&table->sample_scale,   &table->first_stage,
-                                             &table->gamma0,         &table->phi0,
-                                             &table->gradient_bound, &table->step_size};
-    for (size_t c = 0; c < 6; c++) {
-        chosen[c] = columns[c]->value[index % columns[c]->n];
-        index /= columns[c]->n;
-    }
-    params->sample_scale = chosen[0];
-    params->first_stage = (int64_t)chosen[1];
-    params->gamma0 = chosen[2];
-    params->phi0 = chosen[3];
-    params->gradient_bound = chosen[4];
-    params->step_size = chosen[5];
-    return index == 0;
-}
-
-static void add_found(const struct tally_problem *problem, struct maker *maker)
-{
-    struct tally_preset preset = start_of(&TALLY_CEAL, problem->kind);
-    const double scale = sqrt((1 + problem->radius * problem->radius) / 2);
-    for (size_t i = 0; problem->kind == TALLY_PROBLEM_QUIET && i < N_QUIET_FOUND; i++) {
-        preset.params.ceal = QUIET_FOUND[i];
-        preset.params.ceal.sigma *= scale;
-        preset.params.ceal.gradient_bound *= scale;
-        add_preset(maker, &preset);
-    }
-    static const char *const names[] = {"paper_bits", "low_regret"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        add_preset(maker, tally_preset_get(problem->kind, &TALLY_CEAL, names[i]));
-    }
-}
-
-static void make_ceal(const struct tally_problem *problem, struct maker *maker)
-{
-    struct tally_preset preset = start_of(&TALLY_CEAL, problem->kind);
-    add_found(problem, maker);
-    for (size_t i = 0; entry_of(&CEAL_TABLES[problem->kind], i, &preset.params.ceal); i++) {
-        const struct tally_job_spec spec =
-            tally_preset_job(&preset, problem, preset.params.ceal.step_size, 0);
-        if (tally_job_spec_validate(&spec, NULL) == TALLY_OK) {
-            add_preset(maker, &preset);
-        }
-    }
-}
-
-/* Budgets of CALM, the same up and down. */
-static const int64_t BUDGETS[] = {100, 150, 200, 300, 400, 600, 900, 1400};
-enum { N_BUDGETS = sizeof BUDGETS / sizeof BUDGETS[0] };
-
-static void make_calm(enum tally_problem_kind kind, struct maker *maker)
-{
-    struct tally_preset preset = *tally_preset_get(kind, &TALLY_CALM, "paper_bits");
-    for (size_t i = 0; i < N_BUDGETS; i++) {
-        preset.budget = (struct tally_budget){BUDGETS[i], BUDGETS[i]};
-        add_preset(maker, &preset);
-    }
-    add_preset(maker, tally_preset_get(kind, &TALLY_CALM, "auto"));
-}
-
-static enum tally_status add_limits(struct tally_frontier *frontier,
-                                    const struct tally_problem *problem, const struct maker *calm,
-                                    struct tally_error *err)
-{
-    const size_t n = frontier->n_limits + N_BUDGETS;
-    struct tally_frontier_limit *limits = realloc(frontier->limits, n * sizeof *limits);
-    if (limits == NULL) {
-        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for %zu limits", n);
-    }
-    frontier->limits = limits;
-    for (size_t i = 0; i < calm->n; i++) {
-        const struct tally_preset *preset = &calm->presets[i];
-        const struct tally_job_spec spec =
-            tally_preset_job(preset, problem, tally_preset_step_size(preset), 0);
-        if (preset->budget.uplink_bits > 0) {
-            limits[frontier->n_limits++] = (struct tally_frontier_limit){
-                *problem, preset->budget, tally_forecast_limits_of(&spec)};
-        }
+    for (size_t i = 0; i < sweep->n_rows; i++) {
+        add_row(frontier, reading, tally_sweep_trial_of(sweep, i));
     }
     return TALLY_OK;
 }
 
-static void set_step_size(union tally_algorithm_params *params,
-                          const struct tally_algorithm *algorithm, double step_size)
+static bool keep_all(const void *context, const char *name, bool is_tuned)
 {
-    if (algorithm == &TALLY_CEAL) {
-        params->ceal.step_size = step_size;
-    } else if (algorithm == &TALLY_CALM) {
-        params->calm.step_size = step_size;
-    } else {
-        params->baseline.step_size = step_size;
-    }
+    (void)context;
+    (void)name;
+    (void)is_tuned;
+    return true;
 }
 
-static enum tally_status take_points(struct tally_frontier *frontier,
-                                     const struct tally_problem *problem, const struct maker *maker,
-                                     const double *step_sizes, const struct tally_run *runs,
-                                     struct tally_error *err)
+/* Half of the work is each reading's. */
+struct halves {
+    const struct tally_sweep_config *config;
+    double done;
+};
+
+static bool watch(void *context, double fraction, const char *what)
 {
-    const size_t n_seeds = frontier->n_seeds, n = frontier->n_points + maker->n;
-    assert(n > 0 && "a problem without presets");
-    struct tally_frontier_point *points = realloc(frontier->points, n * sizeof *points);
-    if (points == NULL) {
-        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for %zu points", n);
-    }
-    frontier->points = points;
-    for (size_t i = 0; i < maker->n; i++) {
-        struct tally_frontier_point point = {
-            .problem = *problem,
-            .algorithm = maker->presets[i].algorithm,
-            .params = maker->presets[i].params,
-            .budget = maker->presets[i].budget,
-            .regret = tally_summary_of_regret(runs + i * n_seeds, n_seeds),
-            .bits = tally_summary_of_bits(runs + i * n_seeds, n_seeds)};
-        set_step_size(&point.params, point.algorithm, step_sizes[i]);
-        if (isfinite(point.regret.mean)) {
-            points[frontier->n_points++] = point;
-        }
-    }
-    return TALLY_OK;
+    const struct halves *halves = context;
+    return halves->config->watch == NULL ||
+           halves->config->watch(halves->config->context, (halves->done + fraction) / 2, what);
 }
 
-/* Runs all presets at their step sizes and adds the points that did not diverge. */
-static enum tally_status run_presets(struct tally_frontier *frontier, struct tally_runner *runner,
-                                     const struct tally_problem *problem, const struct maker *maker,
-                                     const double *step_sizes, struct tally_error *err)
-{
-    const size_t n_seeds = frontier->n_seeds, n = maker->n * n_seeds;
-    struct tally_runner_item *items = calloc(n + 1, sizeof *items);
-    struct tally_run *runs = calloc(n + 1, sizeof *runs);
-    enum tally_status status = TALLY_NO_MEMORY;
-    if (items == NULL || runs == NULL) {
-        tally_fail(err, status, NULL, "no memory for %zu runs", n);
-    } else {
-        for (size_t i = 0; i < n; i++) {
-            items[i] = (struct tally_runner_item){.preset = &maker->presets[i / n_seeds],
-                                                  .problem = problem,
-                                                  .step_size = step_sizes[i / n_seeds],
-                                                  .seed = i % n_seeds,
-                                                  .place = &runs[i]};
-        }
-        status = tally_runner_run(runner, items, n, "frontier", err);
-    }
-    if (status == TALLY_OK) {
-        status = take_points(frontier, problem, maker, step_sizes, runs, err);
-    }
-    for (size_t i = 0; runs != NULL && i < n; i++) {
-        tally_run_fini(&runs[i]);
-    }
-    free(items);
-    free(runs);
-    return status;
-}
-
-/* The step size of each preset: the best of its grid if `with_search`, otherwise its own. */
-static enum tally_status find_step_sizes(struct tally_runner *runner,
-                                         const struct tally_problem *problem,
-                                         const struct maker *maker, bool with_search,
-                                         size_t n_seeds, double *ret_step_sizes,
-                                         struct tally_error *err)
-{
-    for (size_t i = 0; i < maker->n; i++) {
-        ret_step_sizes[i] = tally_preset_step_size(&maker->presets[i]);
-    }
-    if (!with_search) {
-        return TALLY_OK;
-    }
-    const struct tally_preset **presets = calloc(maker->n + 1, sizeof(struct tally_preset *));
-    struct tally_search *searches = calloc(maker->n + 1, sizeof *searches);
-    enum tally_status status = TALLY_NO_MEMORY;
-    if (presets == NULL || searches == NULL) {
-        tally_fail(err, status, NULL, "no memory for %zu searches", maker->n);
-    } else {
-        for (size_t i = 0; i < maker->n; i++) {
-            presets[i] = &maker->presets[i];
-        }
-        status = tally_search_run(runner, problem, presets, maker->n, n_seeds, searches, err);
-    }
-    for (size_t i = 0; status == TALLY_OK && i < maker->n; i++) {
-        ret_step_sizes[i] = searches[i].trials[searches[i].best].step_size;
-        tally_search_fini(&searches[i]);
-    }
-    free(presets);
-    free(searches);
-    return status;
-}
-
-/* Adds the points of all presets of `maker` on one problem. */
-static enum tally_status run_maker(struct tally_frontier *frontier, struct tally_runner *runner,
-                                   const struct tally_problem *problem, const struct maker *maker,
-                                   bool with_search, struct tally_error *err)
-{
-    double *step_sizes = calloc(maker->n > 0 ? maker->n : 1, sizeof *step_sizes);
-    if (maker->failed || step_sizes == NULL) {
-        free(step_sizes);
-        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a table of constants");
-    }
-    enum tally_status status =
-        find_step_sizes(runner, problem, maker, with_search, frontier->n_seeds, step_sizes, err);
-    if (status == TALLY_OK) {
-        status = run_presets(frontier, runner, problem, maker, step_sizes, err);
-    }
-    free(step_sizes);
-    return status;
-}
-
-static double cost_of(const struct tally_problem *problem, const struct maker *maker,
-                      bool with_search, size_t n_seeds)
-{
-    double cost = 0;
-    for (size_t i = 0; i < maker->n; i++) {
-        const struct tally_preset *preset = &maker->presets[i];
-        const struct tally_runner_item item = {
-            .preset = preset, .problem = problem, .step_size = tally_preset_step_size(preset)};
-        cost += (double)n_seeds * tally_runner_cost(&item);
-        cost += with_search ? tally_search_cost(problem, preset, n_seeds) : 0;
-    }
-    return cost;
-}
-
-/* Runs one reading of the data: all radii, on the same data. */
-static enum tally_status run_reading(struct tally_frontier *frontier,
-                                     const struct tally_runner_config *config,
-                                     struct tally_error *err)
-{
-    struct tally_runner *runner = NULL;
-    struct maker baselines = {0}, ceal = {0}, calm = {0};
-    const struct tally_problem first = {config->kind, RADII[0]};
-    make_baselines(config->kind, &baselines);
-    make_scheduled(config->kind, &baselines);
-    make_extras(config->kind, &baselines);
-    make_ceal(&first, &ceal);
-    make_calm(config->kind, &calm);
-    const double cost = cost_of(&first, &baselines, true, frontier->n_seeds) +
-                        cost_of(&first, &ceal, false, frontier->n_seeds) +
-                        cost_of(&first, &calm, false, frontier->n_seeds);
-    enum tally_status status = tally_runner_new(config, N_RADII * cost, &runner, err);
-    for (size_t r = 0; status == TALLY_OK && r < N_RADII; r++) {
-        const struct tally_problem problem = {config->kind, RADII[r]};
-        status = run_maker(frontier, runner, &problem, &baselines, true, err);
-        if (status == TALLY_OK) {
-            ceal.n = 0;
-            make_ceal(&problem, &ceal);
-            status = run_maker(frontier, runner, &problem, &ceal, false, err);
-        }
-        if (status == TALLY_OK) {
-            status = run_maker(frontier, runner, &problem, &calm, false, err);
-        }
-        if (status == TALLY_OK) {
-            status = add_limits(frontier, &problem, &calm, err);
-        }
-    }
-    tally_runner_free(runner);
-    free(baselines.presets);
-    free(ceal.presets);
-    free(calm.presets);
-    return status;
-}
-
-enum tally_status tally_frontier_run(const struct tally_runner_config *config,
+enum tally_status tally_frontier_run(int64_t first_seed, size_t n_seeds,
+                                     const struct tally_sweep_config *config,
                                      struct tally_frontier *ret_frontier, struct tally_error *err)
 {
-    static const enum tally_problem_kind readings[] = {TALLY_PROBLEM_LOUD, TALLY_PROBLEM_QUIET};
-    struct tally_frontier frontier = {.first_seed = config->first_seed, .n_seeds = config->n_seeds};
+    static const char *const readings[] = {"loud", "quiet"};
+    struct tally_frontier frontier = {.first_seed = first_seed, .n_seeds = n_seeds};
+    struct halves halves = {.config = config};
+    struct tally_sweep_config half = {.threads = config->threads,
+                                      .data_dir = config->data_dir,
+                                      .curve_points = 2,
+                                      .with_entropy = true,
+                                      .watch = watch,
+                                      .context = &halves};
     enum tally_status status = TALLY_OK;
     for (size_t i = 0; status == TALLY_OK && i < 2; i++) {
-        struct tally_runner_config reading = *config;
-        reading.kind = readings[i];
-        status = run_reading(&frontier, &reading, err);
+        char document[32];
+        struct tally_sweep sweep = {.n_rows = 0};
+        snprintf(document, sizeof document, "frontier-%s", readings[i]);
+        status =
+            tally_reproduction_load(document, keep_all, NULL, first_seed, n_seeds, &sweep, err);
+        if (status == TALLY_OK) {
+            status = tally_sweep_run(&sweep, &half, err);
+        }
+        if (status == TALLY_OK) {
+            status = add_sweep(&frontier, readings[i], &sweep, err);
+        }
+        tally_sweep_fini(&sweep);
+        halves.done++;
     }
     if (status != TALLY_OK) {
         tally_frontier_fini(&frontier);
@@ -487,8 +133,7 @@ void tally_frontier_fini(struct tally_frontier *frontier)
 
 double tally_frontier_bits(const struct tally_frontier_point *point)
 {
-    const struct tally_bit_pair bits = tally_summary_counted_bits(point->algorithm, &point->bits);
-    return bits.uplink + bits.downlink;
+    return point->counted.uplink + point->counted.downlink;
 }
 
 static int order(double a, double b)
@@ -523,9 +168,9 @@ const char *tally_frontier_method(const struct tally_frontier_point *point)
 static int compare_points(const void *left, const void *right)
 {
     const struct tally_frontier_point *a = left, *b = right;
-    int result = order(a->problem.kind, b->problem.kind);
+    int result = strcmp(a->reading, b->reading);
     if (result == 0) {
-        result = order(a->problem.radius, b->problem.radius);
+        result = order(a->radius, b->radius);
     }
     if (result == 0) {
         result = strcmp(tally_frontier_method(a), tally_frontier_method(b));
@@ -542,7 +187,7 @@ static int compare_points(const void *left, const void *right)
 static bool is_same_family(const struct tally_frontier_point *a,
                            const struct tally_frontier_point *b)
 {
-    return a->problem.kind == b->problem.kind && order(a->problem.radius, b->problem.radius) == 0 &&
+    return strcmp(a->reading, b->reading) == 0 && order(a->radius, b->radius) == 0 &&
            strcmp(tally_frontier_method(a), tally_frontier_method(b)) == 0 &&
            tally_frontier_is_scheduled(a) == tally_frontier_is_scheduled(b);
 }
@@ -582,8 +227,7 @@ static void put_params(const struct tally_frontier_point *point, struct tally_te
 
 static void put_counted(const struct tally_frontier_point *point, struct tally_text *text)
 {
-    const struct tally_bit_pair bits = tally_summary_counted_bits(point->algorithm, &point->bits);
-    tally_text_printf(text, ",%.9g,%.9g", bits.uplink, bits.downlink);
+    tally_text_printf(text, ",%.9g,%.9g", point->counted.uplink, point->counted.downlink);
     if (point->budget.uplink_bits > 0) {
         tally_text_printf(text, ",%lld,%lld", (long long)point->budget.uplink_bits,
                           (long long)point->budget.downlink_bits);
@@ -634,8 +278,8 @@ enum tally_status tally_frontier_csv(const struct tally_frontier *frontier,
                    "local_steps_growth,server_step_size,beta1,mu,levels,k\n");
     for (size_t i = 0; i < frontier->n_points; i++) {
         const struct tally_frontier_point *point = &frontier->points[i];
-        tally_text_printf(&text, "%s,%g,%s", tally_problem_reading(&point->problem),
-                          point->problem.radius, tally_frontier_method(point));
+        tally_text_printf(&text, "%s,%g,%s", point->reading, point->radius,
+                          tally_frontier_method(point));
         put_params(point, &text);
         tally_text_printf(&text, ",%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%d", point->regret.mean,
                           point->regret.std, point->bits.uplink.formula,
@@ -652,7 +296,7 @@ static struct tally_json *server_json(const struct tally_server_optimizer *serve
 {
     const struct tally_server_optimizer_kind *kind = &TALLY_SERVER_OPTIMIZER_KINDS[server->type];
     struct tally_json *json = tally_json_object();
-    return tally_report_checked(
+    return tally_json_if_complete(
         json, tally_json_set_text(json, "type", TALLY_SERVER_OPTIMIZER_NAMES[server->type]) &&
                   tally_json_write_fields(json, kind->fields, kind->n_fields, server));
 }
@@ -660,7 +304,7 @@ static struct tally_json *server_json(const struct tally_server_optimizer *serve
 static struct tally_json *params_json(const struct tally_frontier_point *point)
 {
     struct tally_json *json = tally_json_object();
-    return tally_report_checked(
+    return tally_json_if_complete(
         json, json != NULL &&
                   tally_json_write_fields(json, point->algorithm->fields,
                                           point->algorithm->n_fields, &point->params) &&
@@ -672,7 +316,7 @@ static struct tally_json *params_json(const struct tally_frontier_point *point)
 static struct tally_json *budget_json(const struct tally_budget *budget)
 {
     struct tally_json *json = tally_json_object();
-    return tally_report_checked(
+    return tally_json_if_complete(
         json, tally_json_set_integer(json, "uplink_bits", budget->uplink_bits) &&
                   tally_json_set_integer(json, "downlink_bits", budget->downlink_bits));
 }
@@ -680,29 +324,30 @@ static struct tally_json *budget_json(const struct tally_budget *budget)
 static struct tally_json *point_json(const struct tally_frontier_point *point)
 {
     struct tally_json *json = tally_json_object();
-    bool ok = tally_json_set_text(json, "reading", tally_problem_reading(&point->problem)) &&
-              tally_json_set_real(json, "radius", point->problem.radius) &&
-              tally_json_set_text(json, "algorithm", tally_frontier_method(point)) &&
-              tally_json_set(json, "parameters", params_json(point)) &&
-              (point->budget.uplink_bits == 0 ||
-               tally_json_set(json, "budget", budget_json(&point->budget))) &&
-              tally_json_set(json, "regret", tally_report_regret(&point->regret)) &&
-              tally_json_set(json, "uplink", tally_report_bits(&point->bits.uplink)) &&
-              tally_json_set(json, "downlink", tally_report_bits(&point->bits.downlink)) &&
-              tally_json_set_bool(json, "on_front", point->on_front);
-    return tally_report_checked(json, ok);
+    bool ok =
+        tally_json_set_text(json, "reading", point->reading) &&
+        tally_json_set_real(json, "radius", point->radius) &&
+        tally_json_set_text(json, "algorithm", tally_frontier_method(point)) &&
+        tally_json_set(json, "parameters", params_json(point)) &&
+        (point->budget.uplink_bits == 0 ||
+         tally_json_set(json, "budget", budget_json(&point->budget))) &&
+        tally_json_set(json, "regret", tally_reproduction_regret_json(&point->regret)) &&
+        tally_json_set(json, "uplink", tally_reproduction_bits_json(&point->bits.uplink)) &&
+        tally_json_set(json, "downlink", tally_reproduction_bits_json(&point->bits.downlink)) &&
+        tally_json_set_bool(json, "on_front", point->on_front);
+    return tally_json_if_complete(json, ok);
 }
 
 static struct tally_json *limit_json(const struct tally_frontier_limit *limit)
 {
     struct tally_json *json = tally_json_object();
-    bool ok = tally_json_set_text(json, "reading", tally_problem_reading(&limit->problem)) &&
-              tally_json_set_real(json, "radius", limit->problem.radius) &&
+    bool ok = tally_json_set_text(json, "reading", limit->reading) &&
+              tally_json_set_real(json, "radius", limit->radius) &&
               tally_json_set_integer(json, "uplink_bits", limit->budget.uplink_bits) &&
               tally_json_set_integer(json, "downlink_bits", limit->budget.downlink_bits) &&
               tally_json_set_real(json, "ideal_regret", limit->limits.ideal_regret) &&
               tally_json_set_real(json, "shared_regret", limit->limits.shared_regret);
-    return tally_report_checked(json, ok);
+    return tally_json_if_complete(json, ok);
 }
 
 static struct tally_json *limits_json(const struct tally_frontier *frontier)
@@ -712,7 +357,7 @@ static struct tally_json *limits_json(const struct tally_frontier *frontier)
     for (size_t i = 0; ok && i < frontier->n_limits; i++) {
         ok = tally_json_append(limits, limit_json(&frontier->limits[i]));
     }
-    return tally_report_checked(limits, ok);
+    return tally_json_if_complete(limits, ok);
 }
 
 struct tally_json *tally_frontier_json(const struct tally_frontier *frontier)
@@ -720,7 +365,8 @@ struct tally_json *tally_frontier_json(const struct tally_frontier *frontier)
     struct tally_json *json = tally_json_object(), *points = tally_json_array();
     bool ok =
         tally_json_set_text(json, "experiment", "synthetic") &&
-        tally_json_set(json, "seeds", tally_report_seeds(frontier->first_seed, frontier->n_seeds));
+        tally_json_set(json, "seeds",
+                       tally_reproduction_seeds_json(frontier->first_seed, frontier->n_seeds));
     for (size_t i = 0; ok && i < frontier->n_points; i++) {
         if (frontier->points[i].on_front) {
             ok = tally_json_append(points, point_json(&frontier->points[i]));
@@ -728,5 +374,5 @@ struct tally_json *tally_frontier_json(const struct tally_frontier *frontier)
     }
     ok = tally_json_set(json, "points", points) && ok;
     ok = tally_json_set(json, "limits", limits_json(frontier)) && ok;
-    return tally_report_checked(json, ok);
+    return tally_json_if_complete(json, ok);
 }

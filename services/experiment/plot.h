@@ -1,4 +1,4 @@
-/* plot: a campaign's plots, as data files and gnuplot scripts that draw them.
+/* plot: the pictures of an experiment of [1], as data files and gnuplot scripts that draw them.
  *
  *   curves.csv, regret.gnuplot  ->  regret.svg, regret.png   Figure 1 of [1]: mean regret over
  *                                                            time, bands of one standard deviation
@@ -16,19 +16,19 @@
 #define TALLY_SERVICES_EXPERIMENT_PLOT_H
 
 #include "codec/buffer.h"
-#include "services/experiment/campaign.h"
+#include "services/experiment/reproduction.h"
 
 /* Whether a row is drawn: it has not diverged, and is a preset of CEAL or CALM, or a baseline at
  * its best step size, of which compressed FedAvg is one. */
-bool tally_plot_shows(const struct tally_campaign *campaign, size_t row);
+bool tally_plot_shows(const struct tally_reproduction *table, size_t row);
 
 /* Column 1 is the time step, followed by mean and standard deviation of each row. A field is empty
  * if a run had diverged by then. Errors: NO_MEMORY. */
-enum tally_status tally_plot_curves_csv(const struct tally_campaign *campaign,
+enum tally_status tally_plot_curves_csv(const struct tally_reproduction *table,
                                         struct tally_buffer *out);
-enum tally_status tally_plot_regret_script(const struct tally_campaign *campaign,
+enum tally_status tally_plot_regret_script(const struct tally_reproduction *table,
                                            struct tally_buffer *out);
-enum tally_status tally_plot_bits_script(const struct tally_campaign *campaign,
+enum tally_status tally_plot_bits_script(const struct tally_reproduction *table,
                                          struct tally_buffer *out);
 
 #endif

@@ -93,33 +93,6 @@ enum { TALLY_MAX_SEEDS = 10000 };
 enum tally_status tally_seeds_parse(const char *text, int64_t *ret_first, size_t *ret_n,
                                     struct tally_error *err);
 
-/* ---- The two experiments of [1] section V, what they minimise and where they start.
- *
- *   synthetic   linear regression, N = 2000, d = 30, M = 10, T = 2000, one point per query
- *   mnist       softmax regression on 50,000 balanced images, d = 7840, M = 10, T = 1000, 25 images
- *               per query, from zero
- *
- * [1] does not say how the covariates of the synthetic one were "normalized". Two readings remain
- * (services/algorithms/README.md): `loud`, with the noise of the text, and `quiet`, the same
- * problem rescaled so that [1]'s step sizes are the best ones. */
-
-enum tally_problem_kind { TALLY_PROBLEM_LOUD, TALLY_PROBLEM_QUIET, TALLY_PROBLEM_MNIST };
-
-struct tally_problem {
-    enum tally_problem_kind kind;
-    double radius; /* |x^(1)| of a synthetic problem, which starts at a random point of that norm */
-};
-
-/* "synthetic", "mnist" */
-const char *tally_problem_experiment(const struct tally_problem *problem);
-/* "loud", "quiet"; NULL if there is only one reading */
-const char *tally_problem_reading(const struct tally_problem *problem);
-/* The start radius of [1]'s experiment as we read it: 2 loud, 1 quiet, 0 mnist. */
-double tally_problem_usual_radius(enum tally_problem_kind kind);
-
-/* The job, except its name, algorithm and seed. */
-struct tally_job_spec tally_problem_job(const struct tally_problem *problem);
-
 /* ---- Mean and standard deviation over runs. */
 
 struct tally_summary {
@@ -141,13 +114,14 @@ struct tally_mean_bits {
 };
 struct tally_mean_bits tally_summary_of_bits(const struct tally_run *runs, size_t n);
 
-/* The bits that an algorithm is judged by: formula bits, as [1] counts. For CALM, which [1] does
- * not have, the bits actually sent: payload and control. */
+/* The bits that a job is judged by: formula bits, as [1] counts. For CALM and for compressed
+ * messages, which [1] does not have, the bits actually sent: payload and control. */
 struct tally_bit_pair {
     double uplink, downlink;
 };
-struct tally_bit_pair tally_summary_sent_bits(const struct tally_mean_bits *bits);
-struct tally_bit_pair tally_summary_counted_bits(const struct tally_algorithm *algorithm,
+/* Whether a job's messages are compressed both ways (services/algorithms/COMPRESSION.md). */
+bool tally_run_is_compressed(const struct tally_job_spec *spec);
+struct tally_bit_pair tally_summary_counted_bits(const struct tally_job_spec *spec,
                                                  const struct tally_mean_bits *bits);
 
 /* ---- What a message would cost with a lossless coder that knows its histogram of levels.

@@ -62,7 +62,7 @@ class ReproduceCase(unittest.TestCase):
         return json.loads(self.reproduce(*words, "--json").stdout)["rows"]
 
     def check_jobs(self, experiment, *words):
-        """--out writes one file per row, equal to the file of that name in deploy/jobs. test_presets.c checks that
+        """--out writes one file per row, equal to the file of that name in deploy/jobs. test_shipped.c checks that
         deploy/jobs contains no others."""
         out = self.cwd / experiment
         rows = self.rows(*words, "--seeds", "1", "--no-grid", "--out", str(out))
@@ -293,7 +293,10 @@ class Refusals(ReproduceCase):
                             (("mnist", "--preset", "half_bits"), "paper, compressed, paper_bits, paper_regret, low_regret, auto, tuned"),
                             (("mnist", "--frontier"), "--frontier"),
                             (("synthetic", "--out", "/dev/null"), "/dev/null"),
-                            (("mnist",), "deploy/fetch-mnist")):
+                            (("synthetic", "--preset", "tuned", "--no-grid"), "no row is left"),
+                            (("mnist", "--data-dir", "/nonexistent"), "/nonexistent"),
+                            (("mnist",), "deploy/fetch-mnist"),
+                            (("mnist",), "--data-dir")):
             self.assertIn(part, self.refused(*words), words)
 
     def test_a_signal_ends_it(self):

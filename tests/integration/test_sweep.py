@@ -145,7 +145,7 @@ class Results(SweepCase):
 
 
 class Paper(SweepCase):
-    """deploy/experiments has the tables of `tally reproduce`."""
+    """The files of deploy/experiments, and their bases, are those that `tally reproduce` has in it."""
 
     def check(self, name, *words):
         rows = json.loads(self.tally("sweep", str(REPO / "deploy/experiments" / name), "--seeds", "101-102",

@@ -1,8 +1,10 @@
-"""What the presets of `tally reproduce` promise, on seeds that were not used to choose any of them."""
+"""What the presets of `tally reproduce` promise, on seeds that were not used to choose any of them, and the tables of
+services/experiment/README.md, which have the same seeds."""
 
+import re
 import unittest
 
-from test_reproduce import FORMULA, ReproduceCase
+from test_reproduce import FORMULA, ROOT, ReproduceCase
 
 
 class UnseenSeeds(ReproduceCase):
@@ -42,6 +44,53 @@ class UnseenSeeds(ReproduceCase):
         self.check_bits(ceal["paper_bits"], self.PAPER)
         self.check_beats(ceal["paper_bits"], tuned, self.QUIET_PAPER_BITS_BEATS)
         self.check_beats(ceal["low_regret"], tuned, FORMULA)
+
+
+class Tables(ReproduceCase):
+    """The rows of the README are those of the program: bits exactly, regrets to 0.2 %, which leaves room for another
+    processor's sums."""
+
+    @staticmethod
+    def published():
+        """Returns the cells of the first two tables of the section, by algorithm and preset."""
+        text = (ROOT / "services/experiment/README.md").read_text().split("## Synthetic")[1].split("## MNIST")[0]
+        tables = [{}]
+        for line in text.splitlines():
+            cells = [cell.strip() for cell in line.strip("|").split("|")]
+            if not line.startswith("|"):
+                if tables[-1]:
+                    tables.append({})
+            elif re.match(r"[A-Z]", cells[0]):
+                name = re.sub(", planned.*", "", cells[0]).replace("`", "").replace(",", "")
+                algorithm, preset = name.lower().replace("-", "_").split()
+                tables[-1][algorithm, preset] = cells
+        return [table for table in tables if table][:2]
+
+    def check(self, table, *words):
+        rows = {(row["algorithm"], row["preset"]): row
+                for row in self.rows("synthetic", "--seeds", "101-110", *words)}
+        self.assertEqual(len(table), 14)
+        for name, cells in table.items():
+            with self.subTest(name):
+                row = rows[name]
+                sends = name[0] == "calm" or "compressed" in name[1]
+                self.assertAlmostEqual(row["step_size"] / float(cells[1]), 1, delta=0.02)
+                mean, std = map(float, cells[2].split(" ± "))
+                self.assertAlmostEqual(row["regret"]["mean"], mean, delta=0.051 + 0.002 * mean)
+                self.assertAlmostEqual(row["regret"]["std"], std, delta=0.051 + 0.02 * std)
+                for direction, cell in zip(("uplink", "downlink"), cells[3:5]):
+                    bits = row[direction]["payload"] + row[direction]["control"] if sends else row[direction]["formula"]
+                    self.assertAlmostEqual(bits, float(cell), delta=0.051 + 0.002 * bits * sends)
+                planned = re.search("planned (.*)", cells[0])
+                self.assertEqual(planned is None, row["planned_regret"] is None)
+                if planned:
+                    self.assertAlmostEqual(row["planned_regret"], float(planned[1]), delta=0.051)
+
+    def test_loud(self):
+        self.check(self.published()[0])
+
+    def test_quiet(self):
+        self.check(self.published()[1], "--reading", "quiet")
 
 
 if __name__ == "__main__":

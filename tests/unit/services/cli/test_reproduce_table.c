@@ -3,40 +3,92 @@
 #include <math.h>
 #include <string.h>
 
-#include "tests/harness.h"
+#include "tests/unit/services/experiment/shipped_jobs.h"
 
-static struct tally_run fedavg_runs[2], fedpaq_runs[2], ceal_runs[2];
-static struct tally_campaign_row rows[3];
-static struct tally_trial trials[3] = {{-1, 0.08, {30, 1}}, {0, 0.1, {20, 2}}, {1, 0.125, {0, 0}}};
-static struct tally_search search;
+enum { N_TRIALS = 3 };
+static struct tally_run fedavg_runs[N_TRIALS][2], fedpaq_runs[2], ceal_runs[2];
+static struct tally_job_spec specs[3];
+static struct tally_json *documents[N_TRIALS], *tune, *references;
+static struct tally_sweep_trial grid[N_TRIALS], fedpaq, ceal;
+static struct tally_sweep_row rows[3];
+static struct tally_sweep sweep;
+static struct tally_reproduction table;
 
-static struct tally_campaign make_campaign(void)
+static void make_runs(void)
 {
+    static const double regrets[N_TRIALS][2] = {{29, 31}, {10, 14}, {INFINITY, INFINITY}};
     for (int seed = 0; seed < 2; seed++) {
-        fedavg_runs[seed] = (struct tally_run){.regret = 10 + 4 * seed,
-                                               .uplink = {19200, 19200, 19200, 0},
-                                               .downlink = {19200, 19200, 19200, 0}};
-        fedpaq_runs[seed] = (struct tally_run){.regret = INFINITY, .diverged = true};
-        ceal_runs[seed] = (struct tally_run){
-            .regret = 7, .uplink = {131.65, 200, 150.5, 0.5}, .downlink = {144.3 * 2, 300, 260, 3}};
+        for (int k = 0; k < N_TRIALS; k++) {
+            fedavg_runs[k][seed] = (struct tally_run){.regret = regrets[k][seed],
+                                                      .planned_regret = NAN,
+                                                      .uplink = {19200, 19200, 19200, 0},
+                                                      .downlink = {19200, 19200, 19200, 0}};
+        }
+        fedpaq_runs[seed] =
+            (struct tally_run){.regret = INFINITY, .diverged = true, .planned_regret = NAN};
+        ceal_runs[seed] = (struct tally_run){.regret = 7,
+                                             .planned_regret = 6.5,
+                                             .uplink = {131.65, 200, 150.5, 0.5},
+                                             .downlink = {144.3 * 2, 300, 260, 3}};
     }
-    const enum tally_problem_kind loud = TALLY_PROBLEM_LOUD;
-    const struct tally_preset *fedavg = tally_preset_get(loud, &TALLY_FEDAVG, "paper");
-    rows[0] = (struct tally_campaign_row){fedavg, 0.1, true, fedavg_runs, NAN};
-    rows[1] = (struct tally_campaign_row){tally_preset_get(loud, &TALLY_FEDPAQ, "paper"), 9, false,
-                                          fedpaq_runs, NAN};
-    rows[2] = (struct tally_campaign_row){tally_preset_get(loud, &TALLY_CEAL, "paper_bits"), 2,
-                                          false, ceal_runs, 6.5};
-    trials[2].regret.mean = INFINITY;
-    search = (struct tally_search){.preset = fedavg, .trials = trials, .n_trials = 3, .best = 1};
-    return (struct tally_campaign){
-        .config = {.runner = {.kind = TALLY_PROBLEM_LOUD, .first_seed = 101, .n_seeds = 2},
-                   .problem = {TALLY_PROBLEM_LOUD, 2}},
-        .rows = rows,
-        .n_rows = 3,
-        .searches = &search,
-        .n_searches = 1,
-        .n_search_seeds = 2};
+}
+
+static struct tally_json *parse(const char *text)
+{
+    struct tally_json *json = NULL;
+    TALLY_ASSERT_STATUS(tally_json_parse(text, strlen(text), &json, NULL), TALLY_OK, NULL);
+    return json;
+}
+
+static void begin(void)
+{
+    static const double steps[N_TRIALS] = {0.08, 0.1, 0.125};
+    make_runs();
+    tune = parse("{\"algorithm.step_size\": {\"around\": 0.1, \"factor\": 1.25, \"first\": -1, "
+                 "\"last\": 1}}");
+    references = parse("{\"reference_rows\": [{\"name\": \"Table I, fedavg\", \"values\": "
+                       "{\"uplink_formula_bits\": 19200, \"downlink_formula_bits\": 19200}}, "
+                       "{\"name\": \"Table I, fedpaq\", \"values\": "
+                       "{\"uplink_formula_bits\": 2440, \"downlink_formula_bits\": 19200}}, "
+                       "{\"name\": \"Table I, ceal\", \"values\": "
+                       "{\"uplink_formula_bits\": 263.3, \"downlink_formula_bits\": 288.6}}]}");
+    specs[0] = shipped_job("synthetic-fedavg", NAN, 101);
+    specs[1] = shipped_job("synthetic-fedpaq-paper", NAN, 101);
+    specs[2] = shipped_job("synthetic-ceal-paper-bits", NAN, 101);
+    for (int k = 0; k < N_TRIALS; k++) {
+        documents[k] = shipped_document("synthetic-fedavg");
+        tally_json_set_path(documents[k], "algorithm.step_size", tally_json_real(steps[k]), NULL);
+        grid[k] = (struct tally_sweep_trial){.complete = documents[k],
+                                             .spec = &specs[0],
+                                             .exponent = k - 1,
+                                             .runs = fedavg_runs[k],
+                                             .n_runs = 2};
+    }
+    fedpaq = (struct tally_sweep_trial){.spec = &specs[1], .runs = fedpaq_runs, .n_runs = 2};
+    ceal = (struct tally_sweep_trial){.spec = &specs[2], .runs = ceal_runs, .n_runs = 2};
+    rows[0] = (struct tally_sweep_row){
+        .name = "fedavg tuned", .tune = tune, .trials = grid, .n_trials = N_TRIALS, .best = 1};
+    rows[1] = (struct tally_sweep_row){.name = "fedpaq paper", .trials = &fedpaq, .n_trials = 1};
+    rows[2] = (struct tally_sweep_row){.name = "ceal paper_bits", .trials = &ceal, .n_trials = 1};
+    sweep = (struct tally_sweep){.name = "synthetic, loud reading",
+                                 .source = references,
+                                 .first_seed = 101,
+                                 .n_seeds = 2,
+                                 .rows = rows,
+                                 .n_rows = 3};
+    TALLY_ASSERT_STATUS(tally_reproduction_make(&sweep, &table, NULL), TALLY_OK, NULL);
+    table.rows[1].step_size = 9;
+    table.rows[2].step_size = 2;
+}
+
+static void end(void)
+{
+    tally_reproduction_fini(&table);
+    for (int k = 0; k < N_TRIALS; k++) {
+        tally_json_free(documents[k]);
+    }
+    tally_json_free(tune);
+    tally_json_free(references);
 }
 
 static void expect(enum tally_status made, struct tally_buffer *text, const char *expected)
@@ -49,9 +101,9 @@ static void expect(enum tally_status made, struct tally_buffer *text, const char
 
 static void test_cli_reproduce_table__has_bits_and_ratios(void)
 {
-    const struct tally_campaign campaign = make_campaign();
     struct tally_buffer text = {0};
-    expect(tally_reproduce_table_render(&campaign, &text), &text,
+    begin();
+    expect(tally_reproduce_table_render(&table, &text), &text,
            "synthetic, loud reading, start radius 2, seeds 101-102\n"
            "\n"
            "                                    regret                    bits         "
@@ -83,24 +135,39 @@ static void test_cli_reproduce_table__has_bits_and_ratios(void)
            "planned: the regret that calm's recursion expects before the job starts.\n"
            "entropy (est.): zero-order entropy of each message's levels, an estimate of "
            "the best coder.\n");
+    end();
 }
 
 static void test_cli_reproduce_table__grids_tell_the_best_and_edges(void)
 {
-    struct tally_campaign campaign = make_campaign();
     struct tally_buffer text = {0};
-    expect(tally_reproduce_grids_render(&campaign, &text), &text,
+    begin();
+    expect(tally_reproduce_grids_render(&sweep, &text), &text,
            "Grid of step sizes, mean regret over seeds 101-102, best between asterisks:\n"
            "  fedavg\n"
-           "    0.08: 30, *0.1: 20*, 0.125: diverged\n");
-    search.widened_high = true;
-    expect(tally_reproduce_grids_render(&campaign, &text), &text,
+           "    0.08: 30, *0.1: 12*, 0.125: diverged\n");
+    rows[0].widened = true;
+    expect(tally_reproduce_grids_render(&sweep, &text), &text,
            "Grid of step sizes, mean regret over seeds 101-102, best between asterisks:\n"
            "  fedavg\n"
-           "    0.08: 30, *0.1: 20*, 0.125: diverged\n"
+           "    0.08: 30, *0.1: 12*, 0.125: diverged\n"
            "    (grid extended upwards: the best was at its edge)\n");
-    campaign.n_searches = 0;
-    expect(tally_reproduce_grids_render(&campaign, &text), &text, "");
+    grid[0].exponent = -4;
+    expect(tally_reproduce_grids_render(&sweep, &text), &text,
+           "Grid of step sizes, mean regret over seeds 101-102, best between asterisks:\n"
+           "  fedavg\n"
+           "    0.08: 30, *0.1: 12*, 0.125: diverged\n"
+           "    (grid extended downwards: the best was at its edge)\n");
+    rows[0].at_edge = true;
+    sweep.tune_seeds = 1;
+    expect(tally_reproduce_grids_render(&sweep, &text), &text,
+           "Grid of step sizes, mean regret over seeds 101-101, best between asterisks:\n"
+           "  fedavg\n"
+           "    0.08: 29, *0.1: 10*, 0.125: diverged\n"
+           "    (still at the edge of the grid)\n");
+    rows[0].tune = NULL;
+    expect(tally_reproduce_grids_render(&sweep, &text), &text, "");
+    end();
 }
 
 static const struct tally_test TESTS[] = {

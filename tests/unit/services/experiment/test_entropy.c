@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "codec/quantize/qsgd.h"
-#include "services/experiment/presets.h"
 #include "tests/harness.h"
+#include "tests/unit/services/experiment/shipped_jobs.h"
 
 static void test_experiment_entropy__of_known_histograms(void)
 {
@@ -20,10 +20,11 @@ static void test_experiment_entropy__of_known_histograms(void)
     CU_ASSERT_DOUBLE_EQUAL(tally_levels_entropy(skewed, 0), 0, 0);
 }
 
-static struct tally_job_spec spec_of(const struct tally_algorithm *algorithm)
+static struct tally_job_spec spec_of(const char *algorithm)
 {
-    const struct tally_problem loud = {TALLY_PROBLEM_LOUD, 1};
-    return tally_preset_job(tally_preset_get(loud.kind, algorithm, "paper"), &loud, 1, 1);
+    char name[64];
+    snprintf(name, sizeof name, "synthetic-%s-paper", algorithm);
+    return shipped_job(name, 1, 1);
 }
 
 static double bits_of(const struct tally_job_spec *spec, bool is_uplink,
@@ -39,7 +40,7 @@ static double bits_of(const struct tally_job_spec *spec, bool is_uplink,
 
 static void test_experiment_entropy__of_a_qsgd_message_has_its_norm(void)
 {
-    const struct tally_job_spec fedpaq = spec_of(&TALLY_FEDPAQ);
+    const struct tally_job_spec fedpaq = spec_of("fedpaq");
     struct tally_job_spec diana = fedpaq;
     diana.algorithm = 7;
     CU_ASSERT_PTR_EQUAL_FATAL(tally_job_spec_algorithm(&diana), &TALLY_DIANA);
@@ -66,8 +67,7 @@ static void test_experiment_entropy__of_floats_is_their_size(void)
     const uint8_t bytes[120] = {0};
     const struct tally_message_view view = {
         .payload = bytes, .n_payload = sizeof bytes, .payload_bits = 960};
-    static const struct tally_algorithm *const baselines[] = {&TALLY_MINIBATCH_SGD, &TALLY_FEDAVG,
-                                                              &TALLY_FEDPAQ, &TALLY_FEDCOM};
+    static const char *const baselines[] = {"minibatch-sgd", "fedavg", "fedpaq", "fedcom"};
     for (size_t i = 0; i < 4; i++) {
         const struct tally_job_spec spec = spec_of(baselines[i]);
         CU_ASSERT_DOUBLE_EQUAL(bits_of(&spec, false, &view), 960, 0);
@@ -79,7 +79,7 @@ static void test_experiment_entropy__of_floats_is_their_size(void)
 
 static void test_experiment_entropy__of_ceal_is_that_of_its_levels(void)
 {
-    const struct tally_job_spec ceal = spec_of(&TALLY_CEAL);
+    const struct tally_job_spec ceal = spec_of("ceal");
     struct tally_grid grid;
     TALLY_ASSERT_STATUS(tally_grid_init(1, 1, 30, &grid, NULL), TALLY_OK, NULL);
     int32_t levels[30] = {0};
@@ -100,7 +100,7 @@ static void test_experiment_entropy__of_ceal_is_that_of_its_levels(void)
 
 static void test_experiment_entropy__refuses_junk(void)
 {
-    const struct tally_job_spec fedcom = spec_of(&TALLY_FEDCOM);
+    const struct tally_job_spec fedcom = spec_of("fedcom");
     const uint8_t bytes[2] = {0xff, 0xff};
     const struct tally_message_view view = {
         .payload = bytes, .n_payload = sizeof bytes, .payload_bits = 16};

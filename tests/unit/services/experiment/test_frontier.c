@@ -5,16 +5,19 @@
 
 #include "services/algorithms/baseline.h"
 #include "tests/harness.h"
+#include "tests/unit/services/experiment/shipped_jobs.h"
 
 static struct tally_frontier_point point_of(const struct tally_algorithm *algorithm, double radius,
                                             double up, double down, double regret)
 {
     return (struct tally_frontier_point){
-        .problem = {TALLY_PROBLEM_LOUD, radius},
+        .reading = "loud",
+        .radius = radius,
         .algorithm = algorithm,
         .params.baseline = {.step_size = 0.5, .local_steps = 100, .levels = 3},
         .regret = {regret, 1},
-        .bits = {{up, up, up, 7}, {down, down, down, 9}}};
+        .bits = {{up, up, up, 7}, {down, down, down, 9}},
+        .counted = {up, down}};
 }
 
 static struct tally_frontier_point points[7];
@@ -147,10 +150,40 @@ static void test_experiment_frontier__methods_have_their_own_fronts_and_constant
     tally_buffer_fini(&text);
 }
 
+/* The documents have every combination that the frontier is made of, on each reading and radius. */
+static void test_experiment_frontier__documents_have_every_point(void)
+{
+    static const struct {
+        const char *document;
+        size_t n_rows, n_trials;
+    } readings[] = {{"frontier-loud", 4047, 20085}, {"frontier-quiet", 4782, 20820}};
+    for (size_t i = 0; i < 2; i++) {
+        struct tally_sweep sweep = shipped_sweep(readings[i].document, NULL, true, 1, 1);
+        size_t n_at[4] = {0}, n_trials = 0, n_calm = 0;
+        for (size_t row = 0; row < sweep.n_rows; row++) {
+            const struct tally_job_spec *spec = sweep.rows[row].trials[0].spec;
+            const double radius = spec->initial_point.radius;
+            n_at[(size_t)radius]++;
+            n_trials += sweep.rows[row].n_trials;
+            if (spec->budget.uplink_bits > 0) {
+                CU_ASSERT_DOUBLE_EQUAL(spec->params.calm.initial_variance,
+                                       (radius * radius + 1) / 30, 0);
+                n_calm++;
+            }
+        }
+        CU_ASSERT_EQUAL(sweep.n_rows, readings[i].n_rows);
+        CU_ASSERT_EQUAL(n_trials, readings[i].n_trials);
+        CU_ASSERT_TRUE(n_at[1] == n_at[2] && n_at[2] == n_at[3]);
+        CU_ASSERT_EQUAL(n_calm, 24);
+        tally_sweep_fini(&sweep);
+    }
+}
+
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_experiment_frontier__front_has_what_nothing_beats),
     TALLY_TEST(test_experiment_frontier__schedules_have_a_front_of_their_own),
     TALLY_TEST(test_experiment_frontier__methods_have_their_own_fronts_and_constants),
     TALLY_TEST(test_experiment_frontier__csv_and_json_tell_the_points),
+    TALLY_TEST(test_experiment_frontier__documents_have_every_point),
 };
 TALLY_SUITE(experiment_frontier, TESTS);

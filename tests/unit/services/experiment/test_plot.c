@@ -3,59 +3,70 @@
 #include <math.h>
 #include <string.h>
 
-#include "tests/harness.h"
+#include "tests/unit/services/experiment/shipped_jobs.h"
 
 /* FedAvg at two step sizes, a diverged FedPAQ, and CEAL's presets paper and paper_bits. */
 enum { N_ROWS = 5, N_SEEDS = 2 };
 static struct tally_run_point curve[] = {{0, 0}, {2000, 100}};
 static struct tally_run runs[N_ROWS][N_SEEDS];
-static struct tally_campaign_row rows[N_ROWS];
+static struct tally_sweep_trial trials[N_ROWS];
+static struct tally_sweep_row sweep_rows[N_ROWS];
+static struct tally_reproduction_row rows[N_ROWS];
+static struct tally_sweep sweep;
 
-static struct tally_campaign make_campaign(void)
+static struct tally_reproduction make_table(void)
 {
     static const struct {
-        const struct tally_algorithm *algorithm;
-        const char *preset;
-    } shown[N_ROWS] = {{&TALLY_FEDAVG, "paper"},
-                       {&TALLY_FEDAVG, "paper"},
-                       {&TALLY_FEDPAQ, "paper"},
-                       {&TALLY_CEAL, "paper"},
-                       {&TALLY_CEAL, "paper_bits"}};
+        const char *job, *preset;
+    } shown[N_ROWS] = {{"synthetic-fedavg-paper", "paper"},
+                       {"synthetic-fedavg", "tuned"},
+                       {"synthetic-fedpaq-paper", "paper"},
+                       {"synthetic-ceal-paper", "paper"},
+                       {"synthetic-ceal-paper-bits", "paper_bits"}};
+    static struct tally_job_spec specs[N_ROWS];
     for (size_t i = 0; i < N_ROWS; i++) {
         for (size_t seed = 0; seed < N_SEEDS; seed++) {
-            runs[i][seed] = (struct tally_run){
-                .regret = 100.0 - (double)i, .curve = curve, .n_points = i == 2 ? 1 : 2};
+            runs[i][seed] = (struct tally_run){.regret = i == 2 ? HUGE_VAL : 100.0 - (double)i,
+                                               .curve = curve,
+                                               .n_points = i == 2 ? 1 : 2};
         }
-        rows[i] = (struct tally_campaign_row){
-            tally_preset_get(TALLY_PROBLEM_LOUD, shown[i].algorithm, shown[i].preset), 0.5, i == 1,
-            runs[i], 0};
+        specs[i] = shipped_job(shown[i].job, 0.5, 1);
+        trials[i] =
+            (struct tally_sweep_trial){.spec = &specs[i], .runs = runs[i], .n_runs = N_SEEDS};
+        sweep_rows[i] = (struct tally_sweep_row){.trials = &trials[i], .n_trials = 1};
+        rows[i] = (struct tally_reproduction_row){.trial = &trials[i],
+                                                  .algorithm = tally_job_spec_algorithm(&specs[i]),
+                                                  .preset = shown[i].preset,
+                                                  .tuned = i == 1,
+                                                  .step_size = 0.5,
+                                                  .regret = {runs[i][0].regret, 0}};
     }
-    runs[2][0].diverged = true;
-    runs[2][0].regret = HUGE_VAL;
-    return (struct tally_campaign){
-        .config = {.runner = {.kind = TALLY_PROBLEM_LOUD, .first_seed = 1, .n_seeds = N_SEEDS},
-                   .problem = {TALLY_PROBLEM_LOUD, 2}},
-        .rows = rows,
-        .n_rows = N_ROWS};
+    sweep = (struct tally_sweep){.name = "synthetic, loud reading",
+                                 .first_seed = 1,
+                                 .n_seeds = N_SEEDS,
+                                 .rows = sweep_rows,
+                                 .n_rows = N_ROWS};
+    return (struct tally_reproduction){&sweep, rows};
 }
 
 static void test_experiment_plot__shows_best_baselines_and_chosen_presets(void)
 {
-    const struct tally_campaign campaign = make_campaign();
-    CU_ASSERT_FALSE(tally_plot_shows(&campaign, 0));
-    CU_ASSERT_TRUE(tally_plot_shows(&campaign, 1));
-    CU_ASSERT_FALSE(tally_plot_shows(&campaign, 2));
-    CU_ASSERT_FALSE(tally_plot_shows(&campaign, 3));
-    CU_ASSERT_TRUE(tally_plot_shows(&campaign, 4));
-    CU_ASSERT_TRUE(tally_plot_shows(
-        &(struct tally_campaign){.config = campaign.config, .rows = rows + 3, .n_rows = 1}, 0));
+    const struct tally_reproduction table = make_table();
+    CU_ASSERT_FALSE(tally_plot_shows(&table, 0));
+    CU_ASSERT_TRUE(tally_plot_shows(&table, 1));
+    CU_ASSERT_FALSE(tally_plot_shows(&table, 2));
+    CU_ASSERT_FALSE(tally_plot_shows(&table, 3));
+    CU_ASSERT_TRUE(tally_plot_shows(&table, 4));
+    const struct tally_sweep only = {.rows = sweep_rows + 3, .n_rows = 1};
+    const struct tally_reproduction alone = {&only, rows + 3};
+    CU_ASSERT_TRUE(tally_plot_shows(&alone, 0));
 }
 
 static void test_experiment_plot__curves_are_a_table_over_time(void)
 {
-    const struct tally_campaign campaign = make_campaign();
+    const struct tally_reproduction table = make_table();
     struct tally_buffer text = {0};
-    TALLY_ASSERT_STATUS(tally_plot_curves_csv(&campaign, &text), TALLY_OK, NULL);
+    TALLY_ASSERT_STATUS(tally_plot_curves_csv(&table, &text), TALLY_OK, NULL);
     TALLY_ASSERT_STATUS(tally_buffer_append(&text, "", 1), TALLY_OK, NULL);
     const char *csv = (const char *)text.data;
     CU_ASSERT_PTR_EQUAL(strstr(csv, "time_step,fedavg paper mean,fedavg paper std,fedavg tuned "
@@ -69,15 +80,21 @@ static void test_experiment_plot__curves_are_a_table_over_time(void)
 
 static void test_experiment_plot__scripts_draw_svg_and_png(void)
 {
-    const struct tally_campaign campaign = make_campaign();
+    const struct tally_reproduction table = make_table();
     struct tally_buffer text = {0};
-    TALLY_ASSERT_STATUS(tally_plot_regret_script(&campaign, &text), TALLY_OK, NULL);
-    TALLY_ASSERT_STATUS(tally_plot_bits_script(&campaign, &text), TALLY_OK, NULL);
+    TALLY_ASSERT_STATUS(tally_plot_regret_script(&table, &text), TALLY_OK, NULL);
+    TALLY_ASSERT_STATUS(tally_plot_bits_script(&table, &text), TALLY_OK, NULL);
     TALLY_ASSERT_STATUS(tally_buffer_append(&text, "", 1), TALLY_OK, NULL);
     static const char *const parts[] = {
-        "set output \"regret.svg\"\n", "set output \"regret.png\"\n", "set output \"bits.svg\"\n",
-        "set output \"bits.png\"\n",   "using 1:4 with lines",        "using 1:($4-$5):($4+$5)",
-        "title \"FedAvg, step 0.5\"",  "title \"CEAL paper_bits\""};
+        "set output \"regret.svg\"\n",
+        "set output \"regret.png\"\n",
+        "set output \"bits.svg\"\n",
+        "set output \"bits.png\"\n",
+        "using 1:4 with lines",
+        "using 1:($4-$5):($4+$5)",
+        "title \"FedAvg, step 0.5\"",
+        "title \"CEAL paper_bits\"",
+        "set title \"synthetic, loud reading, start radius 2, seeds 1 to 2\""};
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         CU_ASSERT_PTR_NOT_NULL(strstr((const char *)text.data, parts[i]));
     }

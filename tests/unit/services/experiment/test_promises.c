@@ -1,50 +1,45 @@
-#include "services/experiment/campaign.h"
-
 #include <math.h>
 #include <stdlib.h>
 
-#include "tests/harness.h"
+#include "tests/unit/services/experiment/shipped_jobs.h"
 
-/* These tests check figures. They run the code that test_campaign.c runs, but for longer, so TSan
+/* These tests check figures. They run the code that test_sweep.c runs, but for longer, so TSan
  * omits them (tests/run). */
 enum { N = 10 };
 
-/* Checks the bits that presets.h promises for 10 runs, on seeds that were not used to choose the
- * budgets. The regret must agree with the forecast of the recursion to 15 % of the mean, plus twice
- * the uncertainty of 10 runs. */
-static void expect_promise(const struct tally_campaign_row *row, double uplink, double downlink)
+/* Checks the bits that a preset promises for 10 runs (services/experiment/README.md), on seeds that
+ * were not used to choose the budgets. The regret must agree with the forecast of the recursion to
+ * 15 % of the mean, plus twice the uncertainty of 10 runs. */
+static void expect_promise(const struct tally_reproduction_row *row, double uplink, double downlink)
 {
-    const struct tally_mean_bits mean = tally_summary_of_bits(row->runs, N);
-    const struct tally_bit_pair bits = tally_summary_counted_bits(&TALLY_CALM, &mean);
-    const struct tally_summary regret = tally_summary_of_regret(row->runs, N);
-    CU_ASSERT_TRUE(bits.uplink <= uplink);
-    CU_ASSERT_TRUE(bits.downlink <= downlink);
-    CU_ASSERT_TRUE(bits.uplink > 0.9 * uplink);
-    CU_ASSERT_TRUE(bits.downlink > 0.9 * downlink);
-    CU_ASSERT_TRUE(mean.downlink.control > 0);
-    CU_ASSERT_TRUE(mean.downlink.control < 0.2 * bits.downlink);
-    CU_ASSERT_TRUE(fabs(row->planned_regret - regret.mean) <
-                   0.15 * regret.mean + 2 * regret.std / sqrt(N));
+    const struct tally_bit_pair *bits = &row->counted;
+    const struct tally_summary *regret = &row->regret;
+    CU_ASSERT_TRUE(bits->uplink <= uplink);
+    CU_ASSERT_TRUE(bits->downlink <= downlink);
+    CU_ASSERT_TRUE(bits->uplink > 0.9 * uplink);
+    CU_ASSERT_TRUE(bits->downlink > 0.9 * downlink);
+    CU_ASSERT_TRUE(row->bits.downlink.control > 0);
+    CU_ASSERT_TRUE(row->bits.downlink.control < 0.2 * bits->downlink);
+    CU_ASSERT_TRUE(fabs(row->planned_regret - regret->mean) <
+                   0.15 * regret->mean + 2 * regret->std / sqrt(N));
 }
 
 static void test_experiment_promises__calm_sends_what_its_presets_promise(void)
 {
-    for (int kind = TALLY_PROBLEM_LOUD; kind <= TALLY_PROBLEM_QUIET; kind++) {
-        const enum tally_problem_kind problem = (enum tally_problem_kind)kind;
-        const struct tally_campaign_config config = {
-            .runner =
-                {.kind = problem, .first_seed = 101, .n_seeds = N, .data_dir = ".", .threads = 2},
-            .problem = {problem, tally_problem_usual_radius(problem)},
-            .only = "half_bits,paper_bits,low_regret,auto"};
-        struct tally_campaign campaign = {0};
-        struct tally_error err = TALLY_ERROR_INIT;
-        TALLY_ASSERT_STATUS(tally_campaign_run(&config, &campaign, &err), TALLY_OK, &err);
-        CU_ASSERT_EQUAL_FATAL(campaign.n_rows, 6); /* two of CEAL */
-        expect_promise(&campaign.rows[2], 130, 145);
-        expect_promise(&campaign.rows[3], 263, 289);
-        expect_promise(&campaign.rows[4], 540, 550);
-        CU_ASSERT_TRUE(isnan(campaign.rows[5].planned_regret));
-        tally_campaign_fini(&campaign);
+    static const char *const documents[] = {"synthetic", "synthetic-quiet"};
+    for (size_t i = 0; i < 2; i++) {
+        struct tally_sweep sweep =
+            shipped_sweep(documents[i], "half_bits,paper_bits,low_regret,auto", false, 101, N);
+        struct tally_reproduction table = {.rows = NULL};
+        run_shipped(&sweep, 2);
+        CU_ASSERT_EQUAL_FATAL(sweep.n_rows, 6); /* two of CEAL */
+        TALLY_ASSERT_STATUS(tally_reproduction_make(&sweep, &table, NULL), TALLY_OK, NULL);
+        expect_promise(&table.rows[2], 130, 145);
+        expect_promise(&table.rows[3], 263, 289);
+        expect_promise(&table.rows[4], 540, 550);
+        CU_ASSERT_TRUE(isnan(table.rows[5].planned_regret));
+        tally_reproduction_fini(&table);
+        tally_sweep_fini(&sweep);
     }
 }
 
@@ -54,28 +49,28 @@ static void test_experiment_promises__calm_sends_what_its_presets_promise(void)
 static void check_auto(int radius, int64_t first_seed, size_t n)
 {
     enum { MOST_UP = 370, MOST_DOWN = 410, TRAVELS = 500, ONE_IN = 1000 };
-    const struct tally_campaign_config config = {.runner = {.kind = TALLY_PROBLEM_QUIET,
-                                                            .first_seed = first_seed,
-                                                            .n_seeds = n,
-                                                            .data_dir = ".",
-                                                            .threads = 2},
-                                                 .problem = {TALLY_PROBLEM_QUIET, radius},
-                                                 .only = "auto"};
-    struct tally_campaign campaign = {0};
+    const struct tally_reproduction_config config = {.document = "synthetic-quiet",
+                                                     .only = "auto",
+                                                     .radius = radius,
+                                                     .first_seed = first_seed,
+                                                     .n_seeds = n};
+    struct tally_sweep sweep = {.n_rows = 0};
     struct tally_error err = TALLY_ERROR_INIT;
-    TALLY_ASSERT_STATUS(tally_campaign_run(&config, &campaign, &err), TALLY_OK, &err);
-    CU_ASSERT_EQUAL_FATAL(campaign.n_rows, 1);
-    const struct tally_run *runs = campaign.rows[0].runs;
+    TALLY_ASSERT_STATUS(tally_reproduction_read(&config, &sweep, &err), TALLY_OK, &err);
+    CU_ASSERT_EQUAL_FATAL(sweep.n_rows, 1);
+    CU_ASSERT_DOUBLE_EQUAL(sweep.rows[0].trials[0].spec->initial_point.radius, radius, 0);
+    run_shipped(&sweep, 2);
+    const struct tally_sweep_trial *trial = tally_sweep_trial_of(&sweep, 0);
     size_t travels = 0;
     for (size_t i = 0; i < n; i++) {
-        travels += runs[i].downlink.payload >= TRAVELS;
+        travels += trial->runs[i].downlink.payload >= TRAVELS;
     }
     CU_ASSERT_TRUE(travels <= n / ONE_IN);
-    const struct tally_mean_bits mean = tally_summary_of_bits(runs, n);
-    const struct tally_bit_pair bits = tally_summary_counted_bits(&TALLY_CALM, &mean);
+    const struct tally_mean_bits mean = tally_summary_of_bits(trial->runs, n);
+    const struct tally_bit_pair bits = tally_summary_counted_bits(trial->spec, &mean);
     CU_ASSERT_TRUE(bits.uplink <= MOST_UP);
     CU_ASSERT_TRUE(bits.downlink <= MOST_DOWN);
-    tally_campaign_fini(&campaign);
+    tally_sweep_fini(&sweep);
 }
 
 /* In version 0.15.0 seed 29 at radius 1 and seeds 57 and 96 at radius 2 travelled. With

@@ -2,9 +2,9 @@
 
 #include <math.h>
 
-#include "services/experiment/presets.h"
 #include "services/job/job_local.h"
 #include "tests/harness.h"
+#include "tests/unit/services/experiment/shipped_jobs.h"
 #include "tests/unit/services/local_run.h"
 
 static struct tally_objective *make_objective(const struct tally_job_spec *spec, double *ret_f_star)
@@ -17,13 +17,6 @@ static struct tally_objective *make_objective(const struct tally_job_spec *spec,
     CU_ASSERT_EQUAL_FATAL(tally_objective_minimum(objective, NULL, NULL, ret_f_star, NULL, NULL),
                           TALLY_OK);
     return objective;
-}
-
-static const struct tally_problem LOUD = {TALLY_PROBLEM_LOUD, 2};
-
-static struct tally_job_spec spec_of(const struct tally_algorithm *algorithm, double step_size)
-{
-    return tally_preset_job(tally_preset_get(LOUD.kind, algorithm, "paper"), &LOUD, step_size, 3);
 }
 
 static struct tally_run run_of(const struct tally_job_spec *spec)
@@ -40,13 +33,11 @@ static struct tally_run run_of(const struct tally_job_spec *spec)
 
 static void test_experiment_run__is_what_simulate_runs(void)
 {
-    for (size_t i = 0; i < TALLY_N_PRESETS; i++) {
-        const struct tally_preset *preset = &TALLY_PRESETS[i];
-        if (!tally_preset_is_for(preset, LOUD.kind)) {
-            continue;
-        }
+    struct tally_sweep sweep = shipped_sweep("synthetic", NULL, false, 3, 1);
+    for (size_t i = 0; i < sweep.n_rows; i++) {
+        const struct tally_sweep_trial *trial = &sweep.rows[i].trials[0];
         const struct tally_job_spec spec =
-            tally_preset_job(preset, &LOUD, 0.1 * tally_preset_step_size(preset), 3);
+            job_of(tally_json_copy(trial->complete), 0.1 * tally_reproduction_step_size(trial), 3);
         struct tally_run run = run_of(&spec);
         struct tally_job *job = NULL;
         CU_ASSERT_EQUAL_FATAL(local_run(&spec, NULL, NULL, &job, NULL), TALLY_OK);
@@ -63,21 +54,22 @@ static void test_experiment_run__is_what_simulate_runs(void)
         tally_job_free(job);
         tally_run_fini(&run);
     }
+    tally_sweep_fini(&sweep);
 }
 
 static void test_experiment_run__divergence_is_infinite_regret(void)
 {
     /* Minibatch-SGD and FedAvg overflow; FedCOM exceeds the range of the exact sums. */
     static const struct {
-        const struct tally_algorithm *algorithm;
+        const char *job;
         double step_size;
-    } cases[] = {{&TALLY_MINIBATCH_SGD, 50},
-                 {&TALLY_FEDAVG, 5},
-                 {&TALLY_FEDPAQ, 5},
-                 {&TALLY_FEDCOM, 1e6},
-                 {&TALLY_CEAL, 1e8}};
+    } cases[] = {{"synthetic-minibatch-sgd", 50},
+                 {"synthetic-fedavg", 5},
+                 {"synthetic-fedpaq", 5},
+                 {"synthetic-fedcom", 1e6},
+                 {"synthetic-ceal-paper", 1e8}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        const struct tally_job_spec spec = spec_of(cases[i].algorithm, cases[i].step_size);
+        const struct tally_job_spec spec = shipped_job(cases[i].job, cases[i].step_size, 3);
         struct tally_run run = run_of(&spec);
         CU_ASSERT_TRUE(run.diverged || run.regret > 1e12);
         CU_ASSERT_EQUAL(run.diverged, isinf(run.regret));
@@ -87,7 +79,7 @@ static void test_experiment_run__divergence_is_infinite_regret(void)
 
 static void test_experiment_run__stops_when_asked(void)
 {
-    const struct tally_job_spec spec = spec_of(&TALLY_MINIBATCH_SGD, 1);
+    const struct tally_job_spec spec = shipped_job("synthetic-minibatch-sgd", 1, 3);
     double f_star;
     atomic_bool stop = true;
     struct tally_run run = {0};

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "tests/harness.h"
+#include "tests/unit/services/experiment/shipped_jobs.h"
 
 static void test_experiment_summary__mean_and_sample_deviation(void)
 {
@@ -35,21 +36,29 @@ static void test_experiment_summary__equal_integers_stay_exact(void)
     CU_ASSERT_DOUBLE_EQUAL(mean.downlink.formula, 3, 0);
 }
 
-static void test_experiment_summary__calm_counts_what_it_sends(void)
+/* CALM and compression are judged by what they send, the others by the formula of [1]. */
+static void test_experiment_summary__what_counts_depends_on_the_job(void)
 {
+    static const struct {
+        const char *job;
+        bool sends;
+    } jobs[] = {{"synthetic-calm-auto", true},
+                {"synthetic-fedavg-compressed", true},
+                {"synthetic-fedavg", false},
+                {"synthetic-ceal", false}};
     const struct tally_mean_bits bits = {{1, 20, 300, 4000}, {5, 60, 700, 8000}};
-    const struct tally_bit_pair calm = tally_summary_counted_bits(&TALLY_CALM, &bits);
-    const struct tally_bit_pair ceal = tally_summary_counted_bits(&TALLY_CEAL, &bits);
-    CU_ASSERT_DOUBLE_EQUAL(calm.uplink, 4020, 0);
-    CU_ASSERT_DOUBLE_EQUAL(calm.downlink, 8060, 0);
-    CU_ASSERT_DOUBLE_EQUAL(ceal.uplink, 1, 0);
-    CU_ASSERT_DOUBLE_EQUAL(ceal.downlink, 5, 0);
+    for (size_t i = 0; i < sizeof jobs / sizeof jobs[0]; i++) {
+        const struct tally_job_spec spec = shipped_job(jobs[i].job, NAN, 1);
+        const struct tally_bit_pair counted = tally_summary_counted_bits(&spec, &bits);
+        CU_ASSERT_DOUBLE_EQUAL(counted.uplink, jobs[i].sends ? 4020 : 1, 0);
+        CU_ASSERT_DOUBLE_EQUAL(counted.downlink, jobs[i].sends ? 8060 : 5, 0);
+    }
 }
 
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_experiment_summary__mean_and_sample_deviation),
     TALLY_TEST(test_experiment_summary__one_diverged_run_makes_it_infinite),
     TALLY_TEST(test_experiment_summary__equal_integers_stay_exact),
-    TALLY_TEST(test_experiment_summary__calm_counts_what_it_sends),
+    TALLY_TEST(test_experiment_summary__what_counts_depends_on_the_job),
 };
 TALLY_SUITE(experiment_summary, TESTS);
