@@ -18,7 +18,6 @@
 #include "services/experiment/frontier.h"
 #include "services/experiment/logistic.h"
 #include "services/experiment/plot.h"
-#include "services/job/document.h"
 
 /* Writes into a folder that exists. Draws if gnuplot is installed; otherwise prints a note on
  * stderr. Errors: INVALID_ARGUMENT (the folder, a script that gnuplot rejects), UNAVAILABLE,
@@ -65,7 +64,7 @@ const struct tally_option TALLY_CLI_REPRODUCE_OPTIONS[] = {
 struct reproduction {
     struct tally_reproduction_config config;
     struct tally_sweep_config runs;
-    bool is_mnist;
+    const char *fetch; /* the program that gets the data files; NULL = there are none */
     int64_t started_ms;
     struct tally_progress_painter painter;
 };
@@ -85,9 +84,9 @@ static void read_problem(const struct tally_options *options, struct reproductio
     const char *experiment = tally_options_positional(options, 0);
     int reading = 0;
     tally_options_choice(options, "reading", readings, &reading, err);
-    reproduction->is_mnist = strcmp(experiment, "mnist") == 0;
     config->radius = NAN;
-    if (reproduction->is_mnist) {
+    if (strcmp(experiment, "mnist") == 0) {
+        reproduction->fetch = "deploy/fetch-mnist";
         config->document = "mnist";
         return;
     }
@@ -133,7 +132,7 @@ static unsigned read_threads(const struct tally_options *options, struct tally_e
     return (unsigned)threads;
 }
 
-/* Data files are missed only here. */
+/* Tells who gets the data files if they are missing. */
 static enum tally_status make_objective(void *context, const struct tally_job_spec *spec,
                                         struct tally_objective **ret, struct tally_error *err)
 {
@@ -142,13 +141,24 @@ static enum tally_status make_objective(void *context, const struct tally_job_sp
     const enum tally_status status = tally_objective_new(&spec->objective, (uint32_t)spec->clients,
                                                          tally_job_spec_setting(spec).key,
                                                          reproduction->runs.data_dir, ret, &why);
-    if (status == TALLY_INVALID_ARGUMENT && reproduction->is_mnist) {
+    if (status == TALLY_INVALID_ARGUMENT && reproduction->fetch != NULL) {
         return tally_fail(err, status, "data-dir",
-                          "%.250s; deploy/fetch-mnist obtains the files, --data-dir names the "
-                          "folder",
-                          why.message);
+                          "%.250s; %s obtains the files, --data-dir names the folder", why.message,
+                          reproduction->fetch);
     }
     return status == TALLY_OK ? status : tally_fail(err, status, why.field, "%s", why.message);
+}
+
+/* What the runs of all experiments have in common. */
+static struct tally_sweep_config read_runs(const struct tally_options *options,
+                                           struct reproduction *reproduction,
+                                           struct tally_error *err)
+{
+    return (struct tally_sweep_config){.threads = read_threads(options, err),
+                                       .data_dir = tally_options_text(options, "data-dir"),
+                                       .make_objective = make_objective,
+                                       .watch = watch,
+                                       .context = reproduction};
 }
 
 static enum tally_status read_config(const struct tally_options *options,
@@ -156,20 +166,15 @@ static enum tally_status read_config(const struct tally_options *options,
 {
     read_problem(options, reproduction, err);
     read_seeds(options, &reproduction->config, err);
-    if (reproduction->is_mnist && tally_options_bool(options, "frontier")) {
+    if (reproduction->fetch != NULL && tally_options_bool(options, "frontier")) {
         tally_options_refuse(options, "frontier", err, "only synthetic has a frontier");
     }
     if (tally_options_has(options, "set")) {
         tally_options_refuse(options, "set", err, "only logistic has sets");
     }
-    reproduction->runs =
-        (struct tally_sweep_config){.threads = read_threads(options, err),
-                                    .data_dir = tally_options_text(options, "data-dir"),
-                                    .curve_points = SIZE_MAX,
-                                    .with_entropy = true,
-                                    .make_objective = make_objective,
-                                    .watch = watch,
-                                    .context = reproduction};
+    reproduction->runs = read_runs(options, reproduction, err);
+    reproduction->runs.curve_points = SIZE_MAX;
+    reproduction->runs.with_entropy = true;
     reproduction->config.with_grid = !tally_options_bool(options, "no-grid");
     reproduction->config.only = tally_options_text(options, "preset");
     return err->status;
@@ -265,8 +270,8 @@ static int run_frontier(struct reproduction *reproduction, const struct tally_op
 }
 
 static enum tally_status read_logistic(const struct tally_options *options,
-                                       struct tally_logistic_config *config,
-                                       struct tally_error *err)
+                                       struct reproduction *reproduction,
+                                       struct tally_logistic *ret_logistic, struct tally_error *err)
 {
     static const char *const others[] = {"runs",    "no-grid", "preset",
                                          "reading", "radius",  "frontier"};
@@ -280,11 +285,13 @@ static enum tally_status read_logistic(const struct tally_options *options,
     if (tally_options_has(options, "seeds") && seeds.n_seeds > 1) {
         tally_options_refuse(options, "seeds", err, "logistic takes a single seed, such as 7-7");
     }
-    config->seed = seeds.first_seed;
-    config->threads = read_threads(options, err);
-    config->data_dir = tally_options_text(options, "data-dir");
-    config->only = tally_options_text(options, "set");
-    return err->status;
+    reproduction->fetch = "deploy/fetch-logistic";
+    reproduction->runs = read_runs(options, reproduction, err);
+    reproduction->runs.curve_points = 2;
+    reproduction->runs.with_gaps = true;
+    return err->status == TALLY_OK ? tally_logistic_read(tally_options_text(options, "set"),
+                                                         seeds.first_seed, ret_logistic, err)
+                                   : err->status;
 }
 
 static int print_logistic(const struct tally_logistic *logistic, bool as_json)
@@ -299,21 +306,20 @@ static int print_logistic(const struct tally_logistic *logistic, bool as_json)
 static int run_logistic(struct reproduction *reproduction, const struct tally_options *options)
 {
     const char *folder = tally_options_text(options, "out");
-    struct tally_logistic_config config = {.watch = watch, .context = reproduction};
-    struct tally_logistic logistic;
+    struct tally_logistic logistic = {.n_rows = 0};
     struct tally_error err = TALLY_ERROR_INIT;
-    if (read_logistic(options, &config, &err) != TALLY_OK ||
+    if (read_logistic(options, reproduction, &logistic, &err) != TALLY_OK ||
         (folder != NULL && tally_out_folder_make(folder, &err) != TALLY_OK)) {
+        tally_logistic_fini(&logistic);
         return tally_cli_report_usage(&err);
     }
     tally_progress_painter_init(&reproduction->painter, STDERR_FILENO);
-    const enum tally_status status = tally_logistic_run(&config, &logistic, &err);
+    const enum tally_status status = tally_logistic_run(&logistic, &reproduction->runs, &err);
     tally_progress_clear(&reproduction->painter);
-    if (status != TALLY_OK) {
-        return report(&err);
-    }
-    int exit_code = print_logistic(&logistic, tally_options_bool(options, "json"));
-    if (folder != NULL &&
+    int exit_code = status == TALLY_OK
+                        ? print_logistic(&logistic, tally_options_bool(options, "json"))
+                        : report(&err);
+    if (status == TALLY_OK && folder != NULL &&
         tally_reproduce_files_write_logistic(&logistic, folder, &err) != TALLY_OK) {
         exit_code = report(&err);
     }
@@ -462,11 +468,7 @@ static enum tally_status tally_reproduce_files_write_logistic(const struct tally
         tally_buffer_fini(&text);
     }
     for (size_t i = 0; status == TALLY_OK && i < logistic->n_rows; i++) {
-        struct tally_job_spec spec;
-        status = tally_logistic_job(logistic, i, logistic->rows[i].best->step_size, &spec, err);
-        struct tally_json *document = status == TALLY_OK ? tally_document_of(&spec) : NULL;
-        status = status == TALLY_OK ? write_job(document, jobs, err) : status;
-        tally_json_free(document);
+        status = write_job(logistic->rows[i].best->complete, jobs, err);
     }
     return status == TALLY_OK ? tally_out_folder_draw(folder, scripts, 1, err) : status;
 }

@@ -6,95 +6,56 @@
  *     methods    Minibatch SGD, FedAvg, DIANA, EF21, CEAL, CALM, FedAvg with compression
  *     steps      2^j / beta, j = -4 .. 6, where beta is the smoothness of f
  *
- * A row is a set, a kind of gradient and a method, run once at each step size. Gaps are relative to
- * the initial gap, f(0) - f(x*), and measured at the server's point. Bits are those of decodable
- * messages: up, the mean of the clients; down, each broadcast once, and control bits. */
+ * What runs is data, the document `logistic` of deploy/experiments: each row, "SET GRADIENTS
+ * METHOD", is run once at each step size. Here the runs of its gaps (run.h) become curves and
+ * prices. Gaps are relative to the initial gap, f(0) - f(x*), and measured at the server's point.
+ * Bits are those of decodable messages: up, the mean of the clients; down, each broadcast once, and
+ * control bits. */
 #ifndef TALLY_SERVICES_EXPERIMENT_LOGISTIC_H
 #define TALLY_SERVICES_EXPERIMENT_LOGISTIC_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "services/experiment/sweep.h"
 
-#include "api/json/json.h"
-#include "codec/buffer.h"
-#include "codec/error.h"
-#include "services/job/job_spec.h"
-
-enum { TALLY_LOGISTIC_STEPS = 11, TALLY_LOGISTIC_LEVELS = 4 };
+enum { TALLY_LOGISTIC_LEVELS = 4 };
 
 /* The relative gaps whose price is reported: 1e-1, 1e-2, 1e-4, 1e-6. */
 extern const double TALLY_LOGISTIC_GAPS[TALLY_LOGISTIC_LEVELS];
 
-struct tally_logistic_config {
-    const char *data_dir;
-    const char *only; /* names of sets, separated by commas; NULL = all */
-    int64_t seed;
-    unsigned threads;
-    /* Called ten times a second with the share of work done. Returning false asks to stop. */
-    bool (*watch)(void *context, double fraction, const char *what);
-    void *context;
-};
-
-/* The state after a round. */
-struct tally_logistic_point {
-    int64_t round;
-    double uplink, downlink; /* bits so far */
-    double gap;
-};
-
-/* One run. It ends early if the job diverges. */
-struct tally_logistic_curve {
-    double step_size;
-    struct tally_logistic_point *points; /* heap; of at most 272 rounds, including the last */
-    size_t n_points;
-};
-
 /* The fewest uplink bits with which a gap was reached. */
 struct tally_logistic_price {
-    const struct tally_logistic_curve *curve; /* NULL: not reached at any step size */
+    const struct tally_sweep_trial *trial; /* NULL: not reached at any step size */
     double uplink, downlink;
 };
 
 struct tally_logistic_row {
-    const char *set, *method;
-    bool is_exact;
-    struct tally_logistic_curve curves[TALLY_LOGISTIC_STEPS]; /* by step size */
+    const struct tally_sweep_row *row; /* its trials are by step size */
+    char set[32], gradients[16];
+    const char *method;
     struct tally_logistic_price prices[TALLY_LOGISTIC_LEVELS];
-    /* The curve with the lowest price of the smallest gap that the method reached. If it reached
-     * none, the curve with the smallest final gap. */
-    const struct tally_logistic_curve *best;
-};
-
-/* What is known about f on a set. */
-struct tally_logistic_set {
-    const char *name;
-    size_t dim;
-    double smoothness, strong_convexity;
-    double start_gap; /* f(0) - f(x*) */
+    /* The trial with the lowest price of the smallest gap that the method reached. If it reached
+     * none, the one with the smallest final gap. */
+    const struct tally_sweep_trial *best;
 };
 
 struct tally_logistic {
-    int64_t seed;
-    struct tally_logistic_set *sets; /* heap */
-    size_t n_sets;
+    struct tally_sweep sweep;
     struct tally_logistic_row *rows; /* heap; set by set, exact before stochastic */
     size_t n_rows;
+    size_t n_sets, rows_per_set;
 };
 
-/* Errors: INVALID_ARGUMENT (no such set; data files, with a message that says how to get them),
- * NO_MEMORY, CANCELLED. */
-enum tally_status tally_logistic_run(const struct tally_logistic_config *config,
-                                     struct tally_logistic *ret_logistic, struct tally_error *err);
+/* Reads the sweep of some sets: their names, separated by commas; NULL = all. Errors:
+ * INVALID_ARGUMENT (no such set), NO_MEMORY. */
+enum tally_status tally_logistic_read(const char *only, int64_t seed,
+                                      struct tally_logistic *ret_logistic, struct tally_error *err);
+/* Runs it; the config is to have `with_gaps`. Errors: those of tally_sweep_run(). */
+enum tally_status tally_logistic_run(struct tally_logistic *logistic,
+                                     const struct tally_sweep_config *config,
+                                     struct tally_error *err);
 void tally_logistic_fini(struct tally_logistic *logistic);
 
-/* The job of a curve of row i. Errors: NO_MEMORY. */
-enum tally_status tally_logistic_job(const struct tally_logistic *logistic, size_t i,
-                                     double step_size, struct tally_job_spec *ret_spec,
-                                     struct tally_error *err);
-
-/* ---- The results of tally_logistic_run() as a table, JSON, CSV and a gnuplot script.
- * Errors of all functions: NO_MEMORY. */
+/* ---- The results as a table, JSON, CSV and a gnuplot script. Errors of all functions:
+ * NO_MEMORY. */
 
 /* One table per set: the bits up that each gap took. */
 enum tally_status tally_logistic_table(const struct tally_logistic *logistic,
