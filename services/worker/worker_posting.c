@@ -192,7 +192,18 @@ static enum tally_status add_poll(struct worker *worker, struct tally_update_req
     return TALLY_OK;
 }
 
-/* Makes the call until it is answered or finally refused; *ret_why is then why. */
+/* From this size on, a batch that failed is not posted again as a whole: a link that breaks now and
+ * then may let its updates through, but never all of them at once. */
+enum { LARGE_BATCH_BYTES = 256 * 1024 };
+
+static bool is_large_batch(const struct tally_update_request *whole,
+                           const struct tally_buffer *updates)
+{
+    return whole->n_updates > 1 && updates->size > LARGE_BATCH_BYTES;
+}
+
+/* Makes the call until it is answered or finally refused, or has failed and is a large batch;
+ * *ret_why is then why. */
 static enum tally_status post(struct worker *worker, struct tally_update_request *whole,
                               struct tally_buffer *updates,
                               struct tally_update_response *ret_response,
@@ -220,6 +231,7 @@ static enum tally_status post(struct worker *worker, struct tally_update_request
             return TALLY_OK;
         }
         status = after_failure(worker, ret_why, &joined_again, &is_refused, err);
+        is_refused = is_refused || is_large_batch(whole, updates);
     }
     return status;
 }
@@ -411,13 +423,17 @@ static bool fits(const struct worker *worker, size_t n)
     return whole_bytes(worker) + n <= worker->max_batch_bytes;
 }
 
-/* A proxy has refused a batch: it may let shorter ones through, or none. */
+/* A proxy has refused a batch: it may let shorter ones through, or none. Or the connection broke
+ * before a large batch had passed. */
 static void shorten_batches(struct worker *worker, const struct tally_error *why)
 {
+    const size_t half = worker->batch.encoded.size / 2;
     if (why->status == TALLY_TOO_LARGE) {
-        worker->max_batch_bytes = (uint32_t)(worker->batch.encoded.size / 2);
+        worker->max_batch_bytes = (uint32_t)half;
     } else if (is_foreign_refusal(why)) {
         worker->max_batch_bytes = 0;
+    } else if (contact_is_passing(why->status) && half < worker->max_batch_bytes) {
+        worker->max_batch_bytes = (uint32_t)(half > LARGE_BATCH_BYTES ? half : LARGE_BATCH_BYTES);
     }
 }
 
