@@ -228,6 +228,8 @@ class UpdateThatPolls(MessagesTestCase):
         connection.getresponse().read()
         connection.request("POST", "/tally.v1.WorkerService/PostUpdate", update.SerializeToString(),
                            {"Content-Type": "application/proto"})
+        for _ in range(2):  # by the time that these are answered, it has been read
+            self.assertEqual(self.client.get("/healthz").status, 200)
 
     def test_what_is_read_is_durable(self):
         """The commit of an update that polls may wait, but no longer than until somebody reads."""
