@@ -139,11 +139,11 @@ test("a click on a dot opens the jobs of its variant", async () => {
 });
 
 test("all jobs of a sweep are cancelled at once", async () => {
-  await window.go("#/submit");
-  await until("the form", async () => page.isVisible("#editor"));
-  await page.fill("#editor", JSON.stringify({...FEDAVG, horizon: 50_000_000, algorithm: {...FEDAVG.algorithm, local_steps: 1}}));
-  await page.click("details.vary summary");
-  await vary("", "", "1-3");
+  const document = {...FEDAVG, horizon: 50_000_000, algorithm: {...FEDAVG.algorithm, local_steps: 1}, labels: {sweep: "endless"}};
+  for (const seed of [1, 2, 3]) {
+    await stage.submit({...document, seed});
+  }
+  await window.go("#/sweep/sweep%3Dendless");
   await until("their page", async () => /^3 jobs in 1 variant; 3 not ended/.test(await window.text("p.summary")));
   await page.click("button:text-is('Cancel all')");
   await page.click("dialog [data-confirm]");
