@@ -64,24 +64,27 @@ static double value_of(uint64_t code)
     return ldexp(EIGHTHS[code % 8], (int)(code / 8) - MIDDLE / 8);
 }
 
-/* The code whose value is nearest on the logarithmic scale, limited to the range of codes. */
-static uint64_t code_of(double value)
+/* The code in [least, most] whose value is nearest on the logarithmic scale. `value` is at least
+ * that of `least`; of_code() increases. */
+static uint64_t nearest_code(double (*of_code)(uint64_t), uint64_t least, uint64_t most,
+                             double value)
 {
-    uint64_t low = 0, high = MOST_CODE; /* value_of(low) <= value < value_of(high + 1) */
-    if (!(value > value_of(0))) {
-        return 0;
-    }
+    uint64_t low = least, high = most; /* of_code(low) <= value < of_code(high + 1) */
     while (low < high) {
         const uint64_t middle = (low + high + 1) / 2;
-        if (value_of(middle) <= value) {
+        if (of_code(middle) <= value) {
             low = middle;
         } else {
             high = middle - 1;
         }
     }
-    const bool is_nearer_above =
-        low < MOST_CODE && value * value > value_of(low) * value_of(low + 1);
+    const bool is_nearer_above = low < most && value * value > of_code(low) * of_code(low + 1);
     return low + is_nearer_above;
+}
+
+static uint64_t code_of(double value)
+{
+    return value > value_of(0) ? nearest_code(value_of, 0, MOST_CODE, value) : 0;
 }
 
 /* Values in 12 bits: four times as many codes. 0 stands for nothing. */
@@ -96,18 +99,7 @@ static double fine_value_of(uint64_t code)
 
 static uint64_t fine_code_of(double value)
 {
-    uint64_t low = 0, high = MOST_FINE_CODE; /* of low <= value < of high + 1 */
-    while (low < high) {
-        const uint64_t middle = (low + high + 1) / 2;
-        if (fine_value_of(middle) <= value) {
-            low = middle;
-        } else {
-            high = middle - 1;
-        }
-    }
-    const bool is_nearer_above = low > 0 && low < MOST_FINE_CODE &&
-                                 value * value > fine_value_of(low) * fine_value_of(low + 1);
-    return low + is_nearer_above;
+    return value >= fine_value_of(1) ? nearest_code(fine_value_of, 1, MOST_FINE_CODE, value) : 0;
 }
 
 /* A share in 6 bits: code c > 0 stands for 2^((c - 63) / 4), an error of at most 9.1 %; 0 for
@@ -188,12 +180,12 @@ enum tally_status calm_report(const struct tally_client_task *task, struct tally
     }
     const struct tally_setting *setting = task->setting;
     struct tally_report report;
-    const bool has_path = finds_step(setting->params) && task->evaluate;
+    const bool measures_loss = finds_step(setting->params) && task->evaluate;
     enum tally_status status =
-        has_path ? TALLY_OK
-                 : tally_client_loss(task, &answer->loss, err); /* all queries are at x */
+        measures_loss ? TALLY_OK
+                      : tally_client_loss(task, &answer->loss, err); /* all queries are at x */
     if (status == TALLY_OK) {
-        status = sample(task, scratch, has_path ? &answer->loss : NULL, &report, err);
+        status = sample(task, scratch, measures_loss ? &answer->loss : NULL, &report, err);
     }
     if (status != TALLY_OK) {
         return status;

@@ -80,18 +80,7 @@ class Unknowns(TallyTestCase):
     def test_killed_after_the_opening_round(self):
         document = job_document("synthetic-ceal-long", horizon=1000, algorithm__sigma="auto",
                                 algorithm__gradient_bound="auto")
-        expected = simulate(document)
-        gate = start_gate(self, self.coordinator, last=20)
-        self.start_worker(gate, "w", clients=10)
-        job_id = self.client.submit(document)
-        wait_until(lambda: self.client.job(job_id)["round"] >= 2, "some rounds", pause_s=0.002)
-        self.coordinator.kill()
-        gate.open()
-        self.coordinator = self.start_coordinator(port=self.coordinator.port, store=self.coordinator.store)
-        self.client = self.coordinator.client
-        detail = self.client.wait_status(job_id, "completed")
-        self.assertEqual(essence(detail), essence(expected))
-        self.check_sums(detail, self.client.rounds(job_id))
+        self.check_killed(document, last=20)
 
     def test_calm_needs_no_member_at_all(self):
         document = job_document("synthetic-calm-auto", algorithm={"type": "calm"})
@@ -131,12 +120,15 @@ class Unknowns(TallyTestCase):
             self.assertEqual(other["bits"], plain["bits"])
 
     def test_calm_is_killed_after_it_found_the_step_size(self):
-        document = job_document("synthetic-calm-auto", algorithm={"type": "calm"}, horizon=1000)
+        self.check_killed(job_document("synthetic-calm-auto", algorithm={"type": "calm"}, horizon=1000), last=2)
+
+    def check_killed(self, document, last):
+        """Kills the coordinator after the opening round has closed, at a gate after round `last`."""
         expected = simulate(document)
-        gate = start_gate(self, self.coordinator, last=2)
+        gate = start_gate(self, self.coordinator, last=last)
         self.start_worker(gate, "w", clients=10)
         job_id = self.client.submit(document)
-        wait_until(lambda: self.client.job(job_id)["round"] >= 2, "the opening and its repetition", pause_s=0.002)
+        wait_until(lambda: self.client.job(job_id)["round"] >= 2, "the opening and another round", pause_s=0.002)
         self.coordinator.kill()
         gate.open()
         self.coordinator = self.start_coordinator(port=self.coordinator.port, store=self.coordinator.store)
