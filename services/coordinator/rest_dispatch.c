@@ -139,9 +139,6 @@ void tally_coordinator_on_abandoned(void *context, struct tally_http_request *re
 {
     struct tally_coordinator *coordinator = context;
     const struct request_holder *holder = tally_http_user(request);
-    if (holder == NULL) { /* there was no memory for a call */
-        return;
-    }
     struct session *session = holder->session;
     struct call *call = holder->call;
     if (session != NULL) {
