@@ -34,6 +34,7 @@ void hosted_job_free(struct hosted_job *job)
         hosted_job_drop_slots(job);
         provenance_forget(&job->origins);
         free(job->start);
+        free(job->damage);
         free(job);
     }
 }
@@ -394,6 +395,9 @@ enum tally_status hosted_job_reload(struct tally_store *store, struct hosted_job
 {
     struct tally_job *engine;
     struct tally_store_job row;
+    if (job->damage != NULL) {
+        return tally_fail(err, TALLY_DATA_LOSS, NULL, "%s", job->damage);
+    }
     enum tally_status status = store->ops->job_get(store, job->row.id, &row, err);
     if (status == TALLY_OK) {
         struct tally_store_job old = job->row;

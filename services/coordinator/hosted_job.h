@@ -172,6 +172,7 @@ struct hosted_job {
     bool has_stored_updates; /* the store may hold updates, of closed or open rounds */
     bool needs_reload;   /* a commit failed, so the engine is ahead of the store; or lacks_memory */
     bool is_deleted;     /* by the open transaction; leaves the live jobs after the commit */
+    char *damage;        /* what a write has read of the job and found damaged; NULL = nothing */
     bool lacks_memory;   /* to be reloaded from the store; a queued engine stands in for its own */
     bool deadline_noted; /* the open round's deadline has passed without ending it */
     bool absence_changed;     /* the engine does not know it yet: hosted_job_mark_absence() */
@@ -208,7 +209,8 @@ enum tally_status hosted_job_load(struct tally_store *store, const struct tally_
 enum tally_status hosted_job_load_later(struct tally_store *store,
                                         const struct tally_store_job *row,
                                         struct hosted_job **ret_job, struct tally_error *err);
-/* Reloads the engine from the store. Errors as hosted_job_load(). */
+/* Reloads the engine from the store. Errors as hosted_job_load(); DATA_LOSS, too, if a write has
+ * noted damage. */
 enum tally_status hosted_job_reload(struct tally_store *store, struct hosted_job *job,
                                     struct tally_error *err);
 void hosted_job_free(struct hosted_job *job);

@@ -208,7 +208,7 @@ enum tally_status jobs_change(struct tally_coordinator *coordinator, struct host
         return status;
     }
     status = hosted_job_put_row(coordinator->store, job, tally_realtime_ms(), err);
-    if (transaction_check(coordinator->transaction, status, err) != TALLY_OK) {
+    if (jobs_check_write(coordinator, job, status, err) != TALLY_OK) {
         return status;
     }
     coordinator->jobs->match_due = true;
@@ -366,7 +366,7 @@ enum tally_status jobs_fail(struct tally_coordinator *coordinator, struct hosted
     }
     if (status == TALLY_OK) {
         status = hosted_job_put_row(coordinator->store, job, tally_realtime_ms(), err);
-        transaction_check(coordinator->transaction, status, err);
+        jobs_check_write(coordinator, job, status, err);
     }
     if (status == TALLY_OK) {
         tally_log(TALLY_LOG_WARN, tally_log_event("job failed"), tally_log_text("job", job->row.id),
@@ -417,7 +417,7 @@ static void put_wire(struct tally_coordinator *coordinator, struct hosted_job *j
         if (status == TALLY_OK && has_traffic) {
             status = hosted_job_put_traffic(coordinator->store, job, &err);
         }
-        transaction_check(coordinator->transaction, status, &err);
+        jobs_check_write(coordinator, job, status, &err);
     }
 }
 
@@ -612,7 +612,7 @@ static void take_preparation(struct tally_coordinator *coordinator, struct hoste
     enum tally_status status = transaction_begin_write(coordinator->transaction, &err);
     if (status == TALLY_OK) { /* on failure, the row is written again at the start */
         status = hosted_job_put_row(coordinator->store, job, tally_realtime_ms(), &err);
-        transaction_check(coordinator->transaction, status, &err);
+        jobs_check_write(coordinator, job, status, &err);
     }
     const struct tally_advice advice = tally_advise(&job->spec, &job->curvature);
     for (int i = 0; i < advice.n; i++) {

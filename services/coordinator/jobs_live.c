@@ -183,6 +183,16 @@ enum tally_status jobs_collect_row(void *rows, const struct tally_store_job *row
     return TALLY_OK;
 }
 
+enum tally_status jobs_check_write(struct tally_coordinator *coordinator, struct hosted_job *job,
+                                   enum tally_status status, const struct tally_error *err)
+{
+    if (status == TALLY_DATA_LOSS && job->damage == NULL) {
+        job->damage = tally_xstrdup(err->message);
+        hosted_job_mark_touched(job);
+    }
+    return transaction_check(coordinator->transaction, status, err);
+}
+
 enum tally_status jobs_end_damaged_row(struct tally_store *store, struct tally_store_job *row,
                                        const struct tally_error *why, struct tally_error *err)
 {

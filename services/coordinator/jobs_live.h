@@ -109,6 +109,10 @@ enum tally_status jobs_read(struct tally_coordinator *coordinator, const char *i
 /* Whether the job is live and led by another replica. Errors: NOT_FOUND, STORE. */
 enum tally_status jobs_is_live_elsewhere(struct tally_coordinator *coordinator, const char *job_id,
                                          bool *ret_is_elsewhere, struct tally_error *err);
+/* As transaction_check(), for a write of one job. Such a write may have read a damaged row of the
+ * job, and would find it again for ever: with DATA_LOSS the job ends when it is reloaded. */
+enum tally_status jobs_check_write(struct tally_coordinator *coordinator, struct hosted_job *job,
+                                   enum tally_status status, const struct tally_error *err);
 /* Ends a job that cannot be loaded; `row` is as stored. No transaction may be open. */
 enum tally_status jobs_end_damaged_row(struct tally_store *store, struct tally_store_job *row,
                                        const struct tally_error *why, struct tally_error *err);

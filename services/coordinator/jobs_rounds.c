@@ -117,7 +117,7 @@ enum tally_status rounds_put_closed(struct tally_coordinator *coordinator, struc
         status = provenance_put(coordinator->store, job, coordinator->config.environment,
                                 job->row.progress.round, err);
     }
-    if (transaction_check(coordinator->transaction, status, err) != TALLY_OK) {
+    if (jobs_check_write(coordinator, job, status, err) != TALLY_OK) {
         return status;
     }
     for (int i = 0; i < outcome->n_records; i++) {

@@ -15,6 +15,7 @@
 #include "services/base/time.h"
 #include "services/coordinator/coordinator.h"
 #include "services/coordinator/jobs_live.h"
+#include "services/coordinator/loop_transaction.h"
 #include "services/coordinator/webhook_queue.h"
 
 enum {
@@ -430,7 +431,12 @@ static void send_next(struct tally_coordinator *coordinator, struct delivery *de
     } else {
         tally_log(TALLY_LOG_WARN, tally_log_event("webhook not sent"),
                   tally_log_integer("job_key", delivery->key), tally_log_problem(&err));
-        make_due(webhooks, delivery, now_ms + STORE_PAUSE_MS);
+        transaction_note_damage(coordinator->transaction, &err);
+        if (status == TALLY_DATA_LOSS) {
+            forget(webhooks, delivery); /* it would be damaged the next time, too */
+        } else {
+            make_due(webhooks, delivery, now_ms + STORE_PAUSE_MS);
+        }
     }
     webhook_notification_fini(&first);
 }

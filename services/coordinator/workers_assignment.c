@@ -235,7 +235,7 @@ static void start_job(struct tally_coordinator *coordinator, struct hosted_job *
             status =
                 provenance_put(coordinator->store, job, coordinator->config.environment, 1, &err);
         }
-        transaction_check(coordinator->transaction, status, &err);
+        jobs_check_write(coordinator, job, status, &err);
     }
     if (status != TALLY_OK) {
         tally_log(TALLY_LOG_ERROR, tally_log_event("job not started"),

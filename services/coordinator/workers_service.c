@@ -418,7 +418,7 @@ enum tally_status workers_describe(struct tally_coordinator *coordinator, struct
         status = transaction_begin_write(coordinator->transaction, err);
         if (status == TALLY_OK) {
             status = provenance_put_origin(coordinator->store, job, &text, err);
-            transaction_check(coordinator->transaction, status, err);
+            jobs_check_write(coordinator, job, status, err);
         }
     }
     tally_buffer_fini(&text);

@@ -16,6 +16,7 @@
 #include "services/coordinator/call_counts.h"
 #include "services/coordinator/coordinator.h"
 #include "services/coordinator/jobs_lifecycle.h"
+#include "services/coordinator/jobs_live.h"
 #include "services/coordinator/jobs_rounds.h"
 #include "services/coordinator/loop_transaction.h"
 #include "services/coordinator/workers.h"
@@ -127,7 +128,7 @@ static enum tally_status receive(struct tally_coordinator *coordinator,
     if (pending->n == n_pending) { /* it has been stored already */
         transaction_require(coordinator->transaction);
     }
-    return transaction_check(coordinator->transaction, status, err);
+    return jobs_check_write(coordinator, job, status, err);
 }
 
 /* Notes that the worker, whose message counts, has added the message to its copy of the client's

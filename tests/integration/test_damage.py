@@ -225,6 +225,15 @@ class DamagedRows(DamageTestCase):
         )
         self.assertIn(f"updates, job_key 2, round 14, client {client}", coordinator.client.job(RUNNING)["reason"])
 
+    def test_row_that_only_a_write_reads(self):
+        """It does not keep the coordinator from loading the job, nor the other jobs from being stored."""
+        query(self.path, "UPDATE updates SET body = CAST(body || x'00' AS BLOB) WHERE round = -2 AND job_key = 2")
+        coordinator = self.start_coordinator()
+        self.finish_others(coordinator, QUEUED)
+        jobs = {job["id"]: job for job in coordinator.client.get_json("/v1/jobs")["jobs"]}
+        self.assertEqual(jobs[RUNNING]["status"], "failed")
+        self.assertIn("updates, job_key 2, round -2", jobs[RUNNING]["reason"])
+
     def test_round_of_an_ended_job(self):
         query(self.path, "UPDATE rounds SET uplink_payload_bits = uplink_payload_bits + 1"
                          " WHERE job_key = 1 AND round = 5")
