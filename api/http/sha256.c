@@ -1,6 +1,7 @@
 #include "api/http/sha256.h"
 
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +12,36 @@ void tally_sha256(const void *bytes, size_t n, uint8_t ret_digest[TALLY_SHA256_B
 {
     if (gnutls_hash_fast(GNUTLS_DIG_SHA256, bytes, n, ret_digest) != 0) {
         abort(); /* without SHA-256, no token could be checked */
+    }
+}
+
+/* A stream is GnuTLS's handle. */
+struct tally_sha256_stream *tally_sha256_begin(void)
+{
+    gnutls_hash_hd_t handle;
+    if (gnutls_hash_init(&handle, GNUTLS_DIG_SHA256) != 0) {
+        abort();
+    }
+    return (struct tally_sha256_stream *)handle;
+}
+
+void tally_sha256_add(struct tally_sha256_stream *stream, const void *bytes, size_t n)
+{
+    if (n > 0 && gnutls_hash((gnutls_hash_hd_t)stream, bytes, n) != 0) {
+        abort();
+    }
+}
+
+void tally_sha256_end(struct tally_sha256_stream *stream, uint8_t ret_digest[TALLY_SHA256_BYTES])
+{
+    gnutls_hash_deinit((gnutls_hash_hd_t)stream, ret_digest);
+}
+
+void tally_sha256_text(const uint8_t digest[TALLY_SHA256_BYTES],
+                       char ret_text[TALLY_SHA256_TEXT_CAPACITY])
+{
+    for (size_t i = 0; i < TALLY_SHA256_BYTES; i++) {
+        snprintf(ret_text + 2 * i, 3, "%02x", digest[i]);
     }
 }
 
