@@ -156,6 +156,16 @@ bool tally_json_is_array(const struct tally_json *value)
     return json_is_array(inner(value));
 }
 
+bool tally_json_is_null(const struct tally_json *value)
+{
+    return json_is_null(inner(value));
+}
+
+bool tally_json_is_true(const struct tally_json *value)
+{
+    return json_is_true(inner(value));
+}
+
 const struct tally_json *tally_json_get(const struct tally_json *object, const char *key)
 {
     return outer(json_object_get(inner(object), key));

@@ -69,6 +69,8 @@ enum tally_status tally_json_set_path(struct tally_json *object, const char *pat
 
 bool tally_json_is_object(const struct tally_json *value);
 bool tally_json_is_array(const struct tally_json *value);
+bool tally_json_is_null(const struct tally_json *value); /* false if there is no value */
+bool tally_json_is_true(const struct tally_json *value);
 const struct tally_json *tally_json_get(const struct tally_json *object, const char *key);
 /* The key at an index in an object's order of insertion; NULL past the last. Takes time
  * proportional to the index. */
