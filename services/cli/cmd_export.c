@@ -10,9 +10,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "services/base/bundle.h"
 #include "services/base/whole_file.h"
 #include "services/cli/board_run.h"
-#include "services/cli/bundle.h"
 #include "services/cli/commands.h"
 #include "services/cli/mlflow_run.h"
 #include "services/cli/out_folder.h"
@@ -186,7 +186,7 @@ static enum tally_status add_json(struct tally_bundle_writer *writer, const char
 static enum tally_status add_head(struct tally_bundle_writer *writer, struct tally_error *err)
 {
     struct tally_json *head = tally_json_object();
-    const bool ok = tally_json_set_integer(head, "format", 1) &&
+    const bool ok = tally_json_set_integer(head, "format", TALLY_BUNDLE_FORMAT) &&
                     tally_json_set_text(head, "version", TALLY_VERSION);
     const enum tally_status status = ok ? add_json(writer, "bundle.json", head, err)
                                         : tally_fail(err, TALLY_NO_MEMORY, NULL, "out of memory");
@@ -248,6 +248,51 @@ static enum tally_status add_models(struct tally_cli *cli, struct tally_bundle_w
     return status;
 }
 
+/* Writes the clients of a page as lines, each beginning with the round if the page has one. */
+static enum tally_status write_clients(struct tally_bundle_writer *writer,
+                                       const struct tally_json *page)
+{
+    const struct tally_json *clients = tally_json_get(page, "clients");
+    const int64_t round = tally_json_get_integer(page, "round", 0);
+    enum tally_status status = TALLY_OK;
+    for (size_t i = 0; status == TALLY_OK && i < tally_json_size(clients); i++) {
+        const struct tally_json *client = tally_json_at(clients, i);
+        struct tally_json *line = tally_json_object();
+        const char *key;
+        bool ok = round == 0 || tally_json_set_integer(line, "round", round);
+        for (size_t k = 0; ok && (key = tally_json_key(client, k)) != NULL; k++) {
+            ok = tally_json_set(line, key, tally_json_copy(tally_json_get(client, key)));
+        }
+        status = ok ? write_line(writer, line) : TALLY_NO_MEMORY;
+        tally_json_free(line);
+    }
+    return status;
+}
+
+/* Adds the member NAME.jsonl: all clients that GET NAME lists. */
+static enum tally_status add_clients(struct tally_cli *cli, struct tally_bundle_writer *writer,
+                                     const char *name, struct tally_error *err)
+{
+    char rest[64];
+    int64_t first = 0;
+    enum tally_status status = TALLY_OK;
+    snprintf(rest, sizeof rest, "%s.jsonl", name);
+    tally_bundle_begin(writer, rest);
+    while (status == TALLY_OK && first >= 0) {
+        struct tally_json *page = NULL;
+        snprintf(rest, sizeof rest, "/%s?limit=10000&first=%" PRId64, name, first);
+        status = get_json(cli, rest, &page, err);
+        if (status == TALLY_OK) {
+            const int64_t next = tally_json_get_integer(page, "next_client", -1);
+            first = next > first ? next : -1;
+            status = write_clients(writer, page);
+            status = status == TALLY_OK ? status : tally_fail(err, status, NULL, "out of memory");
+        }
+        tally_json_free(page);
+    }
+    return status;
+}
+
 static enum tally_status fill_bundle(struct tally_cli *cli, struct tally_bundle_writer *writer,
                                      const struct tally_json *detail, struct tally_error *err)
 {
@@ -261,6 +306,8 @@ static enum tally_status fill_bundle(struct tally_cli *cli, struct tally_bundle_
         tally_bundle_begin(writer, "rounds.jsonl");
         status = tally_job_rounds_read(cli, 0, write_line, writer, err);
     }
+    status = status == TALLY_OK ? add_clients(cli, writer, "metrics", err) : status;
+    status = status == TALLY_OK ? add_clients(cli, writer, "traffic", err) : status;
     const bool has_model = tally_json_get_integer(detail, "started_ms", 0) > 0;
     return status == TALLY_OK && has_model ? add_models(cli, writer, err) : status;
 }

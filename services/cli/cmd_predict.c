@@ -14,8 +14,8 @@
 #include <sys/stat.h>
 
 #include "services/base/alloc.h"
+#include "services/base/bundle.h"
 #include "services/base/whole_file.h"
-#include "services/cli/bundle.h"
 #include "services/cli/commands.h"
 #include "services/cli/job_source.h"
 #include "services/job/job_detail.h"

@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "codec/numeric/checksum.h"
+#include "services/base/bundle.h"
 #include "services/base/text_table.h"
-#include "services/cli/bundle.h"
 #include "services/cli/cmd_simulate.h"
 #include "services/cli/commands.h"
 #include "services/cli/job_source.h"

@@ -4,8 +4,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "services/base/bundle.h"
 #include "services/base/whole_file.h"
-#include "services/cli/bundle.h"
 #include "services/job/document.h"
 
 enum { MOST_BYTES = 16 << 20, PATH_CAPACITY = 256 };

@@ -232,8 +232,17 @@ class Bundles(TallyTestCase):
         for which, name in (("last", ""), ("best", "-best"), ("1000", "-1000"), ("2000", "-2000")):
             answer = self.client.get(f"/v1/jobs/{job_id}/model?which={which}", Accept="application/x-npy")
             self.assertEqual(members[f"model{name}.npy"], answer.body)
-        self.assertEqual(set(members), {"bundle.json", "document.json", "job.json", "rounds.jsonl", "models.json",
-                                        "model.npy", "model-best.npy", "model-1000.npy", "model-2000.npy"})
+        traffic = [json.loads(line) for line in members["traffic.jsonl"].splitlines()]
+        self.assertEqual(traffic, self.client.get_json(f"/v1/jobs/{job_id}/traffic")["clients"])
+        self.assertEqual((len(traffic), members["metrics.jsonl"]), (10, b""))  # this job reports no metrics
+        self.assertEqual(json.loads(members["bundle.json"]), {"format": 2, "version": tally("version").stdout.split()[1]})
+        self.assertEqual(list(members), ["bundle.json", "document.json", "job.json", "rounds.jsonl", "metrics.jsonl",
+                                         "traffic.jsonl", "models.json", "model-best.npy", "model-1000.npy",
+                                         "model-2000.npy", "model.npy", "SHA256SUMS"])
+        unpacked = Path(self.folder, "unpacked")
+        unpacked.mkdir()
+        subprocess.run(["tar", "-xf", path, "-C", unpacked], check=True)
+        subprocess.run(["sha256sum", "--check", "--strict", "--quiet", "SHA256SUMS"], cwd=unpacked, check=True)
         self.assertEqual(self.export(job_id, "again.tar").read_bytes(), path.read_bytes())
         # It is read where there is no coordinator.
         away = ("--coordinator", "http://127.0.0.1:1")

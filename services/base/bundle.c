@@ -1,4 +1,4 @@
-#include "services/cli/bundle.h"
+#include "services/base/bundle.h"
 #include "services/base/alloc.h"
 
 #include <errno.h>
@@ -10,6 +10,8 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "api/http/sha256.h"
 
 /* A header of ustar. Numbers are octal texts. */
 struct header {
@@ -31,6 +33,7 @@ _Static_assert(sizeof(struct header) == BLOCK, "a block");
 #define MOST_BYTES (UINT64_C(1) << (3 * SIZE_DIGITS))
 
 static const char FIRST_NAME[] = "bundle.json";
+static const char SUMS_NAME[] = "SHA256SUMS";
 static const char MAGIC[8] = "ustar\00000"; /* and no final NUL */
 
 /* The sum of all bytes, with the checksum itself as blanks. */
@@ -49,9 +52,11 @@ struct tally_bundle_writer {
     FILE *file;
     char path[PATH_MAX], temporary[PATH_MAX];
     int64_t mtime_s;
-    char name[100];   /* of the open member; "" = none is open */
-    long header_at;   /* where its header is */
-    uint64_t n_bytes; /* of it */
+    char name[100];                  /* of the open member; "" = none is open */
+    long header_at;                  /* where its header is */
+    uint64_t n_bytes;                /* of it */
+    struct tally_sha256_stream *sum; /* of it */
+    struct tally_buffer sums;        /* of the ended ones: the text of SHA256SUMS */
     bool is_too_large;
     int why; /* the errno of the first write that failed; 0 = none has */
 };
@@ -59,7 +64,7 @@ struct tally_bundle_writer {
 static void put(struct tally_bundle_writer *writer, const void *bytes, size_t n)
 {
     errno = 0;
-    if (fwrite(bytes, 1, n, writer->file) != n && writer->why == 0) {
+    if (n > 0 && fwrite(bytes, 1, n, writer->file) != n && writer->why == 0) {
         writer->why = errno != 0 ? errno : EIO;
     }
 }
@@ -121,6 +126,18 @@ static void write_header(struct tally_bundle_writer *writer)
     put(writer, &header, sizeof header);
 }
 
+static void end_sum(struct tally_bundle_writer *writer)
+{
+    uint8_t digest[TALLY_SHA256_BYTES];
+    char text[TALLY_SHA256_TEXT_CAPACITY];
+    tally_sha256_end(writer->sum, digest);
+    tally_sha256_text(digest, text);
+    if (tally_buffer_printf(&writer->sums, "%s  %s\n", text, writer->name) != TALLY_OK &&
+        writer->why == 0) {
+        writer->why = ENOMEM;
+    }
+}
+
 /* Pads the open member to whole blocks and writes its length into its header. */
 static void end_member(struct tally_bundle_writer *writer)
 {
@@ -133,6 +150,7 @@ static void end_member(struct tally_bundle_writer *writer)
     move_to(writer, writer->header_at, SEEK_SET);
     write_header(writer);
     move_to(writer, 0, SEEK_END);
+    end_sum(writer);
     writer->name[0] = '\0';
 }
 
@@ -143,12 +161,14 @@ void tally_bundle_begin(struct tally_bundle_writer *writer, const char *name)
     snprintf(writer->name, sizeof writer->name, "%s", name);
     writer->header_at = ftell(writer->file);
     writer->n_bytes = 0;
+    writer->sum = tally_sha256_begin();
     write_header(writer);
 }
 
 void tally_bundle_write(struct tally_bundle_writer *writer, const void *bytes, size_t n)
 {
     put(writer, bytes, n);
+    tally_sha256_add(writer->sum, bytes, n);
     writer->n_bytes += n;
 }
 
@@ -164,6 +184,8 @@ enum tally_status tally_bundle_commit(struct tally_bundle_writer *writer, enum t
 {
     static const uint8_t end[2 * BLOCK];
     enum tally_status status = made;
+    end_member(writer);
+    tally_bundle_add(writer, SUMS_NAME, writer->sums.data, writer->sums.size);
     end_member(writer);
     put(writer, end, sizeof end);
     if ((fflush(writer->file) != 0 || fsync(fileno(writer->file)) != 0) && writer->why == 0) {
@@ -186,6 +208,7 @@ enum tally_status tally_bundle_commit(struct tally_bundle_writer *writer, enum t
     if (status != TALLY_OK) {
         unlink(writer->temporary);
     }
+    tally_buffer_fini(&writer->sums);
     free(writer);
     return status;
 }
@@ -284,4 +307,164 @@ enum tally_status tally_bundle_read(const char *path, const char *name, struct t
         return tally_fail(err, status, NULL, "%.200s: %s: %s", path, name,
                           tally_status_info(status)->title);
     }
+}
+
+/* ---- Reading a bundle in memory. */
+
+enum { MOST_MEMBERS = 1100 }; /* a job keeps at most 1,000 models */
+
+static enum tally_status fail_at(const char *field, const char *what, struct tally_error *err)
+{
+    return tally_fail(err, TALLY_INVALID_ARGUMENT, field, "the bundle is damaged: %s", what);
+}
+
+static bool is_zero(const uint8_t *bytes, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (bytes[i] != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Whether the header is of a regular file, with a name of letters, digits and ".-" alone. */
+static bool is_sound(const struct header *header, uint64_t *ret_size)
+{
+    static const char LETTERS[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-";
+    char checksum[sizeof header->checksum + 8];
+    const size_t n = strnlen(header->name, sizeof header->name);
+    snprintf(checksum, sizeof checksum, "%06o%c ", sum_of(header) % (1U << 18), '\0');
+    return memcmp(header->magic, MAGIC, sizeof MAGIC) == 0 && header->type == '0' && n > 0 &&
+           n < sizeof header->name && strspn(header->name, LETTERS) == n &&
+           is_zero((const uint8_t *)header->prefix, sizeof header->prefix) &&
+           memcmp(header->checksum, checksum, sizeof header->checksum) == 0 &&
+           read_octal(header->size, sizeof header->size, ret_size);
+}
+
+/* Reads the member at *at and advances behind its padding. */
+static enum tally_status list_member(const uint8_t *bytes, size_t n, size_t *at,
+                                     struct tally_bundle_member *ret_member,
+                                     struct tally_error *err)
+{
+    struct header header;
+    uint64_t size = 0;
+    if (n - *at < sizeof header) {
+        return fail_at("bundle", "it ends early", err);
+    }
+    memcpy(&header, bytes + *at, sizeof header);
+    if (!is_sound(&header, &size)) {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, "bundle",
+                          "the bundle is damaged: no valid header of a member at byte %zu", *at);
+    }
+    *at += sizeof header;
+    memcpy(ret_member->name, header.name, sizeof ret_member->name);
+    if (size > n - *at || (BLOCK - size % BLOCK) % BLOCK > n - *at - size) {
+        return fail_at(ret_member->name, "it ends early", err);
+    }
+    ret_member->bytes = bytes + *at;
+    ret_member->n = (size_t)size;
+    *at += ret_member->n;
+    const size_t n_padding = (BLOCK - ret_member->n % BLOCK) % BLOCK;
+    const bool is_padded = is_zero(bytes + *at, n_padding);
+    *at += n_padding;
+    return is_padded ? TALLY_OK : fail_at(ret_member->name, "other bytes follow the member", err);
+}
+
+static enum tally_status list_all(const uint8_t *bytes, size_t n,
+                                  struct tally_bundle_member *members, size_t *ret_n,
+                                  struct tally_error *err)
+{
+    size_t at = 0;
+    enum tally_status status = TALLY_OK;
+    *ret_n = 0;
+    while (status == TALLY_OK && (n - at < BLOCK || !is_zero(bytes + at, BLOCK))) {
+        if (*ret_n == MOST_MEMBERS) {
+            return tally_fail(err, TALLY_INVALID_ARGUMENT, "bundle", "more than %d members",
+                              (int)MOST_MEMBERS);
+        }
+        status = list_member(bytes, n, &at, &members[*ret_n], err);
+        for (size_t i = 0; status == TALLY_OK && i < *ret_n; i++) {
+            if (strcmp(members[i].name, members[*ret_n].name) == 0) {
+                status = fail_at(members[i].name, "the member is there twice", err);
+            }
+        }
+        ++*ret_n;
+    }
+    if (status == TALLY_OK && (n - at != (size_t)2 * BLOCK || !is_zero(bytes + at, n - at))) {
+        status = fail_at("bundle", "it does not end as an archive does", err);
+    }
+    return status;
+}
+
+/* The sums in `sums` must be those of the members before it. */
+static enum tally_status check_sums(const struct tally_bundle_member *members, size_t n,
+                                    const struct tally_bundle_member *sums, struct tally_error *err)
+{
+    enum { LINE_CAPACITY = TALLY_SHA256_TEXT_CAPACITY + 2 + TALLY_BUNDLE_NAME_CAPACITY };
+    size_t at = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint8_t digest[TALLY_SHA256_BYTES];
+        char text[TALLY_SHA256_TEXT_CAPACITY], line[LINE_CAPACITY];
+        tally_sha256(members[i].bytes, members[i].n, digest);
+        tally_sha256_text(digest, text);
+        const size_t n_line =
+            (size_t)snprintf(line, sizeof line, "%s  %s\n", text, members[i].name);
+        if (sums->n - at < n_line || memcmp(sums->bytes + at, line, n_line) != 0) {
+            return tally_fail(err, TALLY_INVALID_ARGUMENT, members[i].name,
+                              "the bundle is damaged: the SHA-256 digest of %s is %s, which %s "
+                              "does not say",
+                              members[i].name, text, SUMS_NAME);
+        }
+        at += n_line;
+    }
+    return at == sums->n ? TALLY_OK : fail_at(SUMS_NAME, "it has more lines than members", err);
+}
+
+bool tally_bundle_find(const uint8_t *bytes, size_t n, const char *name,
+                       struct tally_bundle_member *ret_member)
+{
+    size_t at = 0;
+    for (int i = 0; i < MOST_MEMBERS; i++) {
+        if (list_member(bytes, n, &at, ret_member, NULL) != TALLY_OK) {
+            return false;
+        }
+        if (strcmp(ret_member->name, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+enum tally_status tally_bundle_list(const uint8_t *bytes, size_t n,
+                                    struct tally_bundle_member **ret_members, size_t *ret_n,
+                                    struct tally_error *err)
+{
+    struct header header = {0};
+    uint64_t size;
+    memcpy(&header, bytes, n < sizeof header ? n : sizeof header);
+    if (!is_sound(&header, &size) || strcmp(header.name, FIRST_NAME) != 0) {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, "bundle",
+                          "this is not a bundle of tally export --bundle");
+    }
+    struct tally_bundle_member *members = tally_xcalloc(MOST_MEMBERS, sizeof *members);
+    size_t n_members = 0;
+    enum tally_status status = list_all(bytes, n, members, &n_members, err);
+    if (status == TALLY_OK && strcmp(members[n_members - 1].name, SUMS_NAME) != 0) {
+        status = tally_fail(err, TALLY_INVALID_ARGUMENT, SUMS_NAME,
+                            "the bundle has no %s at its end: tally export of this version writes "
+                            "one",
+                            SUMS_NAME);
+    }
+    if (status == TALLY_OK) {
+        status = check_sums(members, n_members - 1, &members[n_members - 1], err);
+    }
+    if (status != TALLY_OK) {
+        free(members);
+        return status;
+    }
+    *ret_members = members;
+    *ret_n = n_members;
+    return TALLY_OK;
 }

@@ -2,16 +2,20 @@
  *
  * A tar archive (POSIX ustar) of regular files, so that any tar reads it:
  *
- *   bundle.json    {"format": 1, "version": of the program that wrote it}
+ *   bundle.json    {"format": 2, "version": of the program that wrote it}
  *   document.json  the job document, as GET /v1/jobs/{id}/document sends it
  *   job.json       the job's detail, with its provenance
  *   rounds.jsonl   one round record per line; the metrics of a round stand in its record
+ *   metrics.jsonl  {"round", "client", "metrics"} per line: what GET metrics lists
+ *   traffic.jsonl  what GET traffic lists, one client per line
  *   models.json    the models that the job has
  *   model.npy, model-best.npy, model-ROUND.npy   each of them
+ *   SHA256SUMS     of all these members, as sha256sum writes and checks it
  *
- * The bundle of a job is the same, bit for bit, whenever it is made. */
-#ifndef TALLY_SERVICES_CLI_BUNDLE_H
-#define TALLY_SERVICES_CLI_BUNDLE_H
+ * The bundle of a job is the same, bit for bit, whenever it is made. Format 1, of unreleased
+ * builds, lacks metrics.jsonl, traffic.jsonl and SHA256SUMS. */
+#ifndef TALLY_SERVICES_BASE_BUNDLE_H
+#define TALLY_SERVICES_BASE_BUNDLE_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -19,7 +23,9 @@
 #include "codec/buffer.h"
 #include "codec/error.h"
 
-/* ---- Writing. The file appears whole or not at all. */
+enum { TALLY_BUNDLE_FORMAT = 2 };
+
+/* ---- Writing. The file appears whole or not at all. The sums are added at its end. */
 
 struct tally_bundle_writer;
 
@@ -46,6 +52,28 @@ bool tally_bundle_is_one(const char *path);
 /* Appends the member's bytes, at most up to out->limit. Errors: INVALID_ARGUMENT (the file cannot
  * be read, or is damaged), NOT_FOUND (no such member), TOO_LARGE, NO_MEMORY. */
 enum tally_status tally_bundle_read(const char *path, const char *name, struct tally_buffer *out,
+                                    struct tally_error *err);
+
+/* ---- Reading a bundle in memory, completely. */
+
+enum { TALLY_BUNDLE_NAME_CAPACITY = 100 }; /* with NUL */
+
+struct tally_bundle_member {
+    char name[TALLY_BUNDLE_NAME_CAPACITY];
+    const uint8_t *bytes; /* of the archive */
+    size_t n;
+};
+
+/* Finds a member without looking at its bytes or sums; false if there is none. */
+bool tally_bundle_find(const uint8_t *bytes, size_t n, const char *name,
+                       struct tally_bundle_member *ret_member);
+
+/* Lists the members, in their order; free() frees them. Every byte of the archive counts: headers,
+ * paddings and the end must be as a writer makes them, SHA256SUMS the last member, and its sums
+ * those of all others. It does not look into the others. Errors: INVALID_ARGUMENT, whose field is
+ * the damaged member, or "bundle". */
+enum tally_status tally_bundle_list(const uint8_t *bytes, size_t n,
+                                    struct tally_bundle_member **ret_members, size_t *ret_n,
                                     struct tally_error *err);
 
 #endif
