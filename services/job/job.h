@@ -91,6 +91,12 @@ enum tally_status tally_job_save_change(const struct tally_job *job,
 bool tally_job_has_memory(const struct tally_job *job);
 /* The number of bytes that tally_job_save_change() appends; SIZE_MAX if it fails. */
 size_t tally_job_change_bytes(const struct tally_job *job, const struct tally_saved *since);
+/* Appends a state with the point x, double[dim], of a job that ended elsewhere: it has no receipts,
+ * and the algorithm's memory is that of a start. Errors: NO_MEMORY. */
+enum tally_status tally_job_make_state(const struct tally_job_spec *spec,
+                                       const struct tally_progress *progress, const char *schedule,
+                                       const double *x, struct tally_buffer *out,
+                                       struct tally_error *err);
 /* Restores a saved job. `state` is a saved state followed by the later changes. n = 0: no round has
  * closed; only f(x*) is taken from progress, and for a queued job also x_checksum. Errors:
  * DATA_LOSS (the bytes are damaged or do not fit the spec or progress, or there are none although

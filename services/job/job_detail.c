@@ -317,7 +317,7 @@ enum tally_status tally_detail_round_csv(const struct tally_round_record *record
     return status == TALLY_OK ? append_metrics(record, metrics, out) : status;
 }
 
-enum tally_status tally_detail_npy(const double *values, size_t n, struct tally_buffer *out)
+enum tally_status tally_detail_npy_header(size_t n, struct tally_buffer *out)
 {
     /* Magic, version 1.0, header length; the header is padded so that the data start at a multiple
      * of 64 (NEP 1). */
@@ -328,6 +328,11 @@ enum tally_status tally_detail_npy(const double *values, size_t n, struct tally_
                           "{'descr': '<f8', 'fortran_order': False, 'shape': (%zu,), }", n);
     header[10 + length] = ' ';
     header[sizeof header - 1] = '\n';
-    enum tally_status status = tally_buffer_append(out, header, sizeof header);
+    return tally_buffer_append(out, header, sizeof header);
+}
+
+enum tally_status tally_detail_npy(const double *values, size_t n, struct tally_buffer *out)
+{
+    const enum tally_status status = tally_detail_npy_header(n, out);
     return status == TALLY_OK ? tally_buffer_append(out, values, n * sizeof *values) : status;
 }

@@ -74,6 +74,7 @@ void tally_detail_checksum(uint64_t checksum, char ret_text[17]);
 
 /* The bytes of a NumPy .npy file (version 1.0) of double[n]: a header and the numbers. */
 enum { TALLY_NPY_HEADER_BYTES = 128 };
+enum tally_status tally_detail_npy_header(size_t n, struct tally_buffer *out);
 enum tally_status tally_detail_npy(const double *values, size_t n, struct tally_buffer *out);
 
 #endif

@@ -127,6 +127,28 @@ enum tally_status tally_job_save_state(const struct tally_job *job, struct tally
     return tally_buffer_append(out, &checksum, sizeof checksum);
 }
 
+enum tally_status tally_job_make_state(const struct tally_job_spec *spec,
+                                       const struct tally_progress *progress, const char *schedule,
+                                       const double *x, struct tally_buffer *out,
+                                       struct tally_error *err)
+{
+    struct tally_job *job;
+    enum tally_status status = job_make_queued(spec, &job, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    status = job_make_vectors(job, err);
+    if (status == TALLY_OK) {
+        job_begin_memory(job, 0, schedule);
+        memcpy(job->x, x, job->setting.dim * sizeof *x);
+        job->progress = *progress;
+        (void)job_sum_point(job);
+        status = tally_job_save_state(job, out);
+    }
+    tally_job_free(job);
+    return status == TALLY_OK ? status : tally_fail(err, status, NULL, "no memory for a state");
+}
+
 /* Bytes of the broadcasts in a change; SIZE_MAX if they are not kept. */
 static size_t broadcasts_bytes(const struct tally_job *job, int64_t since)
 {
