@@ -1,7 +1,7 @@
 /* background: work that takes too long for the loop, done in a thread, one piece after the other.
  * f(x*) of queued jobs (jobs_prepare.h), the files of initial points (jobs_initial.h), the plans of
- * dry runs (rest_plans.h) and the files that complete documents (rest_surveys.h) have a thread
- * each, so that none waits for the others.
+ * dry runs (rest_plans.h), the files that complete documents (rest_surveys.h) and bundles
+ * (rest_imports.h) have a thread each, so that none waits for the others.
  *
  * A piece of work is the first member of a struct from malloc(). The owner, which is the loop, adds
  * it; the thread calls run() and wakes the loop; the owner takes it, reads the result that run()

@@ -322,7 +322,11 @@ static void add_status_headers(const struct call *call, bool is_worker,
         add_header(response, "WWW-Authenticate", "Bearer");
     }
     if (call->status == 415 && call->route != NULL) {
-        add_header(response, "Accept-Post", is_worker ? "application/proto" : "application/json");
+        const bool takes_tar = (call->route->flags & ROUTE_TAKES_TAR) != 0;
+        add_header(response, "Accept-Post",
+                   is_worker   ? "application/proto"
+                   : takes_tar ? "application/x-tar"
+                               : "application/json");
     }
     if (!is_worker && (call->status == 429 || call->status == 503)) {
         add_header(response, "Retry-After", "1"); /* a commit or a job may have ended by then */

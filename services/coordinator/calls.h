@@ -39,13 +39,14 @@ typedef enum tally_status handler_fn(struct tally_coordinator *coordinator, stru
 enum route_kind { ROUTE_PUBLIC, ROUTE_ADMIN, ROUTE_WORKER, ROUTE_METRICS };
 
 enum route_flag {
-    ROUTE_WRITES = 1,     /* runs in the step's transaction; the others run after its commit */
-    ROUTE_IN_MEMORY = 2,  /* writes nothing to the store: a failed commit does not undo it */
-    ROUTE_IS_POLL = 4,    /* PollTask: waits for a task */
-    ROUTE_IS_UPDATE = 8,  /* PostUpdate: counted by result, and may poll as well */
-    ROUTE_ASKS_WORK = 16, /* refused while the coordinator shuts down */
-    ROUTE_IN_PIECES = 32, /* its response may be made in pieces */
-    ROUTE_IS_BRIEF = 64,  /* takes microseconds, and waits for no other read */
+    ROUTE_WRITES = 1,      /* runs in the step's transaction; the others run after its commit */
+    ROUTE_IN_MEMORY = 2,   /* writes nothing to the store: a failed commit does not undo it */
+    ROUTE_IS_POLL = 4,     /* PollTask: waits for a task */
+    ROUTE_IS_UPDATE = 8,   /* PostUpdate: counted by result, and may poll as well */
+    ROUTE_ASKS_WORK = 16,  /* refused while the coordinator shuts down */
+    ROUTE_IN_PIECES = 32,  /* its response may be made in pieces */
+    ROUTE_IS_BRIEF = 64,   /* takes microseconds, and waits for no other read */
+    ROUTE_TAKES_TAR = 128, /* its body is a tar archive, not JSON */
 };
 
 /* Which replica responds (replicas_routing.h), if there are several. */

@@ -14,6 +14,7 @@
 #include "services/coordinator/replicas.h"
 #include "services/coordinator/replicas_forwarding.h"
 #include "services/coordinator/rest_events.h"
+#include "services/coordinator/rest_imports.h"
 #include "services/coordinator/rest_plans.h"
 #include "services/coordinator/rest_routes.h"
 #include "services/coordinator/rest_series.h"
@@ -111,6 +112,7 @@ static void work(struct tally_coordinator *coordinator, int64_t now_ms, bool tic
     jobs_take_prepared(coordinator);
     jobs_initial_take(coordinator);
     surveys_serve(coordinator);
+    imports_serve(coordinator);
     forwarding_take_results(coordinator);
     if (ticks) {
         workers_check_sessions(coordinator, now_ms);
@@ -212,6 +214,7 @@ static enum tally_status make_modules(struct tally_coordinator *coordinator,
     coordinator->transaction->context = coordinator;
     coordinator->plans = plans_new();
     coordinator->surveys = surveys_new();
+    coordinator->imports = imports_new();
     workers_new(coordinator);
     events_new(coordinator);
     jobs_initial_new(coordinator);
@@ -263,6 +266,7 @@ void tally_coordinator_free(struct tally_coordinator *coordinator)
     plans_free(coordinator);
     jobs_initial_free(coordinator);
     surveys_free(coordinator);
+    imports_free(coordinator);
     forwarding_free(coordinator->forwarding);
     webhooks_free(coordinator->webhooks);
     replicas_free(coordinator->replicas);

@@ -5,8 +5,9 @@
  * reloaded from the store, and every request that wrote gets "unavailable".
  *
  * No locks: engines, sessions and the store belong to this thread. Other threads solve f(x*)
- * (jobs_prepare.h), read initial points (jobs_initial.h), make plans for dry runs (rest_plans.h)
- * and read CSV files to complete documents (rest_surveys.h), with background.h. */
+ * (jobs_prepare.h), read initial points (jobs_initial.h), make plans for dry runs (rest_plans.h),
+ * read CSV files to complete documents (rest_surveys.h) and bundles (rest_imports.h), with
+ * background.h. */
 #ifndef TALLY_SERVICES_COORDINATOR_COORDINATOR_H
 #define TALLY_SERVICES_COORDINATOR_COORDINATOR_H
 
@@ -128,6 +129,7 @@ struct tally_coordinator {
     struct plans *plans;             /* rest_plans.h */
     struct initial_reads *initials;  /* jobs_initial.h */
     struct surveys *surveys;         /* rest_surveys.h */
+    struct imports *imports;         /* rest_imports.h */
     struct metrics *metrics;         /* metrics.h */
     struct webhooks *webhooks;       /* webhooks.h; NULL = none are allowed */
 };

@@ -129,6 +129,20 @@ enum tally_status jobs_check_new(const struct tally_coordinator *coordinator,
     return status;
 }
 
+enum tally_status jobs_check_imported(const struct tally_coordinator *coordinator,
+                                      const struct tally_job_spec *spec, struct tally_error *err)
+{
+    enum tally_status (*const limits[])(const struct tally_coordinator *coordinator,
+                                        const struct tally_job_spec *spec,
+                                        struct tally_error *err) = {
+        check_text, check_clients, check_dim, check_state, jobs_memory_check_started};
+    enum tally_status status = TALLY_OK;
+    for (size_t i = 0; status == TALLY_OK && i < sizeof limits / sizeof *limits; i++) {
+        status = limits[i](coordinator, spec, err);
+    }
+    return status;
+}
+
 struct tally_json *jobs_new_faults(const struct tally_coordinator *coordinator,
                                    const struct tally_job_spec *spec)
 {

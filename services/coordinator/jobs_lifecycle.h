@@ -14,6 +14,10 @@
  * jobs. Errors: INVALID_ARGUMENT, OUT_OF_RANGE, RESOURCE_EXHAUSTED. */
 enum tally_status jobs_check_new(const struct tally_coordinator *coordinator,
                                  const struct tally_job_spec *spec, struct tally_error *err);
+/* Whether this coordinator accepts a job that ended elsewhere: checks its name, its size, and the
+ * memory with which its model is read. Errors: INVALID_ARGUMENT, OUT_OF_RANGE. */
+enum tally_status jobs_check_imported(const struct tally_coordinator *coordinator,
+                                      const struct tally_job_spec *spec, struct tally_error *err);
 /* An array like that of tally_document_faults(): the limits of jobs_check_new() that a valid
  * document exceeds, except the number of jobs. NULL = out of memory. */
 struct tally_json *jobs_new_faults(const struct tally_coordinator *coordinator,

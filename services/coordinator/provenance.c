@@ -159,7 +159,8 @@ static enum tally_status note_known(void *context, const struct tally_store_upda
     uint64_t digest;
     size_t n = 0;
     const char *text = split(row, &round, &digest, &n);
-    if (row->client >= PROVENANCE_MOST_COORDINATORS && origins->n < PROVENANCE_MOST_ORIGINS) {
+    if (row->client >= PROVENANCE_MOST_COORDINATORS && row->client < PROVENANCE_IMPORT &&
+        origins->n < PROVENANCE_MOST_ORIGINS) {
         origins->checksums[origins->n++] = text != NULL ? tally_checksum64(text, n) : 0;
     }
     return TALLY_OK;
@@ -228,6 +229,7 @@ void provenance_forget(struct known_origins *origins)
 /* The lists of a detail. */
 struct lists {
     struct tally_json *coordinators, *workers;
+    struct tally_json *detail; /* gets `imported` */
 };
 
 static enum tally_status append(void *context, const struct tally_store_update *row,
@@ -248,6 +250,11 @@ static enum tally_status append(void *context, const struct tally_store_update *
         return tally_fail(err, TALLY_DATA_LOSS, NULL, "stored provenance %u cannot be read",
                           row->client);
     }
+    if (row->client == PROVENANCE_IMPORT) {
+        return tally_json_set(lists->detail, "imported", entry)
+                   ? TALLY_OK
+                   : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the provenance");
+    }
     snprintf(text, sizeof text, "%016" PRIx64, digest);
     const bool ok =
         tally_json_set_integer(entry, "from_round", round) &&
@@ -262,7 +269,7 @@ enum tally_status provenance_add(struct tally_store *store, const struct tally_s
                                  const struct tally_buffer *document, struct tally_json *detail,
                                  struct tally_error *err)
 {
-    const struct lists lists = {tally_json_array(), tally_json_array()};
+    const struct lists lists = {tally_json_array(), tally_json_array(), detail};
     enum tally_status status =
         lists.coordinators != NULL && lists.workers != NULL
             ? store->ops->update_list(store, row->key, TALLY_STORE_PROVENANCE_ROUND, append,
@@ -280,4 +287,176 @@ enum tally_status provenance_add(struct tally_store *store, const struct tally_s
     return tally_json_set(detail, "provenance", provenance)
                ? TALLY_OK
                : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the provenance");
+}
+
+/* ---- Imported jobs. */
+
+enum { MOST_ROW_BYTES = 8192 };
+
+void provenance_rows_fini(struct provenance_rows *rows)
+{
+    for (size_t i = 0; i < PROVENANCE_MOST_ROWS; i++) {
+        tally_buffer_fini(&rows->texts[i]);
+    }
+}
+
+/* A copy of the entry without what append() adds. NULL = out of memory. */
+static struct tally_json *rest_of(const struct tally_json *entry, bool is_worker)
+{
+    struct tally_json *rest = tally_json_object();
+    const char *key;
+    bool ok = rest != NULL;
+    for (size_t i = 0; ok && (key = tally_json_key(entry, i)) != NULL; i++) {
+        if (strcmp(key, "from_round") != 0 && (is_worker || strcmp(key, "data") != 0)) {
+            ok = tally_json_set(rest, key, tally_json_copy(tally_json_get(entry, key)));
+        }
+    }
+    return tally_json_if_complete(rest, ok);
+}
+
+static enum tally_status write_row(int64_t round, const char *data, const struct tally_json *rest,
+                                   struct tally_buffer *out)
+{
+    const enum tally_status status = tally_buffer_printf(out, "%" PRId64 " %s ", round,
+                                                         data != NULL ? data : "0000000000000000");
+    return status == TALLY_OK && rest != NULL ? tally_json_dump(rest, 0, out) : TALLY_NO_MEMORY;
+}
+
+/* Whether an entry without what append() adds has the members that a program gives it, and no
+ * others; those of a worker have also data and code. */
+static bool is_known_entry(const struct tally_json *rest, bool is_worker)
+{
+    enum { N_OF_PROGRAM = 5 };
+    struct tally_buffer texts[2] = {{0}, {0}};
+    struct tally_json *copy = tally_json_object();
+    bool ok = copy != NULL;
+    for (size_t i = 0; ok && i < (is_worker ? N_KNOWN : N_OF_PROGRAM); i++) {
+        ok = copy_member(rest, &KNOWN[i], copy);
+    }
+    ok = ok && tally_json_dump(copy, 0, &texts[0]) == TALLY_OK &&
+         tally_json_dump(rest, 0, &texts[1]) == TALLY_OK && texts[0].size == texts[1].size &&
+         memcmp(texts[0].data, texts[1].data, texts[0].size) == 0;
+    tally_json_free(copy);
+    tally_buffer_fini(&texts[0]);
+    tally_buffer_fini(&texts[1]);
+    return ok;
+}
+
+static bool is_digest_or_null(const struct tally_json *entry)
+{
+    const char *text = tally_json_get_text(entry, "data");
+    return text != NULL ? strlen(text) == DIGEST_DIGITS &&
+                              strspn(text, "0123456789abcdef") == DIGEST_DIGITS &&
+                              strspn(text, "0") < DIGEST_DIGITS
+                        : tally_json_is_null(tally_json_get(entry, "data"));
+}
+
+static enum tally_status read_entry(const struct tally_json *entry, bool is_worker,
+                                    struct tally_buffer *out, struct tally_error *err)
+{
+    const int64_t round = tally_json_get_integer(entry, "from_round", -1);
+    struct tally_json *rest = rest_of(entry, is_worker);
+    enum tally_status status = TALLY_OK;
+    if (round < 0 || (!is_worker && !is_digest_or_null(entry)) ||
+        !is_known_entry(rest, is_worker)) {
+        status = tally_fail(err, TALLY_INVALID_ARGUMENT, NULL,
+                            "it does not have the members that a coordinator gives it");
+    } else if (write_row(round, is_worker ? NULL : tally_json_get_text(entry, "data"), rest, out) !=
+               TALLY_OK) {
+        status = tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the provenance");
+    } else if (out->size > MOST_ROW_BYTES) {
+        status = tally_fail(err, TALLY_INVALID_ARGUMENT, NULL, "it has %zu bytes, more than %d",
+                            out->size, (int)MOST_ROW_BYTES);
+    }
+    tally_json_free(rest);
+    return status;
+}
+
+static enum tally_status read_list(const struct tally_json *list, bool is_worker,
+                                   struct tally_buffer *texts, struct tally_error *err)
+{
+    const char *field = is_worker ? "provenance.workers" : "provenance.coordinators";
+    const size_t least = is_worker ? 0 : 1;
+    const size_t most = is_worker ? PROVENANCE_MOST_ORIGINS : PROVENANCE_MOST_COORDINATORS;
+    const size_t n = tally_json_size(list);
+    if (!tally_json_is_array(list) || n < least || n > most) {
+        return tally_fail(err, TALLY_INVALID_ARGUMENT, field, "%zu entries outside [%zu, %zu]", n,
+                          least, most);
+    }
+    enum tally_status status = TALLY_OK;
+    for (size_t i = 0; status == TALLY_OK && i < n; i++) {
+        status = read_entry(tally_json_at(list, i), is_worker, &texts[i], err);
+        if (status == TALLY_INVALID_ARGUMENT && err != NULL) {
+            snprintf(err->field, sizeof err->field, "%s", field);
+            tally_error_wrap(err, "entry %zu", i);
+        }
+    }
+    return status;
+}
+
+/* The provenance must have what tally_provenance_json() makes, and nothing else. */
+static enum tally_status read_provenance(const struct tally_json *provenance, const void *document,
+                                         size_t n_document, struct provenance_rows *rows,
+                                         struct tally_error *err)
+{
+    struct tally_json *own =
+        tally_provenance_json(document, n_document, tally_json_array(), tally_json_array());
+    const char *digest = tally_json_get_text(own, "document_sha256");
+    const char *given = tally_json_get_text(provenance, "document_sha256");
+    enum tally_status status = TALLY_OK;
+    if (digest == NULL) {
+        status = tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the provenance");
+    } else if (given == NULL || strcmp(given, digest) != 0 ||
+               tally_json_key(provenance, 3) != NULL) {
+        status = tally_fail(err, TALLY_INVALID_ARGUMENT, "provenance.document_sha256",
+                            "the provenance is that of another document: %.64s, not %s",
+                            given != NULL ? given : "none", digest);
+    }
+    if (status == TALLY_OK) {
+        status = read_list(tally_json_get(provenance, "coordinators"), false, rows->texts, err);
+    }
+    if (status == TALLY_OK) {
+        status = read_list(tally_json_get(provenance, "workers"), true,
+                           &rows->texts[PROVENANCE_MOST_COORDINATORS], err);
+    }
+    tally_json_free(own);
+    return status;
+}
+
+enum tally_status provenance_rows_read(const struct tally_json *provenance,
+                                       const struct tally_json *imported, const void *document,
+                                       size_t n_document, struct provenance_rows *ret_rows,
+                                       struct tally_error *err)
+{
+    struct tally_buffer *text = &ret_rows->texts[PROVENANCE_IMPORT];
+    enum tally_status status = TALLY_OK;
+    if (tally_json_is_object(provenance)) {
+        status = read_provenance(provenance, document, n_document, ret_rows, err);
+    } else if (!tally_json_is_null(provenance)) {
+        status = tally_fail(err, TALLY_INVALID_ARGUMENT, "provenance",
+                            "provenance is neither an object nor null");
+    }
+    if (status == TALLY_OK && imported != NULL && write_row(0, NULL, imported, text) != TALLY_OK) {
+        status = tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the provenance");
+    }
+    return status == TALLY_OK && text->size > MOST_ROW_BYTES
+               ? tally_fail(err, TALLY_INVALID_ARGUMENT, "imported",
+                            "imported has more than %d bytes", (int)MOST_ROW_BYTES)
+               : status;
+}
+
+enum tally_status provenance_rows_put(struct tally_store *store, int64_t job_key,
+                                      const struct provenance_rows *rows, struct tally_error *err)
+{
+    enum tally_status status = TALLY_OK;
+    for (uint32_t i = 0; status == TALLY_OK && i < PROVENANCE_MOST_ROWS; i++) {
+        const struct tally_store_update row = {.round = TALLY_STORE_PROVENANCE_ROUND,
+                                               .client = i,
+                                               .body = rows->texts[i].data,
+                                               .n_body = rows->texts[i].size};
+        if (row.n_body > 0) {
+            status = store->ops->update_insert(store, job_key, &row, err);
+        }
+    }
+    return status;
 }

@@ -7,7 +7,10 @@
  * shows.
  *
  * Then come the origins of updates: what workers have said of themselves. Workers that say the same
- * share a row. */
+ * share a row.
+ *
+ * A job that was imported (jobs_import.h) has the rows that it had where it ran, and one more,
+ * about the import. */
 #ifndef TALLY_SERVICES_COORDINATOR_PROVENANCE_H
 #define TALLY_SERVICES_COORDINATOR_PROVENANCE_H
 
@@ -16,6 +19,8 @@
 enum {
     PROVENANCE_MOST_COORDINATORS = 16, /* later ones are not recorded */
     PROVENANCE_MOST_ORIGINS = 64,      /* nor are later ones of these */
+    PROVENANCE_IMPORT = PROVENANCE_MOST_COORDINATORS + PROVENANCE_MOST_ORIGINS, /* the row of it */
+    PROVENANCE_MOST_ROWS
 };
 
 /* Records this coordinator, unless the last one recorded is the same; in an open transaction, with
@@ -38,9 +43,26 @@ enum tally_status provenance_put_origin(struct tally_store *store, struct hosted
 void provenance_forget(struct known_origins *origins);
 
 /* Adds the member `provenance` to the detail of a job with this document: null if nothing is
- * recorded. Errors: those of the store, NO_MEMORY. */
+ * recorded; and `imported`, if it was. Errors: those of the store, NO_MEMORY. */
 enum tally_status provenance_add(struct tally_store *store, const struct tally_store_job *row,
                                  const struct tally_buffer *document, struct tally_json *detail,
                                  struct tally_error *err);
+
+/* ---- The provenance of an imported job. */
+
+struct provenance_rows {
+    struct tally_buffer texts[PROVENANCE_MOST_ROWS]; /* empty = there is no such row */
+};
+/* Reads the members `provenance` and, unless it is NULL, `imported` of a detail. Call fini also
+ * after an error. Errors: INVALID_ARGUMENT, with the field (it is not what provenance_add() makes
+ * for this document), NO_MEMORY. */
+enum tally_status provenance_rows_read(const struct tally_json *provenance,
+                                       const struct tally_json *imported, const void *document,
+                                       size_t n_document, struct provenance_rows *ret_rows,
+                                       struct tally_error *err);
+void provenance_rows_fini(struct provenance_rows *rows);
+/* In an open transaction. Errors: those of the store. */
+enum tally_status provenance_rows_put(struct tally_store *store, int64_t job_key,
+                                      const struct provenance_rows *rows, struct tally_error *err);
 
 #endif

@@ -41,10 +41,13 @@ static enum tally_status find_route(const struct tally_coordinator *coordinator,
                                     const char *method, const char *path, struct tally_error *err)
 {
     unsigned methods = 0;
+    bool is_fixed = false; /* the path is one without "{id}", which then matches no other */
     for (const struct route *route = coordinator->calls->routes; route->method != NULL; route++) {
-        if (!match_path(route->path, path, call)) {
+        const bool has_id = strchr(route->path, '{') != NULL;
+        if ((is_fixed && has_id) || !match_path(route->path, path, call)) {
             continue;
         }
+        is_fixed = !has_id;
         if (strcmp(route->method, method) == 0) {
             call->route = route;
             return TALLY_OK;

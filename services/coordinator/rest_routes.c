@@ -27,6 +27,8 @@ const struct route ROUTES[] = {
     {"POST", "/tally.v1.WorkerService/Leave", ROUTE_WORKER, ROUTE_WRITES | ROUTE_IN_MEMORY,
      workers_leave, AT_SESSION},
     {"POST", "/v1/jobs", ROUTE_ADMIN, ROUTE_WRITES, rest_post_job, AT_ANY},
+    {"POST", "/v1/jobs/import", ROUTE_ADMIN, ROUTE_WRITES | ROUTE_TAKES_TAR, rest_import_job,
+     AT_ANY},
     {"GET", "/v1/jobs", ROUTE_ADMIN, ROUTE_IN_PIECES, rest_list_jobs, AT_ANY},
     {"GET", "/v1/jobs/{id}", ROUTE_ADMIN, 0, rest_get_job, AT_LEADER_OR_STORE},
     {"GET", "/v1/jobs/{id}/document", ROUTE_ADMIN, 0, rest_get_document, AT_ANY},

@@ -14,6 +14,7 @@ handler_fn rest_get_rounds, rest_get_rounds_csv, rest_get_client_metrics, rest_g
 handler_fn rest_get_workers;          /* rest_workers.c */
 handler_fn rest_get_series;           /* rest_series.c */
 handler_fn rest_get_events;           /* rest_events.c */
+handler_fn rest_import_job;           /* rest_imports.c */
 
 /* Runs the reads that waited for the commit, for about a millisecond: first those that are brief,
  * then the others and the pieces of long responses in turn (rest_dispatch.c). What is left waits

@@ -315,6 +315,32 @@ test("the example job runs and answers as its examples say", async () => {
   assert.equal((await check.fetch(`${where}/events`, last)).status, 204);
 });
 
+test("a bundle is imported as its example says", async () => {
+  const bundle = path.join(folder, "job.tar");
+  const exporting = start("tally", "export", finished.id, "--bundle", bundle, "--coordinator", open);
+  await once(exporting, "close");
+  const body = await readFile(bundle);
+  const send = (base, bytes) => check.fetch(`${base}/v1/jobs/import`,
+    {method: "POST", headers: {"Content-Type": "application/x-tar"}, body: bytes});
+  const other = await coordinate();
+  const first = await send(other, body);
+  assert.equal(first.status, 201, first.text);
+  const {provenance, ...detail} = JSON.parse(first.text); // it differs from machine to machine
+  assert.equal(provenance.coordinators.length, 1);
+  const {provenance: _, imported, ...expected} = example("/v1/jobs/import", "imported", {method: "post", status: 201});
+  assertLike({...detail, imported: {...detail.imported, bundle_sha256: ""}}, {...expected,
+    imported: {...imported, imported_ms: detail.imported.imported_ms, bundle_sha256: ""}});
+  const {imported: __, ...here} = detail;
+  assert.deepEqual(here, finished);
+  assert.equal((await send(other, body)).text, first.text);
+  assert.equal((await send(open, body)).status, 200);
+  // It ended more than a second ago.
+  await until("its time to be over", async () => Date.now() > finished.finished_ms + 1000);
+  assert.equal((await send(await coordinate("--keep-ended-s", "1"), body)).status, 409);
+  await until("too many at once", async () => (await Promise.all(Array.from({length: 64}, () => send(other, body))))
+    .some(({status}) => status === 429));
+});
+
 test("the models that a job keeps are as their example says", async () => {
   const {id} = await submit(open, {...requestExamples().ceal, keep: {best: "loss"}});
   const worker = start("tally-worker", "--coordinator", open, "--name", "keeper", "--clients", "2", "--job", id);
@@ -431,6 +457,8 @@ async function provocations() {
     "BadDocument missing_member": () => post(jobs, bad(noStep)),
     "BadDocument malformed": () => post(jobs, '{"clients":'),
     "BadDocument empty_key": () => post(jobs, ceal, {"Idempotency-Key": ""}),
+    "BadBundle other_file": () => check.fetch(`${jobs}/import`,
+      {method: "POST", headers: {"Content-Type": "application/x-tar"}, body: "hello"}),
     "BadQuery bad_limit": () => check.fetch(`${jobs}?limit=0`),
     "BadQuery bad_status": () => check.fetch(`${jobs}?status=asleep`),
     "Unauthorized no_token": () => check.fetch(`${guarded}/v1/jobs`),
@@ -476,8 +504,8 @@ async function provocations() {
     "NotImplemented gzip": () => sendHead(open, "POST", "/v1/jobs", {"Transfer-Encoding": "gzip"}),
   };
 }
-// These need a full disk, a damaged file, a moment during shutdown, or a minute.
-const NOT_PROVOKED = ["InternalError damaged", "RequestTimeout slow", "Unavailable draining", "Unavailable store"];
+// These need a full disk, a damaged file, another job of the same id, a moment during shutdown, or a minute.
+const NOT_PROVOKED = ["ImportConflict other_job", "InternalError damaged", "TooManyImports full", "RequestTimeout slow", "Unavailable draining", "Unavailable store"];
 
 test("the examples of problems are what the server says", async () => {
   const replay = await provocations();

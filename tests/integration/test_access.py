@@ -130,8 +130,8 @@ class Tokens(AccessTestCase):
               "expired": (401, 401, 401), "old-admin": (401, 401, 401),
               "alice": (403, None, 403), "bob": (403, None, 403), "metrics": (403, 403, None),
               "admin": (None, 403, None)}
-    ROUTES = [("POST", "/v1/jobs"), ("GET", "/v1/jobs"), ("GET", "/v1/jobs/ID"), ("POST", "/v1/jobs/ID/cancel"),
-              ("POST", "/v1/jobs/ID/pause"), ("POST", "/v1/jobs/ID/resume"), ("GET", "/v1/jobs/ID/rounds"),
+    ROUTES = [("POST", "/v1/jobs"), ("POST", "/v1/jobs/import"), ("GET", "/v1/jobs"), ("GET", "/v1/jobs/ID"),
+              ("POST", "/v1/jobs/ID/cancel"), ("POST", "/v1/jobs/ID/pause"), ("POST", "/v1/jobs/ID/resume"), ("GET", "/v1/jobs/ID/rounds"),
               ("GET", "/v1/jobs/ID/rounds.csv"), ("GET", "/v1/jobs/ID/model"), ("GET", "/v1/jobs/ID/models"),
               ("GET", "/v1/jobs/ID/series"),
               ("GET", "/v1/jobs/ID/events"), ("GET", "/v1/workers")]
