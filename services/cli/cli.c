@@ -3,9 +3,11 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "codec/utf8.h"
 #include "services/base/signals.h"
+#include "services/base/time.h"
 #include "services/base/token_file.h"
 #include "services/cli/document_text.h"
 #include "services/job/document.h"
@@ -22,6 +24,26 @@ const struct tally_option TALLY_CLI_COORDINATOR_OPTIONS[] = {
      "Coordinator"},
     {0},
 };
+
+/* A request of that many bytes shows how far it has got. */
+enum { LONG_REQUEST_BYTES = 1 << 20 };
+
+static void show_sending(void *context, const struct tally_http_progress *progress)
+{
+    struct tally_cli *cli = context;
+    char text[96];
+    if (progress->to_send_bytes < LONG_REQUEST_BYTES) {
+        return;
+    }
+    const double done = (double)progress->sent_bytes, all = (double)progress->to_send_bytes;
+    if (done < all) {
+        snprintf(text, sizeof text, "sent %.1f of %.1f MB", done / 1e6, all / 1e6);
+    } else {
+        snprintf(text, sizeof text, "sent  the coordinator checks it");
+    }
+    tally_progress_show(&cli->sending, tally_monotonic_ms() - progress->elapsed_ms, done / all,
+                        text);
+}
 
 enum tally_status tally_cli_init(struct tally_cli *cli, const struct tally_options *options,
                                  bool needs_coordinator, struct tally_error *err)
@@ -43,7 +65,10 @@ enum tally_status tally_cli_init(struct tally_cli *cli, const struct tally_optio
         .user_agent = "tally/" TALLY_VERSION,
         .tls_ca = tally_options_text(options, "tls-ca"),
         .cancel = tally_signals_stop(),
+        .on_progress = show_sending,
+        .context = cli,
     };
+    tally_progress_painter_init(&cli->sending, STDERR_FILENO);
     struct tally_error problem = TALLY_ERROR_INIT;
     status = tally_rest_client_init(&cli->rest, &config, &problem);
     explicit_bzero(&token, sizeof token);

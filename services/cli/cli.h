@@ -6,6 +6,7 @@
 
 #include "codec/buffer.h"
 #include "services/base/options.h"
+#include "services/base/progress_bar.h"
 #include "services/base/rest_client.h"
 
 struct tally_job_spec;
@@ -21,8 +22,9 @@ enum {
 
 struct tally_cli {
     const struct tally_options *options;
-    struct tally_rest_client rest;     /* zeroed for sub-commands that need no coordinator */
-    char job[TALLY_JOB_WORD_CAPACITY]; /* the first argument, if it is a job's name */
+    struct tally_rest_client rest;         /* zeroed for sub-commands that need no coordinator */
+    char job[TALLY_JOB_WORD_CAPACITY];     /* the first argument, if it is a job's name */
+    struct tally_progress_painter sending; /* of a long request; on stderr */
 };
 
 /* --coordinator, --token-file, --tls-ca. */

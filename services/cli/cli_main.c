@@ -62,6 +62,17 @@ static const struct tally_command COMMANDS[] = {
      "store in DIR; \"--to csv DIR\" and \"--to json DIR\" write the rounds to DIR/ID.csv and "
      "DIR/ID.json.",
      TALLY_CLI_EXPORT_OPTIONS, 1, 2, true, tally_cli_export},
+    {"import", "FILE [OPTION]...", "keep a job of another coordinator, from its bundle",
+     "Sends FILE, a bundle of tally export --bundle, to the coordinator, which checks all of it "
+     "and "
+     "keeps the job under its own id, as one that has ended: with its rounds, metrics, models and "
+     "provenance, in lists, charts and groups. Its detail has a member \"imported\". On a terminal "
+     "prints the id and the name, otherwise the id alone. Importing the bundle again changes "
+     "nothing and gives the same id; if another job has the id, the command fails. The bundle may "
+     "have as many bytes as the coordinator's --max-body-bytes.\n\n"
+     "Exit codes: 0 the job is there, 1 the coordinator refused the bundle or is unreachable, 2 "
+     "usage, or FILE is not a bundle.",
+     TALLY_CLI_IMPORT_OPTIONS, 1, 1, true, tally_cli_import},
     {"compare", "FILE|ID FILE|ID [OPTION]...", "show what differs between two jobs",
      "Compares two jobs: their documents, the programs and machines that ran them with the digests "
      "of the data, and their results. A job is one of the coordinator, or a file: a bundle of "

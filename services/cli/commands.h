@@ -24,6 +24,7 @@ int tally_cli_delete(struct tally_cli *cli); /* cmd_job_action.c */
 int tally_cli_doctor(struct tally_cli *cli);
 int tally_cli_encode(struct tally_cli *cli);
 int tally_cli_export(struct tally_cli *cli);
+int tally_cli_import(struct tally_cli *cli);
 int tally_cli_list(struct tally_cli *cli);
 int tally_cli_migrate(struct tally_cli *cli);
 int tally_cli_pause(struct tally_cli *cli);
@@ -48,6 +49,7 @@ extern const struct tally_option TALLY_CLI_DELETE_OPTIONS[];
 extern const struct tally_option TALLY_CLI_DOCTOR_OPTIONS[];
 extern const struct tally_option TALLY_CLI_ENCODE_OPTIONS[];
 extern const struct tally_option TALLY_CLI_EXPORT_OPTIONS[];
+extern const struct tally_option TALLY_CLI_IMPORT_OPTIONS[];
 extern const struct tally_option TALLY_CLI_LIST_OPTIONS[];
 extern const struct tally_option TALLY_CLI_MIGRATE_OPTIONS[];
 extern const struct tally_option TALLY_CLI_PLAN_OPTIONS[];
