@@ -6,6 +6,7 @@ import random
 import subprocess
 import sys
 import unittest
+from pathlib import Path
 from unittest import mock
 
 import numpy as np
@@ -101,6 +102,28 @@ class Changes(PythonCase):
             with self.assertRaises(tally.Error) as caught:
                 missing("0123456789ab")
             self.assertEqual((caught.exception.code, caught.exception.status), ("not_found", 404))
+
+    def test_import(self):
+        here, there = self.start_coordinator(), self.start_coordinator(name="there", store="memory:")
+        job_id = tally.submit(job_document(), url=here.url)
+        self.start_worker(here, "w", clients=10)
+        tally.wait(job_id, url=here.url)
+        bundle = Path(self.folder, "job.tar")
+        subprocess.run([BIN / "tally", "export", job_id, "--bundle", bundle, "--coordinator", here.url], check=True,
+                       capture_output=True, timeout=HANG_S)
+        client = tally.Client(there.url)
+        for _ in range(2):
+            self.assertEqual(client.import_job(bundle), job_id)
+        self.assertEqual(tally.import_job(str(bundle), url=there.url), job_id)
+        self.assertEqual([each["id"] for each in client.jobs()], [job_id])
+        self.assertEqual(client.rounds(job_id).tolist(), tally.rounds(job_id, url=here.url).tolist())
+        self.assertEqual(client.model(job_id).tolist(), tally.model(job_id, url=here.url).tolist())
+        self.assertEqual(client.client_traffic(job_id), tally.client_traffic(job_id, url=here.url))
+        self.assertEqual(client.show(job_id)["imported"]["before"], None)
+        bundle.write_bytes(bundle.read_bytes()[:-1])
+        with self.assertRaises(tally.Error) as caught:
+            client.import_job(bundle)
+        self.assertEqual((caught.exception.status, caught.exception.field), (400, "bundle"))
 
     def test_delete(self):
         coordinator = self.start_coordinator()

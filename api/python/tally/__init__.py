@@ -16,8 +16,8 @@ for the same gradients a Python worker sends the same bytes as a C worker.
 from . import arrays as arrays  # for models; not in __all__, whose names "import *" would put over those of torch
 from . import torch as torch
 from ._client import (
-    Client, Event, cancel, client_metrics, client_traffic, delete, document, jobs, model, models, rounds, show, submit,
-    to_pandas, wait, watch, workers,
+    Client, Event, cancel, client_metrics, client_traffic, delete, document, import_job, jobs, model, models, rounds,
+    show, submit, to_pandas, wait, watch, workers,
 )
 from ._codec import ENCODINGS, Message, decode, encode, grid
 from ._data import JobData
@@ -34,6 +34,6 @@ __version__ = version()
 __all__ = [
     "ENCODINGS", "Client", "Error", "Evaluate", "Event", "Gradient", "JobData", "Loss", "Message", "Metrics",
     "Problem", "Query", "Task", "Totals", "Train", "Update", "Worker", "cancel", "client_metrics", "client_traffic", "decode", "delete",
-    "document", "encode", "grid", "jobs", "model", "models", "report", "rounds", "run_worker", "show", "simulate", "submit",
-    "sweep", "to_pandas", "version", "wait", "watch", "workers",
+    "document", "encode", "grid", "import_job", "jobs", "model", "models", "report", "rounds", "run_worker", "show",
+    "simulate", "submit", "sweep", "to_pandas", "version", "wait", "watch", "workers",
 ]

@@ -164,6 +164,15 @@ class Client:
             headers["Idempotency-Key"] = idempotency_key
         return str(self._json("/v1/jobs", _document(job), headers)["id"])
 
+    def import_job(self, path: str | os.PathLike[str]) -> str:
+        """Imports the job in a bundle, a file that `tally export --bundle` wrote on another coordinator, and returns the
+        job's id, which it keeps. Importing it again changes nothing. Raises Error, whose field says what is wrong with the
+        bundle; its code is "already_exists" if another job has the id."""
+        with open(path, "rb") as file:
+            bundle = file.read()
+        headers = {"Content-Type": "application/x-tar", "Accept": "application/json"}
+        return str(self._json("/v1/jobs/import", bundle, headers)["id"])
+
     def show(self, job_id: str) -> dict[str, Any]:
         """Returns the detail of a job: document, status, progress and bit counters. Once the job has ended,
         `reason_code` gives the reason (services/job/REASONS.md), and `reason` describes it as text."""
@@ -434,6 +443,11 @@ def _read_events(stream: Any) -> Iterator[tuple[Event, int | None]]:
 def submit(job: Mapping[str, Any], *, idempotency_key: str | None = None, **where: Any) -> str:
     """Submits a job document and returns the job's id. Other arguments: those of Client."""
     return Client(**where).submit(job, idempotency_key=idempotency_key)
+
+
+def import_job(path: str | os.PathLike[str], **where: Any) -> str:
+    """Imports the job in a bundle and returns its id. Other arguments: those of Client."""
+    return Client(**where).import_job(path)
 
 
 def show(job_id: str, **where: Any) -> dict[str, Any]:
