@@ -1,6 +1,8 @@
+#include "codec/adaptive/adaptive_long.h"
 #include "codec/adaptive/adaptive_model.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "codec/dithered/dithered_kernels.h"
@@ -91,8 +93,8 @@ enum tally_status tally_adaptive_round(const struct tally_vector *vector, int32_
 /* --- encoder --------------------------------------------------------------------------------- */
 
 /* Writes the zeros from number `first` of a block on. Returns the index of the first other level,
- * or n. Most levels are 0: this is the same as tally_adaptive_write() and pass() for each of them,
- * but the range and the density stay in registers. `low` stays: no is the first share. */
+ * or n. Most levels are 0: this is the same as tally_adaptive_write_decision() and pass() for each
+ * of them, but the range and the density stay in registers. `low` stays: no is the first share. */
 static size_t write_zeros(struct tally_arith_encoder *encoder, struct model *model,
                           const int32_t *levels, const uint8_t *classes, size_t first, size_t n)
 {
@@ -123,9 +125,9 @@ static void write_nonzero(struct tally_arith_encoder *encoder, struct model *mod
     const unsigned density = tally_adaptive_density_class(model->density),
                    by_dither = tally_adaptive_dither_class(dither);
     const uint32_t magnitude = tally_magnitude(level);
-    tally_adaptive_write(encoder, &model->nonzero[density][by_dither], true);
+    tally_adaptive_write_decision(encoder, &model->nonzero[density][by_dither], true);
     pass(model, magnitude);
-    tally_adaptive_write(encoder, &model->against[by_dither], (level < 0) != (dither < 0));
+    tally_adaptive_write_decision(encoder, &model->against[by_dither], (level < 0) != (dither < 0));
     tally_adaptive_write_magnitude(encoder, model->more[density], 1, magnitude);
 }
 
@@ -157,6 +159,9 @@ enum tally_status tally_adaptive_encode(const int32_t *levels, size_t dim,
                                         struct tally_level_stats *ret_stats,
                                         struct tally_error *err)
 {
+    if (dim >= TALLY_ADAPTIVE_LONG_MESSAGE) {
+        return tally_adaptive_long_encode(levels, dim, dither, payload, ret_stats, err);
+    }
     const size_t before = payload->size, most = bound(levels, dim);
     const enum tally_status status = tally_buffer_reserve(payload, before + most);
     if (status != TALLY_OK) {
@@ -197,7 +202,7 @@ static int32_t read_nonzero(struct tally_arith_decoder *decoder, struct model *m
                             unsigned density, int32_t dither)
 {
     const bool against =
-        tally_adaptive_read(decoder, &model->against[tally_adaptive_dither_class(dither)]);
+        tally_adaptive_read_decision(decoder, &model->against[tally_adaptive_dither_class(dither)]);
     const uint32_t magnitude = tally_adaptive_read_magnitude(decoder, model->more[density], 1);
     pass(model, magnitude);
     if (magnitude > TALLY_ADAPTIVE_MAX_LEVEL) {
@@ -208,7 +213,7 @@ static int32_t read_nonzero(struct tally_arith_decoder *decoder, struct model *m
 
 /* Reads the levels of a block up to and including the first that is not 0, whose `nonzero` decision
  * has then been read and learnt. Returns its index, or n. Most levels are 0: this is the same as
- * tally_adaptive_read() and pass() for each of them, but the coder and the density stay in
+ * tally_adaptive_read_decision() and pass() for each of them, but the coder and the density stay in
  * registers. */
 static size_t read_zeros(struct tally_arith_decoder *decoder, struct model *model,
                          const uint8_t *classes, size_t first, size_t n)
@@ -238,7 +243,7 @@ static size_t read_zeros(struct tally_arith_decoder *decoder, struct model *mode
     decoder->above = above;
     model->density = density;
     if (i < n) {
-        (void)tally_adaptive_read(
+        (void)tally_adaptive_read_decision(
             decoder, &model->nonzero[tally_adaptive_density_class(density)][classes[i]]);
     }
     return i;
@@ -273,45 +278,118 @@ static enum tally_status read_levels(struct tally_arith_decoder *decoder, size_t
     return TALLY_OK;
 }
 
+/* Reads the levels of a short message. */
+static enum tally_status read_short(const uint8_t *data, uint64_t payload_bits, size_t dim,
+                                    const struct tally_rng *dither, int32_t *levels,
+                                    struct tally_level_stats *stats, struct tally_error *err)
+{
+    struct tally_bit_reader reader;
+    struct tally_arith_decoder decoder;
+    tally_bit_reader_init(&reader, data, payload_bits);
+    tally_arith_decoder_init(&decoder, &reader);
+    const enum tally_status status = read_levels(&decoder, dim, dither, levels, stats, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    bool is_exact;
+    const uint64_t taken = tally_arith_decoder_finish(&decoder, &is_exact);
+    return tally_payload_check_string(payload_bits, dim, taken, is_exact, err);
+}
+
+static uint32_t largest_of(const int32_t *levels, size_t dim)
+{
+    uint32_t largest = 0;
+    for (size_t i = 0; i < dim; i++) {
+        const uint32_t magnitude = tally_magnitude(levels[i]);
+        largest = magnitude > largest ? magnitude : largest;
+    }
+    return largest;
+}
+
+enum tally_status tally_adaptive_read(const uint8_t *data, size_t n_bytes, uint64_t payload_bits,
+                                      size_t dim, const struct tally_rng *dither,
+                                      struct tally_adaptive_message *ret_message,
+                                      struct tally_level_stats *ret_stats, struct tally_error *err)
+{
+    enum tally_status status = tally_payload_check_frame(data, n_bytes, payload_bits, err);
+    *ret_stats = (struct tally_level_stats){.payload_bits = payload_bits, .formula_bits = dim};
+    *ret_message = (struct tally_adaptive_message){.dim = dim, .dither = dither};
+    if (status != TALLY_OK) {
+        return status;
+    }
+    if (dim >= TALLY_ADAPTIVE_LONG_MESSAGE) {
+        return tally_adaptive_long_read(data, payload_bits, ret_message, ret_stats, err);
+    }
+    ret_message->levels = malloc(dim * sizeof *ret_message->levels);
+    if (ret_message->levels == NULL) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for %zu levels", dim);
+    }
+    status = read_short(data, payload_bits, dim, dither, ret_message->levels, ret_stats, err);
+    if (status == TALLY_OK) {
+        ret_message->largest = largest_of(ret_message->levels, dim);
+    }
+    return status;
+}
+
+void tally_adaptive_message_fini(struct tally_adaptive_message *message)
+{
+    free(message->levels);
+    free(message->nonzero);
+    free(message->special);
+    free(message->before);
+}
+
+/* The levels of a block of a long message, of these dithers. */
+static void long_levels(const struct tally_adaptive_message *message, size_t first, size_t n,
+                        const int32_t dithers[TALLY_ADAPTIVE_BLOCK],
+                        int32_t levels[TALLY_ADAPTIVE_BLOCK])
+{
+    for (size_t i = 0; i < n; i += TALLY_ADAPTIVE_ROW) {
+        tally_adaptive_long_levels(message, (first + i) / TALLY_ADAPTIVE_ROW, dithers + i,
+                                   levels + i);
+    }
+}
+
+void tally_adaptive_levels(const struct tally_adaptive_message *message, size_t first, size_t n,
+                           int32_t levels[TALLY_ADAPTIVE_BLOCK])
+{
+    if (message->nonzero == NULL) {
+        memcpy(levels, message->levels + first, n * sizeof *levels);
+    } else {
+        int32_t dithers[TALLY_ADAPTIVE_BLOCK];
+        dithers_at(message->dither, first, n, dithers);
+        long_levels(message, first, n, dithers, levels);
+    }
+}
+
+void tally_adaptive_add(const struct tally_adaptive_message *message, size_t first, size_t n,
+                        double step, int64_t *sums, double squares[TALLY_FIXED_POINT_LANES])
+{
+    int32_t dithers[TALLY_ADAPTIVE_BLOCK], block[TALLY_ADAPTIVE_BLOCK];
+    const int32_t *levels = block;
+    dithers_at(message->dither, first, n, dithers);
+    if (message->nonzero == NULL) {
+        levels = message->levels + first;
+    } else {
+        long_levels(message, first, n, dithers, block);
+    }
+    tally_fixed_point_add_dithered(levels, dithers, n, step, sums, squares);
+}
+
 enum tally_status tally_adaptive_decode(const uint8_t *data, size_t n_bytes, uint64_t payload_bits,
                                         size_t dim, const struct tally_rng *dither, int32_t *levels,
                                         struct tally_level_stats *ret_stats,
                                         struct tally_error *err)
 {
-    struct tally_level_stats stats = {.payload_bits = payload_bits, .formula_bits = dim};
-    struct tally_bit_reader reader;
-    struct tally_arith_decoder decoder;
-    enum tally_status status = tally_payload_check_frame(data, n_bytes, payload_bits, err);
-    if (status != TALLY_OK) {
-        return status;
+    struct tally_adaptive_message message;
+    int32_t block[TALLY_ADAPTIVE_BLOCK];
+    const enum tally_status status =
+        tally_adaptive_read(data, n_bytes, payload_bits, dim, dither, &message, ret_stats, err);
+    for (size_t start = 0, n; status == TALLY_OK && start < dim; start += n) {
+        n = block_at(start, dim);
+        tally_adaptive_levels(&message, start, n, block);
+        memcpy(levels + start, block, n * sizeof *levels);
     }
-    tally_bit_reader_init(&reader, data, payload_bits);
-    tally_arith_decoder_init(&decoder, &reader);
-    status = read_levels(&decoder, dim, dither, levels, &stats, err);
-    if (status == TALLY_OK) {
-        bool is_exact;
-        const uint64_t taken = tally_arith_decoder_finish(&decoder, &is_exact);
-        status = tally_payload_check_string(payload_bits, dim, taken, is_exact, err);
-    }
-    *ret_stats = stats;
+    tally_adaptive_message_fini(&message);
     return status;
-}
-
-void tally_adaptive_values(const int32_t *levels, size_t first, size_t n, double step,
-                           const struct tally_rng *dither, double *values)
-{
-    int32_t dithers[TALLY_ADAPTIVE_BLOCK];
-    dithers_at(dither, first, n, dithers);
-    for (size_t i = 0; i < n; i++) {
-        values[i] = step * (levels[i] - dithers[i] * 0x1p-32);
-    }
-}
-
-void tally_adaptive_add(const int32_t *levels, size_t first, size_t n, double step,
-                        const struct tally_rng *dither, int64_t *sums,
-                        double squares[TALLY_FIXED_POINT_LANES])
-{
-    int32_t dithers[TALLY_ADAPTIVE_BLOCK];
-    dithers_at(dither, first, n, dithers);
-    tally_fixed_point_add_dithered(levels, dithers, n, step, sums, squares);
 }

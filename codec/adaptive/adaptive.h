@@ -11,6 +11,9 @@
  * Example, at a step of eight standard deviations: one level in 14 is nonzero, which would take
  * 0.45 bits a coordinate if all were alike. With both contexts an update of an MLP takes 0.3.
  *
+ * A message of 2^18 coordinates and more is coded on 64 stretches of the vector at once
+ * (adaptive_long.h).
+ *
  * Nothing but the levels is sent: no table and no scale. A message that is too short to learn from
  * uses the probabilities of a Laplace distribution. */
 #ifndef TALLY_CODEC_ADAPTIVE_ADAPTIVE_H
@@ -35,23 +38,41 @@ enum tally_status tally_adaptive_encode(const int32_t *levels, size_t dim,
                                         struct tally_level_stats *ret_stats,
                                         struct tally_error *err);
 
-/* Reads exactly n_bytes holding payload_bits bits, and writes the levels, undefined on failure.
- * Errors: MALFORMED (too short, too long, a level above the largest, not the message that an
- * encoder writes for these levels). */
+/* A message that was read. Long messages keep what takes little memory: whether a level is zero,
+ * plain or special, and the special levels. */
+struct tally_adaptive_message {
+    size_t dim;
+    const struct tally_rng *dither; /* the caller's */
+    int32_t *levels;                /* on the heap; of a long message, the special ones */
+    uint64_t *nonzero, *special;    /* on the heap; bit j of word i: coordinate 64 i + j */
+    uint32_t *before;               /* on the heap; special levels before coordinate 64 i */
+    uint32_t largest;               /* no level has a larger magnitude */
+};
+
+/* Reads exactly n_bytes holding payload_bits bits. The caller calls _fini() in any case. Errors:
+ * MALFORMED (too short, too long, a level above the largest, not the message that an encoder writes
+ * for these levels), NO_MEMORY. */
+enum tally_status tally_adaptive_read(const uint8_t *data, size_t n_bytes, uint64_t payload_bits,
+                                      size_t dim, const struct tally_rng *dither,
+                                      struct tally_adaptive_message *ret_message,
+                                      struct tally_level_stats *ret_stats, struct tally_error *err);
+void tally_adaptive_message_fini(struct tally_adaptive_message *message);
+
+/* The levels of the coordinates from `first` on, a multiple of 64; n <= TALLY_ADAPTIVE_BLOCK. */
+enum { TALLY_ADAPTIVE_BLOCK = 256 };
+void tally_adaptive_levels(const struct tally_adaptive_message *message, size_t first, size_t n,
+                           int32_t levels[TALLY_ADAPTIVE_BLOCK]);
+/* Adds the values of these levels, step (level - u), or step times level without dither, to
+ * fixed-point sums[n], and their squares to `squares`, as tally_fixed_point_add_dithered() does. */
+void tally_adaptive_add(const struct tally_adaptive_message *message, size_t first, size_t n,
+                        double step, int64_t *sums, double squares[TALLY_FIXED_POINT_LANES]);
+
+/* Reads a message and writes all its levels, undefined on failure. Errors: as
+ * tally_adaptive_read().
+ */
 enum tally_status tally_adaptive_decode(const uint8_t *data, size_t n_bytes, uint64_t payload_bits,
                                         size_t dim, const struct tally_rng *dither, int32_t *levels,
                                         struct tally_level_stats *ret_stats,
                                         struct tally_error *err);
-
-/* values[n] <- step (levels[n] - u), or step levels[n] if `dither` is NULL, for the coordinates
- * from `first` on, a multiple of 64. */
-enum { TALLY_ADAPTIVE_BLOCK = 256 };
-void tally_adaptive_values(const int32_t *levels, size_t first, size_t n, double step,
-                           const struct tally_rng *dither, double *values);
-/* Adds the same values to fixed-point sums[n], and their squares to `squares`, as
- * tally_fixed_point_add_dithered() does; n <= TALLY_ADAPTIVE_BLOCK. */
-void tally_adaptive_add(const int32_t *levels, size_t first, size_t n, double step,
-                        const struct tally_rng *dither, int64_t *sums,
-                        double squares[TALLY_FIXED_POINT_LANES]);
 
 #endif

@@ -54,10 +54,10 @@ void tally_adaptive_write_magnitude(struct tally_arith_encoder *encoder,
 {
     uint32_t i = least;
     for (; i <= TALLY_ADAPTIVE_UNARY && i < magnitude; i++) {
-        tally_adaptive_write(encoder, &more[i - 1], true);
+        tally_adaptive_write_decision(encoder, &more[i - 1], true);
     }
     if (i <= TALLY_ADAPTIVE_UNARY) {
-        tally_adaptive_write(encoder, &more[i - 1], false);
+        tally_adaptive_write_decision(encoder, &more[i - 1], false);
     } else {
         write_gamma(encoder, magnitude - TALLY_ADAPTIVE_UNARY);
     }
@@ -90,7 +90,7 @@ uint32_t tally_adaptive_read_magnitude(struct tally_arith_decoder *decoder,
 {
     uint32_t magnitude = least;
     while (magnitude <= TALLY_ADAPTIVE_UNARY &&
-           tally_adaptive_read(decoder, &more[magnitude - 1])) {
+           tally_adaptive_read_decision(decoder, &more[magnitude - 1])) {
         magnitude++;
     }
     if (magnitude > TALLY_ADAPTIVE_UNARY) {

@@ -68,8 +68,8 @@ static inline unsigned tally_adaptive_dither_class(int32_t dither)
 }
 
 /* Writes or reads a decision and learns it. */
-static inline void tally_adaptive_write(struct tally_arith_encoder *encoder,
-                                        struct tally_adaptive_decision *decision, bool yes)
+static inline void tally_adaptive_write_decision(struct tally_arith_encoder *encoder,
+                                                 struct tally_adaptive_decision *decision, bool yes)
 {
     const uint32_t zero = tally_adaptive_share(decision);
     if (yes) {
@@ -80,8 +80,8 @@ static inline void tally_adaptive_write(struct tally_arith_encoder *encoder,
     tally_adaptive_learn(decision, yes);
 }
 
-static inline bool tally_adaptive_read(struct tally_arith_decoder *decoder,
-                                       struct tally_adaptive_decision *decision)
+static inline bool tally_adaptive_read_decision(struct tally_arith_decoder *decoder,
+                                                struct tally_adaptive_decision *decision)
 {
     const bool yes = tally_arith_decode_bit(decoder, tally_adaptive_share(decision));
     tally_adaptive_learn(decision, yes);

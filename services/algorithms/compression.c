@@ -164,26 +164,20 @@ static double mean_square(const float *values, size_t n)
     return sum / (double)n;
 }
 
-/* Whether the server can sum all values of a message. */
-static enum tally_status check_range(const struct tally_setting *setting, double step,
-                                     const int32_t *levels, struct tally_error *err)
+/* The largest magnitude of a level whose value the server can sum. */
+static double summable(const struct tally_setting *setting, double step)
 {
-    const double most = tally_fixed_point_bound(setting->cohort) / step - 1;
-    uint32_t bits = 0; /* of all magnitudes; of negative levels, of the magnitude less 1 */
+    return tally_fixed_point_bound(setting->cohort) / step - 1;
+}
+
+static bool all_summable(const struct tally_setting *setting, double step, const int32_t *levels)
+{
+    int32_t largest = 0;
     for (size_t i = 0; i < setting->dim; i++) {
-        bits |= (uint32_t)(levels[i] ^ levels[i] >> 31);
+        const int32_t magnitude = levels[i] < 0 ? -levels[i] : levels[i];
+        largest = magnitude > largest ? magnitude : largest;
     }
-    if ((double)bits + 1 <= most) {
-        return TALLY_OK;
-    }
-    for (size_t i = 0; i < setting->dim; i++) {
-        if (!(fabs((double)levels[i]) <= most)) {
-            return tally_fail(err, TALLY_MALFORMED, "payload",
-                              "coordinate %zu: level %ld of step %g is beyond %g", i,
-                              (long)levels[i], step, tally_fixed_point_bound(setting->cohort));
-        }
-    }
-    return TALLY_OK;
+    return (double)largest <= summable(setting, step);
 }
 
 enum tally_status tally_compression_send(const struct tally_client_task *task,
@@ -214,7 +208,7 @@ enum tally_status tally_compression_send(const struct tally_client_task *task,
     const struct tally_vector vector = {scratch->vector, dim, &grid, &rng};
     tally_rng_init(&rng, setting->key, task->client, task->round, TALLY_RNG_UPLINK);
     enum tally_status status = tally_adaptive_round(&vector, scratch->levels, &clipped, err);
-    if (status == TALLY_OK && check_range(setting, grid.step, scratch->levels, NULL) != TALLY_OK) {
+    if (status == TALLY_OK && !all_summable(setting, grid.step, scratch->levels)) {
         return tally_baseline_diverged(task, err);
     }
     if (status == TALLY_OK) {
@@ -257,9 +251,33 @@ static enum tally_status take_grid(const struct tally_round_plan *plan,
     return TALLY_OK;
 }
 
+/* Checks that the server can sum all values of a message. */
+static enum tally_status check_range(const struct tally_setting *setting,
+                                     const struct tally_adaptive_message *levels, double step,
+                                     struct tally_error *err)
+{
+    const double most = summable(setting, step);
+    int32_t block[BLOCK];
+    if ((double)levels->largest <= most) {
+        return TALLY_OK;
+    }
+    for (size_t at = 0, n; at < setting->dim; at += n) {
+        n = setting->dim - at < BLOCK ? setting->dim - at : BLOCK;
+        tally_adaptive_levels(levels, at, n, block);
+        for (size_t i = 0; i < n; i++) {
+            if (!(fabs((double)block[i]) <= most)) {
+                return tally_fail(err, TALLY_MALFORMED, "payload",
+                                  "coordinate %zu: level %ld of step %g is beyond %g", at + i,
+                                  (long)block[i], step, tally_fixed_point_bound(setting->cohort));
+            }
+        }
+    }
+    return TALLY_OK;
+}
+
 /* Adds the values of the levels to the sums, and their squares to `squares`. */
-static void add_values(const struct tally_setting *setting, uint32_t weight, const int32_t *levels,
-                       double step, const struct tally_rng *rng, int64_t *sums,
+static void add_values(const struct tally_setting *setting, uint32_t weight,
+                       const struct tally_adaptive_message *levels, double step, int64_t *sums,
                        double squares[TALLY_FIXED_POINT_LANES])
 {
     int64_t addends[BLOCK];
@@ -267,12 +285,26 @@ static void add_values(const struct tally_setting *setting, uint32_t weight, con
         n = setting->dim - at < BLOCK ? setting->dim - at : BLOCK;
         if (setting->weighs_points) {
             memset(addends, 0, sizeof addends);
-            tally_adaptive_add(levels + at, at, n, step, rng, addends, squares);
+            tally_adaptive_add(levels, at, n, step, addends, squares);
             tally_weighted_sum_add_block(setting, weight, addends, at, n, sums);
         } else {
-            tally_adaptive_add(levels + at, at, n, step, rng, sums + at, squares);
+            tally_adaptive_add(levels, at, n, step, sums + at, squares);
         }
     }
+}
+
+/* Adds a message that was read; returns the square of the difference that was sent, without the
+ * rounding's share. */
+static double add_message(const struct tally_setting *setting, uint32_t weight,
+                          const struct tally_adaptive_message *levels, double step, int64_t *sums)
+{
+    double squares[TALLY_FIXED_POINT_LANES] = {0};
+    double square = -(double)setting->dim * step * step / 12;
+    add_values(setting, weight, levels, step, sums, squares);
+    for (size_t j = 0; j < TALLY_FIXED_POINT_LANES; j++) {
+        square += squares[j];
+    }
+    return square;
 }
 
 enum tally_status tally_compression_receive(const struct tally_setting *setting,
@@ -282,33 +314,29 @@ enum tally_status tally_compression_receive(const struct tally_setting *setting,
                                             struct tally_bits *ret_bits, struct tally_error *err)
 {
     struct tally_message_view view = *message;
+    struct tally_adaptive_message levels;
     struct tally_level_stats stats;
     struct tally_grid grid;
     struct tally_rng rng;
     tally_rng_init(&rng, setting->key, message->client, message->number, TALLY_RNG_UPLINK);
     enum tally_status status = take_grid(plan, &view, &grid, err);
-    if (status == TALLY_OK) {
-        status = tally_adaptive_decode(view.payload, view.n_payload, view.payload_bits,
-                                       setting->dim, &rng, scratch->levels, &stats, err);
-    }
-    if (status == TALLY_OK) {
-        status = check_range(setting, grid.step, scratch->levels, err);
-    }
     if (status != TALLY_OK) {
         return status;
     }
-    double squares[TALLY_FIXED_POINT_LANES] = {0};
-    add_values(setting, message->weight, scratch->levels, grid.step, &rng, sums, squares);
-    double square = -(double)setting->dim * grid.step * grid.step / 12;
-    for (size_t j = 0; j < TALLY_FIXED_POINT_LANES; j++) {
-        square += squares[j];
+    status = tally_adaptive_read(view.payload, view.n_payload, view.payload_bits, setting->dim,
+                                 &rng, &levels, &stats, err);
+    if (status == TALLY_OK) {
+        status = check_range(setting, &levels, grid.step, err);
     }
-    scratch->square = square; /* of the difference that was sent, without the rounding's share */
-    *ret_bits = (struct tally_bits){.formula_bits = stats.formula_bits +
-                                                    (message->payload_bits - view.payload_bits),
-                                    .payload_bits = message->payload_bits,
-                                    .messages = 1};
-    return TALLY_OK;
+    if (status == TALLY_OK) {
+        scratch->square = add_message(setting, message->weight, &levels, grid.step, sums);
+        *ret_bits = (struct tally_bits){.formula_bits = stats.formula_bits +
+                                                        (message->payload_bits - view.payload_bits),
+                                        .payload_bits = message->payload_bits,
+                                        .messages = 1};
+    }
+    tally_adaptive_message_fini(&levels);
+    return status;
 }
 
 /* --- downlink -------------------------------------------------------------------------------- */
@@ -328,8 +356,9 @@ static double deviation_of(double last, double square, double square_of_mean, do
     return fmax(sqrt(fmax(variance, 0)), least);
 }
 
-/* Rounds (z - x) / step to the nearest level, ties to even. Beside 1.5 * 2^52 all doubles are the
- * integers, and the bits of the sum are those of that number plus the level. */
+/* Rounds (z - x) / step to the nearest level, ties to even. Beside 1.5 *
+ * 2^52 all doubles are the integers, and the bits of the sum are those of that number plus the
+ * level. */
 static int32_t level_of(double ratio)
 {
     static const double SHIFT = 0x1.8p52;

@@ -155,15 +155,16 @@ def dithered_seeds():
 
 
 def adaptive_seeds():
-    """As messages of a stream of the target, with and without dither."""
+    """As messages of a stream of the target, in both forms, with and without dither."""
     generator = random.Random(19)
     for levels, _ in level_vectors(generator):
         levels = [max(-2**20, min(2**20, level)) for level in levels]
         for client in (None, 0, 7):
             stream = {} if client is None else {"seed": 71, "run": 1, "client": client, "round": 3, "purpose": 7}
-            vector = make_golden.adaptive(levels, stream)
-            yield "adaptive", head(len(levels), 1, vector["payload_bits"], 6 if client is None else 0) + \
-                vector["payload"] + bytes([2, client or 0, 3])
+            for is_long, encode in enumerate((make_golden.adaptive, make_golden.adaptive_long)):
+                vector = encode(levels, stream)
+                yield "adaptive", head(len(levels), 1, vector["payload_bits"], 6 if client is None else 0) + \
+                    vector["payload"] + bytes([2, client or 0, 3, is_long])
 
 
 def data_seeds():

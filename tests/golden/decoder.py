@@ -7,6 +7,7 @@ bits, malformed ones are refused for their reason. It is meant to be read next t
 slow as that makes it. The table of priors is taken from the text itself.
 """
 
+import collections
 import json
 import math
 import pathlib
@@ -678,8 +679,7 @@ class Adaptive:
         return -magnitude if negative else magnitude
 
 
-def decode_adaptive(payload, payload_bits, dim, stream):
-    """Returns the levels q; `stream` is empty without dither."""
+def decode_adaptive_short(payload, payload_bits, dim, stream):
     interval = Interval(Bits(payload, payload_bits).bits)
 
     def ask(shares, *_):
@@ -691,6 +691,154 @@ def decode_adaptive(payload, payload_bits, dim, stream):
     levels = [model.level(dither) for dither in (dithers(dim, **stream) if stream else dim * [0])]
     interval.check_end()
     return levels
+
+
+ZERO, PLAIN, SPECIAL = range(3)
+IN_STATES = 15 * 64  # bits of the string
+
+
+def class_of(dither):
+    return (dither if dither >= 0 else -1 - dither) // 2**27
+
+
+class Lane:
+    def __init__(self, dithered):
+        self.dithered, self.density, self.last = dithered, 1024, 0
+
+    def context(self, dither):
+        return max(0, max(1, self.density.bit_length()) - 4), class_of(dither) if self.dithered else self.last
+
+    def learn(self, symbol):
+        h = {ZERO: 0, PLAIN: 2**14, SPECIAL: 2**15 if self.dithered else 2**14}[symbol]
+        self.density += (h - self.density) // 32
+        self.last = self.last % 2 * 2 + (symbol != ZERO)
+
+
+class Context:
+    def __init__(self, z, dithered):
+        self.t = self.a = 1536
+        self.n = 1536 * (2**16 - z) // 2**16
+        self.s = 153 if dithered else 768
+        self.settle()
+
+    def settle(self):
+        """Sets F of the three symbols, and the end."""
+        if self.t >= 2**20:
+            self.t, self.n = self.t // 2, self.n // 2
+        if self.a >= 2**20:
+            self.a, self.s = self.a // 2, self.s // 2
+        n = min(2**15 - 1, max(2, 2**15 * self.n // self.t))
+        s = min(n - 1, max(1, n * self.s // self.a))
+        self.first = 0, 2**15 - n, 2**15 - s, 2**15
+
+
+class LongAdaptive:
+    """The contexts of a long message, and the order of its coordinates."""
+
+    def __init__(self, dim, stream):
+        self.dithered, self.dim = bool(stream), dim
+        self.length = -(-dim // 4096) * 64  # of a lane
+        self.dithers = dithers(64 * self.length, **stream) if stream else [0] * (64 * self.length)
+        self.contexts = [[Context(row[b] if stream else row[0], self.dithered) for b in range(16)] for row in ADAPTIVE]
+
+    def run(self, code):
+        """Calls code(coordinate, lane, context), which returns the symbol, for each coordinate in the order of the coder."""
+        lanes = [Lane(self.dithered) for _ in range(64)]
+        for first in range(0, self.length, 64):
+            here = []
+            for step in range(first, first + 64):
+                for l, lane in enumerate(lanes):
+                    i = l * self.length + step
+                    a, b = lane.context(self.dithers[i])
+                    symbol = code(i, l, self.contexts[a][b])
+                    lane.learn(symbol)
+                    here.append((a, b, symbol))
+            self.learn(here)
+
+    def learn(self, here):
+        for (a, b), n in collections.Counter((a, None if self.dithered else b) for a, b, _ in here).items():
+            for context in self.contexts[a] if self.dithered else [self.contexts[a][b]]:
+                context.t += 16 * n if self.dithered else 256 * n
+        for a, b, symbol in here:
+            context = self.contexts[a][b]
+            context.n += 256 * (symbol != ZERO)
+            context.a += 256 * (symbol != ZERO)
+            context.s += 256 * (symbol == SPECIAL)
+        for row in self.contexts:
+            for context in row:
+                context.settle()
+
+
+class Specials:
+    """The decisions of special levels; `ask` as in Adaptive."""
+
+    def __init__(self, ask):
+        self.model = Adaptive(ask)
+
+    def level(self, dither):
+        model = self.model
+        against = model.decide(model.against[class_of(dither)], "against")
+        magnitude = 1 if against else 2
+        while magnitude <= 14 and model.decide(model.more[0][magnitude - 1], "more", magnitude):
+            magnitude += 1
+        if magnitude > 14:
+            magnitude = 14 + model.gamma()
+        refuse_unless(magnitude <= MOST_ADAPTIVE, "above")
+        return -magnitude if against != (dither < 0) else magnitude
+
+
+def decode_adaptive_long(payload, payload_bits, dim, stream):
+    every = Bits(payload, payload_bits).bits
+    bits = Bits(payload[:payload_bits // 8], payload_bits // 8 * 8)
+    states = []
+    for _ in range(64):
+        k = bits.read(4)
+        states.append(2**(k + 15) + bits.read(k + 15))
+    refuse_unless(bits.read(-bits.at % 8) == 0, "filling")
+    at = bits.at // 8
+    model, levels, specials = LongAdaptive(dim, stream), [0] * dim, []
+
+    def code(i, l, context):
+        nonlocal at
+        share = states[l] % 2**15
+        symbol = max(s for s in (ZERO, PLAIN, SPECIAL) if context.first[s] <= share)
+        f = context.first[symbol + 1] - context.first[symbol]
+        state = f * (states[l] // 2**15) + share - context.first[symbol]
+        if state < 2**15:
+            refuse_unless(at + 2 <= payload_bits // 8, "early-end")
+            state = state << 16 | payload[at] | payload[at + 1] << 8
+            at += 2
+        states[l] = state
+        refuse_unless(symbol == ZERO or i < dim, "beyond")
+        if symbol == PLAIN:
+            levels[i] = -1 if model.dithers[i] < 0 else 1
+        elif symbol == SPECIAL:
+            specials.append(i)
+        return symbol
+
+    model.run(code)
+    refuse_unless(all(state < 2**16 for state in states), "final-state")
+    string = [state >> k & 1 for state in states for k in range(15)] + every[8 * at:]
+    interval = Interval(string)
+
+    def ask(shares, *_):
+        yes = interval.share(16) >= shares(True)[0]
+        interval.narrow(*shares(yes), 16)
+        return yes
+
+    decisions = Specials(ask)
+    for i in sorted(specials):
+        levels[i] = decisions.level(model.dithers[i])
+    low = interval.window(0, interval.n_units) - interval.above
+    n, value = shortest_string(low, interval.range, interval.n_units)
+    refuse_unless(max(n, IN_STATES) == len(string), "length")
+    refuse_unless(n == 0 or value == interval.window(0, n) and not any(string[n:]), "string")
+    return levels
+
+
+def decode_adaptive(payload, payload_bits, dim, stream):
+    """Returns the levels q; `stream` is empty without dither."""
+    return (decode_adaptive_short if dim < LONG else decode_adaptive_long)(payload, payload_bits, dim, stream)
 
 
 # --- golden files ------------------------------------------------------------------------------

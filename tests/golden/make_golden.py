@@ -603,6 +603,58 @@ def adaptive(levels, stream=UPLINK):
             "formula_bits": len(levels) + sum(map(abs, levels)), "payload": bytes_of(n, value), "levels": levels}
 
 
+def adaptive_long(levels, stream=None, string=lambda bits: bits, beyond=False, filling=0, last=0):
+    """`string` may change the string of the special levels, whose first 15 bits are those of lane 0. `beyond`: the first
+    coordinate after the last is plain. `last` is added to the last state of lane 63."""
+    dim, model, steps, code, specials = len(levels), decoder.LongAdaptive(len(levels), stream or {}), [], [], []
+    side = [-1 if dither < 0 else 1 for dither in model.dithers]
+
+    def answer(i, lane, context):
+        level = levels[i] if i < dim else beyond * side[i] * (i == dim)
+        symbol = decoder.ZERO if level == 0 else decoder.PLAIN if level == side[i] else decoder.SPECIAL
+        steps.append((lane, context.first[symbol], context.first[symbol + 1] - context.first[symbol]))
+        specials.extend([i] if symbol == decoder.SPECIAL else [])
+        return symbol
+
+    def ask(shares, question, k=None):
+        yes = code.pop(0) if question == "gamma" else \
+            {"against": levels[i] != 0 and (levels[i] < 0) != (side[i] < 0), "more": abs(levels[i]) > (k or 0)}[question]
+        decisions.append((*shares(yes), 16))
+        return yes
+
+    model.run(answer)
+    asked, decisions = decoder.Specials(ask), []
+    for i in sorted(specials):
+        above = f"{max(0, abs(levels[i]) - 14):b}"
+        code = [bit == "1" for bit in "0" * (len(above) - 1) + above]
+        try:
+            asked.level(model.dithers[i])
+        except decoder.Malformed:
+            assert abs(levels[i]) > decoder.MOST_ADAPTIVE
+            decisions += [(bit * 2**15, 2**15, 16) for bit in code]
+            break
+    n, value = shortest_string(*narrowed(decisions))
+    bits = string([value >> n - 1 - k & 1 for k in range(n)])
+    first = bits[:decoder.IN_STATES] + [0] * (decoder.IN_STATES - len(bits))
+    states = [2**15 + sum(bit << k for k, bit in enumerate(first[15 * lane:15 * lane + 15])) for lane in range(64)]
+    states[63] += last
+    words = []
+    for lane, before, f in reversed(steps):
+        x = states[lane]
+        if x >> 16 >= f:
+            words.append(x & 0xffff)
+            x >>= 16
+        states[lane] = 2**15 * (x // f) + x % f + before
+    head = []
+    for x in states:
+        k = x.bit_length() - 16
+        head += [k >> j & 1 for j in range(4)] + [x >> j & 1 for j in range(k + 15)]
+    head += [filling] + [0] * (-(len(head) + 1) % 8) if len(head) % 8 else []
+    head += [word >> j & 1 for word in reversed(words) for j in range(16)] + bits[decoder.IN_STATES:]
+    return {"encoding": "adaptive", "dim": dim, **(stream or {}), "payload_bits": len(head),
+            "formula_bits": dim + sum(map(abs, levels)), "payload": from_bits(head), "levels": levels}
+
+
 def adaptive_messages(n, seed):
     """Yields valid vectors, encoded by the program."""
     done = subprocess.run([TALLY.parent / "tally-random-messages", str(n), str(seed)], capture_output=True, check=True)
@@ -624,7 +676,14 @@ def adaptive_valid():
     yield "zeros-to-the-floor-of-the-density", adaptive([0] * 2000 + [-1], {})
     yield "ones-to-the-top-of-the-density", adaptive([5, -5] * 400, {})
     yield "20000-zeros", adaptive([0] * 20000)
-    yield "above-2-to-18", adaptive(sparse(LONG + 1, 5000, [1, -1, 30]), {})
+    yield "long", adaptive_long(sparse(LONG + 1, 5000, [1, -1, 30]))
+    yield "long-dithered", adaptive_long(sparse(LONG + 64, 300, [1, -1, 2, -15]), UPLINK)
+    yield "long-with-a-string-in-the-states-alone", adaptive_long(sparse(LONG, 30000, [1, -1]), UPLINK)
+    yield "long-zeros", adaptive_long([0] * LONG, UPLINK)
+    yield "long-farthest", adaptive_long(sparse(LONG + 4095, 9000, [top, -top, -(2**19) - 13]))
+    dense = sparse(LONG, 9000, [1])
+    dense[9000:27000] = [1, 1, 3, -1, 0, -2] * 3000  # contexts with 4096 nonzero levels and more
+    yield "long-with-a-dense-part", adaptive_long(dense)
     for k, vector in enumerate(adaptive_messages(40, 73)):
         yield f"{k:02}-{'dithered' if 'seed' in vector else 'plain'}-dim-{vector['dim']}", vector
 
@@ -649,6 +708,35 @@ def adaptive_malformed():
     yield "string-not-the-smallest", next(filter(None, map(not_the_smallest, (
         adaptive([0] * wide + [1]) for wide in range(1, 200)))))
     yield "string-in-no-share", outside_both_shares()
+    yield from adaptive_long_malformed()
+
+
+def adaptive_long_malformed():
+    levels = sparse(LONG + 1, 5000, [1, -1, 30])
+    good, length = adaptive_long(levels), []
+    adaptive_long(levels, string=lambda bits: length.append(len(bits)) or bits)
+    payload, n = good["payload"], good["payload_bits"]
+    assert n % 8 == 0 and length[0] < decoder.IN_STATES - 1
+    says = "bits announced, 262145 coordinates take"
+    yield "long-no-bits", refused(good, "early-end", "ends in the block of coordinate 0", b"", 0)
+    yield "long-end-in-the-states", refused(good, "early-end", "ends in the block of coordinate 0", payload[:200])
+    yield "long-end-in-the-words", refused(good, "early-end", "ends in the block of coordinate", payload[:-2])
+    yield "long-byte-left-over", refused(good, "length", says, payload + b"\0")
+    yield "long-one-after-the-states", refused(good, "filling", "a bit after the states", adaptive_long(levels, filling=1)["payload"])
+    for name, more in [("long-one-after-the-string", 0), ("long-one-at-the-end-of-the-states", decoder.IN_STATES - length[0] - 1)]:
+        bad = adaptive_long(levels, string=lambda bits, more=more: bits + [0] * more + [1])
+        yield name, refused(good, "string", "not the first string", bad["payload"])
+    many = adaptive_long(sparse(LONG, 300, [30, -15]))
+    end = many["payload_bits"] - 1
+    yield "long-end-in-the-string", refused(many, "length", "bits announced, 262144 coordinates take",
+                                            from_bits(to_bits(many["payload"], end)), end)
+    yield "long-last-state-of-2-to-16", refused(good, "final-state", "state 63 ends as 65536",
+                                                adaptive_long(levels, last=2**15)["payload"])
+    bad = adaptive_long(levels, beyond=True)
+    yield "long-level-beyond", refused(good, "beyond", "a level beyond coordinate 262145", bad["payload"])
+    far = levels[:-1] + [2**20 + 1]
+    yield "long-level-above-2-to-20", refused(good, "above", "level of coordinate 262144 is above 1048576",
+                                              adaptive_long(far)["payload"])
 
 
 def outside_both_shares():

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codec/adaptive/adaptive_long.h"
 #include "codec/dithered/dithered.h"
 #include "tests/harness.h"
 #include "tests/unit/codec/dithered_sample.h"
@@ -180,22 +181,62 @@ static void test_codec_adaptive__messages_are_short(void)
     fini(&sample);
 }
 
+/* Encodes the sample, in the long form if told, and reads it again. The caller calls _fini(). */
+static struct tally_adaptive_message read_again(struct sample *sample, bool is_long)
+{
+    struct tally_adaptive_message message = {.dim = sample->dim, .dither = sample->dither};
+    struct tally_level_stats stats;
+    sample->payload.size = 0;
+    if (is_long) {
+        CU_ASSERT_EQUAL_FATAL(tally_adaptive_long_encode(sample->levels, sample->dim,
+                                                         sample->dither, &sample->payload,
+                                                         &sample->stats, NULL),
+                              TALLY_OK);
+        CU_ASSERT_EQUAL_FATAL(tally_adaptive_long_read(sample->payload.data,
+                                                       sample->stats.payload_bits, &message, &stats,
+                                                       NULL),
+                              TALLY_OK);
+    } else {
+        encode(sample);
+        CU_ASSERT_EQUAL_FATAL(tally_adaptive_read(sample->payload.data, sample->payload.size,
+                                                  sample->stats.payload_bits, sample->dim,
+                                                  sample->dither, &message, &stats, NULL),
+                              TALLY_OK);
+    }
+    return message;
+}
+
+/* step (level - u), or step times level without dither. */
+static double value_of(const struct sample *sample, size_t i, double step)
+{
+    uint32_t words[TALLY_RNG_LANES];
+    if (sample->dither == NULL) {
+        return step * sample->levels[i];
+    }
+    tally_rng_lanes(sample->dither, (uint32_t)(i / TALLY_RNG_LANES), words);
+    return step * (sample->levels[i] - (int32_t)words[i % TALLY_RNG_LANES] * 0x1p-32);
+}
+
 /* The mean over many streams of what a receiver takes for y is y, and its error uniform. */
 static void test_codec_adaptive__values_are_those_of_subtractive_dither(void)
 {
     enum { ROUNDS = 4000, DIM = 64 };
-    double sum = 0, squares = 0, values[DIM];
+    double sum = 0, squares = 0;
     struct sample sample;
     init(&sample, DIM, true);
     for (size_t i = 0; i < DIM; i++) {
         sample.y[i] = 0.3F;
     }
     for (uint32_t round = 0; round < ROUNDS; round++) {
+        int64_t sums[DIM] = {0};
+        double unused[TALLY_FIXED_POINT_LANES] = {0};
         sample.rng = stream(round);
         round_on(&sample, 2);
-        tally_adaptive_values(sample.levels, 0, DIM, 2, &sample.rng, values);
+        struct tally_adaptive_message message = read_again(&sample, false);
+        tally_adaptive_add(&message, 0, DIM, 2, sums, unused);
+        tally_adaptive_message_fini(&message);
         for (size_t i = 0; i < DIM; i++) {
-            const double error = values[i] - (double)sample.y[i];
+            const double error = tally_fixed_point_value(sums[i]) - (double)sample.y[i];
             CU_ASSERT_TRUE_FATAL(fabs(error) <= 1);
             sum += error;
             squares += error * error;
@@ -203,38 +244,51 @@ static void test_codec_adaptive__values_are_those_of_subtractive_dither(void)
     }
     CU_ASSERT_TRUE(fabs(sum / (ROUNDS * DIM)) < 5 * sqrt(1 / 3.0 / (ROUNDS * DIM)));
     CU_ASSERT_TRUE(fabs(squares / (ROUNDS * DIM) - 1 / 3.0) < 0.005);
-    tally_adaptive_values(sample.levels, 0, DIM, 2, NULL, values);
-    CU_ASSERT_EQUAL(values[5], 2 * sample.levels[5]);
     fini(&sample);
+}
+
+/* From a coordinate on that begins a row and not the message. */
+static void check_sums(struct sample *sample, bool is_long)
+{
+    enum { FIRST = 128, N = 250 };
+    struct tally_adaptive_message message = read_again(sample, is_long);
+    int32_t levels[TALLY_ADAPTIVE_BLOCK];
+    int64_t sums[N];
+    double squares[TALLY_FIXED_POINT_LANES] = {0}, square = 0, expected = 0;
+    uint32_t largest = 0;
+    for (size_t i = 0; i < N; i++) {
+        sums[i] = (int64_t)i;
+    }
+    tally_adaptive_levels(&message, FIRST, N, levels);
+    tally_adaptive_add(&message, FIRST, N, 2, sums, squares);
+    for (size_t i = 0; i < N; i++) {
+        const double value = value_of(sample, FIRST + i, 2);
+        CU_ASSERT_EQUAL(levels[i], sample->levels[FIRST + i]);
+        CU_ASSERT_EQUAL(sums[i], (int64_t)i + tally_fixed_point_of(value));
+        expected += value * value;
+    }
+    for (size_t i = 0; i < TALLY_FIXED_POINT_LANES; i++) {
+        square += squares[i];
+    }
+    for (size_t i = 0; i < sample->dim; i++) {
+        const uint32_t magnitude = (uint32_t)abs(sample->levels[i]);
+        largest = magnitude > largest ? magnitude : largest;
+    }
+    CU_ASSERT_DOUBLE_EQUAL(square, expected, 1e-9 * expected);
+    CU_ASSERT_EQUAL(message.largest, largest);
+    tally_adaptive_message_fini(&message);
 }
 
 static void test_codec_adaptive__sums_are_those_of_the_values(void)
 {
-    enum { DIM = 250 };
-    double values[DIM];
-    struct sample sample;
-    init(&sample, DIM, true);
-    fill(&sample, 1);
-    round_on(&sample, 2);
-    for (int dithered = 0; dithered < 2; dithered++) {
-        const struct tally_rng *rng = dithered != 0 ? &sample.rng : NULL;
-        int64_t sums[DIM];
-        double squares[TALLY_FIXED_POINT_LANES] = {0}, square = 0, expected = 0;
-        for (size_t i = 0; i < DIM; i++) {
-            sums[i] = (int64_t)i;
-        }
-        tally_adaptive_values(sample.levels, 0, DIM, 2, rng, values);
-        tally_adaptive_add(sample.levels, 0, DIM, 2, rng, sums, squares);
-        for (size_t i = 0; i < DIM; i++) {
-            CU_ASSERT_EQUAL(sums[i], (int64_t)i + tally_fixed_point_of(values[i]));
-            expected += values[i] * values[i];
-        }
-        for (size_t i = 0; i < TALLY_FIXED_POINT_LANES; i++) {
-            square += squares[i];
-        }
-        CU_ASSERT_DOUBLE_EQUAL(square, expected, 1e-9 * expected);
+    for (int choice = 0; choice < 4; choice++) {
+        struct sample sample;
+        init(&sample, 378, choice % 2 != 0);
+        fill(&sample, 1);
+        round_on(&sample, 0.7);
+        check_sums(&sample, choice / 2 != 0);
+        fini(&sample);
     }
-    fini(&sample);
 }
 
 static void test_codec_adaptive__every_other_string_is_refused_or_another_message(void)

@@ -1,0 +1,3 @@
+#include "codec/adaptive/adaptive_loops.h"
+
+const struct tally_adaptive_kernel TALLY_ADAPTIVE_PORTABLE = PLAIN_KERNEL;
