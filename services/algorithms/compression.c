@@ -11,6 +11,7 @@
 
 enum {
     BLOCK = TALLY_ADAPTIVE_BLOCK,
+    SQUARE_LANES = TALLY_FIXED_POINT_LANES,
     STEP_BYTES = 1, /* of a message that states its step, before its levels */
     STEP_BIAS = 128,
     LOWEST_EXPONENT = -99, /* of a step: what a grid may have */
@@ -356,7 +357,7 @@ static double deviation_of(double last, double square, double square_of_mean, do
     return fmax(sqrt(fmax(variance, 0)), least);
 }
 
-/* Rounds (z - x) / step to the nearest level, ties to even. Beside 1.5 *
+/* Rounds (z - x) / step, computed as a product, to the nearest level, ties to even. Beside 1.5 *
  * 2^52 all doubles are the integers, and the bits of the sum are those of that number plus the
  * level. */
 static int32_t level_of(double ratio)
@@ -370,28 +371,52 @@ static int32_t level_of(double ratio)
     return (int32_t)(bits - origin);
 }
 
+/* Adds the squares of values[n] to `lanes`: a single sum would wait for each addition. */
+static void add_squares(const double *values, size_t n, double lanes[SQUARE_LANES])
+{
+    size_t i = 0;
+    for (; n - i >= SQUARE_LANES; i += SQUARE_LANES) {
+        for (size_t j = 0; j < SQUARE_LANES; j++) {
+            lanes[j] += values[i + j] * values[i + j];
+        }
+    }
+    for (; i < n; i++) {
+        lanes[0] += values[i] * values[i];
+    }
+}
+
+static double sum_of(const double lanes[SQUARE_LANES])
+{
+    double sum = 0;
+    for (size_t j = 0; j < SQUARE_LANES; j++) {
+        sum += lanes[j];
+    }
+    return sum;
+}
+
 /* Moves z by the server's step; returns the sums of squares of the mean and of that step. */
 static void move(const struct tally_server_task *task, double scale, double *ret_mean,
                  double *ret_step)
 {
     const struct tally_setting *setting = task->setting;
-    double *z = z_of(task->memory), steps[BLOCK], of_mean = 0, of_step = 0;
+    double *z = z_of(task->memory), steps[BLOCK];
+    double of_mean[SQUARE_LANES] = {0}, of_step[SQUARE_LANES] = {0};
     for (size_t at = 0, n; at < setting->dim; at += n) {
         n = setting->dim - at < BLOCK ? setting->dim - at : BLOCK;
         tally_weighted_means(task, at, n, steps);
+        add_squares(steps, n, of_mean);
         for (size_t i = 0; i < n; i++) {
-            of_mean += steps[i] * steps[i];
             steps[i] *= scale;
         }
         tally_server_optimizer_steps(setting, optimizer_of(setting, task->memory), at, n, steps);
+        add_squares(steps, n, of_step);
         for (size_t i = 0; i < n; i++) {
-            of_step += steps[i] * steps[i];
             z[at + i] += steps[i];
         }
     }
     tally_domain_project(&setting->domain, z, setting->dim);
-    *ret_mean = of_mean;
-    *ret_step = of_step;
+    *ret_mean = sum_of(of_mean);
+    *ret_step = sum_of(of_step);
 }
 
 /* The step of a broadcast, from the deviation of what the server adds to z. */
@@ -435,8 +460,9 @@ enum tally_status tally_compression_decide(const struct tally_server_task *task,
     const double own = head->deviation * head->deviation + rounding;
     const double gain = of_mean > 0 ? of_step / of_mean : 1;
     const double down = broadcast_step(task, sqrt(own / n * gain), now.down);
+    const double inverse = 1 / down;
     for (size_t i = 0; i < setting->dim; i++) {
-        scratch->levels[i] = level_of((z[i] - task->x[i]) / down);
+        scratch->levels[i] = level_of((z[i] - task->x[i]) * inverse);
     }
     struct tally_message *message = &decision->broadcast;
     struct tally_level_stats stats;
