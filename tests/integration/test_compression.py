@@ -26,6 +26,9 @@ JOBS = {
     "over-selection": job(AUTO, cohort=3, over_selection=0.5),
     "weights": job(AUTO, weighting="points", clients=7),
     "domain": job(AUTO, domain={"type": "ball", "radius": 0.9}),
+    # Messages from 2^18 coordinates on have another form.
+    "long": job(AUTO | {"step_size": 1e-6}, reference={"type": "none"}, horizon=15, weighting="points", clients=7,
+                objective={"type": "least_squares", "data": {"type": "synthetic_linear", "dim": 262200, "points": 21}}),
 }
 
 
