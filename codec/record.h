@@ -118,6 +118,7 @@ struct tally_estimates {
     double gradient_bound;
     double step_size;
     double step_size_error; /* standard error of its reciprocal, as a share; 0: unknown */
+    double noise_growth;    /* of a coordinate's noise per unit of its squared distance from x* */
 };
 
 /* Bounds of the eigenvalues of the Hessian of f at every x: the gradient is Lipschitz with

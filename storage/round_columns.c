@@ -7,7 +7,7 @@
 /* A new member needs a row below and a new TALLY_SCHEMA_VERSION; these lines make forgetting it a
  * build error. */
 _Static_assert(sizeof(struct tally_ledger) == 11 * 8, "column for every member of tally_ledger");
-_Static_assert(sizeof(struct tally_progress) == 22 * 8 + sizeof(struct tally_ledger) +
+_Static_assert(sizeof(struct tally_progress) == 23 * 8 + sizeof(struct tally_ledger) +
                                                     TALLY_STOP_RULE_CAPACITY +
                                                     TALLY_METRICS_CAPACITY + TALLY_SETBACK_CAPACITY,
                "column for every member of tally_progress");
@@ -140,6 +140,7 @@ static const struct tally_column JOB_COLUMN[] = {
     ESTIMATE(gradient_bound),
     ESTIMATE(step_size),
     ESTIMATE(step_size_error),
+    ESTIMATE(noise_growth),
     CURVATURE(smoothness),
     CURVATURE(strong_convexity),
     PROGRESS_OF(REAL, best, value),
@@ -258,6 +259,9 @@ const char *tally_status_filter(int status)
     return status < TALLY_N_JOB_STATUS ? tally_job_status_name((enum tally_job_status)status) : "";
 }
 
+/* The schema version of the last release. */
+enum { LAST_RELEASED = 7 };
+
 enum tally_status tally_schema_require(const char *label, int64_t version, struct tally_error *err)
 {
     if (version == TALLY_SCHEMA_VERSION) {
@@ -269,7 +273,7 @@ enum tally_status tally_schema_require(const char *label, int64_t version, struc
                           "this program knows: install the release of Tally that made it",
                           label, (long long)version, TALLY_SCHEMA_VERSION);
     }
-    if (version == TALLY_SCHEMA_VERSION - 1) {
+    if (version > LAST_RELEASED) {
         return tally_fail(
             err, TALLY_FAILED_PRECONDITION, NULL,
             "database \"%s\" has schema version %lld, not %d: it was made between two "

@@ -415,12 +415,13 @@ static double spread_of(const struct tally_server_task *task)
 static double measure_noise(const struct tally_server_task *task, double expected,
                             struct tally_decision *decision)
 {
-    static const double LEAST_SHARE = 0.2, LEAST_SHARE_TRAVELLING = 0.05;
+    static const double LEAST_SHARE = 0.2, LEAST_SHARE_ROUGH = 0.05;
     const struct calm_memory *memory = task->memory;
     if (memory->opening_samples == 0 || task->received < 2) {
         return expected;
     }
-    const double least = task->plan->facts.travel_step > 0 ? LEAST_SHARE_TRAVELLING : LEAST_SHARE;
+    const bool is_rough = task->plan->facts.travel_step > 0 || calm_has_belief(memory);
+    const double least = is_rough ? LEAST_SHARE_ROUGH : LEAST_SHARE;
     const double step = task->plan->grid.step, noise = spread_of(task) - step * step / 12;
     decision->control_bits += FACTOR_BITS;
     return tally_calm_coded(fmax(noise, least * expected), expected, FACTOR_BITS);
@@ -497,7 +498,7 @@ static void choose_way(const struct tally_server_task *task, const struct tally_
     struct tally_calm_travel *travel = calm_travel(setting, task->memory);
     if (travel != NULL) {
         const struct tally_calm_ground ground = {1 / calm_step_size(setting, &task->plan->facts),
-                                                 setting->dim};
+                                                 setting->dim, calm_has_belief(task->memory)};
         decision->control_bits += (uint64_t)tally_calm_travel_advance(travel, &ground, sight);
     }
 }
@@ -532,15 +533,44 @@ static void measure_distance(const struct tally_server_task *task, struct tally_
     memory->state.variance = memory->state.estimate_variance = assumed * exp2(k / 4);
 }
 
+/* Before z follows the messages: corrects V, and s0 and B if the job keeps a belief. */
+static void correct(const struct tally_server_task *task, double noise,
+                    struct tally_decision *decision)
+{
+    struct tally_calm_walk walk;
+    if (!calm_has_belief(task->memory)) {
+        measure_distance(task, decision);
+    } else if (task->plan->facts.travel_step == 0 && task->received >= 2) {
+        follow_walk(task->setting, task->plan, &walk);
+        decision->control_bits += calm_believe(task, &walk, noise);
+    }
+}
+
 /* Updates the constants of the problem after an epoch that averaged. */
 static void learn(const struct tally_server_task *task, double noise)
 {
     struct tally_calm_walk walk;
-    if (task->plan->facts.travel_step > 0) {
+    if (task->plan->facts.travel_step > 0 || calm_has_belief(task->memory)) {
         return;
     }
     follow_walk(task->setting, task->plan, &walk);
     calm_learn(task->setting, task->memory, &walk, noise);
+}
+
+/* Takes the belief to the next epoch, and chooses its length unless clients travel. Clients know
+ * all that the length follows from. */
+static void follow_belief(const struct tally_server_task *task, double gain)
+{
+    const struct tally_setting *setting = task->setting;
+    struct calm_memory *memory = task->memory;
+    struct tally_calm_travel *travel = calm_travel(setting, memory);
+    calm_belief_follow(memory, gain);
+    if (travel->is_on && task->plan->facts.travel_step == 0) {
+        /* From now on s0 stands for the noise of a query at x. */
+        memory->noise += setting->params->calm.noise_growth * memory->state.variance;
+    } else if (!travel->is_on) {
+        travel->samples = calm_next_length(setting, memory, calm_message_samples(task->plan));
+    }
 }
 
 static enum tally_status calm_decide(const struct tally_server_task *task,
@@ -560,7 +590,7 @@ static enum tally_status calm_decide(const struct tally_server_task *task,
     uplink_grid(setting, memory, task->plan, &noise);
     noise = measure_noise(task, noise, decision);
     decision->control_bits += calm_keeps_shifts(setting); /* whether a client's message counted */
-    measure_distance(task, decision);
+    correct(task, noise, decision);
     const struct tally_calm_merge merge = merge_of(task, noise);
     struct tally_calm_sight sight = {0};
     if (calm_travel(setting, memory) != NULL) {
@@ -585,6 +615,9 @@ static enum tally_status calm_decide(const struct tally_server_task *task,
     const double before = memory->state.variance;
     memory->state.variance =
         tally_calm_broadcast_variance(merge.variance, decision->broadcast.grid.step);
+    if (calm_has_belief(memory)) {
+        follow_belief(task, merge.gain);
+    }
     if (calm_keeps_shifts(setting)) {
         calm_follow_shifts(task, tally_calm_moved(before, merge.variance, memory->state.variance));
     }

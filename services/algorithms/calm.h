@@ -6,6 +6,14 @@
 #include "services/algorithms/calm/calm_model.h"
 #include "services/algorithms/calm/calm_travel.h"
 
+/* Variances of what is believed of s0 and of V, the latter as a share of
+ * calm_memory.state.variance, and their covariance (calm_belief.c). share = 0: the job keeps no
+ * belief. */
+struct calm_belief {
+    double noise, both, share;
+    double regret; /* of the epochs so far, as predicted */
+};
+
 /* What the server remembers between rounds: plain data, stored unchanged. The same bytes continue
  * with z, double[dim], and the bits that each client has sent, uint64[clients]. If the job may
  * travel, a struct tally_calm_travel and the clients' last mean, double[dim], come next. If the job
@@ -17,6 +25,7 @@ struct calm_memory {
     int64_t opening_samples; /* queries of the opening round; 0: there was none */
     double step_size;        /* 1 / h, if it is estimated; 0: the document gives it */
     int64_t downlink_bits;   /* broadcast and control bits so far */
+    struct calm_belief belief;
     struct tally_calm_schedule schedule;
 };
 
@@ -69,6 +78,8 @@ uint64_t *calm_spent(const struct tally_setting *setting, struct calm_memory *me
  * clients' own steps or gives problem constants. */
 struct tally_calm_travel *calm_travel(const struct tally_setting *setting,
                                       struct calm_memory *memory);
+/* Whether a job that has an opening round may travel. */
+bool calm_may_travel(const struct tally_setting *setting);
 /* W of calm/calm_model.h. Precondition: the job keeps shifts. */
 double *calm_shift_error(const struct tally_setting *setting, struct calm_memory *memory);
 double *calm_last_mean(const struct tally_setting *setting, struct calm_memory *memory);
@@ -111,6 +122,21 @@ uint64_t calm_fit_grids(const struct tally_setting *setting, struct calm_memory 
 void calm_learn(const struct tally_setting *setting, struct calm_memory *memory,
                 const struct tally_calm_walk *walk, double noise);
 
+/* calm_belief.c: jobs that estimate all constants, and whose directions are alike. */
+bool calm_has_belief(const struct calm_memory *memory);
+void calm_belief_begin(const struct tally_setting *setting, struct calm_memory *memory);
+/* Takes the messages of an epoch that averaged: corrects s0, V and B. `walk`: the clients' walk;
+ * `noise`: the variance of their messages without that of the quantization. Returns control bits.
+ */
+uint64_t calm_believe(const struct tally_server_task *task, const struct tally_calm_walk *walk,
+                      double noise);
+/* Follows V from an epoch to the next; `gain` is that of z. */
+void calm_belief_follow(struct calm_memory *memory, double gain);
+/* The queries of the epoch that opens now; more than are left if it has no message. `before`: those
+ * behind the last message. */
+int64_t calm_next_length(const struct tally_setting *setting, const struct calm_memory *memory,
+                         int64_t before);
+
 extern const struct tally_opening CALM_OPENING;
 
 /* Whether s0, V or the step size must be estimated in an opening round. */
@@ -123,7 +149,7 @@ int64_t calm_opening_samples(const union tally_algorithm_params *params);
 
 /* Bits of a client's report, and the most control bits of the opening round; both are more if the
  * step size is estimated. */
-enum { CALM_REPORT_BITS = 20, CALM_CURVATURE_BITS = 18, CALM_STEP_BITS = 12 };
+enum { CALM_REPORT_BITS = 20, CALM_CURVATURE_BITS = 18, CALM_STEP_BITS = 13 };
 unsigned calm_report_bits(const union tally_algorithm_params *params);
 unsigned calm_answer_bits(const union tally_algorithm_params *params);
 

@@ -51,7 +51,7 @@ struct tally_shift *calm_shift(const struct tally_setting *setting, void *memory
     return (struct tally_shift *)(first + client * tally_shift_bytes(setting->dim));
 }
 
-static bool may_travel(const struct tally_setting *setting)
+bool calm_may_travel(const struct tally_setting *setting)
 {
     const struct tally_calm_params *params = &setting->params->calm;
     return isnan(params->client_spread) && isnan(params->local_step_limit) && !params->shifts &&
@@ -61,7 +61,7 @@ static bool may_travel(const struct tally_setting *setting)
 struct tally_calm_travel *calm_travel(const struct tally_setting *setting,
                                       struct calm_memory *memory)
 {
-    return may_travel(setting) && memory->opening_samples > 0
+    return calm_may_travel(setting) && memory->opening_samples > 0
                ? (struct tally_calm_travel *)(calm_spent(setting, memory) + setting->clients)
                : NULL;
 }
@@ -75,7 +75,7 @@ size_t calm_memory_bytes(const struct tally_setting *setting)
 {
     const size_t vector = setting->dim * sizeof(double);
     return sizeof(struct calm_memory) + vector + setting->clients * sizeof(uint64_t) +
-           (may_travel(setting) ? sizeof(struct tally_calm_travel) + vector : 0) +
+           (calm_may_travel(setting) ? sizeof(struct tally_calm_travel) + vector : 0) +
            (calm_keeps_shifts(setting)
                 ? sizeof(double) + setting->clients * tally_shift_bytes(setting->dim)
                 : 0);
@@ -155,7 +155,8 @@ static void default_schedule(const struct tally_setting *setting, struct calm_me
 {
     enum { EPOCHS = 5, GROWTH = 3 };
     const double excess = fmax(1, (double)setting->dim / 30);
-    const double uplink = 1.3 * pow(excess, 0.2) * coarser(setting, memory, excess);
+    const double least = calm_has_belief(memory) ? 1.4 : 1.3;
+    const double uplink = least * pow(excess, 0.2) * coarser(setting, memory, excess);
     int64_t samples = CALM_OPENING_SAMPLES;
     memory->schedule = (struct tally_calm_schedule){.n = EPOCHS};
     for (int i = 0; i < EPOCHS; i++, samples *= GROWTH) {
@@ -417,6 +418,9 @@ void calm_memory_begin(const struct tally_setting *setting, const double *x,
     }
     if (calm_travel(setting, memory) != NULL) {
         tally_calm_travel_begin(calm_travel(setting, memory), CALM_OPENING_SAMPLES);
+        if (memory->step_size > 0 && params->noise_growth > 0) {
+            calm_belief_begin(setting, memory);
+        }
     }
     if (calm_keeps_shifts(setting)) {
         *calm_shift_error(setting, memory) = first_shift_error(params);
@@ -438,6 +442,15 @@ static bool shifts_are_valid(const struct tally_setting *setting, struct calm_me
     return is_valid;
 }
 
+static bool belief_is_valid(const struct calm_memory *memory, bool may_travel)
+{
+    const struct calm_belief *belief = &memory->belief;
+    return belief->noise >= 0 && belief->share >= 0 && belief->regret >= 0 &&
+           isfinite(belief->noise) && isfinite(belief->both) && isfinite(belief->share) &&
+           isfinite(belief->regret) &&
+           (!calm_has_belief(memory) || (may_travel && memory->step_size > 0));
+}
+
 bool calm_memory_is_valid(const struct tally_setting *setting, const void *bytes)
 {
     const struct calm_memory *memory = bytes;
@@ -450,7 +463,7 @@ bool calm_memory_is_valid(const struct tally_setting *setting, const void *bytes
     return schedule_is_valid(&memory->schedule) && memory->epoch >= 0 && is_in_place &&
            memory->state.samples_left >= 0 && memory->state.samples_left <= setting->horizon &&
            memory->opening_samples >= 0 && memory->downlink_bits >= 0 && memory->step_size >= 0 &&
-           isfinite(memory->step_size) &&
+           isfinite(memory->step_size) && belief_is_valid(memory, travel != NULL) &&
            (!calm_keeps_shifts(setting) ||
             shifts_are_valid(setting, (struct calm_memory *)memory)) &&
            (!has_begun || (memory->state.variance > 0 && memory->state.estimate_variance > 0 &&

@@ -10,7 +10,8 @@
  * (calm_curvature.c). h is not known yet, so the mean square is that of mean g:
  *
  *     client   r in 12 bits, c / r in 6                                      18 bits more
- *     server   1 / h in 12, where h follows from both means         12 control bits more
+ *     server   1 / h in 12, where h follows from both means, and    13 control bits more
+ *              whether all directions are alike
  *
  * Values of 10 bits lie an eighth of an octave apart, from 2^-64 to 2^64: an error of at most
  * 4.4 %. Those of 12 bits lie a 32nd of an octave apart, at most 1.1 %. */
@@ -88,7 +89,7 @@ static uint64_t code_of(double value)
 }
 
 /* Values in 12 bits: four times as many codes. 0 stands for nothing. */
-enum { FINE_BITS = CALM_STEP_BITS, MOST_FINE_CODE = (1 << FINE_BITS) - 1 };
+enum { FINE_BITS = 12, MOST_FINE_CODE = (1 << FINE_BITS) - 1 };
 
 static double fine_value_of(uint64_t code)
 {
@@ -273,21 +274,42 @@ static int64_t average(const struct tally_report *reports, int64_t n, double *va
     return n_measured;
 }
 
-/* h from the clients' reports. If a query draws `points` points of a linear model that are alike in
- * all directions, the mean of r is h (1 + (d - 1) / points): of one point d h, the trace. It has
- * little noise. The mean of c has more, and is that of gradients' directions, so it may be near the
- * largest eigenvalue. If c is not well above what r shows, all directions are taken to be alike.
- * Otherwise some may be much steeper than the mean, and along them a step that is too long
- * diverges, so h is above c; but not above r, which is at most the largest eigenvalue of a sample.
- * If c is near r, every sample has the Hessian of f, and r is not a trace. */
+/* Points that a query draws. */
+static double points_of(const struct tally_setting *setting)
+{
+    return setting->minibatch > 0 ? (double)setting->minibatch : INFINITY;
+}
+
+/* The growth m of the noise, if all directions are alike. At the distance y from x*, the mean of b
+ * points of a linear model has the noise (H_i - H) y, whose mean square is h^2 (d - 1) / b |y|^2. 0
+ * if m would not be used (calm_belief.c): the document gives a constant, or there is only one
+ * client. */
+static double growth_of(const struct tally_setting *setting, double step_size)
+{
+    const struct tally_calm_params *params = &setting->params->calm;
+    const bool is_used = calm_may_travel(setting) && setting->clients > 1 && isnan(params->noise) &&
+                         isnan(params->initial_variance) && params->noise_growth == 0;
+    return is_used ? ((double)setting->dim - 1) / points_of(setting) / (step_size * step_size) : 0;
+}
+
+/* h from the clients' reports, and whether all directions are alike. If a query draws `points`
+ * points of a linear model that are alike in all directions, the mean of r is h (1 + (d - 1) /
+ * points): of one point d h, the trace. It has little noise. The mean of c has more, and is that of
+ * gradients' directions, so it may be near the largest eigenvalue. If c is not well above what r
+ * shows, all directions are taken to be alike. Otherwise some may be much steeper than the mean,
+ * and along them a step that is too long diverges, so h is above c; but not above r, which is at
+ * most the largest eigenvalue of a sample. If c is near r, every sample has the Hessian of f, and r
+ * is not a trace. */
 static enum tally_status find_curvature(const struct tally_setting *setting,
                                         const struct tally_report *reports, int64_t n,
-                                        struct mean *ret_curvature, struct tally_error *err)
+                                        struct mean *ret_curvature, bool *ret_is_even,
+                                        struct tally_error *err)
 {
     static const double NOISE = 6.7, MOST_SHARE = 0.5, SAFETY = 1.25;
     static const double LONGEST_STEP = 1e9; /* as in a document */
-    const double points = setting->minibatch > 0 ? (double)setting->minibatch : INFINITY;
+    const double points = points_of(setting);
     struct mean steepest, along;
+    *ret_is_even = false;
     double *values = calloc((size_t)n, sizeof *values);
     if (values == NULL) {
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the clients' reports");
@@ -305,6 +327,7 @@ static enum tally_status find_curvature(const struct tally_setting *setting,
     const double scatter = NOISE / sqrt(points * (double)(n_measured * CALM_PROBES));
     if (along.value <= fmin(MOST_SHARE, share * (1 + scatter)) * steepest.value) {
         *ret_curvature = (struct mean){even, share * steepest.error};
+        *ret_is_even = true;
     } else {
         const double h = fmin(SAFETY * along.value, steepest.value);
         *ret_curvature = (struct mean){h, along.error / along.value * h};
@@ -334,7 +357,8 @@ static enum tally_status conclude(const struct tally_setting *setting,
     }
     if (finds_step(setting->params)) {
         struct mean h;
-        enum tally_status status = find_curvature(setting, reports, n, &h, err);
+        bool is_even;
+        enum tally_status status = find_curvature(setting, reports, n, &h, &is_even, err);
         if (status != TALLY_OK) {
             return status;
         }
@@ -342,19 +366,24 @@ static enum tally_status conclude(const struct tally_setting *setting,
         squares *= step * step;
         ret_estimates->step_size = step;
         ret_estimates->step_size_error = h.error / h.value;
+        ret_estimates->noise_growth = is_even ? growth_of(setting, step) : 0;
         *ret_control_bits += CALM_STEP_BITS;
     }
     double noise = isnan(params->noise) ? variances / (double)n : params->noise;
-    const double square = squares / (double)n;
+    const double square = squares / (double)n, growth = ret_estimates->noise_growth;
     double variance = params->initial_variance;
     if (isnan(variance)) {
         variance =
             fmax(square - noise * step * step / CALM_OPENING_SAMPLES, LEAST_VARIANCE * square);
+        if (growth * variance > noise) { /* V alone would make more noise than there is */
+            variance = noise / growth;
+        }
         variance = value_of(code_of(variance));
         *ret_control_bits += VALUE_BITS;
     }
     if (isnan(params->noise)) {
-        noise = value_of(code_of(fmax(noise, LEAST_NOISE * variance / (step * step))));
+        noise = fmax(noise - growth * variance, LEAST_NOISE * variance / (step * step));
+        noise = value_of(code_of(noise));
         *ret_control_bits += VALUE_BITS;
         ret_estimates->sigma = sqrt(noise * dim);
     }
@@ -373,7 +402,10 @@ static bool adopt(const struct tally_setting *setting, const struct tally_estima
                   union tally_algorithm_params *params)
 {
     struct tally_calm_params *calm = &params->calm;
-    calm->step_size = finds_step(params) ? estimates->step_size : calm->step_size;
+    if (finds_step(params)) {
+        calm->step_size = estimates->step_size;
+        calm->noise_growth += estimates->noise_growth; /* one of them is 0 */
+    }
     const double dim = (double)setting->dim, distance = estimates->gradient_bound * calm->step_size;
     calm->noise = isnan(calm->noise) ? estimates->sigma * estimates->sigma / dim : calm->noise;
     calm->initial_variance =

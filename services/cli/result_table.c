@@ -141,7 +141,8 @@ static void add_estimates(struct tally_text_table *table, const struct tally_jso
     static const char *const rows[][2] = {{"sigma", "  sigma"},
                                           {"gradient_bound", "  bound"},
                                           {"step_size", "  step size"},
-                                          {"step_size_error", "  its error"}};
+                                          {"step_size_error", "  its error"},
+                                          {"noise_growth", "  noise growth"}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         if (tally_json_get_real(estimates, rows[i][0], 0) > 0) {
             add_member(table, rows[i][1], estimates, rows[i][0]);

@@ -123,7 +123,8 @@ static void read_progress(const struct tally_json *detail, struct tally_progress
         .estimates = {.sigma = read_known(estimates, "sigma"),
                       .gradient_bound = read_known(estimates, "gradient_bound"),
                       .step_size = read_known(estimates, "step_size"),
-                      .step_size_error = read_known(estimates, "step_size_error")}};
+                      .step_size_error = read_known(estimates, "step_size_error"),
+                      .noise_growth = read_known(estimates, "noise_growth")}};
     read_ledger(tally_json_get(detail, "bits"), &ret_progress->bits);
     read_metrics(detail, ret_progress->metrics);
     read_stopped(detail, &ret_progress->stopped);

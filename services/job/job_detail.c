@@ -128,7 +128,8 @@ static bool set_estimates(struct tally_json *object, const struct tally_estimate
             value, set_positive(value, "sigma", estimates->sigma) &&
                        set_positive(value, "gradient_bound", estimates->gradient_bound) &&
                        set_positive(value, "step_size", estimates->step_size) &&
-                       set_positive(value, "step_size_error", estimates->step_size_error)));
+                       set_positive(value, "step_size_error", estimates->step_size_error) &&
+                       set_positive(value, "noise_growth", estimates->noise_growth)));
 }
 
 /* A spec without data has a smoothness of 0, which is as unknown as NaN. */

@@ -7,6 +7,7 @@ import io
 import math
 import subprocess
 import unittest
+from itertools import pairwise
 
 from common import (
     BIN, HANG_S, ForeignWorker, TallyTestCase, essence, job_document, simulate, sum_of_rounds, uplink_of_workers,
@@ -99,14 +100,33 @@ class Unknowns(TallyTestCase):
         opening, repeated, *others = records
         self.assertEqual((opening["j"], opening["samples"], opening["received"]), (0, 8, 10))
         self.assertEqual(opening["bits"]["uplink"], {"formula": 380, "payload": 380, "messages": 10, "clipped": 0})
-        self.assertEqual(opening["bits"]["control"], 32)
-        self.assertEqual((repeated["samples"], others[0]["samples"]), (0, 18))
+        self.assertEqual(opening["bits"]["control"], 33)
+        self.assertEqual(repeated["samples"], 0)
+        # One point a query, and all directions alike: the noise grows by h^2 (d - 1).
+        self.assertAlmostEqual(detail["estimates"]["noise_growth"], 29 / found**2, places=9)
         # The queries near the initial point are as bad as those at it: the loss is the mean over all of them.
         at_start = simulate(job_document("synthetic-calm-auto", horizon=6))
         self.assertAlmostEqual(opening["regret"] / 8, at_start["cumulative_regret"] / 6, delta=0.1)
         self.assertNotEqual(opening["regret"] / 8, at_start["cumulative_regret"] / 6)
-        given = simulate(job_document("synthetic-calm-auto", algorithm={"type": "calm", "step_size": found}))
-        self.assertLess(abs(detail["cumulative_regret"] / given["cumulative_regret"] - 1), 0.3)
+
+    def test_epochs_of_calm_follow_the_noise(self):
+        """While the noise falls with the distance, epochs stay short; otherwise they grow."""
+        lengths, regrets = {}, {}
+        for name in "synthetic-quiet-calm-auto", "synthetic-calm-auto":
+            document = job_document(name, algorithm={"type": "calm"})
+            _, records, workers = self.run_job(document)
+            self.assert_ends_well(*workers)
+            lengths[name] = [record["samples"] for record in records[2:-1]]
+            details = simulate(document, ("--runs", 20))
+            regrets[name] = sum(detail["cumulative_regret"] for detail in details) / 20
+        quiet, loud = lengths["synthetic-quiet-calm-auto"], lengths["synthetic-calm-auto"]
+        self.assertLess(sum(quiet), 100)
+        self.assertGreater(sum(loud), 200)
+        self.assertTrue(all(before < after for before, after in pairwise(loud)))
+        given = simulate(job_document("synthetic-calm-auto", algorithm={"type": "calm", "step_size": 3}), ("--runs", 20))
+        given = sum(detail["cumulative_regret"] for detail in given) / 20
+        self.assertLess(regrets["synthetic-calm-auto"] / given, 1.1)
+        self.assertLess(regrets["synthetic-quiet-calm-auto"], 55)  # 68 with epochs of 18, 54, 162 and 486 queries
 
     def test_calm_finds_the_step_size_in_any_unit(self):
         """With data in other units, regret and step size scale, and the bits stay."""

@@ -95,7 +95,8 @@ static bool shall_start(const struct tally_calm_travel *travel,
     const bool is_contradicted =
         travel->told > LEAST_GAIN &&
         (contradiction.direction > DIRECTION_ERRORS || contradiction.length > LENGTH_ERRORS);
-    return (is_long && is_contradicted) || (sight->cosine > 0.8 && ground->dim >= LEAST_DIM);
+    return (is_long && is_contradicted) ||
+           (sight->cosine > 0.8 && ground->dim >= LEAST_DIM && !ground->is_even);
 }
 
 static double gap_at_start(const struct tally_calm_travel *travel,

@@ -89,6 +89,7 @@ struct tally_calm_sight {
 struct tally_calm_ground {
     double curvature; /* h */
     size_t dim;
+    bool is_even; /* the opening round took all directions to be alike */
 };
 
 /* The job starts by averaging, with a first epoch of `samples` queries. */

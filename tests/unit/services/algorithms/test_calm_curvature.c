@@ -238,7 +238,7 @@ static enum tally_status conclude(const double *curvature, const double *steepes
     struct tally_error err = TALLY_ERROR_INIT;
     const enum tally_status status =
         CALM_OPENING.conclude(&SETTING, &plan, reports, n, ret_estimates, &control, &err);
-    CU_ASSERT_TRUE(status != TALLY_OK || control == 32);
+    CU_ASSERT_TRUE(status != TALLY_OK || control == 33);
     if (status != TALLY_OK) {
         TALLY_ASSERT_TEXT(err.field, "algorithm.step_size");
     } else { /* what the server adopts fits the bits that it sent */
@@ -277,6 +277,45 @@ static void test_calm_curvature__the_server_weighs_both_measures(void)
                     TALLY_FAILED_PRECONDITION);
 }
 
+/* If all is unknown and all directions are alike, one gradient's variance is s0 + m V. */
+static void test_calm_curvature__noise_is_what_the_distance_leaves(void)
+{
+    static const union tally_algorithm_params PARAMS = {.calm = {.step_size = NAN,
+                                                                 .noise = NAN,
+                                                                 .client_spread = NAN,
+                                                                 .initial_variance = NAN,
+                                                                 .local_step_limit = NAN}};
+    const double growth = DIM - 1; /* of h = 1 and one point a query */
+    for (int i = 0; i < 3; i++) {
+        /* As the sum of both; with a V that would make more noise than there is; not alike. */
+        const double v = i == 1 ? 8 : 0.25, s = 2 + growth * 0.25, along = i == 2 ? 20 : 1;
+        const struct tally_report report = {.variance = s,
+                                            .norm = v + s / CALM_OPENING_SAMPLES,
+                                            .curvature = along,
+                                            .steepest = DIM};
+        const struct tally_report reports[] = {report, report, report, report};
+        const struct tally_setting setting = {
+            .params = &PARAMS, .clients = 4, .dim = DIM, .horizon = 100, .minibatch = 1};
+        const struct tally_round_plan plan = {.samples = 8};
+        struct tally_estimates found;
+        union tally_algorithm_params params = PARAMS;
+        uint64_t control = 0;
+        CU_ASSERT_EQUAL(CALM_OPENING.conclude(&setting, &plan, reports, 4, &found, &control, NULL),
+                        TALLY_OK);
+        CU_ASSERT_TRUE(CALM_OPENING.adopt(&setting, &found, &params));
+        CU_ASSERT_DOUBLE_EQUAL(found.noise_growth, i == 2 ? 0 : growth, 1e-9);
+        CU_ASSERT_EQUAL(params.calm.noise_growth, found.noise_growth);
+        if (i < 2) { /* to the precision of the codes */
+            const double expected_v = i == 0 ? v : s / growth;
+            CU_ASSERT_DOUBLE_EQUAL(params.calm.initial_variance / expected_v, 1, 0.05);
+            CU_ASSERT_DOUBLE_EQUAL(params.calm.noise,
+                                   fmax(s - growth * params.calm.initial_variance, 0), 0.15);
+        } else {
+            CU_ASSERT_DOUBLE_EQUAL(params.calm.noise / s, 1, 0.05);
+        }
+    }
+}
+
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_calm_curvature__is_exact_at_every_scale),
     TALLY_TEST(test_calm_curvature__draws_are_independent_of_the_direction),
@@ -285,5 +324,6 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_calm_curvature__a_program_must_repeat_its_draws),
     TALLY_TEST(test_calm_curvature__without_a_gradient_there_is_none),
     TALLY_TEST(test_calm_curvature__the_server_weighs_both_measures),
+    TALLY_TEST(test_calm_curvature__noise_is_what_the_distance_leaves),
 };
 TALLY_SUITE(calm_curvature, TESTS);

@@ -271,13 +271,17 @@ static void test_document_detail__estimates_are_those_there_are(void)
         const char *text;
     } rows[] = {
         {{.sigma = 0.5, .gradient_bound = 2},
-         "{\"sigma\":0.5,\"gradient_bound\":2.0,\"step_size\":null,\"step_size_error\":null}"},
+         "{\"sigma\":0.5,\"gradient_bound\":2.0,\"step_size\":null,\"step_size_error\":null,"
+         "\"noise_growth\":null}"},
         {{.sigma = 0.5},
-         "{\"sigma\":0.5,\"gradient_bound\":null,\"step_size\":null,\"step_size_error\":null}"},
+         "{\"sigma\":0.5,\"gradient_bound\":null,\"step_size\":null,\"step_size_error\":null,"
+         "\"noise_growth\":null}"},
         {{.gradient_bound = 2},
-         "{\"sigma\":null,\"gradient_bound\":2.0,\"step_size\":null,\"step_size_error\":null}"},
-        {{.step_size = 4, .step_size_error = 0.25},
-         "{\"sigma\":null,\"gradient_bound\":null,\"step_size\":4.0,\"step_size_error\":0.25}"},
+         "{\"sigma\":null,\"gradient_bound\":2.0,\"step_size\":null,\"step_size_error\":null,"
+         "\"noise_growth\":null}"},
+        {{.step_size = 4, .step_size_error = 0.25, .noise_growth = 3},
+         "{\"sigma\":null,\"gradient_bound\":null,\"step_size\":4.0,\"step_size_error\":0.25,"
+         "\"noise_growth\":3.0}"},
     };
     const struct tally_job_facts facts = {
         .id = "", .status = TALLY_JOB_RUNNING, .reason = "", .clients = 1, .dim = 1};

@@ -190,7 +190,7 @@ static void test_calm_saving__memory_out_of_range_is_data_loss(void)
     CU_ASSERT_EQUAL(good.epoch, 2);
     CU_ASSERT_EQUAL(good.schedule.n, 5);
     CU_ASSERT_EQUAL(restore_with(&saved, &good), TALLY_OK);
-    struct calm_memory bad[15];
+    struct calm_memory bad[18];
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         bad[i] = good;
     }
@@ -209,6 +209,9 @@ static void test_calm_saving__memory_out_of_range_is_data_loss(void)
     bad[12].state.samples_left = saved.spec.horizon + 1;
     bad[13].schedule.epochs[4].samples = 0;
     bad[14].schedule.epochs[2].uplink_resolution = -1;
+    bad[15].belief.regret = NAN;
+    bad[16].belief.share = -1;
+    bad[17].belief.share = 1; /* in a job that does not estimate its step size */
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         const enum tally_status status = restore_with(&saved, &bad[i]);
         CU_ASSERT_EQUAL(status, TALLY_DATA_LOSS);
