@@ -381,6 +381,18 @@ enum tally_status tally_json_dump(const struct tally_json *value, int indent,
     return write_value(&writer, inner(value), 0);
 }
 
+bool tally_json_is_same(const struct tally_json *a, const struct tally_json *b)
+{
+    struct tally_buffer texts[2] = {{0}, {0}};
+    const bool same = a != NULL && b != NULL && tally_json_dump(a, 0, &texts[0]) == TALLY_OK &&
+                      tally_json_dump(b, 0, &texts[1]) == TALLY_OK &&
+                      texts[0].size == texts[1].size &&
+                      memcmp(texts[0].data, texts[1].data, texts[0].size) == 0;
+    tally_buffer_fini(&texts[0]);
+    tally_buffer_fini(&texts[1]);
+    return same;
+}
+
 /* ---- The size of a JSON text, measured without parsing it into values. */
 
 /* Returns the end of the text whose opening quote precedes text[at]. */

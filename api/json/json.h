@@ -89,6 +89,8 @@ double tally_json_get_real(const struct tally_json *object, const char *key, dou
 enum tally_status tally_json_dump(const struct tally_json *value, int indent,
                                   struct tally_buffer *out);
 
+/* Whether both are written alike; false if there is no value, or no memory. */
+bool tally_json_is_same(const struct tally_json *a, const struct tally_json *b);
 /* Appends a real as tally_json_dump() writes it; null if it is not finite. Errors: as above. */
 enum tally_status tally_json_dump_real(double value, struct tally_buffer *out);
 

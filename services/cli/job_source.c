@@ -129,18 +129,6 @@ void tally_job_source_fini(struct tally_job_source *source)
 
 /* ---- Differences. */
 
-static bool is_same(const struct tally_json *a, const struct tally_json *b)
-{
-    struct tally_buffer texts[2] = {{0}, {0}};
-    const bool same = a != NULL && b != NULL && tally_json_dump(a, 0, &texts[0]) == TALLY_OK &&
-                      tally_json_dump(b, 0, &texts[1]) == TALLY_OK &&
-                      texts[0].size == texts[1].size &&
-                      memcmp(texts[0].data, texts[1].data, texts[0].size) == 0;
-    tally_buffer_fini(&texts[0]);
-    tally_buffer_fini(&texts[1]);
-    return same;
-}
-
 /* NOLINTBEGIN(misc-no-recursion): as deep as the values, which the parser limits to 2,048. */
 static int compare_at(const char *path, const struct tally_json *a, const struct tally_json *b,
                       tally_difference_fn *each, void *context);
@@ -171,7 +159,7 @@ static int compare_at(const char *path, const struct tally_json *a, const struct
     if (tally_json_is_object(a) && tally_json_is_object(b)) {
         return compare_members(path, a, b, each, context);
     }
-    if (is_same(a, b)) {
+    if (tally_json_is_same(a, b)) {
         return 0;
     }
     each(context, path, a, b);

@@ -213,18 +213,6 @@ static bool is_among(const char *key, const char *const *keys)
     return false;
 }
 
-static bool is_same(const struct tally_json *a, const struct tally_json *b)
-{
-    struct tally_buffer texts[2] = {{0}, {0}};
-    const bool same = a != NULL && b != NULL && tally_json_dump(a, 0, &texts[0]) == TALLY_OK &&
-                      tally_json_dump(b, 0, &texts[1]) == TALLY_OK &&
-                      texts[0].size == texts[1].size &&
-                      memcmp(texts[0].data, texts[1].data, texts[0].size) == 0;
-    tally_buffer_fini(&texts[0]);
-    tally_buffer_fini(&texts[1]);
-    return same;
-}
-
 bool tally_detail_matches(const struct tally_json *a, const struct tally_json *b,
                           const char *const *others, char ret_key[TALLY_DETAIL_KEY_CAPACITY])
 {
@@ -233,7 +221,7 @@ bool tally_detail_matches(const struct tally_json *a, const struct tally_json *b
     for (int side = 0; side < 2; side++) {
         for (size_t i = 0; (key = tally_json_key(sides[side], i)) != NULL; i++) {
             if (!is_among(key, others) &&
-                !is_same(tally_json_get(a, key), tally_json_get(b, key))) {
+                !tally_json_is_same(tally_json_get(a, key), tally_json_get(b, key))) {
                 snprintf(ret_key, TALLY_DETAIL_KEY_CAPACITY, "%.60s", key);
                 return false;
             }
