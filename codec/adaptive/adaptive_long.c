@@ -563,15 +563,6 @@ void tally_adaptive_long_levels(const struct tally_adaptive_message *message, si
     }
 }
 
-static bool has_vbmi2(void)
-{
-#ifdef TALLY_X86_64
-    return __builtin_cpu_supports("avx512vbmi2");
-#else
-    return false;
-#endif
-}
-
 const struct tally_adaptive_kernel *tally_adaptive_kernel_for(enum tally_cpu cpu)
 {
     static const struct tally_adaptive_kernel *const kernels[TALLY_N_CPUS] = {
@@ -581,5 +572,5 @@ const struct tally_adaptive_kernel *tally_adaptive_kernel_for(enum tally_cpu cpu
         [TALLY_CPU_AVX512] = &TALLY_ADAPTIVE_AVX512,
 #endif
     };
-    return kernels[cpu == TALLY_CPU_AVX512 && !has_vbmi2() ? TALLY_CPU_AVX2 : cpu];
+    return kernels[tally_cpu_with_vbmi2(cpu)];
 }

@@ -66,15 +66,6 @@ enum tally_status tally_dithered_check_grid(const struct tally_grid *grid, struc
                             grid->step, grid->intervals, grid->scale);
 }
 
-static bool has_vbmi2(void)
-{
-#ifdef TALLY_X86_64
-    return __builtin_cpu_supports("avx512vbmi2");
-#else
-    return false;
-#endif
-}
-
 const struct tally_dithered_kernel *tally_dithered_kernel_for(enum tally_cpu cpu)
 {
     static const struct tally_dithered_kernel *const kernels[TALLY_N_CPUS] = {
@@ -84,7 +75,7 @@ const struct tally_dithered_kernel *tally_dithered_kernel_for(enum tally_cpu cpu
         [TALLY_CPU_AVX512] = &TALLY_DITHERED_AVX512,
 #endif
     };
-    return kernels[cpu == TALLY_CPU_AVX512 && !has_vbmi2() ? TALLY_CPU_AVX2 : cpu];
+    return kernels[tally_cpu_with_vbmi2(cpu)];
 }
 
 enum tally_status tally_dithered_encode(const struct tally_vector *vector, int32_t *scratch,

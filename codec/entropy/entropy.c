@@ -30,8 +30,7 @@ size_t tally_entropy_bound(const int32_t *levels, size_t dim)
 const struct tally_entropy_kernel *tally_entropy_kernel_for(enum tally_cpu cpu)
 {
 #ifdef TALLY_X86_64
-    if (cpu == TALLY_CPU_AVX512 && __builtin_cpu_supports("avx512vbmi") &&
-        __builtin_cpu_supports("avx512vbmi2")) {
+    if (tally_cpu_with_vbmi2(cpu) == TALLY_CPU_AVX512) {
         return &TALLY_ENTROPY_AVX512;
     }
     return cpu >= TALLY_CPU_AVX2 ? &TALLY_ENTROPY_AVX2 : &TALLY_ENTROPY_PORTABLE;

@@ -22,6 +22,10 @@ enum tally_cpu tally_cpu_best(void);
 /* The one in use: the best up to the limit. */
 enum tally_cpu tally_cpu_used(void);
 
+/* For kernels whose AVX-512 form also needs VBMI and VBMI2: AVX2 in place of AVX-512 without them.
+ */
+enum tally_cpu tally_cpu_with_vbmi2(enum tally_cpu cpu);
+
 /* Sets the limit of the whole process, initially TALLY_CPU_AVX512: no limit. For tests and
  * benchmarks, which visit every form on one machine: results do not depend on it. */
 void tally_cpu_set_limit(enum tally_cpu most);
