@@ -175,10 +175,11 @@ static enum tally_status check_line(struct tally_json *again, const char *line, 
         while (i < n && i < text.size && text.data[i] == (uint8_t)line[i]) {
             i++;
         }
-        status =
-            tally_fail(err, TALLY_INVALID_ARGUMENT, name,
-                       "%s: this coordinator would show \"%.40s\" from byte %zu of the line on",
-                       name, i < text.size ? (const char *)text.data + i : "", i);
+        const size_t rest = text.size - i; /* it does not end with NUL */
+        status = tally_fail(err, TALLY_INVALID_ARGUMENT, name,
+                            "%s: this coordinator would show \"%.*s\" from byte %zu of the line on",
+                            name, rest < 40 ? (int)rest : 40,
+                            rest > 0 ? (const char *)text.data + i : "", i);
     }
     tally_json_free(again);
     tally_buffer_fini(&text);

@@ -466,6 +466,14 @@ class Refusals(ImportCase):
         for path, value in (("round", 0), ("round", 5), ("metrics", {}), ("metrics", {"a": "x"}), ("metrics", {"a b": 1.0}),
                             ("metrics", {f"m{i:02}": 1.0 for i in range(17)}), ("metrics", {"b": 1.0, "a": 1.0})):
             self.refuse(edited_line(self.bundle, "metrics.jsonl", 0, setter(path, value)), "metrics.jsonl")
+        # What is quoted of the line that this coordinator would write ends where that line does, whatever its length.
+        first, *others = members["traffic.jsonl"].splitlines(keepends=True)
+        for n_digits in range(1, 16):
+            line = json.dumps(json.loads(first) | {"payload_bits": int("1" * n_digits)}).encode()
+            text = line[:-1] + b" }\n" + b"".join(others)
+            problem = self.refuse(edited(self.bundle, "traffic.jsonl", lambda _: text), "traffic.jsonl")
+            self.assertEqual(problem["detail"], "line 1: traffic.jsonl: this coordinator would show \"}\" from byte "
+                                                f"{len(line) - 1} of the line on")
         for path in "updates", "payload_bits", "wire_bytes.in":
             self.refuse(edited_line(self.bundle, "traffic.jsonl", 0, setter(path, -1)), "traffic.jsonl")
 
