@@ -6,13 +6,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codec/utf8.h"
 #include "services/job/job_detail.h"
+
+/* A text that is too long is cut between two characters: the cut one can be shown, and differs. */
+static void cut(char *text)
+{
+    text[tally_utf8_valid_prefix(text, strlen(text))] = '\0';
+}
 
 static void read_text(const struct tally_json *object, const char *key, char *ret_text,
                       size_t capacity)
 {
     const char *text = tally_json_get_text(object, key);
     snprintf(ret_text, capacity, "%s", text != NULL ? text : "");
+    cut(ret_text);
 }
 
 static uint64_t read_unsigned(const struct tally_json *object, const char *key)
@@ -94,6 +102,7 @@ static void read_reason(const struct tally_json *detail, enum tally_job_status s
     if (code != NULL && (implied == NULL || strcmp(implied, code) != 0)) {
         (void)snprintf(ret_reason, TALLY_REASON_CAPACITY, "%s: %s", code, text);
     }
+    cut(ret_reason);
 }
 
 static void read_stopped(const struct tally_json *detail, struct tally_stopped *ret_stopped)

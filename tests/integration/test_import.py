@@ -401,7 +401,8 @@ class Refusals(ImportCase):
                 ("bits.uplink.payload", -1, "bits"), ("bits.control", "9" * 20, "bits"), ("bits.recovery", -1, "bits"),
                 ("bits.more", 1, "bits"), ("metrics", {"b": {"mean": 1, "min": 1, "max": 1}}, "metrics"),
                 ("setback", "two\nlines", "setback"), ("setback", "x" * 1000, "setback"),
-                ("reason", "\x1b[2J", "reason"), ("warnings", [], None),
+                ("reason", "\x1b[2J", "reason"), ("reason", "Ä" * 1000, "reason"), ("reason", "xÄ" * 1000, "reason"),
+                ("setback", "Ä" * 1000, "setback"), ("setback", "xÄ" * 1000, "setback"), ("warnings", [], None),
                 ("provenance.document_sha256", "0" * 64, "provenance.document_sha256"),
                 ("provenance.more", 1, "provenance.document_sha256"),
                 ("provenance.coordinators", [], "provenance.coordinators"),
@@ -449,7 +450,8 @@ class Refusals(ImportCase):
             self.refuse(edited(self.bundle, "rounds.jsonl", lambda _: text), "rounds.jsonl")
         for path, value, field in (("t", 0, "rounds.jsonl"), ("k", 0, "rounds.jsonl"), ("missing", "=1+1", "rounds.jsonl"), ("closed_ms", 2**62, "rounds.jsonl"), ("samples", -1, "rounds.jsonl"),
                                    ("received", CLIENTS + 1, "rounds.jsonl"), ("j", -1, "rounds.jsonl"),
-                                   ("missing", "1,2", "rounds.jsonl"), ("passed", 1, "rounds.jsonl"),
+                                   ("missing", "1,2", "rounds.jsonl"), ("missing", "Ä" * 1000, "rounds.jsonl"),
+                                   ("missing", "1Ä" * 1000, "rounds.jsonl"), ("passed", 1, "rounds.jsonl"),
                                    ("more", 1, "rounds.jsonl"), ("bits.control", 1, "bits"), ("samples", 1.5, "rounds.jsonl"),
                                    ("metrics", {"Ä": {"mean": 1.0, "min": 1.0, "max": 1.0}}, "rounds.jsonl")):
             with self.subTest(path, value=value):

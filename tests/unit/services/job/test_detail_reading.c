@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "codec/utf8.h"
 #include "services/job/job_detail.h"
 #include "tests/harness.h"
 
@@ -189,6 +190,38 @@ static void test_job_detail_reading__foreign_members_are_left_out(void)
     tally_buffer_fini(&text);
 }
 
+/* Whatever is read can be shown again. */
+static void test_job_detail_reading__long_texts_are_cut_between_characters(void)
+{
+    for (int n_before = 0; n_before < 2; n_before++) {
+        struct tally_buffer text = {0};
+        struct tally_detail_facts facts;
+        struct tally_progress progress;
+        struct tally_round_record record;
+        static const char *const KEYS[] = {"missing", "reason", "setback"};
+        for (size_t i = 0; i < 3; i++) {
+            tally_buffer_printf(&text, "%s\"%s\":\"%.*s", i == 0 ? "{" : ",", KEYS[i], n_before,
+                                "x");
+            for (int j = 0; j < 1000; j++) {
+                tally_buffer_append_text(&text, "\u00c4");
+            }
+            tally_buffer_append_text(&text, "\"");
+        }
+        tally_buffer_append(&text, "}", 2);
+        struct tally_json *value = parsed((const char *)text.data);
+        tally_detail_read(value, &facts, &progress);
+        tally_detail_read_round(value, &record);
+        const char *const texts[] = {record.missing, facts.reason, progress.setback};
+        for (size_t i = 0; i < 3; i++) {
+            const size_t n = strlen(texts[i]);
+            CU_ASSERT_TRUE(n > 0 && n % 2 == (size_t)n_before);
+            CU_ASSERT_EQUAL(tally_utf8_valid_prefix(texts[i], n), n);
+        }
+        tally_json_free(value);
+        tally_buffer_fini(&text);
+    }
+}
+
 static void test_job_detail_reading__differences_have_names(void)
 {
     static const struct {
@@ -219,6 +252,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_job_detail_reading__a_detail_comes_back),
     TALLY_TEST(test_job_detail_reading__a_plan_comes_back),
     TALLY_TEST(test_job_detail_reading__foreign_members_are_left_out),
+    TALLY_TEST(test_job_detail_reading__long_texts_are_cut_between_characters),
     TALLY_TEST(test_job_detail_reading__differences_have_names),
 };
 TALLY_SUITE(job_detail_reading, TESTS);
