@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,6 +45,7 @@ struct imported_model {
 };
 
 struct imported_job {
+    const atomic_bool *stop; /* the reader's */
     struct tally_bundle_member *members;
     size_t n_members;
     struct tally_store_job row;
@@ -149,6 +151,9 @@ static enum tally_status read_lines(struct imported_job *job, const char *name, 
         if (end == NULL) {
             return tally_fail(err, TALLY_INVALID_ARGUMENT, name, "%s ends within line %" PRId64,
                               name, number);
+        }
+        if (atomic_load(job->stop)) {
+            return tally_fail(err, TALLY_CANCELLED, NULL, "nobody waits for the import any more");
         }
         const size_t n = (size_t)(end - line);
         status = parse(line, n, &LINE_LIMITS, name, &value, err);
@@ -830,9 +835,11 @@ bool imported_job_peek(const uint8_t *bytes, size_t n, struct tally_job_spec *re
 }
 
 enum tally_status imported_job_read(const uint8_t *bytes, size_t n, int64_t now_ms,
-                                    struct imported_job **ret_job, struct tally_error *err)
+                                    const atomic_bool *stop, struct imported_job **ret_job,
+                                    struct tally_error *err)
 {
     struct imported_job *job = tally_xcalloc(1, sizeof *job);
+    job->stop = stop;
     char version[TALLY_DETAIL_KEY_CAPACITY] = "";
     enum tally_status status = tally_bundle_list(bytes, n, &job->members, &job->n_members, err);
     status = status == TALLY_OK ? read_head(job, version, err) : status;

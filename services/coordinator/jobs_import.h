@@ -22,6 +22,8 @@
 #ifndef TALLY_SERVICES_COORDINATOR_JOBS_IMPORT_H
 #define TALLY_SERVICES_COORDINATOR_JOBS_IMPORT_H
 
+#include <stdatomic.h>
+
 #include "services/coordinator/coordinator.h"
 #include "services/job/job_spec.h"
 
@@ -32,10 +34,12 @@ struct imported_job;
  */
 bool imported_job_peek(const uint8_t *bytes, size_t n, struct tally_job_spec *ret_spec);
 /* Reads a bundle, which must stay as it is until the job is freed. now_ms: of the import, Unix
- * time. Errors: INVALID_ARGUMENT, MALFORMED, OUT_OF_RANGE (the field is a member of the bundle, or
- * one of the detail or the document), NO_MEMORY. */
+ * time. Once *stop is set, it ends at the next line. Errors: INVALID_ARGUMENT, MALFORMED,
+ * OUT_OF_RANGE (the field is a member of the bundle, or one of the detail or the document),
+ * CANCELLED (*stop was set), NO_MEMORY. */
 enum tally_status imported_job_read(const uint8_t *bytes, size_t n, int64_t now_ms,
-                                    struct imported_job **ret_job, struct tally_error *err);
+                                    const atomic_bool *stop, struct imported_job **ret_job,
+                                    struct tally_error *err);
 /* NULL is allowed. */
 void imported_job_free(struct imported_job *job);
 

@@ -72,7 +72,7 @@ static void run(struct background_work *work)
 {
     struct import *import = (struct import *)work;
     import->status = imported_job_read(import->bundle, import->n_bundle, import->now_ms,
-                                       &import->job, &import->err);
+                                       &work->stop, &import->job, &import->err);
 }
 
 static enum tally_status begin(struct tally_coordinator *coordinator, struct call *call,

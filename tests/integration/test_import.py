@@ -2,6 +2,7 @@
 
 import functools
 import hashlib
+import http.client
 import io
 import json
 import os
@@ -565,6 +566,26 @@ class Atomicity(ImportCase):
             if program.returncode != 0:
                 self.assertIn("other bundles are being imported, which is the limit", err)
         self.assertEqual(len(there.client.get_json("/v1/jobs")["jobs"]), 1)
+
+
+    def test_whoever_leaves_keeps_nobody_waiting(self):
+        """Bundles that take long to be read, whose clients disconnect in the meantime."""
+        bundle = self.bundle_of(job_document())
+        lines = unpack(bundle)["rounds.jsonl"].splitlines(keepends=True)
+        slow = edited(bundle, "rounds.jsonl", lambda _: lines[0] * 60000)
+        there = self.start_there()
+        began = time.monotonic()
+        self.assert_problem(self.post(there, slow), 400, "rounds.jsonl")
+        took_s = time.monotonic() - began
+        connections = [http.client.HTTPConnection(there.url.removeprefix("http://")) for _ in range(4)]
+        for connection in connections:
+            connection.request("POST", "/v1/jobs/import", slow, TAR)
+        time.sleep(took_s / 4)  # the first one is being read
+        for connection in connections:
+            connection.close()
+        began = time.monotonic()
+        wait_until(lambda: self.post(there, bundle).status == 201, "an import to be possible again")
+        self.assertLess(time.monotonic() - began, took_s / 2)
 
 
 class ImportOfReplicas(ImportCase, PostgresTestCase):
