@@ -637,6 +637,7 @@ static bool is_expected(const struct imported_job *job, const struct tally_store
     const int64_t slot_before =
         job->n_models > 0 ? job->models[job->n_models - 1].model.slot : INT64_C(-1);
     if (model->round < 0 || model->round > progress->round || model->iterate < 0 ||
+        model->iterate > progress->iterate ||
         model->n_bytes != job->row.dim * (int64_t)sizeof(double)) {
         return false;
     }

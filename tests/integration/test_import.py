@@ -431,7 +431,7 @@ class Refusals(ImportCase):
         models = json.loads(unpack(self.bundle)["models.json"])["models"]
         self.assertEqual([each["which"] for each in models], ["best", "2", "4", "last"])
         for i in range(4):
-            for key, value in (("which", "3"), ("round", 3), ("iterate", -1), ("bytes", 8), ("x_checksum", "0" * 16)):
+            for key, value in (("which", "3"), ("round", 3), ("iterate", -1), ("iterate", 2**53), ("bytes", 8), ("x_checksum", "0" * 16)):
                 if (i, key) != (0, "round"):  # which round has made the best model cannot be told
                     with self.subTest(models=i, key=key):
                         edit = lambda object_: object_["models"][i].update({key: value})
