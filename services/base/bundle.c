@@ -109,20 +109,27 @@ enum tally_status tally_bundle_create(const char *path, int64_t mtime_s,
     return TALLY_OK;
 }
 
-static void write_header(struct tally_bundle_writer *writer)
+/* The header of a member with a name of less than 100 bytes. */
+static struct header make_header(const char *name, uint64_t n_bytes, uint64_t mtime_s)
 {
     struct header header = {.type = '0'};
-    memcpy(header.name, writer->name, sizeof header.name);
+    snprintf(header.name, sizeof header.name, "%s", name);
     memcpy(header.magic, MAGIC, sizeof header.magic);
     snprintf(header.mode, sizeof header.mode, "%07o", 0644U);
     snprintf(header.uid, sizeof header.uid, "%07o", 0U);
     snprintf(header.gid, sizeof header.gid, "%07o", 0U);
-    snprintf(header.size, sizeof header.size, "%011" PRIo64,
-             writer->n_bytes < MOST_BYTES ? writer->n_bytes : 0);
-    snprintf(header.mtime, sizeof header.mtime, "%011" PRIo64,
-             (uint64_t)writer->mtime_s % MOST_BYTES);
+    snprintf(header.size, sizeof header.size, "%011" PRIo64, n_bytes % MOST_BYTES);
+    snprintf(header.mtime, sizeof header.mtime, "%011" PRIo64, mtime_s % MOST_BYTES);
     snprintf(header.checksum, sizeof header.checksum, "%06o", sum_of(&header) % (1U << 18));
     header.checksum[7] = ' ';
+    return header;
+}
+
+static void write_header(struct tally_bundle_writer *writer)
+{
+    const struct header header =
+        make_header(writer->name, writer->n_bytes < MOST_BYTES ? writer->n_bytes : 0,
+                    (uint64_t)writer->mtime_s);
     put(writer, &header, sizeof header);
 }
 
@@ -328,19 +335,20 @@ static bool is_zero(const uint8_t *bytes, size_t n)
     return true;
 }
 
-/* Whether the header is of a regular file, with a name of letters, digits and ".-" alone. */
+/* Whether the header is one that a writer makes, with a name of letters, digits and ".-" alone. */
 static bool is_sound(const struct header *header, uint64_t *ret_size)
 {
     static const char LETTERS[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-";
-    char checksum[sizeof header->checksum + 8];
     const size_t n = strnlen(header->name, sizeof header->name);
-    snprintf(checksum, sizeof checksum, "%06o%c ", sum_of(header) % (1U << 18), '\0');
-    return memcmp(header->magic, MAGIC, sizeof MAGIC) == 0 && header->type == '0' && n > 0 &&
-           n < sizeof header->name && strspn(header->name, LETTERS) == n &&
-           is_zero((const uint8_t *)header->prefix, sizeof header->prefix) &&
-           memcmp(header->checksum, checksum, sizeof header->checksum) == 0 &&
-           read_octal(header->size, sizeof header->size, ret_size);
+    uint64_t mtime_s;
+    if (n == 0 || n == sizeof header->name || strspn(header->name, LETTERS) != n ||
+        !read_octal(header->size, sizeof header->size, ret_size) ||
+        !read_octal(header->mtime, sizeof header->mtime, &mtime_s)) {
+        return false;
+    }
+    const struct header again = make_header(header->name, *ret_size, mtime_s);
+    return memcmp(header, &again, sizeof again) == 0;
 }
 
 /* Reads the member at *at and advances behind its padding. */

@@ -93,8 +93,47 @@ static void test_base_bundle__refuses_every_damage(void)
     tally_buffer_fini(&bundle);
 }
 
+/* Whoever damages a header on purpose computes its checksum anew. */
+static void sum_header(uint8_t header[512])
+{
+    char text[8];
+    unsigned sum = 0;
+    memset(header + 148, ' ', 8);
+    for (size_t i = 0; i < 512; i++) {
+        sum += header[i];
+    }
+    snprintf(text, sizeof text, "%06o", sum % (1U << 18));
+    memcpy(header + 148, text, 7);
+}
+
+static void test_base_bundle__refuses_other_headers_with_right_checksums(void)
+{
+    enum { SECOND = 1024, MTIME = 136, CHECKSUM = 148, AFTER = 156 };
+    struct tally_buffer bundle = {0};
+    write_bundle(&bundle);
+    uint8_t *const header = bundle.data + SECOND;
+    sum_header(header);
+    TALLY_ASSERT_STATUS(list(&bundle, NULL), TALLY_OK, NULL);
+    for (size_t i = 0; i < 512; i++) {
+        static const uint8_t OTHERS[] = {1, 'x', '7', ' ', 0x80, 0xff};
+        for (size_t j = 0; j < sizeof OTHERS && (i < CHECKSUM || i >= AFTER); j++) {
+            const uint8_t before = header[i];
+            const bool is_time = i >= MTIME && i < CHECKSUM - 1 && OTHERS[j] == '7';
+            header[i] = OTHERS[j];
+            sum_header(header);
+            if (header[i] != before) {
+                TALLY_ASSERT_STATUS(list(&bundle, NULL),
+                                    is_time ? TALLY_OK : TALLY_INVALID_ARGUMENT, NULL);
+            }
+            header[i] = before;
+        }
+    }
+    tally_buffer_fini(&bundle);
+}
+
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_base_bundle__lists_what_was_written),
     TALLY_TEST(test_base_bundle__refuses_every_damage),
+    TALLY_TEST(test_base_bundle__refuses_other_headers_with_right_checksums),
 };
 TALLY_SUITE(base_bundle, TESTS);
