@@ -16,6 +16,9 @@
 #include "services/coordinator/jobs_rounds.h"
 #include "services/coordinator/loop.h"
 #include "services/coordinator/loop_transaction.h"
+#include "services/coordinator/webhook_queue.h"
+#include "services/coordinator/webhooks.h"
+#include "services/job/document.h"
 #include "services/job/job_reasons.h"
 
 /* From this dimension on, a job's memory, some MB, is returned to the system when the job ends. */
@@ -193,9 +196,27 @@ enum tally_status jobs_check_write(struct tally_coordinator *coordinator, struct
     return transaction_check(coordinator->transaction, status, err);
 }
 
+/* Tells the webhook of a damaged job that it failed, if the document can still be read and the
+ * webhook is not what is damaged. */
+static enum tally_status notify_damage(struct tally_store *store, const struct tally_store_job *row,
+                                       enum tally_job_status before, struct tally_error *err)
+{
+    struct tally_buffer document = {0};
+    struct tally_job_spec spec;
+    enum tally_status status = TALLY_OK;
+    if (store->ops->document_get(store, row->key, &document, NULL) == TALLY_OK &&
+        tally_document_parse((const char *)document.data, document.size, &spec, NULL) == TALLY_OK &&
+        spec.webhook[0] != '\0') {
+        status = webhook_queue_add(store, row, before, spec.webhook, row->finished_ms, err);
+    }
+    tally_buffer_fini(&document);
+    return status == TALLY_DATA_LOSS ? TALLY_OK : status;
+}
+
 enum tally_status jobs_end_damaged_row(struct tally_store *store, struct tally_store_job *row,
                                        const struct tally_error *why, struct tally_error *err)
 {
+    const enum tally_job_status before = row->status;
     row->status = TALLY_JOB_FAILED;
     row->finished_ms = tally_realtime_ms();
     TALLY_REASON_WRITE(row->reason, STORED_JOB_DAMAGED, why->message);
@@ -204,6 +225,9 @@ enum tally_status jobs_end_damaged_row(struct tally_store *store, struct tally_s
     enum tally_status status = store->ops->begin(store, err);
     if (status == TALLY_OK) {
         status = store->ops->job_update(store, row, err);
+        if (status == TALLY_OK) {
+            status = notify_damage(store, row, before, err);
+        }
         if (status != TALLY_OK) {
             store->ops->rollback(store);
             return status;
@@ -220,7 +244,9 @@ enum tally_status jobs_load(struct tally_coordinator *coordinator, struct tally_
     struct tally_error why = TALLY_ERROR_INIT;
     enum tally_status status = hosted_job_load(coordinator->store, row, &job, &why);
     if (status == TALLY_DATA_LOSS) {
-        return jobs_end_damaged_row(coordinator->store, row, &why, err);
+        status = jobs_end_damaged_row(coordinator->store, row, &why, err);
+        webhooks_wake(coordinator, row->key);
+        return status;
     }
     if (status == TALLY_NO_MEMORY) {
         tally_log(TALLY_LOG_ERROR, tally_log_event("job waits for memory to be loaded"),

@@ -13,6 +13,7 @@ import unittest
 from pathlib import Path
 
 from common import BIN, HANG_S, Process, TallyTestCase, free_port, job_document, wait_until
+from databases import query
 from private_postgres import PostgresTestCase
 from test_stragglers import Hand, by_hand
 
@@ -222,6 +223,24 @@ class Webhooks(WebhookCase):
         self.wait_delivered(coordinator)
         self.assertEqual(receiver.requests, [])
         self.assertIn("webhook given up", coordinator.log())
+
+    def test_a_damaged_job_has_failed(self):
+        receiver = self.receive()
+        prefix = f"http://127.0.0.1:{receiver.port}/"
+        coordinator = self.start(prefix)
+        job_id = coordinator.client.submit(by_hand(webhook=prefix))
+        Hand(coordinator.client, "hand", slots=3).poll_task()
+        receiver.wait_for(1)
+        self.wait_delivered(coordinator)
+        coordinator.kill()
+        query(coordinator.store.removeprefix("sqlite:"), "UPDATE job_states SET state = zeroblob(length(state))")
+        coordinator = self.start(prefix, port=coordinator.port)
+        self.assertEqual(coordinator.client.get_json("/v1/jobs")["jobs"][0]["status"], "failed")
+        receiver.wait_for(2)
+        self.assertEqual(receiver.statuses(), ["running", "failed"])
+        self.assertIn("damaged", json.loads(receiver.requests[1][2])["reason"])
+        self.assertEqual(json.loads(receiver.requests[1][2])["job_id"], job_id)
+        self.wait_delivered(coordinator)
 
     def test_only_so_many_changes_wait(self):
         port = free_port()
