@@ -118,7 +118,7 @@ struct tally_estimates {
     double gradient_bound;
     double step_size;
     double step_size_error; /* standard error of its reciprocal, as a share; 0: unknown */
-    double noise_growth;    /* of a coordinate's noise per unit of its squared distance from x* */
+    double noise_growth;    /* m of services/algorithms/CALM.md; 0: not estimated */
 };
 
 /* Bounds of the eigenvalues of the Hessian of f at every x: the gradient is Lipschitz with

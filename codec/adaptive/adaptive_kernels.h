@@ -31,7 +31,7 @@ enum {
     TALLY_ADAPTIVE_SHARE_BITS = 15,
     TALLY_ADAPTIVE_SHARES = 1 << TALLY_ADAPTIVE_SHARE_BITS,
     TALLY_ADAPTIVE_COUNT_ONE = 256,      /* a coordinate in the counts */
-    TALLY_ADAPTIVE_MOST_COUNT = 1 << 20, /* of a context, before old coordinates count half */
+    TALLY_ADAPTIVE_MOST_COUNT = 1 << 20, /* of a context; from here on its counts are halved */
 };
 
 /* Of 2^15 shares, zero owns 0 .. plain - 1, plain owns plain .. special - 1, special the others. */
@@ -73,12 +73,13 @@ struct tally_adaptive_kernel {
     /* The number of ones in 64 words. */
     uint32_t (*count)(const uint64_t words[64]);
 
-    /* levels[j] <- 0 if bit j of `nonzero` is 0, else 1, or -1 if dithers[j] is negative. */
+    /* levels[j] <- 0 if bit j of `nonzero` is 0, else the plain level: 1, or -1 if dithers[j] is
+     * negative. */
     void (*levels)(uint64_t nonzero, const int32_t dithers[TALLY_ADAPTIVE_STEPS],
                    int32_t levels[TALLY_ADAPTIVE_STEPS]);
 
     /* Bit j of *ret_nonzero: whether levels[j] is not 0. Bit j of *ret_special: whether it is
-     * neither 0 nor the level above, that is, plain. Returns the sum of the magnitudes. */
+     * neither 0 nor the plain level. Returns the sum of the magnitudes. */
     uint64_t (*masks)(const int32_t levels[TALLY_ADAPTIVE_STEPS],
                       const int32_t dithers[TALLY_ADAPTIVE_STEPS], uint64_t *ret_nonzero,
                       uint64_t *ret_special);

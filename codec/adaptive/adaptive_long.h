@@ -5,7 +5,7 @@
  * (adaptive_kernels.h), so that all lanes of a tile can be coded side by side. Whether a level is
  * zero, plain - 1 on the side of the dither - or special is coded by rANS; what the special levels
  * are follows in an arithmetic code, which is short, as few levels are special. The lowest 15 bits
- * of an rANS coder's first state are free: they hold the beginning of that code. */
+ * of an rANS encoder's first state are free: they hold the beginning of that code. */
 #ifndef TALLY_CODEC_ADAPTIVE_ADAPTIVE_LONG_H
 #define TALLY_CODEC_ADAPTIVE_ADAPTIVE_LONG_H
 

@@ -5,8 +5,9 @@
  * interleaving: Giesen 2014), for messages long enough that their states cost nothing: with the
  * states in vectors, encoding and decoding run at nearly memory speed.
  *
- * Coordinate i of a block belongs to lane i % 64. For a state, 2^15 <= state < 2^31. With shares of
- * 2^b, the decoder takes, coordinate after coordinate,
+ * Coordinate i of a block belongs to lane i % 64 (in codec/adaptive, a lane has a stretch of the
+ * vector). For a state, 2^15 <= state < 2^31. With shares of 2^b, the decoder takes, coordinate
+ * after coordinate,
  *
  *     share  = state % 2^b, which lies in some symbol's shares, first .. first + frequency - 1
  *     state' = frequency * (state / 2^b) + share - first
@@ -14,7 +15,7 @@
  *
  * and the encoder takes the same steps backwards, from the last coordinate to the first. Each step
  * inverts the other's, so a message that decodes and ends in the encoder's first states encodes to
- * the same words again. codec/entropy has b = 12, codec/dithered b = 14. */
+ * the same words again. codec/entropy has b = 12, codec/dithered 14, codec/adaptive 15. */
 #ifndef TALLY_CODEC_ENTROPY_RANS_H
 #define TALLY_CODEC_ENTROPY_RANS_H
 

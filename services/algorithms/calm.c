@@ -25,7 +25,8 @@
  *                          the horizon (a job without a regret that may travel has one there)
  *
  * With a budget and known constants, the lengths n and the resolutions are planned before the first
- * message (calm/calm_plan.h), and stored. Otherwise each epoch is three times as long as the last.
+ * message (calm/calm_plan.h), and stored. Otherwise each epoch is three times as long as the last,
+ * or as long as calm_belief.c chooses.
  *
  * Unknown constants are estimated, first from reports in an opening round (calm_opening.c), later
  * from the spread of the clients' messages. The round after the opening makes no queries: clients

@@ -6,8 +6,8 @@
 #include "services/algorithms/calm/calm_model.h"
 #include "services/algorithms/calm/calm_travel.h"
 
-/* Variances of what is believed of s0 and of V, the latter as a share of
- * calm_memory.state.variance, and their covariance (calm_belief.c). share = 0: the job keeps no
+/* noise, share: variances of what is believed of s0 and of V, the latter as a share of
+ * calm_memory.state.variance; both: their covariance (calm_belief.c). share = 0: the job keeps no
  * belief. */
 struct calm_belief {
     double noise, both, share;
@@ -33,8 +33,9 @@ struct calm_memory {
  * factor as 2^(k/4): one bit for k = 0; otherwise also the sign and |k| in unary, because |k| is
  * mostly small. Three factors are sent this way. The first is between the planned uplink grids and
  * those that the rest of a budget allows; its |k| is at most CALM_MOST_INDEX. The second, if
- * constants are estimated, is between the expected and the true size of a broadcast, and the third,
- * once, between the V of the opening and that of the first message. A broadcast
+ * constants are estimated, is between the expected and the true size of a broadcast. The third is
+ * between the V that clients expect and the V that the messages show: once, after the first
+ * message, or after each of the first three if the job keeps a belief (calm_belief.c). A broadcast
  * grid that is 1.125^i times as coarse as intended takes i + 1 bits. */
 uint64_t calm_index_bits(int64_t k);
 

@@ -1,5 +1,5 @@
 /* What the server of a CALM job believes about s0 and V, if all directions are alike, and the
- * lengths of epochs that follow from it.
+ * lengths of epochs that follow from this belief.
  *
  * A query at x has the noise s0 + m V per coordinate. If all directions are alike, m is known
  * (calm_opening.c), and the clients' gradients show the sum, but hardly which part of it is which:
@@ -7,20 +7,22 @@
  * parts come apart. A Kalman filter holds means and covariances of s0 and of V, the latter as a
  * share of what the recursion predicts, and takes two observations in an epoch:
  *
- *     the mean square of their mean      V               (in the first three epochs)
- *     the spread of their messages       s0 + m v        v: the recursion's mean over the walk
+ *     the mean square of the messages' mean    V           in the first three epochs
+ *     the spread of the messages               s0 + m v    from the second epoch on;
+ *                                                          v: the recursion's mean over the walk
  *
- * A spread that is larger than both can explain is attributed to B, which is otherwise taken to be
- * that of clients with 200 points each.
+ * What exceeds the expected spread by more than two standard errors is attributed to B, which is
+ * otherwise taken to be that of clients with 200 points each.
  *
  * Lengths. An epoch of n queries leaves z with a variance of about (s0 + m V) / (n h^2 M). It lasts
  * until V has fallen by a constant factor. What V adds to the noise falls, too, so it counts less:
  *
  *     n = (2.5 s0 + m V) / (h^2 M V)
  *
- * but at least 1.5 times and at most 4 times as long as the last epoch. So the epochs of a job with
- * little noise at x* stay short while V falls. There are as many messages as in a job whose epochs
- * grow by three, and more while another one is worth it.
+ * but at least 1.5 times and at most 4 times as long as the last epoch; the first is at least three
+ * queries long instead. So the epochs of a job with little noise at x* stay short while V falls.
+ * There are as many messages as in a job whose epochs grow by three, and more while another one is
+ * predicted to lower the regret of the whole job by more than a fifth.
  *
  * Example: 10 clients, d = 30, one point a query, h = 1/3, so m = 29/9. With s0 = 2/3 (loud) and V
  * = 1/6 at the start, epochs of 24, 50, 125 and 301 queries follow the opening; with s0 = 1/3000

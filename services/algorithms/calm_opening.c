@@ -13,6 +13,9 @@
  *     server   1 / h in 12, where h follows from both means, and    13 control bits more
  *              whether all directions are alike
  *
+ * If they are alike and the job uses the growth m of the noise (growth_of()), the mean variance is
+ * that of s0 + m V: the server limits V to the mean variance / m, and sends s0 without m V.
+ *
  * Values of 10 bits lie an eighth of an octave apart, from 2^-64 to 2^64: an error of at most
  * 4.4 %. Those of 12 bits lie a 32nd of an octave apart, at most 1.1 %. */
 #include <math.h>

@@ -12,8 +12,9 @@
  *   model.npy, model-best.npy, model-ROUND.npy   each of them
  *   SHA256SUMS     of all these members, as sha256sum writes and checks it
  *
- * The bundle of a job is the same, bit for bit, whenever it is made. Format 1, of unreleased
- * builds, lacks metrics.jsonl, traffic.jsonl and SHA256SUMS. */
+ * A job that has not started has neither models.json nor models. A program makes the same bundle of
+ * a job, bit for bit, whenever it makes it. Format 1, of unreleased builds, lacks metrics.jsonl,
+ * traffic.jsonl and SHA256SUMS. */
 #ifndef TALLY_SERVICES_BASE_BUNDLE_H
 #define TALLY_SERVICES_BASE_BUNDLE_H
 
