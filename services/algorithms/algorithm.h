@@ -77,6 +77,7 @@ struct tally_calm_params {
     double initial_variance; /* V: mean square of x^(1) - x*; may be NaN */
     double local_step_limit; /* longest own step of a client; NaN: step_size */
     bool shifts;             /* both sides keep a shift per client (shift.h) */
+    bool is_even;            /* m follows from the opening round; not a member of documents */
 };
 
 /* `own`: for an algorithm that does not fit these structs; its file names the elements. */

@@ -418,7 +418,7 @@ void calm_memory_begin(const struct tally_setting *setting, const double *x,
     }
     if (calm_travel(setting, memory) != NULL) {
         tally_calm_travel_begin(calm_travel(setting, memory), CALM_OPENING_SAMPLES);
-        if (memory->step_size > 0 && params->noise_growth > 0) {
+        if (params->is_even) {
             calm_belief_begin(setting, memory);
         }
     }

@@ -408,6 +408,7 @@ static bool adopt(const struct tally_setting *setting, const struct tally_estima
     if (finds_step(params)) {
         calm->step_size = estimates->step_size;
         calm->noise_growth += estimates->noise_growth; /* one of them is 0 */
+        calm->is_even = estimates->noise_growth > 0;
     }
     const double dim = (double)setting->dim, distance = estimates->gradient_bound * calm->step_size;
     calm->noise = isnan(calm->noise) ? estimates->sigma * estimates->sigma / dim : calm->noise;

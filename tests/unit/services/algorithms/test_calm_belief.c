@@ -24,7 +24,8 @@ static void make_world(struct world *world, double noise, double variance)
                                                             .client_spread = NAN,
                                                             .curvature_spread = 0.02,
                                                             .initial_variance = variance,
-                                                            .local_step_limit = NAN}};
+                                                            .local_step_limit = NAN,
+                                                            .is_even = true}};
     world->setting = (struct tally_setting){.params = &world->params,
                                             .clients = CLIENTS,
                                             .dim = DIM,
@@ -150,10 +151,24 @@ static void test_calm_belief__lengths_follow_the_noise(void)
     free(world.memory);
 }
 
+/* A growth that the document gives says nothing about the directions. */
+static void test_calm_belief__only_the_opening_begins_it(void)
+{
+    static const double X[DIM] = {0};
+    struct world world;
+    make_world(&world, 0.5, 0.05);
+    world.params.calm.is_even = false;
+    calm_memory_begin(&world.setting, X, CALM_OPENING_SAMPLES + CALM_PROBES, "", world.memory);
+    CU_ASSERT_FALSE(calm_has_belief(world.memory));
+    CU_ASSERT_EQUAL(world.memory->client_spread, 0);
+    free(world.memory);
+}
+
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_calm_belief__the_mean_shows_the_distance),
     TALLY_TEST(test_calm_belief__the_spread_tells_the_noise_from_the_distance),
     TALLY_TEST(test_calm_belief__the_rest_is_the_clients_spread),
     TALLY_TEST(test_calm_belief__lengths_follow_the_noise),
+    TALLY_TEST(test_calm_belief__only_the_opening_begins_it),
 };
 TALLY_SUITE(calm_belief, TESTS);

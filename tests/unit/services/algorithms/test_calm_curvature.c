@@ -305,6 +305,7 @@ static void test_calm_curvature__noise_is_what_the_distance_leaves(void)
         CU_ASSERT_TRUE(CALM_OPENING.adopt(&setting, &found, &params));
         CU_ASSERT_DOUBLE_EQUAL(found.noise_growth, i == 2 ? 0 : growth, 1e-9);
         CU_ASSERT_EQUAL(params.calm.noise_growth, found.noise_growth);
+        CU_ASSERT_EQUAL(params.calm.is_even, i < 2);
         if (i < 2) { /* to the precision of the codes */
             const double expected_v = i == 0 ? v : s / growth;
             CU_ASSERT_DOUBLE_EQUAL(params.calm.initial_variance / expected_v, 1, 0.05);
