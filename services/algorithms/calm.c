@@ -398,6 +398,16 @@ static void stop_talking(struct calm_memory *memory, struct tally_decision *deci
     memory->downlink_bits++;
 }
 
+double calm_mean_square(const struct tally_server_task *task)
+{
+    const double scale = task->plan->grid.step * 0x1p-32 / (double)task->received;
+    double squares = 0;
+    for (size_t i = 0; i < task->setting->dim; i++) {
+        squares += scale * (double)task->sums[i] * scale * (double)task->sums[i];
+    }
+    return squares / (double)task->setting->dim;
+}
+
 /* The variance across the clients' messages, per coordinate. received >= 2. */
 static double spread_of(const struct tally_server_task *task)
 {
@@ -518,13 +528,9 @@ static void measure_distance(const struct tally_server_task *task, struct tally_
     if (memory->opening_samples == 0 || memory->epoch > 0 || task->received < 2) {
         return;
     }
-    const double scale = task->plan->grid.step * 0x1p-32 / (double)task->received;
     const double dim = (double)setting->dim, noise = spread_of(task) / (double)task->received;
-    double squares = 0;
-    for (size_t i = 0; i < setting->dim; i++) {
-        squares += scale * (double)task->sums[i] * scale * (double)task->sums[i];
-    }
-    const double measured = fmax(squares / dim - noise, 0), assumed = memory->state.variance;
+    const double measured = fmax(calm_mean_square(task) - noise, 0),
+                 assumed = memory->state.variance;
     const double error = sqrt((2 * noise * noise + 4 * noise * measured) / dim);
     double k = 0;
     if (measured > assumed + STANDARD_ERRORS * error) {

@@ -174,6 +174,8 @@ enum tally_status calm_encode(const struct tally_setting *setting, const struct 
                               const struct tally_rng *rng, struct tally_scratch *scratch,
                               struct tally_message *message, struct tally_error *err);
 
+/* Server: the mean square of a coordinate of the clients' mean, without shifts. received >= 1. */
+double calm_mean_square(const struct tally_server_task *task);
 /* Server: coordinate i of the mean of all shifts, which is added to the mean of the messages; 0
  * without shifts. */
 double calm_mean_shift(const struct tally_server_task *task, size_t i);

@@ -79,11 +79,14 @@ static void update(struct calm_belief *belief, double noise, double share, doubl
     belief->share -= with_share * with_share / total;
 }
 
-/* Moves the means; V becomes `share` times as large, at least half: if V were taken to be much too
- * small, z would hardly follow the messages, and the job would not find out. */
+/* The least share of V after an observation: if V were taken to be much too small, z would hardly
+ * follow the messages, and the job would not find out. */
+static const double LEAST_SHARE = 0.5;
+
+/* Moves the means; V becomes `share` times as large, at least LEAST_SHARE. */
 static void move(struct calm_memory *memory, double growth, double noise, double share)
 {
-    static const double LEAST_SHARE = 0.5, LEAST_NOISE = 1.0 / 4096;
+    static const double LEAST_NOISE = 1.0 / 4096;
     const double before = memory->noise + growth * memory->state.variance;
     share = fmax(share, LEAST_SHARE);
     memory->noise = fmax(memory->noise + noise, LEAST_NOISE * before);
@@ -97,21 +100,16 @@ static void move(struct calm_memory *memory, double growth, double noise, double
  * the variance of its noise. */
 static uint64_t see_length(const struct tally_server_task *task, double of_mean)
 {
-    enum { LEAST_INDEX = -4, MOST_INDEX = 12 };
+    enum { MOST_INDEX = 12 };
     static const double LEAST_SEEN = 0.3;
     struct calm_memory *memory = task->memory;
-    const double scale = task->plan->grid.step * 0x1p-32 / (double)task->received;
     const double dim = (double)task->setting->dim, v = memory->state.variance;
-    double squares = 0, noise, share;
-    for (size_t i = 0; i < task->setting->dim; i++) {
-        squares += scale * (double)task->sums[i] * scale * (double)task->sums[i];
-    }
-    const double seen = fmax(squares / dim - of_mean, 0) / v, ratio = of_mean / v;
+    double noise, share;
+    const double seen = fmax(calm_mean_square(task) - of_mean, 0) / v, ratio = of_mean / v;
     const double error = (2 * ratio * ratio + 4 * ratio * fmax(seen, LEAST_SEEN)) / dim;
     const double before = memory->belief.share, both = memory->belief.both;
     update(&memory->belief, 0, 1, seen - 1, error, &noise, &share);
-    const double k = fmax(
-        LEAST_INDEX, fmin(rint(4 * log2(fmax(1 + share, exp2(LEAST_INDEX / 4.0)))), MOST_INDEX));
+    const double k = fmin(rint(4 * log2(fmax(1 + share, LEAST_SHARE))), MOST_INDEX);
     /* Clients know the covariances: s0 moves with the share that they are told. */
     move(memory, task->setting->params->calm.noise_growth, both / before * (exp2(k / 4) - 1),
          exp2(k / 4));
