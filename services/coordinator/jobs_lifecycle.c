@@ -101,16 +101,20 @@ static enum tally_status check_webhook(const struct tally_coordinator *coordinat
     return webhook_url_check(&coordinator->config.webhooks, spec->webhook, err);
 }
 
-static enum tally_status (*const LIMITS[])(const struct tally_coordinator *coordinator,
-                                           const struct tally_job_spec *spec,
-                                           struct tally_error *err) = {check_text,
-                                                                       check_webhook,
-                                                                       check_clients,
-                                                                       check_dim,
-                                                                       check_state,
-                                                                       check_update,
-                                                                       jobs_memory_check_started,
-                                                                       jobs_memory_check_solving};
+static const struct limit {
+    enum tally_status (*check)(const struct tally_coordinator *coordinator,
+                               const struct tally_job_spec *spec, struct tally_error *err);
+    bool is_of_runs; /* does not concern an imported job, which runs no more */
+} LIMITS[] = {
+    {check_text, false},
+    {check_webhook, true},
+    {check_clients, false},
+    {check_dim, false},
+    {check_state, false},
+    {check_update, true},
+    {jobs_memory_check_started, false},
+    {jobs_memory_check_solving, true},
+};
 enum { N_LIMITS = sizeof LIMITS / sizeof LIMITS[0] };
 
 enum tally_status jobs_check_new(const struct tally_coordinator *coordinator,
@@ -119,7 +123,7 @@ enum tally_status jobs_check_new(const struct tally_coordinator *coordinator,
     const int64_t n = coordinator->jobs->n, limit = coordinator->config.max_jobs;
     enum tally_status status = TALLY_OK;
     for (size_t i = 0; status == TALLY_OK && i < N_LIMITS; i++) {
-        status = LIMITS[i](coordinator, spec, err);
+        status = LIMITS[i].check(coordinator, spec, err);
     }
     if (status == TALLY_OK && n >= limit) {
         status = tally_fail(err, TALLY_RESOURCE_EXHAUSTED, NULL,
@@ -132,13 +136,9 @@ enum tally_status jobs_check_new(const struct tally_coordinator *coordinator,
 enum tally_status jobs_check_imported(const struct tally_coordinator *coordinator,
                                       const struct tally_job_spec *spec, struct tally_error *err)
 {
-    enum tally_status (*const limits[])(const struct tally_coordinator *coordinator,
-                                        const struct tally_job_spec *spec,
-                                        struct tally_error *err) = {
-        check_text, check_clients, check_dim, check_state, jobs_memory_check_started};
     enum tally_status status = TALLY_OK;
-    for (size_t i = 0; status == TALLY_OK && i < sizeof limits / sizeof *limits; i++) {
-        status = limits[i](coordinator, spec, err);
+    for (size_t i = 0; status == TALLY_OK && i < N_LIMITS; i++) {
+        status = LIMITS[i].is_of_runs ? TALLY_OK : LIMITS[i].check(coordinator, spec, err);
     }
     return status;
 }
@@ -150,7 +150,7 @@ struct tally_json *jobs_new_faults(const struct tally_coordinator *coordinator,
     bool ok = faults != NULL;
     for (size_t i = 0; ok && i < N_LIMITS; i++) {
         struct tally_error err = TALLY_ERROR_INIT;
-        ok = LIMITS[i](coordinator, spec, &err) == TALLY_OK ||
+        ok = LIMITS[i].check(coordinator, spec, &err) == TALLY_OK ||
              tally_document_add_fault(faults, "limit", &err);
     }
     return tally_json_if_complete(faults, ok);
