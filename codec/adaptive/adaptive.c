@@ -1,3 +1,4 @@
+#include "codec/adaptive/adaptive_kernels.h"
 #include "codec/adaptive/adaptive_long.h"
 #include "codec/adaptive/adaptive_model.h"
 
@@ -88,6 +89,17 @@ enum tally_status tally_adaptive_round(const struct tally_vector *vector, int32_
         }
     }
     return TALLY_OK;
+}
+
+void tally_adaptive_round_change(const double *to, const double *from, size_t n, double inverse,
+                                 int32_t *levels)
+{
+    tally_adaptive_kernel_for(tally_cpu_used())->round_change(to, from, n, inverse, levels);
+}
+
+void tally_adaptive_move(const int32_t *levels, size_t n, double step, double *x)
+{
+    tally_adaptive_kernel_for(tally_cpu_used())->move(levels, n, step, x);
 }
 
 /* --- encoder --------------------------------------------------------------------------------- */
@@ -306,8 +318,10 @@ static uint32_t largest_of(const int32_t *levels, size_t dim)
     return largest;
 }
 
-enum tally_status tally_adaptive_read(const uint8_t *data, size_t n_bytes, uint64_t payload_bits,
+/* tally_adaptive_read(); the values of a long message are added to `sum` unless it is NULL. */
+static enum tally_status read_message(const uint8_t *data, size_t n_bytes, uint64_t payload_bits,
                                       size_t dim, const struct tally_rng *dither,
+                                      struct tally_adaptive_sum *sum,
                                       struct tally_adaptive_message *ret_message,
                                       struct tally_level_stats *ret_stats, struct tally_error *err)
 {
@@ -318,7 +332,7 @@ enum tally_status tally_adaptive_read(const uint8_t *data, size_t n_bytes, uint6
         return status;
     }
     if (dim >= TALLY_ADAPTIVE_LONG_MESSAGE) {
-        return tally_adaptive_long_read(data, payload_bits, ret_message, ret_stats, err);
+        return tally_adaptive_long_read(data, payload_bits, ret_message, sum, ret_stats, err);
     }
     ret_message->levels = malloc(dim * sizeof *ret_message->levels);
     if (ret_message->levels == NULL) {
@@ -329,6 +343,15 @@ enum tally_status tally_adaptive_read(const uint8_t *data, size_t n_bytes, uint6
         ret_message->largest = largest_of(ret_message->levels, dim);
     }
     return status;
+}
+
+enum tally_status tally_adaptive_read(const uint8_t *data, size_t n_bytes, uint64_t payload_bits,
+                                      size_t dim, const struct tally_rng *dither,
+                                      struct tally_adaptive_message *ret_message,
+                                      struct tally_level_stats *ret_stats, struct tally_error *err)
+{
+    return read_message(data, n_bytes, payload_bits, dim, dither, NULL, ret_message, ret_stats,
+                        err);
 }
 
 void tally_adaptive_message_fini(struct tally_adaptive_message *message)
@@ -374,6 +397,54 @@ void tally_adaptive_add(const struct tally_adaptive_message *message, size_t fir
         long_levels(message, first, n, dithers, block);
     }
     tally_fixed_point_add_dithered(levels, dithers, n, step, sums, squares);
+}
+
+/* The largest magnitude of a level whose values are within `bound`. */
+static double most_of(double step, double bound)
+{
+    return bound / step - 1;
+}
+
+enum tally_status tally_adaptive_check_range(const struct tally_adaptive_message *message,
+                                             double step, double bound, struct tally_error *err)
+{
+    const double most = most_of(step, bound);
+    int32_t block[TALLY_ADAPTIVE_BLOCK];
+    if ((double)message->largest <= most) {
+        return TALLY_OK;
+    }
+    for (size_t start = 0, n; start < message->dim; start += n) {
+        n = block_at(start, message->dim);
+        tally_adaptive_levels(message, start, n, block);
+        for (size_t i = 0; i < n; i++) {
+            if (!(fabs((double)block[i]) <= most)) {
+                return tally_fail(err, TALLY_MALFORMED, "payload",
+                                  "coordinate %zu: level %ld of step %g is beyond %g", start + i,
+                                  (long)block[i], step, bound);
+            }
+        }
+    }
+    return TALLY_OK;
+}
+
+enum tally_status
+tally_adaptive_read_into(const uint8_t *data, size_t n_bytes, uint64_t payload_bits, size_t dim,
+                         const struct tally_rng *dither, struct tally_adaptive_sum *sum,
+                         struct tally_level_stats *ret_stats, struct tally_error *err)
+{
+    struct tally_adaptive_message message;
+    const bool at_once = dim >= TALLY_ADAPTIVE_LONG_MESSAGE && most_of(sum->step, sum->bound) >= 1;
+    enum tally_status status = read_message(data, n_bytes, payload_bits, dim, dither,
+                                            at_once ? sum : NULL, &message, ret_stats, err);
+    if (status == TALLY_OK && !at_once) {
+        status = tally_adaptive_check_range(&message, sum->step, sum->bound, err);
+        for (size_t start = 0, n; status == TALLY_OK && start < dim; start += n) {
+            n = block_at(start, dim);
+            tally_adaptive_add(&message, start, n, sum->step, sum->sums + start, sum->squares);
+        }
+    }
+    tally_adaptive_message_fini(&message);
+    return status;
 }
 
 enum tally_status tally_adaptive_decode(const uint8_t *data, size_t n_bytes, uint64_t payload_bits,

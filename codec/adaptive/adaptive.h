@@ -30,6 +30,12 @@ enum { TALLY_ADAPTIVE_MAX_LEVEL = 1 << 20 };
 enum tally_status tally_adaptive_round(const struct tally_vector *vector, int32_t *levels,
                                        uint64_t *ret_clipped, struct tally_error *err);
 
+/* What a broadcast needs: levels[i] <- (to[i] - from[i]) * inverse, rounded to the nearest integer,
+ * ties to even, and bounded by the largest level; x[i] += step * levels[i]. */
+void tally_adaptive_round_change(const double *to, const double *from, size_t n, double inverse,
+                                 int32_t *levels);
+void tally_adaptive_move(const int32_t *levels, size_t n, double step, double *x);
+
 /* Appends the message of levels[dim], |level| <= TALLY_ADAPTIVE_MAX_LEVEL, to `payload`. `dither`:
  * the stream with which they were rounded, NULL without dither. Errors: NO_MEMORY, TOO_LARGE. */
 enum tally_status tally_adaptive_encode(const int32_t *levels, size_t dim,
@@ -66,6 +72,27 @@ void tally_adaptive_levels(const struct tally_adaptive_message *message, size_t 
  * fixed-point sums[n], and their squares to `squares`, as tally_fixed_point_add_dithered() does. */
 void tally_adaptive_add(const struct tally_adaptive_message *message, size_t first, size_t n,
                         double step, int64_t *sums, double squares[TALLY_FIXED_POINT_LANES]);
+
+/* Refuses a message with a level whose value, step (level - u), may be beyond `bound`, that of the
+ * sums. Errors: MALFORMED (names coordinate and level). */
+enum tally_status tally_adaptive_check_range(const struct tally_adaptive_message *message,
+                                             double step, double bound, struct tally_error *err);
+
+/* Where the values of a message go: sums[dim], which have a bound, and squares. */
+struct tally_adaptive_sum {
+    double step, bound;
+    int64_t *sums;
+    double squares[TALLY_FIXED_POINT_LANES];
+};
+
+/* Reads a message, checks its range and adds all its values, as the functions above do one after
+ * the other. A long one is added while it is read, which draws its dithers only once; so its
+ * squares are added in another order. Errors: as tally_adaptive_read() and
+ * tally_adaptive_check_range(); the sums are then as they were, the squares undefined. */
+enum tally_status
+tally_adaptive_read_into(const uint8_t *data, size_t n_bytes, uint64_t payload_bits, size_t dim,
+                         const struct tally_rng *dither, struct tally_adaptive_sum *sum,
+                         struct tally_level_stats *ret_stats, struct tally_error *err);
 
 /* Reads a message and writes all its levels, undefined on failure. Errors: as
  * tally_adaptive_read().

@@ -302,6 +302,26 @@ static void levels_of(uint64_t nonzero, const int32_t dithers[STEPS], int32_t le
     }
 }
 
+/* plain_add() in one pass. Values are computed 2^40 times as large, which changes no bit of them.
+ */
+static void add_row(uint64_t nonzero, const int32_t dithers[STEPS], double step,
+                    int64_t sums[STEPS], double squares[TALLY_FIXED_POINT_LANES])
+{
+    const __m512d one = _mm512_set1_pd(1), sign = _mm512_set1_pd(-0.0);
+    const __m512d unit = _mm512_set1_pd(0x1p-32), factor = _mm512_set1_pd(step * 0x1p40);
+    __m512d square = _mm512_mul_pd(_mm512_loadu_pd(squares), _mm512_set1_pd(0x1p80));
+    for (size_t i = 0; i < STEPS; i += TALLY_FIXED_POINT_LANES) {
+        const __mmask8 here = (__mmask8)(nonzero >> i);
+        const __m512d dither = _mm512_cvtepi32_pd(_mm256_loadu_si256((const void *)(dithers + i)));
+        const __m512d level = _mm512_maskz_or_pd(here, one, _mm512_and_pd(dither, sign));
+        const __m512d value = _mm512_mul_pd(factor, _mm512_fnmadd_pd(dither, unit, level));
+        _mm512_storeu_si512(
+            sums + i, _mm512_add_epi64(_mm512_loadu_si512(sums + i), _mm512_cvtpd_epi64(value)));
+        square = _mm512_add_pd(square, _mm512_mul_pd(value, value));
+    }
+    _mm512_storeu_pd(squares, _mm512_mul_pd(square, _mm512_set1_pd(0x1p-80)));
+}
+
 static uint64_t masks_of(const int32_t levels[STEPS], const int32_t dithers[STEPS],
                          uint64_t *ret_nonzero, uint64_t *ret_special)
 {
@@ -418,8 +438,11 @@ const struct tally_adaptive_kernel TALLY_ADAPTIVE_AVX512 = {
     .classes = classes_of,
     .transpose = plain_transpose,
     .levels = levels_of,
+    .add = add_row,
     .masks = masks_of,
     .count = plain_count,
+    .round_change = plain_round_change,
+    .move = plain_move,
     .settle = plain_settle,
     .learn = learn,
     .decode = decode,

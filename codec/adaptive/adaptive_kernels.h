@@ -1,5 +1,5 @@
-/* adaptive_kernels: the loops over a tile of a long message, once per instruction set. Internal to
- * codec/adaptive and its tests.
+/* adaptive_kernels: the loops over vectors, and over a tile of a long message, once per instruction
+ * set. Internal to codec/adaptive and its tests.
  *
  * A tile is 64 steps of 64 lanes. A lane reads a stretch of consecutive coordinates, so that each
  * follows the density of its own neighbourhood, and vector instructions code a step of 16 lanes at
@@ -22,6 +22,7 @@
 #include "codec/adaptive/adaptive_model.h"
 #include "codec/entropy/rans.h"
 #include "codec/numeric/cpu.h"
+#include "codec/numeric/fixed_point.h"
 
 enum {
     TALLY_ADAPTIVE_LANES = TALLY_RANS_LANES,
@@ -78,11 +79,20 @@ struct tally_adaptive_kernel {
     void (*levels)(uint64_t nonzero, const int32_t dithers[TALLY_ADAPTIVE_STEPS],
                    int32_t levels[TALLY_ADAPTIVE_STEPS]);
 
+    /* Adds the values of these levels, and their squares, as tally_fixed_point_add_dithered(). */
+    void (*add)(uint64_t nonzero, const int32_t dithers[TALLY_ADAPTIVE_STEPS], double step,
+                int64_t sums[TALLY_ADAPTIVE_STEPS], double squares[TALLY_FIXED_POINT_LANES]);
+
     /* Bit j of *ret_nonzero: whether levels[j] is not 0. Bit j of *ret_special: whether it is
      * neither 0 nor the plain level. Returns the sum of the magnitudes. */
     uint64_t (*masks)(const int32_t levels[TALLY_ADAPTIVE_STEPS],
                       const int32_t dithers[TALLY_ADAPTIVE_STEPS], uint64_t *ret_nonzero,
                       uint64_t *ret_special);
+
+    /* tally_adaptive_round_change() and tally_adaptive_move(). */
+    void (*round_change)(const double *to, const double *from, size_t n, double inverse,
+                         int32_t *levels);
+    void (*move)(const int32_t *levels, size_t n, double step, double *x);
 
     /* Makes shares of the counts. */
     void (*settle)(const struct tally_adaptive_counts *counts,

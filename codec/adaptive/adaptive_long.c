@@ -319,15 +319,33 @@ out:
 /* --- decoder --------------------------------------------------------------------------------- */
 
 struct decoding {
+    const struct tally_adaptive_kernel *kernel;
     const uint8_t *data, *end; /* what is not yet read, in whole bytes */
     uint64_t payload_bits;
     struct tally_adaptive_message *message;
+    struct tally_adaptive_sum *sum; /* NULL: none */
+    size_t n_added;                 /* rows in the sums, in the order of tiles and lanes */
     struct tally_level_stats *stats;
 };
 
-/* Takes the symbols of a row. */
+/* Adds the values of n > 0 coordinates whose levels are zero or plain. */
+static void add_row(const struct tally_adaptive_kernel *kernel, uint64_t nonzero,
+                    const int32_t dithers[STEPS], size_t n, double step, int64_t *sums,
+                    double squares[TALLY_FIXED_POINT_LANES])
+{
+    if (n == STEPS) {
+        kernel->add(nonzero, dithers, step, sums, squares);
+    } else {
+        int32_t levels[STEPS];
+        kernel->levels(nonzero, dithers, levels);
+        tally_fixed_point_add_dithered(levels, dithers, n, step, sums, squares);
+    }
+}
+
+/* Takes the symbols of a row, and adds them to the sums as if no level were special. */
 static enum tally_status take_row(struct decoding *decoding, size_t row, uint64_t nonzero,
-                                  uint64_t special, struct tally_error *err)
+                                  uint64_t special, const int32_t dithers[STEPS],
+                                  struct tally_error *err)
 {
     struct tally_adaptive_message *message = decoding->message;
     const size_t n = present(row, message->dim);
@@ -337,7 +355,47 @@ static enum tally_status take_row(struct decoding *decoding, size_t row, uint64_
     }
     message->nonzero[row] = nonzero;
     message->special[row] = special;
+    if (decoding->sum != NULL && n > 0) {
+        add_row(decoding->kernel, nonzero, dithers, n, decoding->sum->step,
+                decoding->sum->sums + STEPS * row, decoding->sum->squares);
+        decoding->n_added++;
+    }
     return TALLY_OK;
+}
+
+/* Takes from the sums what take_row() has added to them. */
+static void take_back(const struct decoding *decoding)
+{
+    const struct tally_adaptive_message *message = decoding->message;
+    const size_t n_tiles = tiles_of(message->dim);
+    size_t left = decoding->n_added;
+    for (size_t i = 0; left > 0; i++) {
+        const size_t row = i % LANES * n_tiles + i / LANES, n = present(row, message->dim);
+        int32_t dithers[STEPS];
+        int64_t addends[STEPS] = {0};
+        double unused[TALLY_FIXED_POINT_LANES] = {0};
+        if (n == 0) {
+            continue;
+        }
+        dithers_of(message->dither, row, dithers);
+        add_row(decoding->kernel, message->nonzero[row], dithers, n, decoding->sum->step, addends,
+                unused);
+        for (size_t j = 0; j < n; j++) {
+            decoding->sum->sums[STEPS * row + j] -= addends[j];
+        }
+        left--;
+    }
+}
+
+/* Asks for the next row of sums. */
+static void fetch_sums(const struct decoding *decoding, size_t row)
+{
+    enum { LINE = 64 / sizeof *decoding->sum->sums };
+    if (decoding->sum != NULL && present(row, decoding->message->dim) == STEPS) {
+        for (size_t i = 0; i < STEPS; i += LINE) {
+            __builtin_prefetch(decoding->sum->sums + STEPS * row + i, 1);
+        }
+    }
 }
 
 static enum tally_status read_tiles(struct decoding *decoding, struct model *model,
@@ -361,7 +419,9 @@ static enum tally_status read_tiles(struct decoding *decoding, struct model *mod
         model->kernel->transpose(tile.nonzero);
         model->kernel->transpose(tile.special);
         for (size_t l = 0; status == TALLY_OK && l < LANES; l++) {
-            status = take_row(decoding, l * n_tiles + k, tile.nonzero[l], tile.special[l], err);
+            const size_t row = l * n_tiles + k;
+            fetch_sums(decoding, row + 1);
+            status = take_row(decoding, row, tile.nonzero[l], tile.special[l], dithers[l], err);
         }
     }
     return status;
@@ -378,6 +438,36 @@ static int32_t read_special(struct tally_arith_decoder *decoder, struct special_
         return 0;
     }
     return against != (dither < 0) ? -(int32_t)magnitude : (int32_t)magnitude;
+}
+
+/* Replaces the plain value of a special level in the sums. */
+static void replace_value(struct tally_adaptive_sum *sum, size_t i, int32_t level, int32_t dither)
+{
+    const double u = dither * 0x1p-32, plain = sum->step * ((dither >> 31 | 1) - u);
+    const double value = sum->step * (level - u);
+    sum->sums[i] += tally_fixed_point_of(value) - tally_fixed_point_of(plain);
+    sum->squares[0] += value * value - plain * plain;
+}
+
+/* Replaces the values of all special levels, whose range is checked first. */
+static enum tally_status add_specials(const struct decoding *decoding, struct tally_error *err)
+{
+    const struct tally_adaptive_message *message = decoding->message;
+    struct tally_adaptive_sum *const sum = decoding->sum;
+    const int32_t *level = message->levels;
+    const enum tally_status status =
+        tally_adaptive_check_range(message, sum->step, sum->bound, err);
+    for (size_t row = 0; status == TALLY_OK && STEPS * row < message->dim; row++) {
+        int32_t dithers[STEPS];
+        if (message->special[row] != 0) {
+            dithers_of(message->dither, row, dithers);
+        }
+        for (uint64_t left = message->special[row]; left != 0; left &= left - 1) {
+            const size_t j = (size_t)__builtin_ctzll(left);
+            replace_value(sum, STEPS * row + j, *level++, dithers[j]);
+        }
+    }
+    return status;
 }
 
 /* Counts the special levels before each row, and makes room for all of them. */
@@ -528,13 +618,16 @@ static enum tally_status allocate_rows(struct tally_adaptive_message *message,
 
 enum tally_status tally_adaptive_long_read(const uint8_t *data, uint64_t payload_bits,
                                            struct tally_adaptive_message *message,
+                                           struct tally_adaptive_sum *sum,
                                            struct tally_level_stats *ret_stats,
                                            struct tally_error *err)
 {
-    struct decoding decoding = {.data = data,
+    struct decoding decoding = {.kernel = tally_adaptive_kernel_for(tally_cpu_used()),
+                                .data = data,
                                 .end = data + payload_bits / 8,
                                 .payload_bits = payload_bits,
                                 .message = message,
+                                .sum = sum,
                                 .stats = ret_stats};
     struct model model;
     enum tally_status status = allocate_rows(message, err);
@@ -549,6 +642,12 @@ enum tally_status tally_adaptive_long_read(const uint8_t *data, uint64_t payload
     if (status == TALLY_OK) {
         const uint64_t rest_bits = payload_bits - 8 * (uint64_t)(decoding.data - data);
         status = read_string(&decoding, &model.lanes.rans, rest_bits, err);
+    }
+    if (status == TALLY_OK && sum != NULL) {
+        status = add_specials(&decoding, err);
+    }
+    if (status != TALLY_OK) {
+        take_back(&decoding);
     }
     return status;
 }

@@ -56,6 +56,14 @@ static inline void plain_levels(uint64_t nonzero, const int32_t dithers[STEPS],
     }
 }
 
+static inline void plain_add(uint64_t nonzero, const int32_t dithers[STEPS], double step,
+                             int64_t sums[STEPS], double squares[TALLY_FIXED_POINT_LANES])
+{
+    int32_t levels[STEPS];
+    plain_levels(nonzero, dithers, levels);
+    tally_fixed_point_add_dithered(levels, dithers, STEPS, step, sums, squares);
+}
+
 static inline uint32_t plain_count(const uint64_t words[64])
 {
     uint32_t n = 0;
@@ -78,6 +86,36 @@ static inline uint64_t plain_masks(const int32_t levels[STEPS], const int32_t di
     *ret_nonzero = nonzero;
     *ret_special = special;
     return sum;
+}
+
+/* --- broadcasts ------------------------------------------------------------------------------ */
+
+/* The nearest level, ties to even. Beside 1.5 * 2^52 all doubles are the integers, and the bits of
+ * the sum are those of that number plus the level. */
+static inline int32_t nearest_level(double ratio)
+{
+    static const double SHIFT = 0x1.8p52, TOP = TALLY_ADAPTIVE_MAX_LEVEL;
+    const double low = ratio < -TOP ? -TOP : ratio, bounded = low > TOP ? TOP : low;
+    const double shifted = bounded + SHIFT;
+    int64_t bits, origin;
+    memcpy(&bits, &shifted, sizeof bits);
+    memcpy(&origin, &SHIFT, sizeof origin);
+    return (int32_t)(bits - origin);
+}
+
+static inline void plain_round_change(const double *to, const double *from, size_t n,
+                                      double inverse, int32_t *levels)
+{
+    for (size_t i = 0; i < n; i++) {
+        levels[i] = nearest_level((to[i] - from[i]) * inverse);
+    }
+}
+
+static inline void plain_move(const int32_t *levels, size_t n, double step, double *x)
+{
+    for (size_t i = 0; i < n; i++) {
+        x[i] += step * levels[i];
+    }
 }
 
 /* --- what is learnt -------------------------------------------------------------------------- */
@@ -306,8 +344,9 @@ static inline uint8_t *plain_encode(const tally_adaptive_symbol symbols[STEPS][L
 #define PLAIN_KERNEL                                                                               \
     {                                                                                              \
         .classes = plain_classes, .transpose = plain_transpose, .levels = plain_levels,            \
-        .masks = plain_masks, .count = plain_count, .settle = plain_settle, .learn = plain_learn,  \
-        .decode = plain_decode, .model = plain_model, .encode = plain_encode                       \
+        .add = plain_add, .masks = plain_masks, .count = plain_count,                              \
+        .round_change = plain_round_change, .move = plain_move, .settle = plain_settle,            \
+        .learn = plain_learn, .decode = plain_decode, .model = plain_model, .encode = plain_encode \
     }
 
 #endif

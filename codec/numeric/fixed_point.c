@@ -87,6 +87,11 @@ void tally_fixed_point_add_dithered(const int32_t *levels, const int32_t *dither
         ->add_dithered(levels, dithers, n, step, sums, squares);
 }
 
+void tally_fixed_point_means(const int64_t *sums, size_t n, double divisor, double *ret_means)
+{
+    tally_fixed_point_kernel_for(tally_cpu_used())->means(sums, n, divisor, ret_means);
+}
+
 enum { LOW_BITS = 32 };
 static const int64_t LOW_MASK = (INT64_C(1) << LOW_BITS) - 1;
 

@@ -53,6 +53,9 @@ void tally_fixed_point_add_dithered(const int32_t *levels, const int32_t *dither
                                     double step, int64_t *sums,
                                     double squares[TALLY_FIXED_POINT_LANES]);
 
+/* ret_means[i] <- tally_fixed_point_value(sums[i]) / divisor. */
+void tally_fixed_point_means(const int64_t *sums, size_t n, double divisor, double *ret_means);
+
 /* sum += weight * addend, an addend of tally_fixed_point_of(); weight <= 2^31. */
 void tally_fixed_point_add_weighted(int64_t sum[2], int64_t addend, uint32_t weight);
 /* sum / divisor, rounded once. The divisor is at least 1 and divides the sum. If the quotient

@@ -28,4 +28,5 @@ const struct tally_fixed_point_kernel TALLY_FIXED_POINT_AVX512 = {
     .count_faults = fixed_point_count_faults,
     .add_codes = fixed_point_add_codes,
     .add_dithered = add_dithered,
+    .means = fixed_point_means,
 };

@@ -1,4 +1,4 @@
-/* fixed_point_kernels: the loops that add messages to fixed-point sums, once per instruction set.
+/* fixed_point_kernels: the loops over fixed-point sums, once per instruction set.
  * Internal to codec/ and its tests.
  *
  * All kernels give equal sums, bit for bit: they are the same plain C (fixed_point_loops.h), which
@@ -18,6 +18,8 @@ struct tally_fixed_point_kernel {
     /* tally_fixed_point_add_dithered(). */
     void (*add_dithered)(const int32_t *levels, const int32_t *dithers, size_t n, double step,
                          int64_t *sums, double squares[TALLY_FIXED_POINT_LANES]);
+    /* tally_fixed_point_means(). */
+    void (*means)(const int64_t *sums, size_t n, double divisor, double *ret_means);
 };
 
 extern const struct tally_fixed_point_kernel TALLY_FIXED_POINT_PORTABLE, TALLY_FIXED_POINT_AVX2,

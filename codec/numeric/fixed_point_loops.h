@@ -206,10 +206,35 @@ static inline void fixed_point_add_dithered(const int32_t *levels, const int32_t
     }
 }
 
+/* ---- means ---- */
+
+/* (double)sum. Only AVX-512 converts int64 in vectors, hence in halves of 32 bits: beside 2^84 the
+ * doubles are the multiples of 2^32, and beside 2^52 the integers. All but the last addition is
+ * exact. */
+static inline double fixed_point_double_of(int64_t sum)
+{
+    const uint64_t word = (uint64_t)sum;
+    const uint64_t high_bits = word >> 32 ^ UINT64_C(0x4530000080000000); /* 2^84 + 2^63 + high */
+    const uint64_t low_bits = (word & 0xffffffff) | UINT64_C(0x4330000000000000); /* 2^52 + low */
+    double high, low;
+    memcpy(&high, &high_bits, sizeof high);
+    memcpy(&low, &low_bits, sizeof low);
+    return high - (0x1p84 + 0x1p63 + 0x1p52) + low;
+}
+
+static inline void fixed_point_means(const int64_t *sums, size_t n, double divisor,
+                                     double *ret_means)
+{
+    for (size_t i = 0; i < n; i++) {
+        ret_means[i] = fixed_point_double_of(sums[i]) * 0x1p-40 / divisor;
+    }
+}
+
 #define FIXED_POINT_KERNEL                                                                         \
     {                                                                                              \
         .add_float32 = fixed_point_add_float32, .count_faults = fixed_point_count_faults,          \
-        .add_codes = fixed_point_add_codes, .add_dithered = fixed_point_add_dithered               \
+        .add_codes = fixed_point_add_codes, .add_dithered = fixed_point_add_dithered,              \
+        .means = fixed_point_means                                                                 \
     }
 
 #endif

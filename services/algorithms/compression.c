@@ -252,58 +252,35 @@ static enum tally_status take_grid(const struct tally_round_plan *plan,
     return TALLY_OK;
 }
 
-/* Checks that the server can sum all values of a message. */
-static enum tally_status check_range(const struct tally_setting *setting,
-                                     const struct tally_adaptive_message *levels, double step,
-                                     struct tally_error *err)
+/* Reads a message whose values count `weight` times, and adds them to the weighted sums. */
+static enum tally_status add_weighted(const struct tally_setting *setting, uint32_t weight,
+                                      const struct tally_message_view *view,
+                                      const struct tally_rng *rng, struct tally_adaptive_sum *sum,
+                                      struct tally_level_stats *ret_stats, struct tally_error *err)
 {
-    const double most = summable(setting, step);
-    int32_t block[BLOCK];
-    if ((double)levels->largest <= most) {
-        return TALLY_OK;
+    struct tally_adaptive_message levels;
+    enum tally_status status =
+        tally_adaptive_read(view->payload, view->n_payload, view->payload_bits, setting->dim, rng,
+                            &levels, ret_stats, err);
+    if (status == TALLY_OK) {
+        status = tally_adaptive_check_range(&levels, sum->step, sum->bound, err);
     }
-    for (size_t at = 0, n; at < setting->dim; at += n) {
+    for (size_t at = 0, n; status == TALLY_OK && at < setting->dim; at += n) {
+        int64_t addends[BLOCK] = {0};
         n = setting->dim - at < BLOCK ? setting->dim - at : BLOCK;
-        tally_adaptive_levels(levels, at, n, block);
-        for (size_t i = 0; i < n; i++) {
-            if (!(fabs((double)block[i]) <= most)) {
-                return tally_fail(err, TALLY_MALFORMED, "payload",
-                                  "coordinate %zu: level %ld of step %g is beyond %g", at + i,
-                                  (long)block[i], step, tally_fixed_point_bound(setting->cohort));
-            }
-        }
+        tally_adaptive_add(&levels, at, n, sum->step, addends, sum->squares);
+        tally_weighted_sum_add_block(setting, weight, addends, at, n, sum->sums);
     }
-    return TALLY_OK;
+    tally_adaptive_message_fini(&levels);
+    return status;
 }
 
-/* Adds the values of the levels to the sums, and their squares to `squares`. */
-static void add_values(const struct tally_setting *setting, uint32_t weight,
-                       const struct tally_adaptive_message *levels, double step, int64_t *sums,
-                       double squares[TALLY_FIXED_POINT_LANES])
+/* The square of the difference that was sent, without the rounding's share. */
+static double square_of(const struct tally_setting *setting, const struct tally_adaptive_sum *sum)
 {
-    int64_t addends[BLOCK];
-    for (size_t at = 0, n; at < setting->dim; at += n) {
-        n = setting->dim - at < BLOCK ? setting->dim - at : BLOCK;
-        if (setting->weighs_points) {
-            memset(addends, 0, sizeof addends);
-            tally_adaptive_add(levels, at, n, step, addends, squares);
-            tally_weighted_sum_add_block(setting, weight, addends, at, n, sums);
-        } else {
-            tally_adaptive_add(levels, at, n, step, sums + at, squares);
-        }
-    }
-}
-
-/* Adds a message that was read; returns the square of the difference that was sent, without the
- * rounding's share. */
-static double add_message(const struct tally_setting *setting, uint32_t weight,
-                          const struct tally_adaptive_message *levels, double step, int64_t *sums)
-{
-    double squares[TALLY_FIXED_POINT_LANES] = {0};
-    double square = -(double)setting->dim * step * step / 12;
-    add_values(setting, weight, levels, step, sums, squares);
+    double square = -(double)setting->dim * sum->step * sum->step / 12;
     for (size_t j = 0; j < TALLY_FIXED_POINT_LANES; j++) {
-        square += squares[j];
+        square += sum->squares[j];
     }
     return square;
 }
@@ -315,7 +292,6 @@ enum tally_status tally_compression_receive(const struct tally_setting *setting,
                                             struct tally_bits *ret_bits, struct tally_error *err)
 {
     struct tally_message_view view = *message;
-    struct tally_adaptive_message levels;
     struct tally_level_stats stats;
     struct tally_grid grid;
     struct tally_rng rng;
@@ -324,19 +300,19 @@ enum tally_status tally_compression_receive(const struct tally_setting *setting,
     if (status != TALLY_OK) {
         return status;
     }
-    status = tally_adaptive_read(view.payload, view.n_payload, view.payload_bits, setting->dim,
-                                 &rng, &levels, &stats, err);
+    struct tally_adaptive_sum sum = {
+        .step = grid.step, .bound = tally_fixed_point_bound(setting->cohort), .sums = sums};
+    status = setting->weighs_points
+                 ? add_weighted(setting, message->weight, &view, &rng, &sum, &stats, err)
+                 : tally_adaptive_read_into(view.payload, view.n_payload, view.payload_bits,
+                                            setting->dim, &rng, &sum, &stats, err);
     if (status == TALLY_OK) {
-        status = check_range(setting, &levels, grid.step, err);
-    }
-    if (status == TALLY_OK) {
-        scratch->square = add_message(setting, message->weight, &levels, grid.step, sums);
+        scratch->square = square_of(setting, &sum);
         *ret_bits = (struct tally_bits){.formula_bits = stats.formula_bits +
                                                         (message->payload_bits - view.payload_bits),
                                         .payload_bits = message->payload_bits,
                                         .messages = 1};
     }
-    tally_adaptive_message_fini(&levels);
     return status;
 }
 
@@ -355,20 +331,6 @@ static double deviation_of(double last, double square, double square_of_mean, do
     }
     const double variance = (square - (square_of_mean - rounding / n)) * n / (n - 1);
     return fmax(sqrt(fmax(variance, 0)), least);
-}
-
-/* Rounds (z - x) / step, computed as a product, to the nearest level, ties to even. Beside 1.5 *
- * 2^52 all doubles are the integers, and the bits of the sum are those of that number plus the
- * level. */
-static int32_t level_of(double ratio)
-{
-    static const double SHIFT = 0x1.8p52;
-    const double low = ratio < -TOP ? -TOP : ratio, bounded = low > TOP ? TOP : low;
-    const double shifted = bounded + SHIFT;
-    int64_t bits, origin;
-    memcpy(&bits, &shifted, sizeof bits);
-    memcpy(&origin, &SHIFT, sizeof origin);
-    return (int32_t)(bits - origin);
 }
 
 /* Adds the squares of values[n] to `lanes`: a single sum would wait for each addition. */
@@ -460,10 +422,7 @@ enum tally_status tally_compression_decide(const struct tally_server_task *task,
     const double own = head->deviation * head->deviation + rounding;
     const double gain = of_mean > 0 ? of_step / of_mean : 1;
     const double down = broadcast_step(task, sqrt(own / n * gain), now.down);
-    const double inverse = 1 / down;
-    for (size_t i = 0; i < setting->dim; i++) {
-        scratch->levels[i] = level_of((z[i] - task->x[i]) * inverse);
-    }
+    tally_adaptive_round_change(z, task->x, setting->dim, 1 / down, scratch->levels);
     struct tally_message *message = &decision->broadcast;
     struct tally_level_stats stats;
     message->payload.size = 0;
@@ -496,9 +455,7 @@ enum tally_status tally_compression_apply(const struct tally_setting *setting,
     if (status != TALLY_OK) {
         return status;
     }
-    for (size_t i = 0; i < setting->dim; i++) {
-        x[i] += broadcast->grid.step * scratch->levels[i];
-    }
+    tally_adaptive_move(scratch->levels, setting->dim, broadcast->grid.step, x);
     tally_domain_project(&setting->domain, x, setting->dim);
     return TALLY_OK;
 }

@@ -153,10 +153,7 @@ void tally_weighted_means(const struct tally_server_task *task, size_t first, si
                           double *ret_means)
 {
     if (!task->setting->weighs_points) {
-        const double received = (double)task->received;
-        for (size_t i = 0; i < n; i++) {
-            ret_means[i] = tally_fixed_point_value(task->sums[first + i]) / received;
-        }
+        tally_fixed_point_means(task->sums + first, n, (double)task->received, ret_means);
         return;
     }
     const struct tally_weights *weights = &task->weights;

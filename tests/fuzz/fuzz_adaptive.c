@@ -59,6 +59,8 @@ static void check(const struct fuzz_message *message, bool is_long, const struct
     const enum tally_status status =
         decode(message, is_long, message->cpu, dither, levels, &stats, &err);
     FUZZ_CHECK(status == TALLY_OK || (status == TALLY_MALFORMED && err.message[0] != '\0'));
+    FUZZ_CHECK(!is_long || adaptive_long_adds_alike(message->payload, message->n_payload,
+                                                    message->payload_bits, message->dim, dither));
     FUZZ_CHECK(decode(message, is_long, TALLY_CPU_PORTABLE, dither, plain, &plain_stats, NULL) ==
                status);
     if (status == TALLY_OK) {

@@ -8,6 +8,7 @@
 
 #include "codec/adaptive/adaptive_long.h"
 #include "codec/dithered/dithered.h"
+#include "codec/numeric/cpu.h"
 #include "tests/harness.h"
 #include "tests/unit/codec/dithered_sample.h"
 
@@ -193,8 +194,8 @@ static struct tally_adaptive_message read_again(struct sample *sample, bool is_l
                                                          &sample->stats, NULL),
                               TALLY_OK);
         CU_ASSERT_EQUAL_FATAL(tally_adaptive_long_read(sample->payload.data,
-                                                       sample->stats.payload_bits, &message, &stats,
-                                                       NULL),
+                                                       sample->stats.payload_bits, &message, NULL,
+                                                       &stats, NULL),
                               TALLY_OK);
     } else {
         encode(sample);
@@ -337,6 +338,41 @@ static void test_codec_adaptive__not_finite_is_refused(void)
     fini(&sample);
 }
 
+/* Every instruction set rounds and moves as single coordinates do. */
+static void test_codec_adaptive__broadcasts_round_to_the_nearest_level(void)
+{
+    enum { DIM = 1000, TOP = TALLY_ADAPTIVE_MAX_LEVEL };
+    static const double edges[] = {0.5, 1.5, -0.5, -2.5, TOP, TOP + 0.5, TOP + 1.0, -1e300, 1e300};
+    double to[DIM], from[DIM], x[DIM];
+    int32_t levels[DIM];
+    for (int cpu = TALLY_CPU_PORTABLE; cpu <= (int)tally_cpu_best(); cpu++) {
+        struct tally_rng rng;
+        int wrong = 0;
+        tally_cpu_set_limit((enum tally_cpu)cpu);
+        tally_rng_init(&rng, tally_rng_key(65, 0), 0, 0, TALLY_RNG_NOISE);
+        for (size_t n = 0; n <= DIM; n = n < 100 ? n + 1 : n + 300) {
+            for (size_t i = 0; i < n; i++) {
+                const size_t edge = tally_rng_below(&rng, 30);
+                from[i] = (double)(int32_t)tally_rng_u32(&rng) * 0x1p-30;
+                to[i] = from[i] + (double)(int32_t)tally_rng_u32(&rng) * 0x1p-26;
+                if (edge < sizeof edges / sizeof edges[0]) {
+                    from[i] = 0;
+                    to[i] = edges[edge] / 2;
+                }
+                x[i] = from[i];
+            }
+            tally_adaptive_round_change(to, from, n, 2, levels);
+            tally_adaptive_move(levels, n, 0.3, x);
+            for (size_t i = 0; i < n; i++) {
+                const double level = fmax(fmin((to[i] - from[i]) * 2, TOP), -TOP);
+                wrong += levels[i] != (int32_t)lrint(level) || x[i] != from[i] + 0.3 * levels[i];
+            }
+        }
+        CU_ASSERT_EQUAL(wrong, 0);
+    }
+    tally_cpu_set_limit(TALLY_CPU_AVX512);
+}
+
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_codec_adaptive__messages_decode_to_their_levels),
     TALLY_TEST(test_codec_adaptive__the_largest_levels_pass),
@@ -344,6 +380,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_codec_adaptive__messages_are_short),
     TALLY_TEST(test_codec_adaptive__values_are_those_of_subtractive_dither),
     TALLY_TEST(test_codec_adaptive__sums_are_those_of_the_values),
+    TALLY_TEST(test_codec_adaptive__broadcasts_round_to_the_nearest_level),
     TALLY_TEST(test_codec_adaptive__every_other_string_is_refused_or_another_message),
     TALLY_TEST(test_codec_adaptive__not_finite_is_refused),
 };

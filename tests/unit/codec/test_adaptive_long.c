@@ -78,6 +78,7 @@ static enum tally_status decode(struct sample *sample, size_t n, uint64_t bits,
     }
     const enum tally_status status = adaptive_long_decode(
         bytes, n, bits, sample->dim, sample->dither, sample->decoded, ret_stats, err);
+    CU_ASSERT_TRUE(adaptive_long_adds_alike(bytes, n, bits, sample->dim, sample->dither));
     free(bytes);
     return status;
 }
@@ -132,6 +133,41 @@ static void test_codec_adaptive_long__instruction_sets_agree(void)
             }
         }
     }
+}
+
+/* The public reader adds as its parts do, whether a level of 1 is within the bound or not even a
+ * level of 0. */
+static void test_codec_adaptive_long__sums_have_a_bound(void)
+{
+    enum { DIM = TALLY_ADAPTIVE_LONG_MESSAGE + 77 };
+    static const double bounds[] = {0.5, 1, 1.5, 2, 3, 1000};
+    struct sample sample;
+    struct tally_level_stats stats;
+    int64_t *sums = dithered_allocate(DIM * sizeof *sums);
+    init(&sample, DIM, true, 0.3);
+    encode(&sample);
+    for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++) {
+        struct tally_error err = TALLY_ERROR_INIT;
+        struct tally_adaptive_sum sum = {.step = 1, .bound = bounds[i], .sums = sums};
+        int64_t wrong = 0, largest = 0;
+        memset(sums, 0, DIM * sizeof *sums);
+        for (size_t j = 0; j < DIM; j++) {
+            const int64_t magnitude = labs((long)sample.levels[j]);
+            largest = magnitude > largest ? magnitude : largest;
+        }
+        const enum tally_status status = tally_adaptive_read_into(
+            sample.payload.data, sample.payload.size, sample.stats.payload_bits, DIM, sample.dither,
+            &sum, &stats, &err);
+        const bool fits = (double)largest <= bounds[i] - 1;
+        TALLY_ASSERT_STATUS(status, fits ? TALLY_OK : TALLY_MALFORMED, &err);
+        for (size_t j = 0; j < DIM; j++) {
+            const double value = tally_fixed_point_value(sums[j]);
+            wrong += fits ? fabs(value - sample.levels[j]) > 0.5 : sums[j] != 0;
+        }
+        CU_ASSERT_EQUAL(wrong, 0);
+    }
+    free(sums);
+    fini(&sample);
 }
 
 static void test_codec_adaptive_long__the_largest_levels_pass(void)
@@ -223,6 +259,7 @@ static void test_codec_adaptive_long__a_byte_more_is_refused(void)
 
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_codec_adaptive_long__instruction_sets_agree),
+    TALLY_TEST(test_codec_adaptive_long__sums_have_a_bound),
     TALLY_TEST(test_codec_adaptive_long__the_largest_levels_pass),
     TALLY_TEST(test_codec_adaptive_long__messages_are_short),
     TALLY_TEST(test_codec_adaptive_long__every_other_string_is_refused_or_another_message),

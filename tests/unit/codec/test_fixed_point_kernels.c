@@ -171,9 +171,52 @@ static void test_codec_fixed_point_kernels__levels_with_dither(void)
     }
 }
 
+static void test_codec_fixed_point_kernels__means(void)
+{
+    static const int64_t edges[] = {0,
+                                    1,
+                                    -1,
+                                    INT64_MAX,
+                                    INT64_MIN,
+                                    1LL << 52,
+                                    1LL << 53,
+                                    (1LL << 53) + 1,
+                                    -(1LL << 53) - 1,
+                                    1LL << 32,
+                                    -(1LL << 32),
+                                    (1LL << 32) - 1};
+    static const double divisors[] = {1, 3, 10, 100000};
+    int64_t sums[MAX_DIM];
+    double means[MAX_DIM];
+    for (int cpu = 0; cpu <= (int)tally_cpu_best(); cpu++) {
+        struct tally_rng rng;
+        tally_rng_init(&rng, tally_rng_key(64, 0), 0, 0, TALLY_RNG_NOISE);
+        int wrong = 0;
+        for (size_t trial = 0; trial < 500; trial++) {
+            const size_t n = trial < 300 ? trial : tally_rng_below(&rng, MAX_DIM + 1);
+            const double divisor = divisors[trial % (sizeof divisors / sizeof divisors[0])];
+            for (size_t i = 0; i < n; i++) {
+                const uint64_t word =
+                    (uint64_t)tally_rng_u32(&rng) << 32 | (uint64_t)tally_rng_u32(&rng);
+                const unsigned shift = tally_rng_below(&rng, 64);
+                const size_t edge = tally_rng_below(&rng, 100);
+                sums[i] = edge < sizeof edges / sizeof edges[0]
+                              ? edges[edge]
+                              : (int64_t)word / (1LL << shift % 63);
+            }
+            tally_fixed_point_kernel_for((enum tally_cpu)cpu)->means(sums, n, divisor, means);
+            for (size_t i = 0; i < n; i++) {
+                wrong += means[i] != tally_fixed_point_value(sums[i]) / divisor;
+            }
+        }
+        CU_ASSERT_EQUAL(wrong, 0);
+    }
+}
+
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_codec_fixed_point_kernels__float32_sums_equal_those_of_single_values),
     TALLY_TEST(test_codec_fixed_point_kernels__codes),
     TALLY_TEST(test_codec_fixed_point_kernels__levels_with_dither),
+    TALLY_TEST(test_codec_fixed_point_kernels__means),
 };
 TALLY_SUITE(codec_fixed_point_kernels, TESTS);
