@@ -42,6 +42,19 @@ enum tally_status tally_buffer_reserve(struct tally_buffer *buffer, size_t n)
     return TALLY_OK;
 }
 
+void tally_buffer_fit(struct tally_buffer *buffer)
+{
+    const size_t fit = buffer->size < LEAST_CAPACITY ? LEAST_CAPACITY : buffer->size;
+    if (buffer->capacity / 2 <= fit) {
+        return;
+    }
+    uint8_t *data = realloc(buffer->data, fit);
+    if (data != NULL) {
+        buffer->data = data;
+        buffer->capacity = fit;
+    }
+}
+
 enum tally_status tally_buffer_append(struct tally_buffer *buffer, const void *bytes, size_t n)
 {
     enum tally_status status = tally_buffer_reserve(buffer, n);

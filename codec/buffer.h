@@ -21,6 +21,10 @@ void tally_buffer_fini(struct tally_buffer *buffer);
 /* Makes room for `n` more bytes. Errors: TOO_LARGE past the limit, NO_MEMORY. */
 enum tally_status tally_buffer_reserve(struct tally_buffer *buffer, size_t n);
 
+/* Gives back most of the room that is not used, if it is more than what is used: a message that is
+ * kept may have been made in room for a much longer one. */
+void tally_buffer_fit(struct tally_buffer *buffer);
+
 /* Append to the buffer. Errors: the same, and INTERNAL for a bad format; the buffer is then
  * unchanged. */
 enum tally_status tally_buffer_append(struct tally_buffer *buffer, const void *bytes, size_t n);

@@ -175,7 +175,7 @@ enum tally_status tally_adaptive_encode(const int32_t *levels, size_t dim,
         return tally_adaptive_long_encode(levels, dim, dither, payload, ret_stats, err);
     }
     const size_t before = payload->size, most = bound(levels, dim);
-    const enum tally_status status = tally_buffer_reserve(payload, before + most);
+    const enum tally_status status = tally_buffer_reserve(payload, most);
     if (status != TALLY_OK) {
         return tally_fail(err, status, NULL, "a message of %zu coordinates: %s", dim,
                           tally_status_info(status)->title);

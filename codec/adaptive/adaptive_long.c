@@ -262,7 +262,7 @@ static enum tally_status write_payload(const struct encoding *encoding, size_t n
     const size_t string_bytes = (size_t)((encoding->string_bits + 7) / 8);
     const size_t rest = string_bytes > IN_STATES_BYTES ? string_bytes - IN_STATES_BYTES : 0;
     const size_t most = MOST_STATES_BYTES + n_tiles * 2 * TALLY_ADAPTIVE_TILE + 64 + rest;
-    const enum tally_status status = tally_buffer_reserve(payload, payload->size + most);
+    const enum tally_status status = tally_buffer_reserve(payload, most);
     if (status != TALLY_OK) {
         return status;
     }

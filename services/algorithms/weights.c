@@ -21,7 +21,7 @@ uint64_t tally_weight_bits(const struct tally_setting *setting)
 static enum tally_status make_room(struct tally_message *message, struct tally_error *err)
 {
     struct tally_buffer *payload = &message->payload;
-    const enum tally_status status = tally_buffer_reserve(payload, payload->size + WEIGHT_BYTES);
+    const enum tally_status status = tally_buffer_reserve(payload, WEIGHT_BYTES);
     if (status != TALLY_OK) {
         return tally_fail(err, status, NULL, "no memory for a message of %zu bytes",
                           payload->size + WEIGHT_BYTES);

@@ -56,6 +56,7 @@ void job_broadcasts_add(struct job_broadcasts *broadcasts, size_t dim,
     const struct tally_message spare = *kept;
     *kept = *message;
     *message = spare;
+    tally_buffer_fit(&kept->payload);
     if (broadcasts->newest - broadcasts->oldest >= JOB_BROADCASTS_MOST) {
         broadcasts->oldest = broadcasts->newest - JOB_BROADCASTS_MOST + 1;
     }

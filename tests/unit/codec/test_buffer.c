@@ -55,6 +55,24 @@ static void test_codec_buffer__prints_after_what_it_has(void)
     tally_buffer_fini(&buffer);
 }
 
+static void test_codec_buffer__gives_back_room(void)
+{
+    struct tally_buffer buffer = {0};
+    tally_buffer_fit(&buffer);
+    CU_ASSERT_EQUAL(buffer.capacity, 0);
+    CU_ASSERT_EQUAL(tally_buffer_append(&buffer, "0123456789", 10), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_buffer_reserve(&buffer, 5000), TALLY_OK);
+    tally_buffer_fit(&buffer);
+    CU_ASSERT_TRUE(buffer.capacity >= buffer.size && buffer.capacity < 100);
+    CU_ASSERT_EQUAL(buffer.size, 10);
+    CU_ASSERT_EQUAL(memcmp(buffer.data, "0123456789", 10), 0);
+    CU_ASSERT_EQUAL(tally_buffer_append(&buffer, "more", 4), TALLY_OK);
+    const size_t capacity = buffer.capacity;
+    tally_buffer_fit(&buffer);
+    CU_ASSERT_EQUAL(buffer.capacity, capacity);
+    tally_buffer_fini(&buffer);
+}
+
 static void test_codec_buffer__huge_reserve_is_refused(void)
 {
     struct tally_buffer buffer = {0};
@@ -67,6 +85,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_codec_buffer__grows_and_keeps_its_bytes),
     TALLY_TEST(test_codec_buffer__limit_is_exact_and_refusal_changes_nothing),
     TALLY_TEST(test_codec_buffer__prints_after_what_it_has),
+    TALLY_TEST(test_codec_buffer__gives_back_room),
     TALLY_TEST(test_codec_buffer__huge_reserve_is_refused),
 };
 TALLY_SUITE(codec_buffer, TESTS);

@@ -48,6 +48,21 @@ static void test_job_broadcast_ring__keeps_the_last_sixteen(void)
     job_broadcasts_fini(&broadcasts);
 }
 
+/* An encoder makes room for the longest message. */
+static void test_job_broadcast_ring__keeps_messages_in_no_more_room_than_they_need(void)
+{
+    struct job_broadcasts broadcasts = {0};
+    struct tally_message message = {.bits = {.payload_bits = 8}};
+    job_broadcasts_init(&broadcasts, 0);
+    CU_ASSERT_EQUAL(tally_buffer_append(&message.payload, "1", 1), TALLY_OK);
+    CU_ASSERT_EQUAL(tally_buffer_reserve(&message.payload, 100000), TALLY_OK);
+    job_broadcasts_add(&broadcasts, SMALL_DIM, &message);
+    CU_ASSERT_TRUE(job_broadcasts_get(&broadcasts, 1)->payload.capacity < 1000);
+    CU_ASSERT_EQUAL(job_broadcasts_get(&broadcasts, 1)->payload.data[0], '1');
+    tally_message_fini(&message);
+    job_broadcasts_fini(&broadcasts);
+}
+
 static void test_job_broadcast_ring__drops_the_oldest_above_the_limit(void)
 {
     struct job_broadcasts broadcasts = {0};
@@ -78,6 +93,7 @@ static void test_job_broadcast_ring__a_long_point_raises_the_limit(void)
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_job_broadcast_ring__starts_empty_at_any_iterate),
     TALLY_TEST(test_job_broadcast_ring__keeps_the_last_sixteen),
+    TALLY_TEST(test_job_broadcast_ring__keeps_messages_in_no_more_room_than_they_need),
     TALLY_TEST(test_job_broadcast_ring__drops_the_oldest_above_the_limit),
     TALLY_TEST(test_job_broadcast_ring__a_long_point_raises_the_limit),
 };
