@@ -64,13 +64,19 @@ static size_t tiles_of(size_t dim)
 }
 
 /* The dithers of a row of 64 coordinates; without dither all are 0. */
-static void dithers_of(const struct tally_rng *dither, size_t row, int32_t dithers[STEPS])
+static void dithers_by(const struct tally_dithered_kernel *kernel, const struct tally_rng *dither,
+                       size_t row, int32_t dithers[STEPS])
 {
     if (dither == NULL) {
         memset(dithers, 0, STEPS * sizeof *dithers);
     } else {
-        tally_dithered_kernel_for(tally_cpu_used())->dithers(dither, (uint32_t)row, STEPS, dithers);
+        kernel->dithers(dither, (uint32_t)row, STEPS, dithers);
     }
+}
+
+static void dithers_of(const struct tally_rng *dither, size_t row, int32_t dithers[STEPS])
+{
+    dithers_by(tally_dithered_kernel_for(tally_cpu_used()), dither, row, dithers);
 }
 
 static void begin_tile(const struct model *model, size_t n_tiles, size_t k,
@@ -79,8 +85,9 @@ static void begin_tile(const struct model *model, size_t n_tiles, size_t k,
     if (model->dither == NULL && k > 0) {
         return; /* they are as before */
     }
+    const struct tally_dithered_kernel *kernel = tally_dithered_kernel_for(tally_cpu_used());
     for (size_t l = 0; l < LANES; l++) {
-        dithers_of(model->dither, l * n_tiles + k, dithers[l]);
+        dithers_by(kernel, model->dither, l * n_tiles + k, dithers[l]);
     }
     model->kernel->classes((const int32_t(*)[STEPS])dithers, tile->classes);
 }
@@ -477,7 +484,9 @@ static enum tally_status count_specials(struct tally_adaptive_message *message,
     uint32_t n = 0;
     for (size_t row = 0; STEPS * row < message->dim; row++) {
         message->before[row] = n;
-        n += (uint32_t)__builtin_popcountll(message->special[row]);
+        if (message->special[row] != 0) { /* few are not */
+            n += (uint32_t)__builtin_popcountll(message->special[row]);
+        }
     }
     message->levels = malloc((n + 1) * sizeof *message->levels);
     return message->levels != NULL ? TALLY_OK
