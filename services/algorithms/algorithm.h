@@ -113,6 +113,8 @@ struct tally_setting {
     bool weighs_points; /* clients are weighted by their points (weights.h) */
     uint32_t points;    /* of all clients, if weighs_points; 0: each client knows only its own */
     bool has_regret;    /* f(x*) is known; otherwise the job is judged only by its final point */
+    bool is_program;    /* a user's program computes the gradients */
+    double convexity;   /* f's curvature is at least this in every direction; 0: unknown */
 };
 
 /* Facts about the point of a round that the server knows and that clients need for their own steps,

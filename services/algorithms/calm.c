@@ -209,7 +209,7 @@ static enum tally_status calm_plan(const struct tally_setting *setting, int64_t 
     struct tally_round_plan plan = {.stage = stage, .samples = setting->horizon + 1};
     enum tally_status status = TALLY_OK;
     if (stage == 0) {
-        plan.samples = calm_opening_samples(setting->params);
+        plan.samples = calm_opening_samples(setting);
     } else if (memory != NULL) {
         status = plan_epoch(setting, memory, &plan, err);
     }
@@ -501,15 +501,21 @@ static struct tally_calm_sight look(const struct tally_server_task *task, double
     return sight;
 }
 
-/* Decides whether a job that may travel averages or travels next. */
+/* Decides whether a job that may travel averages or travels next. If no direction is much flatter
+ * than h, it averages. */
 static void choose_way(const struct tally_server_task *task, const struct tally_calm_sight *sight,
                        struct tally_decision *decision)
 {
     const struct tally_setting *setting = task->setting;
     struct tally_calm_travel *travel = calm_travel(setting, task->memory);
     if (travel != NULL) {
-        const struct tally_calm_ground ground = {1 / calm_step_size(setting, &task->plan->facts),
-                                                 setting->dim, calm_has_belief(task->memory)};
+        const double curvature = 1 / calm_step_size(setting, &task->plan->facts);
+        const struct tally_calm_ground ground = {
+            .curvature = curvature,
+            .dim = setting->dim,
+            .is_even = calm_has_belief(task->memory),
+            .is_round = calm_is_round(setting, curvature),
+        };
         decision->control_bits += (uint64_t)tally_calm_travel_advance(travel, &ground, sight);
     }
 }

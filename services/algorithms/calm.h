@@ -143,10 +143,13 @@ extern const struct tally_opening CALM_OPENING;
 /* Whether s0, V or the step size must be estimated in an opening round. */
 bool calm_opens(const union tally_algorithm_params *params);
 
+/* Whether no direction of f can be much flatter than one of this curvature. */
+bool calm_is_round(const struct tally_setting *setting, double curvature);
+
 /* Gradient queries of every client in the opening round: at the initial point, and, if the step
- * size is estimated, near it (calm_curvature.c). */
-enum { CALM_OPENING_SAMPLES = 6, CALM_PROBES = 2 };
-int64_t calm_opening_samples(const union tally_algorithm_params *params);
+ * size is estimated, near it (calm_curvature.c), more for a user's program. */
+enum { CALM_OPENING_SAMPLES = 6, CALM_PROBES = 2, CALM_PROGRAM_PROBES = 4 };
+int64_t calm_opening_samples(const struct tally_setting *setting);
 
 /* Bits of a client's report, and the most control bits of the opening round; both are more if the
  * step size is estimated. */

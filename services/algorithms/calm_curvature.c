@@ -39,9 +39,10 @@ static const double SHARE = 0.01, LEAST_SHARE = 1e-9, LEAST_FLOAT_SHARE = 1e-5, 
 struct probe {
     const struct tally_client_task *task;
     struct tally_scratch *scratch;
+    int n_probes; /* queries after the first N */
     int n_queries;
     double *gradients;           /* double[N][dim] at x */
-    double *points;              /* double[CALM_PROBES][dim]: where the other queries were made */
+    double *points;              /* double[n_probes][dim]: where the other queries were made */
     struct tally_rng draws[N];   /* at the start of each query at x */
     double size;                 /* root mean square of the gradients' norms */
     double least;                /* change that counts */
@@ -223,7 +224,7 @@ static enum tally_status measure_all(struct probe *probe, struct tally_error *er
     if (is_program) {
         status = check_draws(probe, err);
     }
-    for (int i = is_program; status == TALLY_OK && i < CALM_PROBES; i++) {
+    for (int i = is_program; status == TALLY_OK && i < probe->n_probes; i++) {
         status = measure(probe, i, err);
     }
     return status;
@@ -255,15 +256,16 @@ static enum tally_status take_loss(const struct probe *probe, double *ret_loss,
                                    struct tally_error *err)
 {
     const struct tally_objective *objective = probe->task->objective;
-    double at_x = 0, near[CALM_PROBES], sum = 0;
+    double at_x = 0, near[CALM_PROGRAM_PROBES], sum = 0;
+    const int n = probe->n_probes;
     enum tally_status status = tally_objective_losses(objective, probe->task->x, 1, &at_x, err);
     if (status == TALLY_OK) {
-        status = tally_objective_losses(objective, probe->points, CALM_PROBES, near, err);
+        status = tally_objective_losses(objective, probe->points, (size_t)n, near, err);
     }
-    for (int i = 0; status == TALLY_OK && i < CALM_PROBES; i++) {
-        sum += near[i] / (N + CALM_PROBES);
+    for (int i = 0; status == TALLY_OK && i < n; i++) {
+        sum += near[i] / (N + n);
     }
-    *ret_loss = at_x * ((double)N / (N + CALM_PROBES)) + sum;
+    *ret_loss = at_x * ((double)N / (N + n)) + sum;
     if (status == TALLY_OK && !isfinite(*ret_loss)) {
         return tally_fail(err, TALLY_NOT_FINITE, NULL,
                           "the loss at the initial point, or near it, is %g", *ret_loss);
@@ -276,11 +278,12 @@ enum tally_status calm_measure(const struct tally_client_task *task, struct tall
                                double *ret_loss, struct tally_error *err)
 {
     const size_t dim = task->setting->dim;
-    struct probe probe = {.task = task, .scratch = scratch, .least = LEAST_SHARE};
-    probe.gradients = malloc((N + CALM_PROBES) * dim * sizeof *probe.gradients);
+    const int n = (int)task->plan->samples - N;
+    struct probe probe = {.task = task, .scratch = scratch, .n_probes = n, .least = LEAST_SHARE};
+    probe.gradients = malloc((size_t)(N + n) * dim * sizeof *probe.gradients);
     if (probe.gradients == NULL) {
-        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for %d vectors of dim %zu",
-                          N + CALM_PROBES, dim);
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for %d vectors of dim %zu", N + n,
+                          dim);
     }
     probe.points = probe.gradients + N * dim;
     enum tally_status status = measure_all(&probe, err);

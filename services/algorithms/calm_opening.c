@@ -36,9 +36,16 @@ bool calm_opens(const union tally_algorithm_params *params)
     return finds_step(params) || isnan(params->calm.noise) || isnan(params->calm.initial_variance);
 }
 
-int64_t calm_opening_samples(const union tally_algorithm_params *params)
+bool calm_is_round(const struct tally_setting *setting, double curvature)
 {
-    return CALM_OPENING_SAMPLES + (finds_step(params) ? CALM_PROBES : 0);
+    static const double MOST_CONDITION = 4;
+    return curvature < MOST_CONDITION * setting->convexity;
+}
+
+int64_t calm_opening_samples(const struct tally_setting *setting)
+{
+    const int64_t probes = setting->is_program ? CALM_PROGRAM_PROBES : CALM_PROBES;
+    return CALM_OPENING_SAMPLES + (finds_step(setting->params) ? probes : 0);
 }
 
 unsigned calm_answer_bits(const union tally_algorithm_params *params)
@@ -302,7 +309,8 @@ static double growth_of(const struct tally_setting *setting, double step_size)
  * shows, all directions are taken to be alike. Otherwise some may be much steeper than the mean,
  * and along them a step that is too long diverges, so h is above c; but not above r, which is at
  * most the largest eigenvalue of a sample. If c is near r, every sample has the Hessian of f, and r
- * is not a trace. */
+ * is not a trace. If f is round, 1 / h is the step of gradient descent for curvatures from its
+ * least to c. */
 static enum tally_status find_curvature(const struct tally_setting *setting,
                                         const struct tally_report *reports, int64_t n,
                                         struct mean *ret_curvature, bool *ret_is_even,
@@ -332,7 +340,8 @@ static enum tally_status find_curvature(const struct tally_setting *setting,
         *ret_curvature = (struct mean){even, share * steepest.error};
         *ret_is_even = true;
     } else {
-        const double h = fmin(SAFETY * along.value, steepest.value);
+        const double upper = fmin(SAFETY * along.value, steepest.value), least = setting->convexity;
+        const double h = calm_is_round(setting, along.value) ? (along.value + least) / 2 : upper;
         *ret_curvature = (struct mean){h, along.error / along.value * h};
     }
     return ret_curvature->value > 1 / LONGEST_STEP

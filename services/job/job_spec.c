@@ -325,6 +325,8 @@ struct tally_setting tally_job_spec_setting(const struct tally_job_spec *spec)
         .weighs_points = spec->objective.weighting == TALLY_WEIGHTING_POINTS,
         .points = tally_objective_spec_points(&spec->objective),
         .has_regret = spec->reference.type != TALLY_REFERENCE_NONE,
+        .is_program = tally_objective_spec_is_plugin(&spec->objective),
+        .convexity = tally_objective_spec_convexity(&spec->objective),
     };
 }
 

@@ -79,6 +79,11 @@ const char *tally_objective_dim_field(const struct tally_objective_spec *spec)
                : "objective.data.features";
 }
 
+double tally_objective_spec_convexity(const struct tally_objective_spec *spec)
+{
+    return tally_objective_spec_is_plugin(spec) ? 0 : 2 * spec->l2;
+}
+
 size_t tally_objective_spec_dim(const struct tally_objective_spec *spec)
 {
     if (tally_objective_spec_is_plugin(spec)) {

@@ -54,6 +54,9 @@ void tally_objective_spec_drop_report(struct tally_objective_spec *spec);
 
 /* d, without making the data. At most TALLY_MAX_DIM in a valid spec. */
 size_t tally_objective_spec_dim(const struct tally_objective_spec *spec);
+
+/* A curvature that f has at least in every direction, from its ridge: 2 mu; 0: unknown. */
+double tally_objective_spec_convexity(const struct tally_objective_spec *spec);
 /* The path of the job document's member that determines d. */
 const char *tally_objective_dim_field(const struct tally_objective_spec *spec);
 

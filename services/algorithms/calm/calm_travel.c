@@ -171,7 +171,7 @@ static bool change_regime(struct tally_calm_travel *travel, const struct tally_c
         return false;
     }
     if (!travel->is_on) {
-        travel->is_on = shall_start(travel, ground, sight, view);
+        travel->is_on = !ground->is_round && shall_start(travel, ground, sight, view);
         return travel->is_on;
     }
     if (travel->is_first && sight->cosine < STOP_COSINE) {

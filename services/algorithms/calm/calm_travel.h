@@ -89,7 +89,8 @@ struct tally_calm_sight {
 struct tally_calm_ground {
     double curvature; /* h */
     size_t dim;
-    bool is_even; /* the opening round took all directions to be alike */
+    bool is_even;  /* the opening round took all directions to be alike */
+    bool is_round; /* f is known to have no direction that is much flatter than h */
 };
 
 /* The job starts by averaging, with a first epoch of `samples` queries. */

@@ -178,7 +178,8 @@ static void play(const struct tally_calm_ground *ground, const struct row *rows,
 }
 
 #define PLAY(rows, ...)                                                                            \
-    play(&(struct tally_calm_ground){__VA_ARGS__, false}, rows, sizeof(rows) / sizeof(rows)[0])
+    play(&(struct tally_calm_ground){__VA_ARGS__, false, false}, rows,                             \
+         sizeof(rows) / sizeof(rows)[0])
 
 static void test_algorithms_calm_travel__decides_as_the_reference(void)
 {
@@ -190,9 +191,9 @@ static void test_algorithms_calm_travel__decides_as_the_reference(void)
 
 /* Whether a job starts to travel when epoch `epochs` ends with this cosine, m / V and m / N. */
 static bool starts(int64_t epochs, double cosine, double by_variance, double by_noise, size_t dim,
-                   bool is_even)
+                   bool is_even, bool is_round)
 {
-    const struct tally_calm_ground ground = {1, dim, is_even};
+    const struct tally_calm_ground ground = {1, dim, is_even, is_round};
     struct tally_calm_travel travel;
     struct tally_calm_sight sight = {
         .square = 1, .noise = 1e-9, .step = 1e-9, .query = 1, .product = 1e6, .gain = 1};
@@ -229,12 +230,15 @@ static void test_algorithms_calm_travel__starts_at_the_thresholds(void)
     };
     for (size_t i = 0; i < sizeof ROWS / sizeof ROWS[0]; i++) {
         CU_ASSERT_EQUAL(starts(ROWS[i].epochs, ROWS[i].cosine, ROWS[i].by_variance,
-                               ROWS[i].by_noise, ROWS[i].dim, false),
+                               ROWS[i].by_noise, ROWS[i].dim, false, false),
                         ROWS[i].starts);
     }
     /* If the opening took all directions to be alike, the cosine alone does not suffice. */
-    CU_ASSERT_FALSE(starts(3, 0.99, 0.1, 0.1, 30, true));
-    CU_ASSERT_TRUE(starts(1, 0.71, 1.21, 4.04, 30, true));
+    CU_ASSERT_FALSE(starts(3, 0.99, 0.1, 0.1, 30, true, false));
+    CU_ASSERT_TRUE(starts(1, 0.71, 1.21, 4.04, 30, true, false));
+    /* If no direction is known to be much flatter, nothing does. */
+    CU_ASSERT_FALSE(starts(1, 0.71, 1.21, 4.04, 30, false, true));
+    CU_ASSERT_FALSE(starts(3, 0.99, 0.1, 0.1, 30, false, true));
 }
 
 /* Two means of noise N = 0.04 with a gain of 1/2, after which the product is (m - N) / 2 in
@@ -242,7 +246,7 @@ static void test_algorithms_calm_travel__starts_at_the_thresholds(void)
 static void test_algorithms_calm_travel__contradiction_is_counted_in_standard_errors(void)
 {
     enum { DIM = 100 };
-    const struct tally_calm_ground ground = {1, DIM, false};
+    const struct tally_calm_ground ground = {1, DIM, false, false};
     const double noise = 0.04, m = 1, next = 0.03;
     const double expected = m / 4 + noise / 4 + 0.02 * m;
     struct tally_calm_travel travel = {
@@ -281,7 +285,7 @@ static void test_algorithms_calm_travel__a_small_variance_alone_does_not_start_i
         {0.8, 0.19, 0.3, true},
         {0.6, 2, 2, false},
     };
-    const struct tally_calm_ground ground = {1, 30, false};
+    const struct tally_calm_ground ground = {1, 30, false, false};
     for (size_t i = 0; i < sizeof ROWS / sizeof ROWS[0]; i++) {
         struct tally_calm_travel travel;
         struct tally_calm_sight sight = {.square = 1,
@@ -351,7 +355,7 @@ static struct tally_calm_travel started(const struct tally_calm_ground *ground, 
  * octave. */
 static void test_algorithms_calm_travel__first_step_is_bounded(void)
 {
-    const struct tally_calm_ground ground = {4, 30, false};
+    const struct tally_calm_ground ground = {4, 30, false, false};
     const double quiet = started(&ground, 1e-9).step, loud = started(&ground, 100).step;
     CU_ASSERT_TRUE(quiet < 0.95 / 4 && quiet > 0.8 / 4);
     CU_ASSERT_TRUE(fabs(loud / (2 * 4 / (16 + 100.0)) - 1) < 0.1);
@@ -360,7 +364,7 @@ static void test_algorithms_calm_travel__first_step_is_bounded(void)
 /* The first epochs of a long vector are longer: n = 24 (d / 30)^0.12. Later ones are not. */
 static void test_algorithms_calm_travel__long_vectors_make_long_epochs(void)
 {
-    const struct tally_calm_ground ground = {4, 25450, false};
+    const struct tally_calm_ground ground = {4, 25450, false, false};
     struct tally_calm_travel travel = started(&ground, 1);
     CU_ASSERT_EQUAL(travel.samples, 54);
     const struct tally_calm_sight sight = {.square = 1,
@@ -412,7 +416,7 @@ static void test_algorithms_calm_travel__values_are_coded_in_quarter_octaves(voi
 
 static void test_algorithms_calm_travel__damaged_states_are_not_valid(void)
 {
-    const struct tally_calm_ground ground = {4, 30, false};
+    const struct tally_calm_ground ground = {4, 30, false, false};
     const struct tally_calm_travel good = started(&ground, 1);
     CU_ASSERT_TRUE(tally_calm_travel_is_valid(&good));
     struct tally_calm_travel bad = good;
