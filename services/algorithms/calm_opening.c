@@ -6,7 +6,7 @@
  *     server   s0 = mean variance;  V = max(mean square - s0 / (n h^2), a twentieth of it)
  *              both as one of 2^10 values                                     20 control bits
  *
- * If the step size is to be estimated as well, a client makes two more queries near that point
+ * If the step size is to be estimated as well, a client makes more queries near that point
  * (calm_curvature.c). h is not known yet, so the mean square is that of mean g:
  *
  *     client   r in 12 bits, c / r in 6                                      18 bits more
