@@ -378,13 +378,17 @@ static const char *const SCRIPTS[] = {"regret.gnuplot", "bits.gnuplot"};
 enum { N_SCRIPTS = sizeof SCRIPTS / sizeof SCRIPTS[0] };
 
 /* Writes a complete job document as NAME.json. */
-static enum tally_status write_job(const struct tally_json *document, const char *folder,
+static enum tally_status write_job(const struct tally_sweep_trial *trial, const char *folder,
                                    struct tally_error *err)
 {
     char name[256];
     struct tally_buffer text = {0};
+    struct tally_json *document = tally_sweep_trial_complete(trial);
+    if (document == NULL) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a job document");
+    }
     snprintf(name, sizeof name, "%s.json", tally_json_get_text(document, "name"));
-    const enum tally_status made = render_json(tally_json_copy(document), &text);
+    const enum tally_status made = render_json(document, &text);
     enum tally_status status = tally_out_folder_write(folder, name, made, &text, err);
     tally_buffer_fini(&text);
     return status;
@@ -404,7 +408,7 @@ static enum tally_status write_jobs(const struct tally_reproduction *table, cons
     char jobs[PATH_MAX];
     enum tally_status status = make_jobs_folder(folder, jobs, err);
     for (size_t i = 0; status == TALLY_OK && i < table->sweep->n_rows; i++) {
-        status = write_job(table->rows[i].trial->complete, jobs, err);
+        status = write_job(table->rows[i].trial, jobs, err);
     }
     return status;
 }
@@ -468,7 +472,7 @@ static enum tally_status tally_reproduce_files_write_logistic(const struct tally
         tally_buffer_fini(&text);
     }
     for (size_t i = 0; status == TALLY_OK && i < logistic->n_rows; i++) {
-        status = write_job(logistic->rows[i].best->complete, jobs, err);
+        status = write_job(logistic->rows[i].best, jobs, err);
     }
     return status == TALLY_OK ? tally_out_folder_draw(folder, scripts, 1, err) : status;
 }
@@ -586,7 +590,7 @@ static const char *edge_note(const struct tally_sweep_row *row)
 static void put_grid(const struct tally_sweep *sweep, const struct tally_sweep_row *row,
                      struct tally_text *text)
 {
-    tally_text_printf(text, "  %s\n   ", tally_job_spec_algorithm(row->trials[0].spec)->name);
+    tally_text_printf(text, "  %s\n   ", row->trials[0].algorithm->name);
     for (size_t k = 0; k < row->n_trials; k++) {
         const double step_size = tally_reproduction_step_size(&row->trials[k]);
         const struct tally_summary regret = tally_reproduction_trial_regret(sweep, &row->trials[k]);

@@ -24,19 +24,22 @@ static struct tally_frontier_limits limits_of(const struct tally_job_spec *spec)
                                               tally_calm_ideal_regret(&constants, &budget)};
 }
 
-static void add_row(struct tally_frontier *frontier, const char *reading,
-                    const struct tally_sweep_trial *trial)
+static enum tally_status add_row(struct tally_frontier *frontier, const char *reading,
+                                 const struct tally_sweep_trial *trial, struct tally_error *err)
 {
-    const struct tally_job_spec *spec = trial->spec;
+    struct tally_job_spec *spec = tally_sweep_trial_spec(trial);
+    if (spec == NULL) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a job");
+    }
     struct tally_frontier_point point = {.reading = reading,
                                          .radius = spec->initial_point.radius,
-                                         .algorithm = tally_job_spec_algorithm(spec),
+                                         .algorithm = trial->algorithm,
                                          .params = spec->params,
                                          .budget = spec->budget,
                                          .regret =
                                              tally_summary_of_regret(trial->runs, trial->n_runs),
                                          .bits = tally_summary_of_bits(trial->runs, trial->n_runs)};
-    point.counted = tally_summary_counted_bits(spec, &point.bits);
+    point.counted = tally_summary_counted_bits(trial->algorithm, trial->is_compressed, &point.bits);
     if (isfinite(point.regret.mean)) {
         frontier->points[frontier->n_points++] = point;
     }
@@ -44,6 +47,8 @@ static void add_row(struct tally_frontier *frontier, const char *reading,
         frontier->limits[frontier->n_limits++] = (struct tally_frontier_limit){
             point.reading, point.radius, point.budget, limits_of(spec)};
     }
+    free(spec);
+    return TALLY_OK;
 }
 
 /* Adds the rows of a sweep that has run. */
@@ -59,10 +64,11 @@ static enum tally_status add_sweep(struct tally_frontier *frontier, const char *
     if (points == NULL || limits == NULL) {
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for %zu points", n_points);
     }
-    for (size_t i = 0; i < sweep->n_rows; i++) {
-        add_row(frontier, reading, tally_sweep_trial_of(sweep, i));
+    enum tally_status status = TALLY_OK;
+    for (size_t i = 0; status == TALLY_OK && i < sweep->n_rows; i++) {
+        status = add_row(frontier, reading, tally_sweep_trial_of(sweep, i), err);
     }
-    return TALLY_OK;
+    return status;
 }
 
 static bool keep_all(const void *context, const char *name, bool is_tuned)

@@ -168,7 +168,10 @@ static void add_row(const struct tally_logistic_row *row, struct tally_text_tabl
 
 static size_t dim_of(const struct tally_logistic_row *row)
 {
-    return tally_objective_spec_dim(&row->best->spec->objective);
+    struct tally_job_spec *spec = tally_sweep_trial_spec(row->best);
+    const size_t dim = spec != NULL ? tally_objective_spec_dim(&spec->objective) : 0;
+    free(spec);
+    return dim;
 }
 
 /* Appends the rows of a set, the first of which is given. */

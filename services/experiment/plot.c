@@ -30,7 +30,7 @@ static const struct style *style_of(const struct tally_reproduction_row *row)
     static const struct style other = {NULL, "other", "#000000", false};
     for (size_t i = 0; i < N_STYLES; i++) {
         if (STYLES[i].algorithm == row->algorithm &&
-            STYLES[i].is_compressed == tally_run_is_compressed(row->trial->spec)) {
+            STYLES[i].is_compressed == row->trial->is_compressed) {
             return &STYLES[i];
         }
     }
@@ -128,7 +128,7 @@ static void put_label(const struct tally_reproduction_row *row, struct tally_tex
 enum tally_status tally_plot_curves_csv(const struct tally_reproduction *table,
                                         struct tally_buffer *out)
 {
-    const double horizon = (double)table->rows[0].trial->spec->horizon;
+    const double horizon = (double)table->rows[0].trial->horizon;
     struct tally_text text = {out, TALLY_OK};
     tally_text_put(&text, "time_step");
     for (size_t i = 0; i < table->sweep->n_rows; i++) {

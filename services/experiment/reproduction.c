@@ -234,7 +234,11 @@ enum tally_status tally_reproduction_read(const struct tally_reproduction_config
 
 double tally_reproduction_step_size(const struct tally_sweep_trial *trial)
 {
-    return tally_json_get_real(tally_json_get(trial->complete, "algorithm"), "step_size", NAN);
+    struct tally_json *complete = tally_sweep_trial_complete(trial);
+    const double step_size =
+        tally_json_get_real(tally_sweep_member(complete, "algorithm"), "step_size", NAN);
+    tally_json_free(complete);
+    return step_size;
 }
 
 size_t tally_reproduction_search_seeds(const struct tally_sweep *sweep)
@@ -272,14 +276,15 @@ static struct tally_reproduction_row row_of(const struct tally_sweep *sweep, siz
     const struct tally_sweep_trial *trial = tally_sweep_trial_of(sweep, row);
     struct tally_reproduction_row result = {
         .trial = trial,
-        .algorithm = tally_job_spec_algorithm(trial->spec),
+        .algorithm = trial->algorithm,
         .preset = preset_of(sweep->rows[row].name),
         .tuned = sweep->rows[row].tune != NULL,
         .step_size = tally_reproduction_step_size(trial),
         .regret = tally_summary_of_regret(trial->runs, trial->n_runs),
         .planned_regret = trial->n_runs > 0 ? trial->runs[0].planned_regret : (double)NAN,
         .bits = tally_summary_of_bits(trial->runs, trial->n_runs)};
-    result.counted = tally_summary_counted_bits(trial->spec, &result.bits);
+    result.counted =
+        tally_summary_counted_bits(trial->algorithm, trial->is_compressed, &result.bits);
     result.paper = paper_bits(sweep, result.algorithm->name);
     return result;
 }
@@ -308,11 +313,12 @@ void tally_reproduction_fini(struct tally_reproduction *table)
 void tally_reproduction_title(const struct tally_sweep *sweep, const char *to, char *ret_title,
                               size_t capacity)
 {
-    const struct tally_initial_point *start = &sweep->rows[0].trials[0].spec->initial_point;
+    struct tally_job_spec *spec = tally_sweep_trial_spec(&sweep->rows[0].trials[0]);
     char radius[48] = "";
-    if (start->type == TALLY_INITIAL_RANDOM_SPHERE) {
-        snprintf(radius, sizeof radius, ", start radius %g", start->radius);
+    if (spec != NULL && spec->initial_point.type == TALLY_INITIAL_RANDOM_SPHERE) {
+        snprintf(radius, sizeof radius, ", start radius %g", spec->initial_point.radius);
     }
+    free(spec);
     snprintf(ret_title, capacity, "%s%s, seeds %lld%s%lld", sweep->name, radius,
              (long long)sweep->first_seed, to,
              (long long)sweep->first_seed + (long long)sweep->n_seeds - 1);
@@ -424,9 +430,9 @@ enum tally_status tally_reproduction_grids_csv(const struct tally_reproduction *
         for (size_t k = 0; row->tune != NULL && k < row->n_trials; k++) {
             const struct tally_sweep_trial *trial = &row->trials[k];
             const struct tally_summary regret = tally_reproduction_trial_regret(sweep, trial);
-            tally_text_printf(
-                &text, "%s,%.12g,%.12g,%.12g,%d\n", tally_job_spec_algorithm(trial->spec)->name,
-                tally_reproduction_step_size(trial), regret.mean, regret.std, k == row->best);
+            tally_text_printf(&text, "%s,%.12g,%.12g,%.12g,%d\n", trial->algorithm->name,
+                              tally_reproduction_step_size(trial), regret.mean, regret.std,
+                              k == row->best);
         }
     }
     return text.status;

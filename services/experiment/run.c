@@ -421,10 +421,11 @@ bool tally_run_is_compressed(const struct tally_job_spec *spec)
            spec->params.baseline.compression.type != TALLY_COMPRESSION_NONE;
 }
 
-struct tally_bit_pair tally_summary_counted_bits(const struct tally_job_spec *spec,
+struct tally_bit_pair tally_summary_counted_bits(const struct tally_algorithm *algorithm,
+                                                 bool is_compressed,
                                                  const struct tally_mean_bits *bits)
 {
-    if (tally_job_spec_algorithm(spec) == &TALLY_CALM || tally_run_is_compressed(spec)) {
+    if (algorithm == &TALLY_CALM || is_compressed) {
         return (struct tally_bit_pair){bits->uplink.payload + bits->uplink.control,
                                        bits->downlink.payload + bits->downlink.control};
     }

@@ -121,7 +121,8 @@ struct tally_bit_pair {
 };
 /* Whether a job's messages are compressed both ways (services/algorithms/COMPRESSION.md). */
 bool tally_run_is_compressed(const struct tally_job_spec *spec);
-struct tally_bit_pair tally_summary_counted_bits(const struct tally_job_spec *spec,
+struct tally_bit_pair tally_summary_counted_bits(const struct tally_algorithm *algorithm,
+                                                 bool is_compressed,
                                                  const struct tally_mean_bits *bits);
 
 /* ---- What a message would cost with a lossless coder that knows its histogram of levels.

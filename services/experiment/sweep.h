@@ -92,19 +92,34 @@ extern const size_t TALLY_N_SWEEP_RESULTS;
 
 /* ---- A sweep. */
 
+/* There may be thousands, so a trial keeps the text of its document, and what is needed of it
+ * often. The functions below make the rest. */
 struct tally_sweep_trial {
-    struct tally_json *document; /* of the job, with the members that vary */
-    struct tally_json *complete; /* the same with all defaults */
-    struct tally_job_spec *spec; /* heap; its seed is the first one */
-    int exponent;                /* k of a tuned member with powers */
-    struct tally_run *runs;      /* [n_seeds]; the first n_runs are filled */
+    char *document; /* heap; of the job, as text, with the members that vary and the first seed */
+    char *found;    /* heap; the same with what data files have; NULL = it needs none of them */
+    char *problem;  /* members that runs with the same data and f(x*) share; may be the row's */
+    const struct tally_algorithm *algorithm;
+    bool is_compressed; /* tally_run_is_compressed() */
+    bool is_plugin;     /* the objective is one */
+    bool has_regret;
+    int64_t seed, horizon;
+    double cost, solve_cost; /* tally_run_cost(), tally_run_solve_cost() */
+    int exponent;            /* k of a tuned member with powers */
+    struct tally_run *runs;  /* [n_seeds]; the first n_runs are filled */
     size_t n_runs;
 };
 
+/* The job document of a trial, the same with all defaults, and its spec. All are new; free() frees
+ * the spec. NULL = out of memory. */
+struct tally_json *tally_sweep_trial_document(const struct tally_sweep_trial *trial);
+struct tally_json *tally_sweep_trial_complete(const struct tally_sweep_trial *trial);
+struct tally_job_spec *tally_sweep_trial_spec(const struct tally_sweep_trial *trial);
+
 struct tally_sweep_row {
-    char name[65]; /* of the entry in `rows`; "" = none */
-    struct tally_json *document;
+    char name[65];                 /* of the entry in `rows`; "" = none */
+    struct tally_json *document;   /* of its trials, without the members of `tune`; NULL without */
     const struct tally_json *tune; /* borrowed from the sweep's document; NULL = one trial */
+    char *problem;                 /* heap; of the first trial that was made */
     struct tally_sweep_trial *trials;
     size_t n_trials;
     size_t best;   /* index of a trial; 0 before the runs */

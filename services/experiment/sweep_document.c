@@ -745,47 +745,130 @@ static enum tally_status read_base(const struct tally_json *base, const char *fo
     return TALLY_OK;
 }
 
+static struct tally_json *parse_text(const char *text)
+{
+    struct tally_json *json = NULL;
+    return tally_json_parse(text, strlen(text), &json, NULL) == TALLY_OK ? json : NULL;
+}
+
+struct tally_json *tally_sweep_trial_document(const struct tally_sweep_trial *trial)
+{
+    return parse_text(trial->document);
+}
+
+struct tally_job_spec *tally_sweep_trial_spec(const struct tally_sweep_trial *trial)
+{
+    const char *text = trial->found != NULL ? trial->found : trial->document;
+    struct tally_job_spec *spec = malloc(sizeof *spec);
+    if (spec != NULL && tally_document_parse(text, strlen(text), spec, NULL) != TALLY_OK) {
+        free(spec);
+        spec = NULL;
+    }
+    return spec;
+}
+
+struct tally_json *tally_sweep_trial_complete(const struct tally_sweep_trial *trial)
+{
+    struct tally_job_spec *spec = tally_sweep_trial_spec(trial);
+    struct tally_json *complete = spec != NULL ? tally_document_of(spec) : NULL;
+    free(spec);
+    return complete;
+}
+
+/* What runs with the same data and f(x*) have in common, as text; NULL = out of memory. */
+static char *problem_of(const struct tally_job_spec *spec)
+{
+    static const char *const MEMBERS[] = {"clients", "weighting", "objective", "domain",
+                                          "reference"};
+    struct tally_json *complete = tally_document_of(spec);
+    struct tally_buffer text = {0};
+    enum tally_status status = complete != NULL ? TALLY_OK : TALLY_NO_MEMORY;
+    for (size_t i = 0; status == TALLY_OK && i < sizeof MEMBERS / sizeof MEMBERS[0]; i++) {
+        const struct tally_json *member = tally_json_get(complete, MEMBERS[i]);
+        status = member != NULL ? tally_json_dump(member, 0, &text) : TALLY_OK;
+    }
+    char *problem =
+        status == TALLY_OK ? strndup(text.data != NULL ? (char *)text.data : "", text.size) : NULL;
+    tally_buffer_fini(&text);
+    tally_json_free(complete);
+    return problem;
+}
+
+/* Keeps what is needed of a trial's spec. False = out of memory. */
+static bool take_spec(const struct tally_sweep *sweep, struct tally_sweep_row *row,
+                      const struct tally_job_spec *spec, struct tally_sweep_trial *trial)
+{
+    trial->algorithm = tally_job_spec_algorithm(spec);
+    trial->is_compressed = tally_run_is_compressed(spec);
+    trial->is_plugin = tally_objective_spec_is_plugin(&spec->objective);
+    trial->has_regret = spec->reference.type != TALLY_REFERENCE_NONE;
+    trial->seed = spec->seed;
+    trial->horizon = spec->horizon;
+    trial->cost = tally_run_cost(spec);
+    trial->solve_cost = tally_run_solve_cost(spec);
+    trial->runs = calloc(sweep->n_seeds, sizeof *trial->runs);
+    trial->problem = problem_of(spec);
+    if (row->problem == NULL) {
+        row->problem = trial->problem;
+    } else if (trial->problem != NULL && strcmp(trial->problem, row->problem) == 0) {
+        free(trial->problem);
+        trial->problem = row->problem;
+    }
+    return trial->runs != NULL && trial->problem != NULL;
+}
+
 /* Parses the document of a trial, with the first seed of the sweep. */
-static enum tally_status parse_trial(const struct tally_sweep *sweep,
-                                     struct tally_sweep_trial *trial,
+static enum tally_status parse_trial(const struct tally_sweep *sweep, struct tally_sweep_row *row,
+                                     struct tally_json *document, struct tally_sweep_trial *trial,
                                      struct tally_json **ret_faults, struct tally_error *err)
 {
     struct tally_buffer text = {0};
-    if (sweep->has_seeds && !tally_json_set_integer(trial->document, "seed", sweep->first_seed)) {
-        return no_memory(err);
+    struct tally_job_spec *spec = malloc(sizeof *spec);
+    enum tally_status status = spec != NULL ? TALLY_OK : TALLY_NO_MEMORY;
+    if (sweep->has_seeds && !tally_json_set_integer(document, "seed", sweep->first_seed)) {
+        status = TALLY_NO_MEMORY;
     }
-    trial->spec = malloc(sizeof *trial->spec);
-    enum tally_status status =
-        trial->spec != NULL ? tally_json_dump(trial->document, 0, &text) : TALLY_NO_MEMORY;
+    if (status == TALLY_OK) {
+        status = tally_json_dump(document, 0, &text);
+    }
+    if (status == TALLY_OK) {
+        trial->document = strndup((const char *)text.data, text.size);
+        status = trial->document != NULL ? TALLY_OK : TALLY_NO_MEMORY;
+    }
     if (status == TALLY_OK && sweep->data_dir != NULL) {
         const struct tally_data_source files = {.dir = sweep->data_dir};
         char found[TALLY_FOUND_CAPACITY];
         status = tally_document_complete(&text, &files, found, err);
+        if (status == TALLY_OK && found[0] != '\0') {
+            trial->found = strndup((const char *)text.data, text.size);
+            status = trial->found != NULL ? TALLY_OK : TALLY_NO_MEMORY;
+        }
     }
     if (status == TALLY_OK) {
-        status = tally_document_parse((const char *)text.data, text.size, trial->spec, err);
+        status = tally_document_parse((const char *)text.data, text.size, spec, err);
         if (status != TALLY_OK && *ret_faults == NULL) {
             *ret_faults = tally_document_faults((const char *)text.data, text.size);
         }
     }
-    tally_buffer_fini(&text);
-    if (status == TALLY_OK) {
-        trial->complete = tally_document_of(trial->spec);
-        trial->runs = calloc(sweep->n_seeds, sizeof *trial->runs);
-        status = trial->complete != NULL && trial->runs != NULL ? TALLY_OK : TALLY_NO_MEMORY;
+    if (status == TALLY_OK && !take_spec(sweep, row, spec, trial)) {
+        status = TALLY_NO_MEMORY;
     }
+    tally_buffer_fini(&text);
+    free(spec);
     return status == TALLY_OK ? status : tally_fail(err, status, NULL, "no memory for a job");
 }
 
-static void fini_trial(struct tally_sweep_trial *trial)
+static void fini_trial(const struct tally_sweep_row *row, struct tally_sweep_trial *trial)
 {
     for (size_t i = 0; i < trial->n_runs; i++) {
         tally_run_fini(&trial->runs[i]);
     }
+    if (trial->problem != row->problem) {
+        free(trial->problem);
+    }
     free(trial->runs);
-    free(trial->spec);
-    tally_json_free(trial->document);
-    tally_json_free(trial->complete);
+    free(trial->document);
+    free(trial->found);
     *trial = (struct tally_sweep_trial){0};
 }
 
@@ -810,7 +893,9 @@ static void describe(const struct tally_sweep *sweep, const struct tally_json *d
 void tally_sweep_describe(const struct tally_sweep *sweep, size_t row, char *ret_text,
                           size_t capacity)
 {
-    describe(sweep, tally_sweep_trial_of(sweep, row)->document, ret_text, capacity);
+    struct tally_json *document = tally_sweep_job(sweep, row);
+    describe(sweep, document, ret_text, capacity);
+    tally_json_free(document);
 }
 
 /* Prepends which job is wrong to the message. */
@@ -841,18 +926,21 @@ static enum tally_status add_trial(const struct tally_sweep *sweep, struct tally
     }
     row->trials = trials;
     struct tally_sweep_trial *trial = &trials[row->n_trials++];
-    *trial = (struct tally_sweep_trial){.document = tally_json_copy(row->document)};
-    if (trial->document == NULL) {
+    *trial = (struct tally_sweep_trial){0};
+    struct tally_json *document = tally_json_copy(row->document);
+    if (document == NULL) {
         return no_memory(err);
     }
     if (axes->n == 1 && axes->at[0].has_powers) {
         trial->exponent = (int)axes->at[0].powers.first + (int)index;
     }
-    enum tally_status status = set_combination(trial->document, axes, index, err);
+    enum tally_status status = set_combination(document, axes, index, err);
     if (status == TALLY_OK) {
-        status = parse_trial(sweep, trial, ret_faults, err);
+        status = parse_trial(sweep, row, document, trial, ret_faults, err);
     }
-    return name_row(sweep, row, trial->document, status, err);
+    status = name_row(sweep, row, document, status, err);
+    tally_json_free(document);
+    return status;
 }
 
 enum tally_status tally_sweep_widen(struct tally_sweep *sweep, struct tally_sweep_row *row,
@@ -891,7 +979,7 @@ enum tally_status tally_sweep_widen(struct tally_sweep *sweep, struct tally_swee
     if (status == TALLY_INVALID_ARGUMENT || status == TALLY_OUT_OF_RANGE) {
         /* A member cannot be that small or large: the edge stays where it is. */
         while (row->n_trials > n_before) {
-            fini_trial(&row->trials[--row->n_trials]);
+            fini_trial(row, &row->trials[--row->n_trials]);
         }
         tally_error_clear(err);
         return TALLY_OK;
@@ -919,7 +1007,7 @@ enum tally_status tally_sweep_set_unit(struct tally_sweep *sweep, struct tally_s
     enum tally_status status = read_axes(row->tune, true, &axes, err);
     const size_t n = row->n_trials;
     while (status == TALLY_OK && row->n_trials > 0) {
-        fini_trial(&row->trials[--row->n_trials]);
+        fini_trial(row, &row->trials[--row->n_trials]);
     }
     for (size_t i = 0; status == TALLY_OK && i < n; i++) {
         struct axis *axis = &axes.at[0];
@@ -1046,7 +1134,14 @@ static enum tally_status add_row(const struct reader *reader, const struct entry
     if (status == TALLY_OK && reader->random.members != NULL) {
         status = set_draw(row->document, &reader->random, index % draws, err);
     }
-    return status == TALLY_OK ? add_trials(reader, row, &entry->tune, err) : status;
+    if (status == TALLY_OK) {
+        status = add_trials(reader, row, &entry->tune, err);
+    }
+    if (row->tune == NULL) { /* no trial will be added */
+        tally_json_free(row->document);
+        row->document = NULL;
+    }
+    return status;
 }
 
 /* Reads `grid` and `tune` of an entry. */
@@ -1200,8 +1295,13 @@ static bool is_member(const struct tally_sweep *sweep, const char *path)
 {
     for (size_t i = 0; i < sweep->n_rows; i++) {
         const struct tally_sweep_trial *trial = &sweep->rows[i].trials[0];
-        if (tally_sweep_member(trial->complete, path) != NULL ||
-            tally_sweep_member(trial->document, path) != NULL) {
+        struct tally_json *complete = tally_sweep_trial_complete(trial);
+        struct tally_json *document = tally_sweep_trial_document(trial);
+        const bool is = tally_sweep_member(complete, path) != NULL ||
+                        tally_sweep_member(document, path) != NULL;
+        tally_json_free(complete);
+        tally_json_free(document);
+        if (is) {
             return true;
         }
     }
@@ -1282,7 +1382,7 @@ static enum tally_status read_columns(struct tally_sweep *sweep, struct tally_er
 static const struct tally_sweep_row *row_without_regret(const struct tally_sweep *sweep)
 {
     for (size_t i = 0; i < sweep->n_rows; i++) {
-        if (sweep->rows[i].trials[0].spec->reference.type == TALLY_REFERENCE_NONE) {
+        if (!sweep->rows[i].trials[0].has_regret) {
             return &sweep->rows[i];
         }
     }
@@ -1398,10 +1498,12 @@ static enum tally_status check_halving(const struct tally_sweep *sweep, struct t
     if (halving->stages == 0 || halving->by == TALLY_SWEEP_HALVING_SEEDS) {
         return TALLY_OK;
     }
-    struct tally_job_spec *spec = malloc(sizeof *spec);
-    enum tally_status status = spec != NULL ? TALLY_OK : no_memory(err);
+    enum tally_status status = TALLY_OK;
     for (size_t i = 0; status == TALLY_OK && i < sweep->n_rows; i++) {
-        *spec = *sweep->rows[i].trials[0].spec;
+        struct tally_job_spec *spec = tally_sweep_trial_spec(&sweep->rows[i].trials[0]);
+        if (spec == NULL) {
+            return no_memory(err);
+        }
         spec->horizon = tally_sweep_stage_horizon(sweep, i, 1);
         status = tally_job_spec_validate(spec, err);
         if (status != TALLY_OK) {
@@ -1409,8 +1511,8 @@ static enum tally_status check_halving(const struct tally_sweep *sweep, struct t
                              (long long)spec->horizon);
             tally_error_in_field(err, "halving");
         }
+        free(spec);
     }
-    free(spec);
     return status;
 }
 
@@ -1479,9 +1581,10 @@ void tally_sweep_fini(struct tally_sweep *sweep)
 {
     for (size_t i = 0; i < sweep->n_rows; i++) {
         for (size_t k = 0; k < sweep->rows[i].n_trials; k++) {
-            fini_trial(&sweep->rows[i].trials[k]);
+            fini_trial(&sweep->rows[i], &sweep->rows[i].trials[k]);
         }
         free(sweep->rows[i].trials);
+        free(sweep->rows[i].problem);
         tally_json_free(sweep->rows[i].document);
     }
     free(sweep->rows);
@@ -1496,7 +1599,8 @@ uint64_t tally_sweep_digest(const struct tally_sweep *sweep)
     tally_buffer_printf(&text, "%lld %zu", (long long)sweep->first_seed, sweep->n_seeds);
     for (size_t i = 0; i < sweep->n_rows; i++) {
         for (size_t k = 0; k < sweep->rows[i].n_trials; k++) {
-            tally_json_dump(sweep->rows[i].trials[k].document, 0, &text);
+            const char *document = sweep->rows[i].trials[k].document;
+            tally_buffer_append(&text, document, strlen(document));
         }
     }
     const uint64_t digest = tally_checksum64(text.data, text.size);
@@ -1511,5 +1615,5 @@ const struct tally_sweep_trial *tally_sweep_trial_of(const struct tally_sweep *s
 
 struct tally_json *tally_sweep_job(const struct tally_sweep *sweep, size_t row)
 {
-    return tally_json_copy(tally_sweep_trial_of(sweep, row)->document);
+    return tally_sweep_trial_document(tally_sweep_trial_of(sweep, row));
 }

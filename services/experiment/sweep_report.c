@@ -134,18 +134,16 @@ void tally_sweep_format(double value, char *ret_text, size_t capacity)
     }
 }
 
-/* The value of a member as it was set, else with its default. */
-static const struct tally_json *member_of(const struct tally_sweep_trial *trial, const char *path)
-{
-    const struct tally_json *value = tally_sweep_member(trial->document, path);
-    return value != NULL ? value : tally_sweep_member(trial->complete, path);
-}
-
-/* The same as text: texts without quotes. */
+/* The value of a member as it was set, else with its default, as text: texts without quotes. */
 static void format_member(const struct tally_sweep_trial *trial, const char *path, char *ret_text,
                           size_t capacity)
 {
-    const struct tally_json *value = member_of(trial, path);
+    struct tally_json *document = tally_sweep_trial_document(trial), *complete = NULL;
+    const struct tally_json *value = tally_sweep_member(document, path);
+    if (value == NULL) {
+        complete = tally_sweep_trial_complete(trial);
+        value = tally_sweep_member(complete, path);
+    }
     struct tally_buffer text = {0};
     snprintf(ret_text, capacity, "%s", value == NULL ? "-" : "");
     if (value != NULL && tally_json_as_text(value) != NULL) {
@@ -154,6 +152,8 @@ static void format_member(const struct tally_sweep_trial *trial, const char *pat
         snprintf(ret_text, capacity, "%.*s", (int)text.size, (const char *)text.data);
     }
     tally_buffer_fini(&text);
+    tally_json_free(document);
+    tally_json_free(complete);
 }
 
 void tally_sweep_cell(const struct tally_sweep *sweep, size_t row,
@@ -340,12 +340,14 @@ static bool set_summary(struct tally_json *object, const struct tally_sweep_tria
 static struct tally_json *members_of(const struct tally_sweep *sweep,
                                      const struct tally_sweep_trial *trial)
 {
+    struct tally_json *document = tally_sweep_trial_document(trial);
     struct tally_json *members = tally_json_object();
-    bool ok = members != NULL;
+    bool ok = members != NULL && document != NULL;
     for (size_t i = 0; ok && i < sweep->n_varied; i++) {
-        const struct tally_json *value = tally_sweep_member(trial->document, sweep->varied[i]);
+        const struct tally_json *value = tally_sweep_member(document, sweep->varied[i]);
         ok = value == NULL || tally_json_set(members, sweep->varied[i], tally_json_copy(value));
     }
+    tally_json_free(document);
     return tally_json_if_complete(members, ok);
 }
 
@@ -529,14 +531,19 @@ enum tally_status tally_sweep_runs_csv(const struct tally_sweep *sweep, struct t
     tally_text_put(&text, "\n");
     for (size_t row = 0; row < sweep->n_rows; row++) {
         const struct tally_sweep_trial *trial = tally_sweep_trial_of(sweep, row);
-        for (size_t seed = 0; seed < trial->n_runs; seed++) {
-            put_csv_row(sweep, row, &text);
-            tally_text_printf(&text, ",%lld", (long long)(trial->spec->seed + (int64_t)seed));
+        struct tally_buffer head = {0};
+        struct tally_text head_text = {&head, TALLY_OK};
+        put_csv_row(sweep, row, &head_text);
+        text.status = text.status == TALLY_OK ? head_text.status : text.status;
+        for (size_t seed = 0; seed < trial->n_runs && text.status == TALLY_OK; seed++) {
+            tally_text_printf(&text, "%.*s,%lld", (int)head.size, (const char *)head.data,
+                              (long long)(trial->seed + (int64_t)seed));
             for (size_t i = 0; i < n; i++) {
                 put_real(&text, tally_sweep_value(&trial->runs[seed], &columns[i]));
             }
             tally_text_put(&text, "\n");
         }
+        tally_buffer_fini(&head);
     }
     return text.status;
 }

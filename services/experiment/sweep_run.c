@@ -108,7 +108,7 @@ size_t tally_sweep_stage_seeds(const struct tally_sweep *sweep, int64_t stage)
 
 int64_t tally_sweep_stage_horizon(const struct tally_sweep *sweep, size_t row, int64_t stage)
 {
-    const int64_t horizon = sweep->rows[row].trials[0].spec->horizon;
+    const int64_t horizon = sweep->rows[row].trials[0].horizon;
     return sweep->halving.stages > 0 && sweep->halving.by == TALLY_SWEEP_HALVING_HORIZON
                ? (int64_t)at_least_one((double)horizon * stage_share(sweep, stage))
                : horizon;
@@ -252,11 +252,13 @@ struct tally_summary tally_sweep_summary(const struct tally_sweep_trial *trial,
         char path[TALLY_SWEEP_PATH_CAPACITY];
         snprintf(path, sizeof path, "%s", column->name);
         path[dot != NULL ? (size_t)(dot - column->name) : 0] = '\0';
+        struct tally_json *complete = tally_sweep_trial_complete(trial);
         const struct tally_json *parent =
-            dot != NULL ? tally_sweep_member(trial->complete, path) : trial->complete;
+            dot != NULL ? tally_sweep_member(complete, path) : complete;
         const double value =
             parent != NULL ? tally_json_get_real(parent, dot != NULL ? dot + 1 : column->name, NAN)
                            : NAN;
+        tally_json_free(complete);
         return (struct tally_summary){value, 0};
     }
     double *values = calloc(trial->n_runs + 1, sizeof *values);
@@ -288,17 +290,14 @@ bool tally_sweep_is_better(const struct tally_sweep *sweep, double left, double 
 /* What runs with the same data and f(x*) have in common, as text; NULL = out of memory. */
 static char *make_key(const struct tally_sweep_trial *trial, int64_t seed, size_t number)
 {
-    static const char *const MEMBERS[] = {"clients", "weighting", "objective", "domain",
-                                          "reference"};
     struct tally_buffer text = {0};
     enum tally_status status = tally_buffer_printf(&text, "%lld ", (long long)seed);
     /* Instances of plug-ins are for one thread. */
-    if (status == TALLY_OK && tally_objective_spec_is_plugin(&trial->spec->objective)) {
+    if (status == TALLY_OK && trial->is_plugin) {
         status = tally_buffer_printf(&text, "%zu ", number);
     }
-    for (size_t i = 0; status == TALLY_OK && i < sizeof MEMBERS / sizeof MEMBERS[0]; i++) {
-        const struct tally_json *member = tally_json_get(trial->complete, MEMBERS[i]);
-        status = member != NULL ? tally_json_dump(member, 0, &text) : TALLY_OK;
+    if (status == TALLY_OK) {
+        status = tally_buffer_append(&text, trial->problem, strlen(trial->problem));
     }
     if (status == TALLY_OK) {
         status = tally_buffer_append(&text, "", 1);
@@ -313,7 +312,7 @@ static char *make_key(const struct tally_sweep_trial *trial, int64_t seed, size_
 static int64_t seed_of(const struct tally_sweep *sweep, const struct tally_sweep_trial *trial,
                        size_t seed)
 {
-    return sweep->has_seeds ? sweep->first_seed + (int64_t)seed : trial->spec->seed;
+    return sweep->has_seeds ? sweep->first_seed + (int64_t)seed : trial->seed;
 }
 
 /* The share of an item, which is new if no other has its key. NULL = out of memory. */
@@ -331,8 +330,8 @@ static struct share *share_of(struct engine *engine, const struct item *item, si
     if (*at == NULL) {
         struct share *share = calloc(1, sizeof *share);
         if (share != NULL) {
-            *share = (struct share){
-                .key = key, .hash = hash, .solve_cost = tally_run_solve_cost(item->trial->spec)};
+            *share =
+                (struct share){.key = key, .hash = hash, .solve_cost = item->trial->solve_cost};
             pthread_mutex_init(&share->mutex, NULL);
             engine->n_shares++;
             key = NULL;
@@ -460,11 +459,10 @@ static enum tally_status run_item(struct engine *engine, const struct item *item
                                   const atomic_bool *stop, struct tally_error *err)
 {
     struct share *share = item->share;
-    struct tally_job_spec *spec = malloc(sizeof *spec);
+    struct tally_job_spec *spec = tally_sweep_trial_spec(item->trial);
     if (spec == NULL) {
         return no_memory(err);
     }
-    *spec = *item->trial->spec;
     spec->seed = seed_of(engine->sweep, item->trial, item->seed);
     spec->horizon = item->horizon;
     pthread_mutex_lock(&share->mutex);
@@ -490,11 +488,10 @@ static enum tally_status open_share(struct engine *engine, const struct item *it
                                     const atomic_bool *stop, struct tally_error *err)
 {
     struct share *share = item->share;
-    struct tally_job_spec *spec = malloc(sizeof *spec);
+    struct tally_job_spec *spec = tally_sweep_trial_spec(item->trial);
     enum tally_status status = spec != NULL ? TALLY_OK : no_memory(err);
     pthread_mutex_lock(&share->mutex);
     if (status == TALLY_OK && share->runs_left > 0) {
-        *spec = *item->trial->spec;
         spec->seed = seed_of(engine->sweep, item->trial, item->seed);
         status = open_locked(engine, share, spec, stop, err);
         if (status != TALLY_OK && status != TALLY_CANCELLED) {
@@ -583,7 +580,7 @@ static enum tally_status run_elsewhere(struct engine *engine, struct tally_error
     for (size_t i = 0; status == TALLY_OK && i < engine->n_items; i++) {
         const struct item *item = &engine->items[i];
         const int64_t seed = seed_of(engine->sweep, item->trial, item->seed);
-        struct tally_json *document = tally_json_copy(item->trial->document);
+        struct tally_json *document = tally_sweep_trial_document(item->trial);
         jobs[i] = (struct tally_sweep_job){
             .document = document,
             .place = &item->trial->runs[item->seed],
@@ -593,7 +590,7 @@ static enum tally_status run_elsewhere(struct engine *engine, struct tally_error
         /* Documents without these members keep the bytes that they have. */
         const bool ok =
             (!engine->sweep->has_seeds || tally_json_set_integer(document, "seed", seed)) &&
-            (item->horizon == item->trial->spec->horizon ||
+            (item->horizon == item->trial->horizon ||
              tally_json_set_integer(document, "horizon", item->horizon));
         status = document != NULL && ok ? TALLY_OK : no_memory(err);
     }
@@ -751,7 +748,7 @@ static enum tally_status run_stages(struct engine *engine, struct tally_error *e
 static void plan_more(struct engine *engine)
 {
     for (size_t i = 0; i < engine->n_items; i++) {
-        engine->planned_cost += tally_run_cost(engine->items[i].trial->spec);
+        engine->planned_cost += engine->items[i].trial->cost;
     }
     engine->n_planned += engine->n_items;
 }
@@ -771,7 +768,7 @@ static enum tally_status widen_all(struct engine *engine, struct tally_error *er
         const size_t first = row->best == 0 ? 0 : row->n_trials - WIDENING;
         for (size_t k = 0; status == TALLY_OK && widened && k < WIDENING; k++) {
             struct tally_sweep_trial *trial = &row->trials[first + k];
-            add_items(engine, i, trial, 0, first_seeds(sweep, row), trial->spec->horizon);
+            add_items(engine, i, trial, 0, first_seeds(sweep, row), trial->horizon);
         }
     }
     if (status == TALLY_OK && engine->n_items > 0) {
@@ -796,7 +793,7 @@ static enum tally_status run_others(struct engine *engine, struct tally_error *e
     for (size_t i = 0; status == TALLY_OK && i < sweep->n_rows; i++) {
         struct tally_sweep_row *row = &sweep->rows[i];
         struct tally_sweep_trial *trial = &row->trials[row->best];
-        add_items(engine, i, trial, trial->n_runs, sweep->n_seeds, trial->spec->horizon);
+        add_items(engine, i, trial, trial->n_runs, sweep->n_seeds, trial->horizon);
     }
     return status == TALLY_OK && engine->n_items > 0 ? run_batch(engine, err) : status;
 }
@@ -809,7 +806,7 @@ static enum tally_status run_once(struct engine *engine, struct tally_error *err
         struct tally_sweep_row *row = &sweep->rows[i];
         for (size_t k = 0; k < row->n_trials; k++) {
             add_items(engine, i, &row->trials[k], 0, first_seeds(sweep, row),
-                      row->trials[k].spec->horizon);
+                      row->trials[k].horizon);
         }
     }
     if (status == TALLY_OK) {
@@ -828,13 +825,12 @@ static enum tally_status run_once(struct engine *engine, struct tally_error *err
 
 /* ---- Costs. */
 
-static double spec_cost(const struct tally_sweep *sweep, size_t row,
-                        const struct tally_sweep_trial *trial, int64_t stage)
+/* Of a run of a row in a stage of halving. */
+static double stage_cost(const struct tally_sweep *sweep, size_t row, int64_t stage)
 {
-    struct tally_job_spec *spec = malloc(sizeof *spec);
+    struct tally_job_spec *spec = tally_sweep_trial_spec(&sweep->rows[row].trials[0]);
     double cost = 0;
     if (spec != NULL) {
-        *spec = *trial->spec;
         spec->horizon = tally_sweep_stage_horizon(sweep, row, stage);
         cost = tally_run_cost(spec);
     }
@@ -850,7 +846,7 @@ static double planned_cost(const struct tally_sweep *sweep)
     for (int64_t stage = 1; stage <= sweep->halving.stages; stage++) {
         double sum = 0;
         for (size_t i = 0; i < sweep->n_rows; i++) {
-            sum += spec_cost(sweep, i, &sweep->rows[i].trials[0], stage);
+            sum += stage_cost(sweep, i, stage);
         }
         cost += sum * (double)stage_runs(sweep, stage) *
                 (double)tally_sweep_stage_rows(sweep, stage) / (double)sweep->n_rows;
@@ -859,9 +855,9 @@ static double planned_cost(const struct tally_sweep *sweep)
         const struct tally_sweep_row *row = &sweep->rows[i];
         const size_t first = first_seeds(sweep, row);
         for (size_t k = 0; k < row->n_trials; k++) {
-            cost += (double)first * spec_cost(sweep, i, &row->trials[k], 1);
+            cost += (double)first * row->trials[k].cost;
         }
-        cost += (double)(sweep->n_seeds - first) * spec_cost(sweep, i, &row->trials[0], 1);
+        cost += (double)(sweep->n_seeds - first) * row->trials[0].cost;
     }
     return cost;
 }
@@ -958,21 +954,20 @@ enum tally_status tally_sweep_forecast(const struct tally_sweep *sweep,
                                        struct tally_error *err)
 {
     struct engine *engine = calloc(1, sizeof *engine);
-    struct tally_job_spec *spec = malloc(sizeof *spec);
+    struct tally_job_spec *spec = tally_sweep_trial_spec(&sweep->rows[0].trials[0]);
     double data_seconds = 0, run_seconds = 0, solve_cost = 0;
     enum tally_status status = engine != NULL && spec != NULL ? TALLY_OK : no_memory(err);
     if (status == TALLY_OK) {
         struct tally_sweep copy = *sweep;
         engine->sweep = &copy;
         engine->config = config;
-        *spec = *sweep->rows[0].trials[0].spec;
         status = plan_shares(engine, &solve_cost, err);
     }
     if (status == TALLY_OK) {
         status = measure(config, spec, &data_seconds, &run_seconds, err);
     }
     if (status == TALLY_OK) {
-        const double pace = run_seconds / tally_run_cost(sweep->rows[0].trials[0].spec);
+        const double pace = run_seconds / sweep->rows[0].trials[0].cost;
         *ret_seconds =
             pace * (planned_cost(sweep) + solve_cost) + data_seconds * (double)engine->n_shares;
     }
@@ -1002,9 +997,11 @@ static enum tally_status measure_locked(struct engine *engine, const struct item
                                         const atomic_bool *stop, struct tally_error *err)
 {
     struct share *share = item->share;
-    const struct tally_job_spec *spec = item->trial->spec;
-    enum tally_status status = open_locked(engine, share, spec, stop, err);
+    struct tally_job_spec *spec = tally_sweep_trial_spec(item->trial);
+    enum tally_status status =
+        spec != NULL ? open_locked(engine, share, spec, stop, err) : no_memory(err);
     if (status != TALLY_OK || share->is_measured) {
+        free(spec);
         return status;
     }
     status = tally_objective_curvature(share->objective, stop, &share->curvature, err);
@@ -1017,6 +1014,7 @@ static enum tally_status measure_locked(struct engine *engine, const struct item
             tally_run_loss_at(share->objective, (uint32_t)spec->clients, zero) - share->f_star;
     }
     free(zero);
+    free(spec);
     share->is_measured = status == TALLY_OK;
     return status;
 }

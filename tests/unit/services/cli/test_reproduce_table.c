@@ -7,8 +7,7 @@
 
 enum { N_TRIALS = 3 };
 static struct tally_run fedavg_runs[N_TRIALS][2], fedpaq_runs[2], ceal_runs[2];
-static struct tally_job_spec specs[3];
-static struct tally_json *documents[N_TRIALS], *tune, *references;
+static struct tally_json *tune, *references;
 static struct tally_sweep_trial grid[N_TRIALS], fedpaq, ceal;
 static struct tally_sweep_row rows[3];
 static struct tally_sweep sweep;
@@ -52,20 +51,14 @@ static void begin(void)
                        "{\"uplink_formula_bits\": 2440, \"downlink_formula_bits\": 19200}}, "
                        "{\"name\": \"Table I, ceal\", \"values\": "
                        "{\"uplink_formula_bits\": 263.3, \"downlink_formula_bits\": 288.6}}]}");
-    specs[0] = shipped_job("synthetic-fedavg", NAN, 101);
-    specs[1] = shipped_job("synthetic-fedpaq-paper", NAN, 101);
-    specs[2] = shipped_job("synthetic-ceal-paper-bits", NAN, 101);
     for (int k = 0; k < N_TRIALS; k++) {
-        documents[k] = shipped_document("synthetic-fedavg");
-        tally_json_set_path(documents[k], "algorithm.step_size", tally_json_real(steps[k]), NULL);
-        grid[k] = (struct tally_sweep_trial){.complete = documents[k],
-                                             .spec = &specs[0],
-                                             .exponent = k - 1,
-                                             .runs = fedavg_runs[k],
-                                             .n_runs = 2};
+        struct tally_json *document = shipped_document("synthetic-fedavg");
+        tally_json_set_path(document, "algorithm.step_size", tally_json_real(steps[k]), NULL);
+        grid[k] = trial_of(document, fedavg_runs[k], 2);
+        grid[k].exponent = k - 1;
     }
-    fedpaq = (struct tally_sweep_trial){.spec = &specs[1], .runs = fedpaq_runs, .n_runs = 2};
-    ceal = (struct tally_sweep_trial){.spec = &specs[2], .runs = ceal_runs, .n_runs = 2};
+    fedpaq = trial_of(shipped_document("synthetic-fedpaq-paper"), fedpaq_runs, 2);
+    ceal = trial_of(shipped_document("synthetic-ceal-paper-bits"), ceal_runs, 2);
     rows[0] = (struct tally_sweep_row){
         .name = "fedavg tuned", .tune = tune, .trials = grid, .n_trials = N_TRIALS, .best = 1};
     rows[1] = (struct tally_sweep_row){.name = "fedpaq paper", .trials = &fedpaq, .n_trials = 1};
@@ -85,8 +78,10 @@ static void end(void)
 {
     tally_reproduction_fini(&table);
     for (int k = 0; k < N_TRIALS; k++) {
-        tally_json_free(documents[k]);
+        free(grid[k].document);
     }
+    free(fedpaq.document);
+    free(ceal.document);
     tally_json_free(tune);
     tally_json_free(references);
 }

@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "services/experiment/reproduction.h"
@@ -32,6 +33,33 @@ static inline struct tally_job_spec job_of(struct tally_json *document, double s
     tally_buffer_fini(&text);
     tally_json_free(document);
     return spec;
+}
+
+static inline struct tally_job_spec spec_of(const struct tally_sweep_trial *trial)
+{
+    struct tally_job_spec *spec = tally_sweep_trial_spec(trial);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(spec);
+    const struct tally_job_spec copy = *spec;
+    free(spec);
+    return copy;
+}
+
+/* A trial with n runs of a document, which it frees. */
+static inline struct tally_sweep_trial trial_of(struct tally_json *document, struct tally_run *runs,
+                                                size_t n)
+{
+    struct tally_sweep_trial trial = {.runs = runs, .n_runs = n};
+    struct tally_buffer text = {0};
+    TALLY_ASSERT_STATUS(tally_json_dump(document, 0, &text), TALLY_OK, NULL);
+    TALLY_ASSERT_STATUS(tally_buffer_append(&text, "", 1), TALLY_OK, NULL);
+    trial.document = (char *)text.data;
+    const struct tally_job_spec spec = spec_of(&trial);
+    trial.algorithm = tally_job_spec_algorithm(&spec);
+    trial.is_compressed = tally_run_is_compressed(&spec);
+    trial.seed = spec.seed;
+    trial.horizon = spec.horizon;
+    tally_json_free(document);
+    return trial;
 }
 
 /* The document deploy/jobs/NAME.json. */

@@ -20,7 +20,7 @@ static void test_experiment_entropy__of_known_histograms(void)
     CU_ASSERT_DOUBLE_EQUAL(tally_levels_entropy(skewed, 0), 0, 0);
 }
 
-static struct tally_job_spec spec_of(const char *algorithm)
+static struct tally_job_spec job_with(const char *algorithm)
 {
     char name[64];
     snprintf(name, sizeof name, "synthetic-%s-paper", algorithm);
@@ -40,7 +40,7 @@ static double bits_of(const struct tally_job_spec *spec, bool is_uplink,
 
 static void test_experiment_entropy__of_a_qsgd_message_has_its_norm(void)
 {
-    const struct tally_job_spec fedpaq = spec_of("fedpaq");
+    const struct tally_job_spec fedpaq = job_with("fedpaq");
     struct tally_job_spec diana = fedpaq;
     diana.algorithm = 7;
     CU_ASSERT_PTR_EQUAL_FATAL(tally_job_spec_algorithm(&diana), &TALLY_DIANA);
@@ -69,7 +69,7 @@ static void test_experiment_entropy__of_floats_is_their_size(void)
         .payload = bytes, .n_payload = sizeof bytes, .payload_bits = 960};
     static const char *const baselines[] = {"minibatch-sgd", "fedavg", "fedpaq", "fedcom"};
     for (size_t i = 0; i < 4; i++) {
-        const struct tally_job_spec spec = spec_of(baselines[i]);
+        const struct tally_job_spec spec = job_with(baselines[i]);
         CU_ASSERT_DOUBLE_EQUAL(bits_of(&spec, false, &view), 960, 0);
         if (i < 2) { /* the others quantize */
             CU_ASSERT_DOUBLE_EQUAL(bits_of(&spec, true, &view), 960, 0);
@@ -79,7 +79,7 @@ static void test_experiment_entropy__of_floats_is_their_size(void)
 
 static void test_experiment_entropy__of_ceal_is_that_of_its_levels(void)
 {
-    const struct tally_job_spec ceal = spec_of("ceal");
+    const struct tally_job_spec ceal = job_with("ceal");
     struct tally_grid grid;
     TALLY_ASSERT_STATUS(tally_grid_init(1, 1, 30, &grid, NULL), TALLY_OK, NULL);
     int32_t levels[30] = {0};
@@ -100,7 +100,7 @@ static void test_experiment_entropy__of_ceal_is_that_of_its_levels(void)
 
 static void test_experiment_entropy__refuses_junk(void)
 {
-    const struct tally_job_spec fedcom = spec_of("fedcom");
+    const struct tally_job_spec fedcom = job_with("fedcom");
     const uint8_t bytes[2] = {0xff, 0xff};
     const struct tally_message_view view = {
         .payload = bytes, .n_payload = sizeof bytes, .payload_bits = 16};

@@ -23,19 +23,17 @@ static struct tally_reproduction make_table(void)
                        {"synthetic-fedpaq-paper", "paper"},
                        {"synthetic-ceal-paper", "paper"},
                        {"synthetic-ceal-paper-bits", "paper_bits"}};
-    static struct tally_job_spec specs[N_ROWS];
     for (size_t i = 0; i < N_ROWS; i++) {
         for (size_t seed = 0; seed < N_SEEDS; seed++) {
             runs[i][seed] = (struct tally_run){.regret = i == 2 ? HUGE_VAL : 100.0 - (double)i,
                                                .curve = curve,
                                                .n_points = i == 2 ? 1 : 2};
         }
-        specs[i] = shipped_job(shown[i].job, 0.5, 1);
-        trials[i] =
-            (struct tally_sweep_trial){.spec = &specs[i], .runs = runs[i], .n_runs = N_SEEDS};
+        free(trials[i].document);
+        trials[i] = trial_of(shipped_document(shown[i].job), runs[i], N_SEEDS);
         sweep_rows[i] = (struct tally_sweep_row){.trials = &trials[i], .n_trials = 1};
         rows[i] = (struct tally_reproduction_row){.trial = &trials[i],
-                                                  .algorithm = tally_job_spec_algorithm(&specs[i]),
+                                                  .algorithm = trials[i].algorithm,
                                                   .preset = shown[i].preset,
                                                   .tuned = i == 1,
                                                   .step_size = 0.5,

@@ -58,7 +58,7 @@ static void check_auto(int radius, int64_t first_seed, size_t n)
     struct tally_error err = TALLY_ERROR_INIT;
     TALLY_ASSERT_STATUS(tally_reproduction_read(&config, &sweep, &err), TALLY_OK, &err);
     CU_ASSERT_EQUAL_FATAL(sweep.n_rows, 1);
-    CU_ASSERT_DOUBLE_EQUAL(sweep.rows[0].trials[0].spec->initial_point.radius, radius, 0);
+    CU_ASSERT_DOUBLE_EQUAL(spec_of(&sweep.rows[0].trials[0]).initial_point.radius, radius, 0);
     run_shipped(&sweep, 2);
     const struct tally_sweep_trial *trial = tally_sweep_trial_of(&sweep, 0);
     size_t travels = 0;
@@ -67,7 +67,8 @@ static void check_auto(int radius, int64_t first_seed, size_t n)
     }
     CU_ASSERT_TRUE(travels <= n / ONE_IN);
     const struct tally_mean_bits mean = tally_summary_of_bits(trial->runs, n);
-    const struct tally_bit_pair bits = tally_summary_counted_bits(trial->spec, &mean);
+    const struct tally_bit_pair bits =
+        tally_summary_counted_bits(trial->algorithm, trial->is_compressed, &mean);
     CU_ASSERT_TRUE(bits.uplink <= MOST_UP);
     CU_ASSERT_TRUE(bits.downlink <= MOST_DOWN);
     tally_sweep_fini(&sweep);

@@ -71,21 +71,20 @@ static void test_experiment_reproduction__calm_knows_how_far_it_starts(void)
     TALLY_ASSERT_STATUS(tally_reproduction_read(&config, &sweep, &err), TALLY_OK, &err);
     CU_ASSERT_EQUAL_FATAL(sweep.n_rows, 3);
     for (size_t i = 0; i < 3; i++) {
-        CU_ASSERT_DOUBLE_EQUAL(sweep.rows[i].trials[0].spec->initial_point.radius, 3, 0);
+        CU_ASSERT_DOUBLE_EQUAL(spec_of(&sweep.rows[i].trials[0]).initial_point.radius, 3, 0);
     }
-    const struct tally_job_spec *calm = sweep.rows[1].trials[0].spec;
-    CU_ASSERT_DOUBLE_EQUAL(calm->params.calm.initial_variance, 10.0 / 30, 1e-15);
-    CU_ASSERT_EQUAL(calm->budget.uplink_bits, 324);
-    CU_ASSERT_EQUAL(calm->budget.downlink_bits, 292);
-    CU_ASSERT_TRUE(isnan(sweep.rows[2].trials[0].spec->params.calm.initial_variance));
+    const struct tally_job_spec calm = spec_of(&sweep.rows[1].trials[0]);
+    CU_ASSERT_DOUBLE_EQUAL(calm.params.calm.initial_variance, 10.0 / 30, 1e-15);
+    CU_ASSERT_EQUAL(calm.budget.uplink_bits, 324);
+    CU_ASSERT_EQUAL(calm.budget.downlink_bits, 292);
+    CU_ASSERT_TRUE(isnan(spec_of(&sweep.rows[2].trials[0]).params.calm.initial_variance));
     tally_sweep_fini(&sweep);
 }
 
 /* ---- Results of two artificial runs of FedAvg, the second of which may have diverged. */
 
 static struct tally_run runs[2][2];
-static struct tally_job_spec specs[2];
-static struct tally_json *documents[2];
+static struct tally_json *tune;
 static struct tally_sweep_trial trials[2];
 static struct tally_sweep_row sweep_row;
 static struct tally_sweep made;
@@ -100,23 +99,22 @@ static void begin(double second_regret, double planned_regret)
         "{\"name\": \"Table I, ceal\", \"values\": "
         "{\"uplink_formula_bits\": 263.3, \"downlink_formula_bits\": 288.6}}]}";
     for (size_t i = 0; i < 2; i++) {
-        documents[i] = shipped_document("synthetic-quiet-fedavg");
-        specs[i] = shipped_job("synthetic-quiet-fedavg", NAN, 1);
-        tally_json_set_path(documents[i], "algorithm.step_size",
-                            tally_json_real(i == 0 ? 0.08 : 0.125), NULL);
+        struct tally_json *document = shipped_document("synthetic-quiet-fedavg");
+        tally_json_set_path(document, "algorithm.step_size", tally_json_real(i == 0 ? 0.08 : 0.125),
+                            NULL);
         for (size_t seed = 0; seed < 2; seed++) {
             runs[i][seed] = (struct tally_run){.regret = i == 0 ? 30 : 10,
                                                .planned_regret = planned_regret,
                                                .uplink = bits,
                                                .downlink = bits};
         }
-        trials[i] = (struct tally_sweep_trial){
-            .complete = documents[i], .spec = &specs[i], .runs = runs[i], .n_runs = 2};
+        trials[i] = trial_of(document, runs[i], 2);
     }
+    tune = tally_json_object();
     runs[1][1].regret = second_regret;
     runs[1][1].diverged = isinf(second_regret);
     sweep_row = (struct tally_sweep_row){
-        .name = "fedavg tuned", .tune = documents[0], .trials = trials, .n_trials = 2, .best = 1};
+        .name = "fedavg tuned", .tune = tune, .trials = trials, .n_trials = 2, .best = 1};
     made = (struct tally_sweep){.name = "synthetic, quiet reading",
                                 .first_seed = 101,
                                 .n_seeds = 2,
@@ -131,8 +129,9 @@ static void end(void)
 {
     tally_reproduction_fini(&table);
     tally_json_free(made.source);
-    tally_json_free(documents[0]);
-    tally_json_free(documents[1]);
+    tally_json_free(tune);
+    free(trials[0].document);
+    free(trials[1].document);
 }
 
 static void expect_text(struct tally_buffer *text, const char *expected)

@@ -37,7 +37,7 @@ static void test_experiment_run__is_what_simulate_runs(void)
     for (size_t i = 0; i < sweep.n_rows; i++) {
         const struct tally_sweep_trial *trial = &sweep.rows[i].trials[0];
         const struct tally_job_spec spec =
-            job_of(tally_json_copy(trial->complete), 0.1 * tally_reproduction_step_size(trial), 3);
+            job_of(tally_sweep_trial_complete(trial), 0.1 * tally_reproduction_step_size(trial), 3);
         struct tally_run run = run_of(&spec);
         struct tally_job *job = NULL;
         CU_ASSERT_EQUAL_FATAL(local_run(&spec, NULL, NULL, &job, NULL), TALLY_OK);

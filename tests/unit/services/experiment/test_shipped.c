@@ -32,7 +32,7 @@ static size_t list_rows(char ret_names[N_ROWS_MOST][NAME_CAPACITY])
     for (size_t e = 0; e < N_EXPERIMENTS; e++) {
         struct tally_sweep sweep = shipped_sweep(EXPERIMENTS[e], NULL, true, 1, 1);
         for (size_t i = 0; i < sweep.n_rows && n < N_ROWS_MOST; i++) {
-            snprintf(ret_names[n++], NAME_CAPACITY, "%s", sweep.rows[i].trials[0].spec->name);
+            snprintf(ret_names[n++], NAME_CAPACITY, "%s", spec_of(&sweep.rows[i].trials[0]).name);
         }
         tally_sweep_fini(&sweep);
     }
@@ -94,14 +94,15 @@ static void test_experiment_shipped__rows_are_jobs_of_their_names(void)
         struct tally_sweep sweep = shipped_sweep(EXPERIMENTS[e], NULL, true, 7, 1);
         int n_paper = 0, n_ceal = 0, n_calm = 0;
         for (size_t i = 0; i < sweep.n_rows; i++) {
-            const struct tally_job_spec *spec = sweep.rows[i].trials[0].spec;
-            const char *row = sweep.rows[i].name, *algorithm = tally_job_spec_algorithm(spec)->name;
+            const struct tally_job_spec spec = spec_of(&sweep.rows[i].trials[0]);
+            const char *row = sweep.rows[i].name;
+            const char *algorithm = sweep.rows[i].trials[0].algorithm->name;
             char name[128];
             make_job_name(EXPERIMENTS[e], row, name, sizeof name);
-            TALLY_ASSERT_TEXT(spec->name, name);
+            TALLY_ASSERT_TEXT(spec.name, name);
             CU_ASSERT_EQUAL(strncmp(row, algorithm, strlen(algorithm)), 0);
-            CU_ASSERT_EQUAL(spec->seed, 7);
-            CU_ASSERT_EQUAL(spec->clients, 10);
+            CU_ASSERT_EQUAL(spec.seed, 7);
+            CU_ASSERT_EQUAL(spec.clients, 10);
             n_paper += strstr(row, " paper") != NULL && strstr(row, " paper_") == NULL;
             n_ceal += strcmp(algorithm, "ceal") == 0 && sweep.rows[i].tune == NULL;
             n_calm += strcmp(algorithm, "calm") == 0;

@@ -49,7 +49,8 @@ static void test_experiment_summary__what_counts_depends_on_the_job(void)
     const struct tally_mean_bits bits = {{1, 20, 300, 4000}, {5, 60, 700, 8000}};
     for (size_t i = 0; i < sizeof jobs / sizeof jobs[0]; i++) {
         const struct tally_job_spec spec = shipped_job(jobs[i].job, NAN, 1);
-        const struct tally_bit_pair counted = tally_summary_counted_bits(&spec, &bits);
+        const struct tally_bit_pair counted = tally_summary_counted_bits(
+            tally_job_spec_algorithm(&spec), tally_run_is_compressed(&spec), &bits);
         CU_ASSERT_DOUBLE_EQUAL(counted.uplink, jobs[i].sends ? 4020 : 1, 0);
         CU_ASSERT_DOUBLE_EQUAL(counted.downlink, jobs[i].sends ? 8060 : 5, 0);
     }

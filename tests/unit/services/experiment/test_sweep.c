@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "tests/harness.h"
+#include "tests/unit/services/experiment/shipped_jobs.h"
 
 /* A small job that runs in a millisecond. */
 #define BASE                                                                                       \
@@ -58,7 +59,7 @@ static void test_experiment_sweep__grid_has_every_combination(void)
     for (size_t i = 0; i < 6; i++) {
         CU_ASSERT_DOUBLE_EQUAL(row_number(&sweep, i, "algorithm.step_size"), steps[i], 0);
         CU_ASSERT_DOUBLE_EQUAL(row_number(&sweep, i, "algorithm.local_steps"), locals[i], 0);
-        CU_ASSERT_EQUAL(tally_sweep_trial_of(&sweep, i)->spec->seed, 3);
+        CU_ASSERT_EQUAL(tally_sweep_trial_of(&sweep, i)->seed, 3);
     }
     CU_ASSERT_EQUAL(sweep.n_seeds, 3);
     CU_ASSERT_EQUAL(tally_sweep_count(&sweep), 18);
@@ -78,7 +79,7 @@ static void test_experiment_sweep__rows_have_bases_and_members_of_their_own(void
         TALLY_ASSERT_TEXT(sweep.rows[i].name, i < 2 ? "a" : "b");
         CU_ASSERT_DOUBLE_EQUAL(row_number(&sweep, i, "clients"), clients[i], 0);
         CU_ASSERT_DOUBLE_EQUAL(row_number(&sweep, i, "horizon"), horizons[i], 0);
-        CU_ASSERT_EQUAL(tally_sweep_trial_of(&sweep, i)->spec->seed, 9); /* the base's own */
+        CU_ASSERT_EQUAL(tally_sweep_trial_of(&sweep, i)->seed, 9); /* the base's own */
     }
     tally_sweep_fini(&sweep);
 }
@@ -94,7 +95,7 @@ static void test_experiment_sweep__rows_have_grids_of_their_own(void)
     CU_ASSERT_EQUAL_FATAL(sweep.n_rows, 6);
     for (size_t i = 0; i < 6; i++) {
         TALLY_ASSERT_TEXT(sweep.rows[i].name, i < 4 ? "a" : "b");
-        TALLY_ASSERT_TEXT(sweep.rows[i].trials[0].spec->name, i < 4 ? "" : "other");
+        TALLY_ASSERT_TEXT(spec_of(&sweep.rows[i].trials[0]).name, i < 4 ? "" : "other");
         CU_ASSERT_DOUBLE_EQUAL(row_number(&sweep, i, "clients"), clients[i], 0);
         CU_ASSERT_DOUBLE_EQUAL(row_number(&sweep, i, "horizon"), horizons[i], 0);
     }
@@ -152,7 +153,7 @@ static void test_experiment_sweep__runs_are_those_of_single_jobs(void)
         const struct tally_sweep_trial *trial = tally_sweep_trial_of(&sweep, i);
         CU_ASSERT_EQUAL_FATAL(trial->n_runs, 2);
         for (size_t seed = 0; seed < 2; seed++) {
-            struct tally_job_spec spec = *trial->spec;
+            struct tally_job_spec spec = spec_of(trial);
             struct tally_objective *objective = NULL;
             struct tally_run run;
             struct tally_error err = TALLY_ERROR_INIT;
@@ -285,13 +286,13 @@ static void test_experiment_sweep__tune_widens_towards_the_best(void)
 /* The curvature of f on the data of the first seed. */
 static double smoothness_of(const struct tally_sweep *sweep)
 {
-    const struct tally_job_spec *spec = sweep->rows[0].trials[0].spec;
+    const struct tally_job_spec spec = spec_of(&sweep->rows[0].trials[0]);
     struct tally_objective *objective = NULL;
     struct tally_curvature curvature = TALLY_CURVATURE_UNKNOWN;
     struct tally_error err = TALLY_ERROR_INIT;
-    CU_ASSERT_EQUAL(spec->seed, 3);
-    TALLY_ASSERT_STATUS(tally_objective_new(&spec->objective, (uint32_t)spec->clients,
-                                            tally_job_spec_setting(spec).key, ".", &objective,
+    CU_ASSERT_EQUAL(spec.seed, 3);
+    TALLY_ASSERT_STATUS(tally_objective_new(&spec.objective, (uint32_t)spec.clients,
+                                            tally_job_spec_setting(&spec).key, ".", &objective,
                                             &err),
                         TALLY_OK, &err);
     TALLY_ASSERT_STATUS(tally_objective_curvature(objective, NULL, &curvature, &err), TALLY_OK,
@@ -322,7 +323,7 @@ static void test_experiment_sweep__steps_have_the_scale_of_f(void)
         CU_ASSERT_EQUAL(trial->exponent, row->trials[0].exponent + (int)i);
         CU_ASSERT_DOUBLE_EQUAL(number_of(trial, "algorithm.step_size"),
                                ldexp(1 / smoothness, trial->exponent), 0);
-        CU_ASSERT_DOUBLE_EQUAL(trial->spec->params.baseline.step_size,
+        CU_ASSERT_DOUBLE_EQUAL(spec_of(trial).params.baseline.step_size,
                                ldexp(1 / smoothness, trial->exponent), 0);
         CU_ASSERT_EQUAL(trial->n_runs, 2);
     }
