@@ -85,8 +85,11 @@ extern const size_t TALLY_N_SWEEP_PARTS;
 
 /* A result of a run that a column, a rule or an axis can name. */
 struct tally_sweep_result {
-    const char *name, *doc;
+    const char *name;
+    size_t place; /* offset of a double in struct tally_run, or one of those below */
+    const char *doc;
 };
+enum { TALLY_SWEEP_SUM_OF_BITS = sizeof(struct tally_run), TALLY_SWEEP_LAST_GAP };
 extern const struct tally_sweep_result TALLY_SWEEP_RESULTS[];
 extern const size_t TALLY_N_SWEEP_RESULTS;
 
@@ -239,6 +242,8 @@ enum tally_status tally_sweep_forecast(const struct tally_sweep *sweep,
 enum tally_status tally_sweep_run(struct tally_sweep *sweep,
                                   const struct tally_sweep_config *config, struct tally_error *err);
 
+/* The result, the metric or, if it is neither, the member of this name. */
+struct tally_sweep_column tally_sweep_column_of(const char *name);
 /* The trial that stands for a row. */
 const struct tally_sweep_trial *tally_sweep_trial_of(const struct tally_sweep *sweep, size_t row);
 /* What a column of results or metrics has for one run; NaN = nothing. */

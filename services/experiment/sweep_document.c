@@ -1334,27 +1334,33 @@ static enum tally_status refuse_column(const struct tally_sweep *sweep, const ch
                       name, list);
 }
 
-static enum tally_status resolve(const struct tally_sweep *sweep, const char *name,
-                                 struct tally_sweep_column *ret_column, struct tally_error *err)
+struct tally_sweep_column tally_sweep_column_of(const char *name)
 {
     static const char METRICS[] = "metrics.";
     struct tally_sweep_column column = {.kind = TALLY_SWEEP_MEMBER};
-    if (strlen(name) >= sizeof column.name) {
-        return tally_fail(err, TALLY_OUT_OF_RANGE, NULL, "a name of %zu bytes, at most %zu",
-                          strlen(name), sizeof column.name - 1);
-    }
     snprintf(column.name, sizeof column.name, "%s", name);
-    const bool is_metric = strncmp(name, METRICS, sizeof METRICS - 1) == 0 &&
-                           tally_metric_is_name(name + sizeof METRICS - 1);
     for (size_t i = 0; i < TALLY_N_SWEEP_RESULTS; i++) {
         if (strcmp(TALLY_SWEEP_RESULTS[i].name, name) == 0) {
             column.kind = TALLY_SWEEP_RESULT;
             column.result = i;
         }
     }
-    if (is_metric) {
+    if (strncmp(name, METRICS, sizeof METRICS - 1) == 0 &&
+        tally_metric_is_name(name + sizeof METRICS - 1)) {
         column.kind = TALLY_SWEEP_METRIC;
-    } else if (strcmp(name, "stage") == 0 && sweep->halving.stages > 0) {
+    }
+    return column;
+}
+
+static enum tally_status resolve(const struct tally_sweep *sweep, const char *name,
+                                 struct tally_sweep_column *ret_column, struct tally_error *err)
+{
+    struct tally_sweep_column column = tally_sweep_column_of(name);
+    if (strlen(name) >= sizeof column.name) {
+        return tally_fail(err, TALLY_OUT_OF_RANGE, NULL, "a name of %zu bytes, at most %zu",
+                          strlen(name), sizeof column.name - 1);
+    }
+    if (strcmp(name, "stage") == 0 && sweep->halving.stages > 0) {
         column.kind = TALLY_SWEEP_STAGE;
     } else if (column.kind == TALLY_SWEEP_MEMBER && !is_member(sweep, name)) {
         return refuse_column(sweep, name, err);

@@ -12,28 +12,17 @@ enum { CELL_CAPACITY = 256 };
 
 /* ---- Columns. */
 
-static void add_column(struct tally_sweep_column *columns, size_t *n, const char *name,
-                       enum tally_sweep_column_kind kind, size_t result)
+static void add_column(struct tally_sweep_column *columns, size_t *n,
+                       struct tally_sweep_column column)
 {
     for (size_t i = 0; i < *n; i++) {
-        if (columns[i].kind == kind && strcmp(columns[i].name, name) == 0) {
+        if (columns[i].kind == column.kind && strcmp(columns[i].name, column.name) == 0) {
             return;
         }
     }
     if (*n < TALLY_SWEEP_COLUMNS_MOST) {
-        columns[*n] = (struct tally_sweep_column){.kind = kind, .result = result};
-        snprintf(columns[*n].name, sizeof columns[*n].name, "%s", name);
-        ++*n;
+        columns[(*n)++] = column;
     }
-}
-
-static void add_result(struct tally_sweep_column *columns, size_t *n, const char *name)
-{
-    size_t i = 0;
-    while (strcmp(TALLY_SWEEP_RESULTS[i].name, name) != 0) {
-        i++;
-    }
-    add_column(columns, n, name, TALLY_SWEEP_RESULT, i);
 }
 
 /* Whether a run has bits besides messages. */
@@ -59,7 +48,7 @@ static void add_metrics(const struct tally_sweep *sweep, struct tally_sweep_colu
         while (at != NULL && tally_metrics_next(&at, &summary)) {
             char name[TALLY_SWEEP_PATH_CAPACITY];
             snprintf(name, sizeof name, "metrics.%s", summary.name);
-            add_column(columns, n, name, TALLY_SWEEP_METRIC, 0);
+            add_column(columns, n, tally_sweep_column_of(name));
         }
     }
 }
@@ -73,16 +62,17 @@ size_t tally_sweep_columns(const struct tally_sweep *sweep,
         return sweep->n_columns;
     }
     for (size_t i = 0; i < sweep->n_varied && n < TALLY_SWEEP_COLUMNS_MOST / 2; i++) {
-        add_column(ret_columns, &n, sweep->varied[i], TALLY_SWEEP_MEMBER, 0);
+        add_column(ret_columns, &n, tally_sweep_column_of(sweep->varied[i]));
     }
     if (sweep->halving.stages > 0) {
-        add_column(ret_columns, &n, "stage", TALLY_SWEEP_STAGE, 0);
+        add_column(ret_columns, &n,
+                   (struct tally_sweep_column){.name = "stage", .kind = TALLY_SWEEP_STAGE});
     }
-    add_column(ret_columns, &n, sweep->by.name, sweep->by.kind, sweep->by.result);
-    add_result(ret_columns, &n, "uplink_bits");
-    add_result(ret_columns, &n, "downlink_bits");
+    add_column(ret_columns, &n, sweep->by);
+    add_column(ret_columns, &n, tally_sweep_column_of("uplink_bits"));
+    add_column(ret_columns, &n, tally_sweep_column_of("downlink_bits"));
     if (has_control(sweep)) {
-        add_result(ret_columns, &n, "control_bits");
+        add_column(ret_columns, &n, tally_sweep_column_of("control_bits"));
     }
     add_metrics(sweep, ret_columns, &n);
     return n;
@@ -94,7 +84,7 @@ static size_t all_results(const struct tally_sweep *sweep,
 {
     size_t n = 0;
     for (size_t i = 0; i < TALLY_N_SWEEP_RESULTS; i++) {
-        add_result(ret_columns, &n, TALLY_SWEEP_RESULTS[i].name);
+        add_column(ret_columns, &n, tally_sweep_column_of(TALLY_SWEEP_RESULTS[i].name));
     }
     add_metrics(sweep, ret_columns, &n);
     return n;
@@ -550,22 +540,6 @@ enum tally_status tally_sweep_runs_csv(const struct tally_sweep *sweep, struct t
 
 /* ---- The picture. */
 
-static struct tally_sweep_column column_of(const char *name)
-{
-    struct tally_sweep_column column = {.kind = TALLY_SWEEP_MEMBER};
-    snprintf(column.name, sizeof column.name, "%s", name);
-    for (size_t i = 0; i < TALLY_N_SWEEP_RESULTS; i++) {
-        if (strcmp(TALLY_SWEEP_RESULTS[i].name, name) == 0) {
-            column.kind = TALLY_SWEEP_RESULT;
-            column.result = i;
-        }
-    }
-    if (strncmp(name, "metrics.", sizeof "metrics." - 1) == 0) {
-        column.kind = TALLY_SWEEP_METRIC;
-    }
-    return column;
-}
-
 /* Whether a logarithmic scale shows the values better. */
 static bool chooses_log(const struct tally_sweep *sweep, const struct tally_sweep_column *column,
                         int scale)
@@ -612,9 +586,9 @@ static size_t count_values(const struct tally_sweep *sweep, const struct tally_s
 void tally_sweep_choose_axes(const struct tally_sweep *sweep, struct tally_sweep_picture *ret)
 {
     size_t most = 1;
-    *ret = (struct tally_sweep_picture){.x = column_of("bits"), .y = sweep->by};
+    *ret = (struct tally_sweep_picture){.x = tally_sweep_column_of("bits"), .y = sweep->by};
     for (size_t i = 0; i < sweep->n_varied && sweep->axes.x[0] == '\0'; i++) {
-        const struct tally_sweep_column column = column_of(sweep->varied[i]);
+        const struct tally_sweep_column column = tally_sweep_column_of(sweep->varied[i]);
         const size_t n = count_values(sweep, &column);
         if (n > most) {
             ret->x = column;
@@ -622,10 +596,10 @@ void tally_sweep_choose_axes(const struct tally_sweep *sweep, struct tally_sweep
         }
     }
     if (sweep->axes.x[0] != '\0') {
-        ret->x = column_of(sweep->axes.x);
+        ret->x = tally_sweep_column_of(sweep->axes.x);
     }
     if (sweep->axes.y[0] != '\0') {
-        ret->y = column_of(sweep->axes.y);
+        ret->y = tally_sweep_column_of(sweep->axes.y);
     }
     ret->x_log = chooses_log(sweep, &ret->x, sweep->axes.x_scale);
     ret->y_log = chooses_log(sweep, &ret->y, sweep->axes.y_scale);

@@ -144,84 +144,40 @@ size_t tally_sweep_count(const struct tally_sweep *sweep)
 
 /* ---- Values. */
 
-static double result_regret(const struct tally_run *run)
-{
-    return run->regret;
-}
-static double result_loss(const struct tally_run *run)
-{
-    return run->loss;
-}
-static double result_uplink(const struct tally_run *run)
-{
-    return run->uplink.payload;
-}
-static double result_downlink(const struct tally_run *run)
-{
-    return run->downlink.payload;
-}
-static double result_control(const struct tally_run *run)
-{
-    return run->control_bits;
-}
-static double result_bits(const struct tally_run *run)
-{
-    return run->uplink.payload + run->downlink.payload + run->control_bits;
-}
-static double result_uplink_formula(const struct tally_run *run)
-{
-    return run->uplink.formula;
-}
-static double result_downlink_formula(const struct tally_run *run)
-{
-    return run->downlink.formula;
-}
-static double result_planned(const struct tally_run *run)
-{
-    return run->planned_regret;
-}
-static double result_gap(const struct tally_run *run)
-{
-    return run->diverged ? INFINITY : run->n_gaps > 0 ? run->gaps[run->n_gaps - 1].gap : NAN;
-}
-static double result_uplink_entropy(const struct tally_run *run)
-{
-    return run->uplink.entropy_payload;
-}
-static double result_downlink_entropy(const struct tally_run *run)
-{
-    return run->downlink.entropy_payload;
-}
-static double result_rounds(const struct tally_run *run)
-{
-    return run->rounds;
-}
-
+#define AT(member) offsetof(struct tally_run, member)
 const struct tally_sweep_result TALLY_SWEEP_RESULTS[] = {
-    {"regret", "cumulative regret at the horizon"},
-    {"loss", "loss of the last round"},
-    {"uplink_bits", "bits of the messages of one client, mean over the clients"},
-    {"downlink_bits", "bits of all broadcasts, each counted once"},
-    {"control_bits", "bits besides messages, such as those of clients that decline"},
-    {"bits", "the sum of the three"},
-    {"uplink_formula_bits", "bits of one client as the paper counts them"},
-    {"downlink_formula_bits", "bits of the broadcasts as the paper counts them"},
-    {"rounds", "rounds closed"},
-    {"planned_regret", "the regret that CALM's plan predicts before the job starts"},
-    {"uplink_entropy_bits", "uplink_bits if each message were coded at the entropy of its levels, "
-                            "an estimate; computed if a column, an axis or the rule names it, but "
-                            "not on a coordinator"},
-    {"downlink_entropy_bits", "the same of downlink_bits"},
-    {"gap", "f(x) - f(x*) after the last round; computed as the entropy is"},
+    {"regret", AT(regret), "cumulative regret at the horizon"},
+    {"loss", AT(loss), "loss of the last round"},
+    {"uplink_bits", AT(uplink.payload),
+     "bits of the messages of one client, mean over the clients"},
+    {"downlink_bits", AT(downlink.payload), "bits of all broadcasts, each counted once"},
+    {"control_bits", AT(control_bits),
+     "bits besides messages, such as those of clients that decline"},
+    {"bits", TALLY_SWEEP_SUM_OF_BITS, "the sum of the three"},
+    {"uplink_formula_bits", AT(uplink.formula), "bits of one client as the paper counts them"},
+    {"downlink_formula_bits", AT(downlink.formula),
+     "bits of the broadcasts as the paper counts them"},
+    {"rounds", AT(rounds), "rounds closed"},
+    {"planned_regret", AT(planned_regret),
+     "the regret that CALM's plan predicts before the job starts"},
+    {"uplink_entropy_bits", AT(uplink.entropy_payload),
+     "uplink_bits if each message were coded at the entropy of its levels, an estimate; computed "
+     "if a column, an axis or the rule names it, but not on a coordinator"},
+    {"downlink_entropy_bits", AT(downlink.entropy_payload), "the same of downlink_bits"},
+    {"gap", TALLY_SWEEP_LAST_GAP, "f(x) - f(x*) after the last round; computed as the entropy is"},
 };
 const size_t TALLY_N_SWEEP_RESULTS = sizeof TALLY_SWEEP_RESULTS / sizeof TALLY_SWEEP_RESULTS[0];
 
-/* In the order of the table above. */
-static double (*const VALUES[])(const struct tally_run *run) = {
-    result_regret,  result_loss,    result_uplink,         result_downlink,
-    result_control, result_bits,    result_uplink_formula, result_downlink_formula,
-    result_rounds,  result_planned, result_uplink_entropy, result_downlink_entropy,
-    result_gap};
+static double result_of(const struct tally_run *run, size_t place)
+{
+    if (place == TALLY_SWEEP_SUM_OF_BITS) {
+        return run->uplink.payload + run->downlink.payload + run->control_bits;
+    }
+    if (place == TALLY_SWEEP_LAST_GAP) {
+        return run->diverged ? INFINITY : run->n_gaps > 0 ? run->gaps[run->n_gaps - 1].gap : NAN;
+    }
+    return *(const double *)((const char *)run + place);
+}
 
 static double metric_of(const struct tally_run *run, const char *name)
 {
@@ -237,7 +193,8 @@ static double metric_of(const struct tally_run *run, const char *name)
 
 double tally_sweep_value(const struct tally_run *run, const struct tally_sweep_column *column)
 {
-    return column->kind == TALLY_SWEEP_RESULT ? VALUES[column->result](run)
+    return column->kind == TALLY_SWEEP_RESULT
+               ? result_of(run, TALLY_SWEEP_RESULTS[column->result].place)
            : column->kind == TALLY_SWEEP_METRIC
                ? metric_of(run, column->name + sizeof "metrics." - 1)
                : NAN;
