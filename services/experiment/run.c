@@ -238,18 +238,6 @@ enum tally_status tally_run_prepared(const struct tally_job_spec *spec,
     return tally_fail(err, status, why.field, "%s", why.message);
 }
 
-enum tally_status tally_run_job(const struct tally_job_spec *spec,
-                                const struct tally_objective *objective, double f_star,
-                                const atomic_bool *stop, struct tally_run *ret_run,
-                                struct tally_error *err)
-{
-    struct tally_local_preparation preparation = {.f_star = f_star,
-                                                  .curvature = TALLY_CURVATURE_UNKNOWN};
-    const struct tally_run_record record = {0};
-    tally_local_schedule(spec, preparation.schedule);
-    return tally_run_prepared(spec, objective, &preparation, &record, stop, ret_run, err);
-}
-
 double tally_run_regret_at(const struct tally_run *run, double time_step)
 {
     size_t i = 0;

@@ -50,13 +50,6 @@ struct tally_run {
 };
 void tally_run_fini(struct tally_run *run);
 
-/* Runs a valid spec on its objective and f(x*). A run that diverges is a result, not an error.
- * Stops at the next round once *stop is set. Errors: NO_MEMORY, CANCELLED. */
-enum tally_status tally_run_job(const struct tally_job_spec *spec,
-                                const struct tally_objective *objective, double f_star,
-                                const atomic_bool *stop, struct tally_run *ret_run,
-                                struct tally_error *err);
-
 /* What a run records besides its result. */
 struct tally_run_record {
     size_t max_points; /* of the curve, which is thinned out to about half of them; 0 = all */
@@ -64,7 +57,8 @@ struct tally_run_record {
     bool with_gaps;    /* at most 272 points, which are further and further apart, and the last */
 };
 
-/* The same for a prepared job (services/job/job_local.h). */
+/* Runs a prepared job (services/job/job_local.h). A run that diverges is a result, not an error.
+ * Stops at the next round once *stop is set. Errors: NO_MEMORY, CANCELLED. */
 enum tally_status tally_run_prepared(const struct tally_job_spec *spec,
                                      const struct tally_objective *objective,
                                      const struct tally_local_preparation *preparation,

@@ -44,6 +44,19 @@ static inline struct tally_job_spec spec_of(const struct tally_sweep_trial *tria
     return copy;
 }
 
+/* Runs a job on its objective and f(x*), and records everything. */
+static inline enum tally_status run_job(const struct tally_job_spec *spec,
+                                        const struct tally_objective *objective, double f_star,
+                                        const atomic_bool *stop, struct tally_run *ret_run,
+                                        struct tally_error *err)
+{
+    struct tally_local_preparation preparation = {.f_star = f_star,
+                                                  .curvature = TALLY_CURVATURE_UNKNOWN};
+    const struct tally_run_record record = {0};
+    tally_local_schedule(spec, preparation.schedule);
+    return tally_run_prepared(spec, objective, &preparation, &record, stop, ret_run, err);
+}
+
 /* A trial with n runs of a document, which it frees. */
 static inline struct tally_sweep_trial trial_of(struct tally_json *document, struct tally_run *runs,
                                                 size_t n)

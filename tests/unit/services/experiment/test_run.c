@@ -26,7 +26,7 @@ static struct tally_run run_of(const struct tally_job_spec *spec)
     struct tally_run run = {0};
     struct tally_error err = TALLY_ERROR_INIT;
     struct tally_objective *objective = make_objective(spec, &f_star);
-    TALLY_ASSERT_STATUS(tally_run_job(spec, objective, f_star, &stop, &run, &err), TALLY_OK, &err);
+    TALLY_ASSERT_STATUS(run_job(spec, objective, f_star, &stop, &run, &err), TALLY_OK, &err);
     tally_objective_free(objective);
     return run;
 }
@@ -85,7 +85,7 @@ static void test_experiment_run__stops_when_asked(void)
     struct tally_run run = {0};
     struct tally_error err = TALLY_ERROR_INIT;
     struct tally_objective *objective = make_objective(&spec, &f_star);
-    TALLY_ASSERT_STATUS(tally_run_job(&spec, objective, f_star, &stop, &run, &err), TALLY_CANCELLED,
+    TALLY_ASSERT_STATUS(run_job(&spec, objective, f_star, &stop, &run, &err), TALLY_CANCELLED,
                         &err);
     CU_ASSERT_PTR_NULL(run.curve);
     tally_objective_free(objective);

@@ -165,8 +165,8 @@ static void test_experiment_sweep__runs_are_those_of_single_jobs(void)
                                 TALLY_OK, &err);
             TALLY_ASSERT_STATUS(tally_local_reference(&spec, objective, &f_star, &err), TALLY_OK,
                                 &err);
-            TALLY_ASSERT_STATUS(tally_run_job(&spec, objective, f_star, &stop, &run, &err),
-                                TALLY_OK, &err);
+            TALLY_ASSERT_STATUS(run_job(&spec, objective, f_star, &stop, &run, &err), TALLY_OK,
+                                &err);
             CU_ASSERT_DOUBLE_EQUAL(trial->runs[seed].regret, run.regret, 0);
             CU_ASSERT_DOUBLE_EQUAL(trial->runs[seed].loss, run.loss, 0);
             CU_ASSERT_DOUBLE_EQUAL(trial->runs[seed].uplink.payload, run.uplink.payload, 0);
