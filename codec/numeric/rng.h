@@ -27,6 +27,7 @@ enum tally_rng_purpose {
     TALLY_RNG_COHORT = 9,        /* which clients take part in a round */
     TALLY_RNG_ARRIVAL = 10,      /* in which order these clients compute */
     TALLY_RNG_SWEEP = 11,        /* members of job documents in a random search */
+    TALLY_RNG_PROBE = 12,        /* points that are looked at to suggest a step size */
 };
 
 /* Used where a stream belongs to no client. */

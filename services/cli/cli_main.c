@@ -129,8 +129,15 @@ static const struct tally_command COMMANDS[] = {
      "PGPASSWORD.\n\n"
      "Exit codes: 0 both sides are equal, 1 they are not or the copy could not be made, 2 usage.",
      TALLY_CLI_MIGRATE_OPTIONS, 2, 2, false, tally_cli_migrate},
-    {"plan", "FILE|- [OPTION]...", "predict the regret of a job of type calm for its bits",
-     "Plans the job document in FILE without running it. The job must be of type calm with numbers "
+    {"plan", "FILE|- [OPTION]...",
+     "predict the regret of a calm job for its bits, or suggest a step size",
+     "Plans the job document in FILE without running it.\n\n"
+     "For a job that is not of type calm, suggests a step size, if the objective is built in, not "
+     "too large, and its data are in --data-dir; prints the bits of the job; and warns of a "
+     "step_size above four times the suggestion. The suggestion has the least expected regret for "
+     "a quadratic like f around the initial point, which takes a second at most. With --json, "
+     "prints what a dry run of the coordinator responds.\n\n"
+     "A job of type calm must have numbers "
      "for noise and initial_variance; a client_spread of auto counts as 0. Prints the regret to be "
      "expected for each budget of bits, the queries between two messages, and what regret could be "
      "at best, with every query shared at no cost and with messages coded at the rates of "

@@ -1,5 +1,5 @@
-/* tally plan FILE: the regret that a CALM job can expect for its bits, computed without running
- * it. */
+/* tally plan FILE: the regret that a CALM job can expect for its bits, computed without running it;
+ * for a job of another algorithm, a step size to begin with, and its bits. */
 #include "services/cli/cmd_plan.h"
 
 #include <inttypes.h>
@@ -110,11 +110,6 @@ static enum tally_status refuse_auto(const char *name, struct tally_error *err)
 static enum tally_status check_constants(const struct tally_job_spec *spec, struct tally_error *err)
 {
     const struct tally_calm_params *params = &spec->params.calm;
-    if (tally_job_spec_algorithm(spec) != &TALLY_CALM) {
-        return tally_fail(err, TALLY_INVALID_ARGUMENT, "algorithm.type",
-                          "only calm jobs can be planned; this one is %s",
-                          tally_job_spec_algorithm(spec)->name);
-    }
     if (isnan(params->noise)) {
         return refuse_auto("algorithm.noise", err);
     }
@@ -132,6 +127,91 @@ static int print_report(const struct tally_cli *cli, const struct tally_json *re
     return tally_cli_print(status, &text);
 }
 
+/* ---- Jobs of other algorithms. */
+
+static enum tally_status refuse_budgets(const struct tally_cli *cli,
+                                        const struct tally_job_spec *spec, struct tally_error *err)
+{
+    static const char *const OPTIONS[] = {"uplink-bits", "downlink-bits", "out"};
+    for (size_t i = 0; i < sizeof OPTIONS / sizeof OPTIONS[0]; i++) {
+        if (tally_options_text(cli->options, OPTIONS[i]) != NULL) {
+            return tally_options_refuse(cli->options, OPTIONS[i], err,
+                                        "only calm jobs have budgets; this one is %s",
+                                        tally_job_spec_algorithm(spec)->name);
+        }
+    }
+    return TALLY_OK;
+}
+
+/* "step size  0.1, suggested 0.01314" */
+static void add_steps(const struct tally_job_spec *spec, const struct tally_suggestion *suggestion,
+                      struct tally_text_table *table)
+{
+    if (isnan(suggestion->step_size)) {
+        tally_text_table_printf(table, "step size\t%.6g, none suggested: %s",
+                                tally_suggestion_step_of(spec), suggestion->reason);
+    } else {
+        tally_text_table_printf(table, "step size\t%.6g, suggested %.4g",
+                                tally_suggestion_step_of(spec), suggestion->step_size);
+    }
+    tally_text_table_end_row(table);
+}
+
+static void add_bits(const struct tally_json *bits, const char *key, const char *title,
+                     struct tally_text_table *table)
+{
+    const bool is_exact = tally_json_is_true(tally_json_get(bits, "is_exact"));
+    tally_text_table_printf(table, "%s\t%s%" PRId64, title, is_exact ? "" : "at most ",
+                            tally_json_get_integer(bits, key, 0));
+    tally_text_table_end_row(table);
+}
+
+static enum tally_status render_preview(const struct tally_job_spec *spec,
+                                        const struct tally_suggestion *suggestion,
+                                        const struct tally_json *preview, struct tally_buffer *out)
+{
+    const struct tally_json *bits = tally_json_get(preview, "expected_bits");
+    const struct tally_json *warnings = tally_json_get(preview, "warnings");
+    struct tally_text_table table;
+    tally_text_table_init(&table, "ll", "");
+    add_steps(spec, suggestion, &table);
+    if (tally_json_is_object(bits)) {
+        add_bits(bits, "uplink_per_client", "bits up per client", &table);
+        add_bits(bits, "downlink", "bits down", &table);
+    }
+    for (size_t i = 0; i < tally_json_size(warnings); i++) {
+        tally_text_table_printf(&table, "warning\t%s",
+                                tally_json_as_text(tally_json_at(warnings, i)));
+        tally_text_table_end_row(&table);
+    }
+    return tally_text_table_end(&table, out);
+}
+
+static int preview_other(const struct tally_cli *cli, const struct tally_job_spec *spec)
+{
+    struct tally_suggestion suggestion;
+    struct tally_buffer text = {0};
+    struct tally_error err = TALLY_ERROR_INIT;
+    enum tally_status status = refuse_budgets(cli, spec, &err);
+    if (status != TALLY_OK) {
+        return tally_cli_report_usage(&err);
+    }
+    status = tally_suggest_from(spec, tally_options_text(cli->options, "data-dir"), NULL,
+                                &suggestion, &err);
+    if (status != TALLY_OK) {
+        return tally_cli_report(&err);
+    }
+    struct tally_json *preview = tally_document_preview(spec, NULL, &suggestion);
+    if (preview == NULL || tally_options_bool(cli->options, "json")) {
+        const int exit_code = tally_cli_print_json(preview, 2);
+        tally_json_free(preview);
+        return exit_code;
+    }
+    status = render_preview(spec, &suggestion, preview, &text);
+    tally_json_free(preview);
+    return tally_cli_print(status, &text);
+}
+
 int tally_cli_plan(struct tally_cli *cli)
 {
     struct tally_job_spec spec;
@@ -140,6 +220,9 @@ int tally_cli_plan(struct tally_cli *cli)
     struct tally_json *faults = NULL;
     struct tally_error err = TALLY_ERROR_INIT;
     enum tally_status status = tally_cli_read_document(cli, &spec, &faults, &err);
+    if (status == TALLY_OK && tally_job_spec_algorithm(&spec) != &TALLY_CALM) {
+        return preview_other(cli, &spec);
+    }
     if (status == TALLY_OK) {
         status = check_constants(&spec, &err);
     }

@@ -145,7 +145,9 @@ static enum tally_status answer_preview(struct tally_coordinator *coordinator, s
     if (status != TALLY_OK || call->is_held || plans_take(coordinator, call, &spec)) {
         return status;
     }
-    return call_answer_json(call, 200, tally_document_preview(&spec, NULL), err);
+    const struct tally_suggestion none =
+        tally_suggestion_none(&spec, "too many dry runs are in progress");
+    return call_answer_json(call, 200, tally_document_preview(&spec, NULL, &none), err);
 }
 
 /* Responds if another replica was faster with the same idempotency key, or if the same random id

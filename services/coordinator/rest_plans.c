@@ -2,6 +2,7 @@
 #include "services/base/alloc.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "services/coordinator/background.h"
 #include "services/coordinator/calls.h"
@@ -9,12 +10,16 @@
 #include "services/coordinator/loop.h"
 #include "services/job/document.h"
 #include "services/job/job_local.h"
+#include "services/job/step_suggestion.h"
 
 struct plan {
     struct background_work work; /* must be first */
     struct tally_job_spec spec;
     char schedule[TALLY_SCHEDULE_CAPACITY];
     struct call *call;
+    struct tally_suggestion suggestion;
+    /* A copy of the data folder's name: reading may outlive it at the end of the process. */
+    char data_dir[];
 };
 
 struct plans {
@@ -50,18 +55,25 @@ static void make(struct background_work *work)
 {
     struct plan *plan = (struct plan *)work;
     tally_local_schedule(&plan->spec, plan->schedule);
+    if (tally_suggest_from(&plan->spec, plan->data_dir, &work->stop, &plan->suggestion, NULL) !=
+        TALLY_OK) {
+        plan->suggestion = tally_suggestion_none(&plan->spec, "it could not be made");
+    }
 }
 
 bool plans_take(struct tally_coordinator *coordinator, struct call *call,
                 const struct tally_job_spec *spec)
 {
     struct plans *plans = coordinator->plans;
-    if (!tally_planned_is_due(spec) || plans->n == MAX_PLANS ||
+    const char *dir = coordinator->config.data_dir != NULL ? coordinator->config.data_dir : "";
+    const bool is_due = tally_planned_is_due(spec) || tally_suggestion_is_possible(spec);
+    if (!is_due || plans->n == MAX_PLANS ||
         (plans->background == NULL &&
          background_new(coordinator->loop->wake_fd, &plans->background, NULL) != TALLY_OK)) {
         return false;
     }
-    struct plan *plan = tally_xcalloc(1, sizeof *plan);
+    struct plan *plan = tally_xcalloc(1, sizeof *plan + strlen(dir) + 1);
+    memcpy(plan->data_dir, dir, strlen(dir) + 1);
     plan->work.run = make;
     plan->spec = *spec;
     plan->call = call;
@@ -77,7 +89,8 @@ static void respond(struct tally_coordinator *coordinator, const struct plan *pl
     struct tally_planned planned;
     struct tally_error err = TALLY_ERROR_INIT;
     const bool is_planned = tally_planned_read(&plan->spec, plan->schedule, &planned);
-    struct tally_json *preview = tally_document_preview(&plan->spec, is_planned ? &planned : NULL);
+    struct tally_json *preview =
+        tally_document_preview(&plan->spec, is_planned ? &planned : NULL, &plan->suggestion);
     if (call_answer_json(call, 200, preview, &err) != TALLY_OK) {
         call_answer_error(call, &err);
     }

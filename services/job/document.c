@@ -1,6 +1,7 @@
 #include "services/job/document.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "services/algorithms/calm.h"
@@ -794,33 +795,58 @@ static struct tally_json *texts(const char *const *list, size_t n)
     return tally_json_if_complete(array, ok);
 }
 
-static struct tally_json *warnings_of(const struct tally_job_spec *spec)
+static struct tally_json *warnings_of(const struct tally_job_spec *spec, double suggested)
 {
     const struct tally_curvature unknown = TALLY_CURVATURE_UNKNOWN;
     const struct tally_advice advice = tally_advise(spec, &unknown);
-    const char *list[TALLY_ADVICE_MOST];
-    for (int i = 0; i < advice.n; i++) {
-        list[i] = advice.texts[i];
+    const double step_size = tally_suggestion_step_of(spec);
+    const char *list[TALLY_ADVICE_MOST + 1];
+    char text[TALLY_ADVICE_CAPACITY];
+    size_t n = 0;
+    while (n < (size_t)advice.n) {
+        list[n] = advice.texts[n];
+        n++;
     }
-    return texts(list, (size_t)advice.n);
+    if (step_size > TALLY_SUGGESTION_WARNS * suggested) {
+        snprintf(
+            text, sizeof text,
+            "step_size %.6g is %.3g times %.4g, the step size that is suggested for these data",
+            step_size, step_size / suggested, suggested);
+        list[n++] = text;
+    }
+    return texts(list, n);
+}
+
+/* What the preview leaves open. */
+static struct tally_json *not_checked(const struct tally_suggestion *suggestion)
+{
+    static const char step[] = "step_size against the smoothness of f, which needs the data";
+    const bool has_reason = suggestion != NULL && suggestion->reason[0] != '\0';
+    const char *list[3] = {"whether data files exist and can be read"};
+    char text[sizeof step + TALLY_SUGGESTION_REASON_CAPACITY + 2];
+    size_t n = 1;
+    if (suggestion == NULL || isnan(suggestion->step_size)) {
+        snprintf(text, sizeof text, "%s%s%s", step, has_reason ? ": " : "",
+                 has_reason ? suggestion->reason : "");
+        list[n++] = text;
+    }
+    list[n++] = "whether f(x*) can be solved for";
+    return texts(list, n);
 }
 
 struct tally_json *tally_document_preview(const struct tally_job_spec *spec,
-                                          const struct tally_planned *planned)
+                                          const struct tally_planned *planned,
+                                          const struct tally_suggestion *suggestion)
 {
-    static const char *const not_checked[] = {
-        "whether data files exist and can be read",
-        "step_size against the smoothness of f, which needs the data",
-        "whether f(x*) can be solved for",
-    };
+    const double suggested = suggestion != NULL ? suggestion->step_size : NAN;
     struct tally_json *object = tally_json_object();
     return tally_json_if_complete(
         object,
         tally_json_set(object, "document", tally_document_of(spec)) &&
-            tally_json_set(object, "warnings", warnings_of(spec)) && set_expected(object, spec) &&
-            tally_planned_set(object, planned) &&
+            tally_json_set(object, "warnings", warnings_of(spec, suggested)) &&
+            set_expected(object, spec) && tally_planned_set(object, planned) &&
+            tally_json_set_real(object, "suggested_step_size", suggested) &&
             tally_json_set_integer(object, "memory_bytes", tally_footprint_started(spec)) &&
             tally_json_set_integer(object, "solving_bytes", tally_footprint_solving(spec)) &&
-            tally_json_set(object, "not_checked",
-                           texts(not_checked, sizeof not_checked / sizeof not_checked[0])));
+            tally_json_set(object, "not_checked", not_checked(suggestion)));
 }

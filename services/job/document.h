@@ -10,6 +10,7 @@
 #include "services/algorithms/calm/calm_model.h"
 #include "services/base/labels.h"
 #include "services/job/job_spec.h"
+#include "services/job/step_suggestion.h"
 
 /* Reads and validates n bytes of JSON: at most 1 MiB, 1,000 members and 16 levels. Errors:
  * MALFORMED (not JSON), INVALID_ARGUMENT and OUT_OF_RANGE with the path of the field in err->field
@@ -89,23 +90,25 @@ bool tally_planned_add(struct tally_json *object, const struct tally_planned *pl
  * `planned` is NULL. False = out of memory. */
 bool tally_planned_set(struct tally_json *object, const struct tally_planned *planned);
 
-/* ---- The response to a dry run: the facts about a job that follow from its document
- * alone.
+/* ---- The response to a dry run: the facts about a job that follow from its document, and from its
+ * data if they are here.
  *
- *     {"document", "warnings", "expected_bits", "planned", "memory_bytes", "solving_bytes",
- *      "not_checked"}
+ *     {"document", "warnings", "expected_bits", "planned", "suggested_step_size", "memory_bytes",
+ *      "solving_bytes", "not_checked"}
  *
  * `document` is complete: every default is written out. `expected_bits` is {"uplink_per_client",
  * "downlink", "is_exact"}: exact for a baseline. For `calm` it is the budget, an upper bound; a
  * direction without a budget is null. For `ceal`, and for `calm` without a budget, `expected_bits`
  * is null, because the bits depend on the run. `planned` is as above, or null for a
  * job without a plan. Both numbers of bytes are estimates of job_footprint.h; --max-job-bytes
- * limits them. `not_checked` lists the checks that need the data and therefore run only when the
- * job is prepared. */
+ * limits them. `suggested_step_size` is null without a suggestion (step_suggestion.h).
+ * `not_checked` lists the checks that need the data and therefore run only when the job is
+ * prepared. */
 
-/* Makes the preview of a valid spec. `planned` is its plan, or NULL if it has none. NULL = out of
- * memory. */
+/* Makes the preview of a valid spec. `planned` is its plan, or NULL if it has none; `suggestion`
+ * may be NULL. NULL = out of memory. */
 struct tally_json *tally_document_preview(const struct tally_job_spec *spec,
-                                          const struct tally_planned *planned);
+                                          const struct tally_planned *planned,
+                                          const struct tally_suggestion *suggestion);
 
 #endif

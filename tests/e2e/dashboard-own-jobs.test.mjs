@@ -145,6 +145,8 @@ test("a document is checked without being submitted, and all of its errors are l
   const preview = await (await fetch(`${stage.url}/v1/jobs?dry_run=1`, {method: "POST", headers: {"Content-Type": "application/json"},
     body: JSON.stringify(FEDAVG)})).json();
   assert.equal((await cells("#problem dd"))[0], preview.expected_bits.uplink_per_client.toLocaleString("en-US"));
+  assert.ok(preview.suggested_step_size > 0);
+  assert.equal(await window.text("#suggested"), String(preview.suggested_step_size));
   await window.picture("submit-checked");
 
   await page.selectOption("#document-choice", "synthetic-calm-paper-bits.json");

@@ -993,7 +993,8 @@ class Plan(CliCase):
         del ceal["budget"]
         unknown = {**self.JOB, "algorithm": {**self.JOB["algorithm"], "noise": "auto"}}
         for job, words, message in [
-                (ceal, [], "only calm jobs can be planned; this one is ceal"),
+                (ceal, ["--uplink-bits", "130"], "--uplink-bits: only calm jobs have budgets; this one is ceal"),
+                (ceal, ["--out", "."], "--out: only calm jobs have budgets; this one is ceal"),
                 (unknown, [], "a plan needs a number for algorithm.noise"),
                 (self.JOB, ["--uplink-bits", "130,"], '--uplink-bits: "" is not a list of numbers'),
                 (self.JOB, ["--uplink-bits", "0"], '--uplink-bits: "0" is not a list of numbers'),

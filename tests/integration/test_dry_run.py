@@ -5,9 +5,12 @@ creating it.
 import contextlib
 import http.client
 import json
+import os
 import select
+import struct
 import subprocess
 import unittest
+from pathlib import Path
 
 from common import BIN, HANG_S, JOBS, Coordinator, TallyTestCase, job_document
 
@@ -118,6 +121,70 @@ class DryRun(DryRunTestCase):
             warnings = self.dry(document).json()["warnings"]
             self.assertEqual(len(warnings), n_warnings, warnings)
             self.assertTrue(all("levels 25" in text for text in warnings), warnings)
+
+    def test_a_step_size_is_suggested(self):
+        document = job_document("synthetic-fedavg-paper")
+        preview = self.dry(document).json()
+        suggested = preview["suggested_step_size"]
+        self.assertTrue(0.0134 / 1.5 < suggested < 0.0134 * 1.5, suggested)
+        self.assertEqual(preview["warnings"], [f"step_size 0.1 is {0.1 / suggested:.3g} times {suggested}, the step size that is "
+                                               "suggested for these data"])
+        self.assertFalse(any("smoothness" in text for text in preview["not_checked"]))
+        plan = tally("plan", "-", "--json", stdin=json.dumps(document))
+        self.assertEqual(json.loads(plan.stdout), preview)
+        text = tally("plan", "-", stdin=json.dumps(document)).stdout.splitlines()
+        self.assertEqual(text[0].split(), ["step", "size", "0.1,", "suggested", str(suggested)])
+        self.assertIn(preview["warnings"][0], text[-1])
+        # Four times the suggestion is still taken without a word, and nothing else changes.
+        document["algorithm"]["step_size"] = 4 * suggested
+        self.assertEqual(self.dry(document).json()["warnings"], [])
+        self.assertEqual(self.dry(document).json()["suggested_step_size"], suggested)
+
+    def test_there_is_a_reason_without_a_suggestion(self):
+        data = {"type": "csv", "file": "absent.csv", "label": "y", "features": 3}
+        for changes, reason in (
+                ({"objective__data": data, "reference": {"type": "none"}}, "absent.csv"),
+                ({"objective__data": {**data, "sharding": "local"}, "reference": {"type": "none"}}, "each worker has data of its own"),
+                ({"algorithm__server_optimizer": {"type": "fedadam", "step_size": 0.1}}, "optimizer"),
+                ({"objective__data__dim": 10**6, "objective__data__points": 100}, "more than 100000 coordinates")):
+            with self.subTest(reason):
+                document = job_document("synthetic-fedavg", **changes)
+                plan = tally("plan", "-", "--data-dir", self.folder, stdin=json.dumps(document))
+                self.assertIn("none suggested: ", plan.stdout, plan)
+                self.assertIn(reason, plan.stdout)
+                preview = self.dry(document).json()
+                self.assertIsNone(preview["suggested_step_size"])
+                self.assertEqual(preview["warnings"], [])
+                self.assertTrue(any(text.startswith("step_size against the smoothness of f, which needs the data: ")
+                                    for text in preview["not_checked"]), preview["not_checked"])
+        self.assertIsNone(self.dry(job_document("synthetic-calm-auto")).json()["suggested_step_size"])
+
+    def test_large_files_are_not_read(self):
+        images, labels = (Path(self.folder) / name for name in ("images", "labels"))
+        document = job_document("mnist-fedavg", reference={"type": "none"}, objective__data={
+            "type": "idx", "images": "images", "labels": "labels", "features": 784, "classes": 10})
+        for n, is_read in ((2000, True), (70000, False)):  # 55 MB of zeros
+            images.write_bytes(struct.pack(">4I", 0x803, n, 28, 28))
+            os.truncate(images, 16 + 784 * n)
+            labels.write_bytes(struct.pack(">2I", 0x801, n) + bytes(i % 10 for i in range(n)))
+            plan = tally("plan", "-", "--data-dir", self.folder, stdin=json.dumps(document)).stdout
+            self.assertEqual("the data are too many to look at" in plan, not is_read, plan)
+            self.assertEqual("no curvature" in plan, is_read, plan)  # all pixels are 0
+
+    def test_files_of_the_coordinator_are_looked_at(self):
+        path = Path(self.folder) / "points.csv"
+        path.write_text("a,b,y\n" + "".join(f"{i % 7 - 3},{i % 5 - 2},{i % 7 + i % 3}\n" for i in range(210)))
+        document = job_document("synthetic-fedavg", reference={"type": "none"}, objective__data={
+            "type": "csv", "file": path.name, "label": "y", "features": 2})
+        near = self.start_coordinator(store="memory:", name="near", options=("--data-dir", self.folder)).client
+        answer = near.request("POST", "/v1/jobs?dry_run=1", json.dumps(document).encode(), {"Content-Type": "application/json"})
+        suggested = answer.json()["suggested_step_size"]
+        self.assertGreater(suggested, 0)
+        plan = tally("plan", "-", "--json", "--data-dir", self.folder, stdin=json.dumps(document))
+        self.assertEqual(json.loads(plan.stdout)["suggested_step_size"], suggested)
+        path.write_text("a,b,y\n1,2,x\n")
+        plan = tally("plan", "-", "--data-dir", self.folder, stdin=json.dumps(document))
+        self.assertIn('points.csv:2: column y: "x" is not a number', plan.stdout)
 
     def test_messages_of_ef21_are_exact_or_have_a_bound(self):
         for compressor in ("top_k", "rand_k"):

@@ -133,7 +133,7 @@ export function mount(main, {signal, from, onError, setTitle}) {
     showHelp();
   }
 
-  function showPreview({warnings, expected_bits: expected, planned, memory_bytes: memory, not_checked: open}) {
+  function showPreview({warnings, expected_bits: expected, planned, suggested_step_size: suggested, memory_bytes: memory, not_checked: open}) {
     const bits = (value) => (value === null ? "no limit" : `${expected.is_exact ? "" : "at most "}${integer(value)}`);
     problemBox.replaceChildren(
       h("p", {}, h("strong", {}, "The document is valid"), ". Nothing was submitted."),
@@ -143,6 +143,7 @@ export function mount(main, {signal, from, onError, setTitle}) {
         planned === null ? null : [
           h("dt", {}, "Planned regret"), h("dd", {id: "planned"}, `${regretText(planned.regret)} for ${tenths(planned.uplink_bits)} bits up per client and ${tenths(planned.downlink_bits)} down`),
           h("dt", {}, "Planned epochs"), h("dd", {}, planned.epochs.map((epoch) => integer(epoch.samples)).join(", "), " queries per client")],
+        suggested === null ? null : [h("dt", {}, "Suggested step size"), h("dd", {id: "suggested"}, String(suggested))],
         h("dt", {}, "Memory"), h("dd", {}, `${integer(Math.ceil(memory / 1024))} KiB`),
         h("dt", {}, "Warnings"), h("dd", {class: warnings.length > 0 ? "warning" : null}, warnings.join("; ") || "none"),
         h("dt", {}, "Not checked"), h("dd", {}, open.join("; ") || "nothing is left")));

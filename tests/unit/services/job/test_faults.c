@@ -172,7 +172,7 @@ static struct tally_json *preview_of(const char *text)
     struct tally_job_spec spec;
     struct tally_error err = TALLY_ERROR_INIT;
     TALLY_ASSERT_STATUS(tally_document_parse(text, strlen(text), &spec, &err), TALLY_OK, &err);
-    struct tally_json *preview = tally_document_preview(&spec, NULL);
+    struct tally_json *preview = tally_document_preview(&spec, NULL, NULL);
     CU_ASSERT_PTR_NOT_NULL_FATAL(preview);
     CU_ASSERT_EQUAL(tally_json_get_integer(preview, "memory_bytes", -1),
                     tally_footprint_started(&spec));

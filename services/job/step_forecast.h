@@ -1,0 +1,33 @@
+/* step_forecast: the regret that a job can expect at a step size, by a recursion over the modes of
+ * its probe (step_probe.h).
+ *
+ * Each mode of curvature lambda has a square A of the error that all clients share, and one N that
+ * noise has put there. A client that makes K steps of length eta from the common point has, after k
+ * of them, the noise W and the drift D towards its own optimum:
+ *
+ *     q = eta^2 share (noise + growth E)                E = the sum of A, N and W over the modes
+ *     W <- (1 - eta lambda)^2 W + q                      D = share spread (sum of the steps)^2
+ *     f(x_m) - f(x*) = 1/2 sum lambda ((1 - eta lambda)^2k (A + N) + W + D)
+ *
+ * and the server's step, S times the mean of M clients:
+ *
+ *     r = 1 - S (1 - (1 - eta lambda)^K)      A <- r^2 A      N <- r^2 N + S^2 (W / M + Q)
+ *
+ * where Q is the error of the messages (QSGD). For clients that do not move, W = D = 0, and N <- (1
+ * - eta lambda)^2 N + q / (K M). A job of `ceal` follows the rule of its stages, with expected
+ * norms for those that it measures. f is no quadratic, and A, N and W are expectations: the
+ * forecast is for comparing step sizes, not for predicting a regret. */
+#ifndef TALLY_SERVICES_JOB_STEP_FORECAST_H
+#define TALLY_SERVICES_JOB_STEP_FORECAST_H
+
+#include "services/job/step_probe.h"
+
+/* Whether there is a recursion for the job's algorithm and its members. */
+bool tally_forecast_knows(const struct tally_job_spec *spec);
+
+/* The regret of one client; INFINITY if the job diverges. Looks at the first rounds only of a job
+ * that has more than 10,000. Precondition: tally_forecast_knows(). */
+double tally_forecast_regret(const struct tally_job_spec *spec, const struct tally_probe *probe,
+                             double step_size);
+
+#endif
