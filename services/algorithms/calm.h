@@ -114,8 +114,11 @@ struct tally_walk_facts calm_facts(const struct tally_setting *setting,
  * budget. */
 uint64_t calm_bits_left(const struct tally_setting *setting, const struct calm_memory *memory);
 
-/* Adjusts the grids of the remaining epochs so that they use the rest of the budget, and no more.
- * Returns the number of control bits that state this to clients, at most CALM_MOST_INDEX_BITS. */
+/* Adjusts the grids of the remaining epochs so that they use the rest of the budget, and no more;
+ * if constants are estimated and both directions have a budget, plans these epochs again. Returns
+ * the number of control bits that state this to clients, at most CALM_MOST_INDEX_BITS: of the
+ * factor of the uplink's grids, or of the bits that are left up. */
+enum { CALM_LEFT_BITS = 8 };
 uint64_t calm_fit_grids(const struct tally_setting *setting, struct calm_memory *memory);
 
 /* Updates s0 and B, in a job that estimates them, from the messages of a walk. `noise` is the

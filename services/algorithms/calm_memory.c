@@ -4,7 +4,8 @@
  * The lengths of messages scatter around the plan of a budget. After each round the grids of the
  * remaining epochs become coarser or finer, by one factor for the uplink and one for the downlink,
  * so that the rest of the budget is used but not exceeded. Clients are told the factor of the
- * uplink. */
+ * uplink. If constants are estimated and both directions have a budget, the rest is planned again,
+ * because the constants are known better. */
 #include <assert.h>
 #include <inttypes.h>
 #include <math.h>
@@ -238,10 +239,11 @@ struct tally_calm_constants calm_known_constants(const struct tally_setting *set
 
 /* The search takes longer for a longer horizon. Beyond MOST_PLANNED queries a plan would only
  * lengthen its last epochs. */
+enum { MOST_PLANNED = 1 << 17 };
+
 void calm_make_schedule(const struct tally_setting *setting,
                         struct tally_calm_schedule *ret_schedule)
 {
-    enum { MOST_PLANNED = 1 << 17 };
     const struct tally_calm_constants constants = calm_known_constants(setting);
     const struct tally_calm_budget budget = planned_budget(setting);
     struct tally_calm_state state = tally_calm_start(&constants);
@@ -352,6 +354,56 @@ uint64_t calm_index_bits(int64_t k)
     return k == 0 ? 1 : 2 + (uint64_t)llabs(k);
 }
 
+/* The bits that a plan of the remaining epochs may spend. Up: less than one in 256 of the budget is
+ * left out, so that clients can be told what is left. Down: each broadcast is followed by control
+ * bits that state what has been estimated. */
+static struct tally_calm_budget budget_left(const struct tally_setting *setting,
+                                            const struct calm_memory *memory)
+{
+    enum { USUAL_EPOCHS = 3, USUAL_CONTROL_BITS = 10 };
+    const double unit = ldexp((double)setting->budget.uplink_bits, -CALM_LEFT_BITS);
+    const double up = unit * floor((double)calm_bits_left(setting, memory) / unit);
+    const double down = fmax((double)(setting->budget.downlink_bits - memory->downlink_bits), 0);
+    const double reserve =
+        0.5 * sqrt((double)setting->dim) + (double)(USUAL_CONTROL_BITS * USUAL_EPOCHS);
+    return (struct tally_calm_budget){.uplink_bits = up,
+                                      .downlink_bits = down,
+                                      .uplink_margin = fmin(reserve_up(setting), up / 4),
+                                      .downlink_margin = fmin(reserve, down / 3)};
+}
+
+/* Plans the n remaining epochs of a job that estimates constants, from the schedule so far: lengths
+ * and resolutions follow from what is known now. A search from given epochs keeps their number, and
+ * few bits may be better spent on fewer messages; so it starts from the first one of them, the
+ * first two, and so on. (A search without a start takes ten times as long, and one with a budget in
+ * only one direction even longer: the grids of such a job are only adjusted.) */
+static void plan_rest(const struct tally_setting *setting, struct calm_memory *memory, int n)
+{
+    const struct tally_walk_facts facts = calm_facts(setting, memory);
+    const struct tally_calm_constants constants = calm_constants(setting, &facts);
+    const struct tally_calm_budget left = budget_left(setting, memory);
+    struct tally_calm_epoch *const epochs = memory->schedule.epochs + memory->epoch;
+    struct tally_calm_state state = memory->state;
+    struct tally_calm_schedule previous = {0}, rest = {0};
+    double least = INFINITY;
+    memcpy(previous.epochs, epochs, (size_t)n * sizeof *epochs);
+    state.samples_left = state.samples_left < MOST_PLANNED ? state.samples_left : MOST_PLANNED;
+    for (previous.n = 1; previous.n <= n; previous.n++) {
+        struct tally_calm_schedule plan;
+        struct tally_calm_forecast forecast;
+        tally_calm_plan(&constants, &state, &left, &previous, &plan);
+        tally_calm_forecast(&constants, &state, &plan, &forecast);
+        if (forecast.regret < least) {
+            least = forecast.regret;
+            rest = plan;
+        }
+    }
+    const int most = TALLY_CALM_MAX_EPOCHS - (int)memory->epoch;
+    rest.n = rest.n < most ? rest.n : most;
+    memcpy(epochs, rest.epochs, (size_t)rest.n * sizeof *epochs);
+    memory->schedule.n = (int)memory->epoch + rest.n;
+}
+
 /* Clients derive the factor of the downlink from the broadcasts. Only the factor of the uplink,
  * which depends on what each client has sent, is sent to them. */
 uint64_t calm_fit_grids(const struct tally_setting *setting, struct calm_memory *memory)
@@ -360,6 +412,10 @@ uint64_t calm_fit_grids(const struct tally_setting *setting, struct calm_memory 
     const int n = memory->schedule.n - (int)memory->epoch;
     if (n <= 0 || (budget->uplink_bits == 0 && budget->downlink_bits == 0)) {
         return 0;
+    }
+    if (memory->opening_samples > 0 && budget->uplink_bits > 0 && budget->downlink_bits > 0) {
+        plan_rest(setting, memory, n);
+        return CALM_LEFT_BITS;
     }
     const struct tally_walk_facts facts = calm_facts(setting, memory);
     const struct tally_calm_constants constants = calm_constants(setting, &facts);
