@@ -21,6 +21,7 @@ which stays in DIR.
 
 import argparse
 import csv
+import dataclasses
 import math
 import pathlib
 import statistics
@@ -31,10 +32,16 @@ import tempfile
 import numpy
 import torch
 from network import HANG_S, Coordinator, read_images, tally
-from torch.nn import Linear, ReLU, Sequential
+from torch.nn import Conv2d, Flatten, Linear, MaxPool2d, ReLU, Sequential, Unflatten
 from torch.nn.functional import cross_entropy
 
-CLIENTS, BATCH = 10, 64
+NETWORKS = {
+    "MLP": lambda: Sequential(Linear(784, 128), ReLU(), Linear(128, 10)),
+    "large MLP": lambda: Sequential(Linear(784, 1024), ReLU(), Linear(1024, 196), ReLU(), Linear(196, 10)),
+    "CNN": lambda: Sequential(
+        Unflatten(1, (1, 28, 28)), Conv2d(1, 8, 5), ReLU(), MaxPool2d(2), Conv2d(8, 16, 5), ReLU(), MaxPool2d(2),
+        Flatten(), Linear(256, 400), ReLU(), Linear(400, 10)),
+}
 FEDAVG, AUTO = "FedAvg", "FedAvg, compression auto"
 ALGORITHMS = {FEDAVG: {"type": "fedavg"}, AUTO: {"type": "fedavg", "compression": "auto"},
               "FedPAQ, 7 levels": {"type": "fedpaq", "levels": 7}}
@@ -46,24 +53,63 @@ DRAWN = {FEDAVG: ("#e69f00", 2, 5), "FedPAQ, 7 levels": ("#009e73", 3, 9), "Top-
 FIELDS = "method", "seed", "round", "bits_up", "bits_down", "accuracy"
 
 
+@dataclasses.dataclass(frozen=True)
+class Setup:
+    """What is trained. The defaults are the picture's."""
+
+    rounds: int = 20
+    network: str = "MLP"
+    clients: int = 10
+    cohort: int = 0  # clients of a round; 0: all
+    images: int = 0  # of all clients together; 0: all there are
+    concentration: float = 0  # of the Dirichlet distribution of each class over the clients; 0: equal shards
+    batch: int = 64
+    adam: bool = False  # with its usual step of 0.001, begun anew in each round, instead of momentum
+
+    @property
+    def of_round(self):
+        return self.cohort or self.clients
+
+
+def shards_of(setup, labels, rng):
+    """Returns the numbers of each client's images."""
+    order = rng.permutation(len(labels))
+    if setup.concentration == 0:
+        return numpy.array_split(order[:setup.images or len(order)], setup.clients)
+    parts = [[] for _ in range(setup.clients)]
+    for label in range(10):
+        those = order[labels[order] == label]
+        shares = rng.dirichlet([setup.concentration] * setup.clients).cumsum()[:-1]
+        for part, chosen in zip(parts, numpy.split(those, (shares * len(those)).astype(int))):
+            part.append(chosen)
+    shards = [numpy.concatenate(part) for part in parts]
+    # A client without images gets one: `samples` is at least 1.
+    return [shard if len(shard) else order[i:i + 1] for i, shard in enumerate(shards)]
+
+
 class Problem:
     """The clients of one seed: their images, their training loop, and the test images."""
 
-    def __init__(self, images, seed):
+    def __init__(self, setup, images, seed):
         (self.points, self.labels), self.test = ([torch.from_numpy(part.astype(kind)) for part, kind in zip(
             images[name], (numpy.float32, numpy.int64))] for name in ("train", "t10k"))
-        order = numpy.random.default_rng(seed).permutation(len(self.labels))
-        self.shards = numpy.array_split(order, CLIENTS)
+        self.shards = shards_of(setup, self.labels.numpy(), numpy.random.default_rng(seed))
         torch.manual_seed(seed)
-        self.model = Sequential(Linear(784, 128), ReLU(), Linear(128, 10))
-        self.seed, self.start = seed, tally.torch.flatten(self.model)
+        self.model = NETWORKS[setup.network]()
+        self.setup, self.seed, self.start = setup, seed, tally.torch.flatten(self.model)
+
+    def optimizer(self, round_):
+        shrunk = 0.95 ** (round_ - 1)
+        if self.setup.adam:
+            return torch.optim.Adam(self.model.parameters(), lr=0.001 * shrunk)
+        return torch.optim.SGD(self.model.parameters(), lr=0.05 * shrunk, momentum=0.9)
 
     def steps(self, weights, client, round_):
         """Returns the weights after one pass over the client's images."""
         tally.torch.load(self.model, weights)
-        optimizer = torch.optim.SGD(self.model.parameters(), lr=0.05 * 0.95 ** (round_ - 1), momentum=0.9)
+        optimizer = self.optimizer(round_)
         order = numpy.random.default_rng([self.seed, client, round_]).permutation(self.shards[client])
-        for batch in torch.from_numpy(order).split(BATCH):
+        for batch in torch.from_numpy(order).split(self.setup.batch):
             optimizer.zero_grad()
             cross_entropy(self.model(self.points[batch]), self.labels[batch]).backward()
             optimizer.step()
@@ -75,21 +121,22 @@ class Problem:
             return float((self.model(self.test[0]).argmax(1) == self.test[1]).double().mean())
 
 
-def run_job(problem, algorithm, rounds):
+def run_job(problem, algorithm):
     """Returns bits up of one client, bits down and accuracy of each round."""
+    setup = problem.setup
     with tempfile.TemporaryDirectory() as folder, Coordinator(pathlib.Path(folder)) as coordinator:
         client = coordinator.client
         job = client.submit({
             "objective": {"type": "training", "name": "python", "dim": len(problem.start)}, "algorithm": algorithm,
-            "clients": CLIENTS, "horizon": rounds, "seed": problem.seed, "weighting": "points",
-            "initial_point": {"type": "first"}})
+            "clients": setup.clients, "cohort": setup.of_round, "horizon": setup.rounds, "seed": problem.seed,
+            "weighting": "points", "initial_point": {"type": "first"}})
         tally.run_worker(
-            client.url, clients=CLIENTS, job=job, initial=problem.start,
+            client.url, clients=setup.clients, job=job, initial=problem.start,
             train=lambda weights, task: tally.Update(problem.steps(weights, task.client, task.round),
                                                      samples=len(problem.shards[task.client])),
             evaluate=lambda weights, task: {"accuracy": problem.accuracy(weights)})
         client.wait(job, wait_s=HANG_S)
-        return [(float(each["uplink_payload_bits"]) / CLIENTS,
+        return [(float(each["uplink_payload_bits"]) / setup.of_round,
                  float(each["downlink_payload_bits"] + each["control_bits"]), float(each["accuracy_mean"]))
                 for each in client.rounds(job)]
 
@@ -102,16 +149,16 @@ def largest(vector, k):
     return kept
 
 
-def run_top_k(problem, share, rounds):
+def run_top_k(problem, share):
     dim = len(problem.start)
     k = math.ceil(share * dim)
     bits = 32 * k + dim * (-share * math.log2(share) - (1 - share) * math.log2(1 - share))
     x = problem.start.astype(numpy.float64)  # what the clients have
     z = x.copy()  # the server's; z - x is what its broadcasts have left out
-    left_out, rows = numpy.zeros((CLIENTS, dim)), []
+    left_out, rows = numpy.zeros((problem.setup.clients, dim)), []
     shares = numpy.array([len(shard) for shard in problem.shards]) / len(problem.labels)
-    for round_ in range(1, rounds + 1):
-        for m in range(CLIENTS):
+    for round_ in range(1, problem.setup.rounds + 1):
+        for m in range(problem.setup.clients):
             change = problem.steps(x.astype(numpy.float32), m, round_) - x + left_out[m]
             sent = largest(change, k)
             left_out[m] = change - sent
@@ -121,10 +168,14 @@ def run_top_k(problem, share, rounds):
     return rows
 
 
-def run(problem, method, rounds):
+def run(problem, method):
     if method in TOP_K:
-        return run_top_k(problem, TOP_K[method], rounds)
-    return run_job(problem, ALGORITHMS[method], rounds)
+        return run_top_k(problem, TOP_K[method])
+    return run_job(problem, ALGORITHMS[method])
+
+
+def images_of(folder):
+    return {part: read_images(folder, part) for part in ("train", "t10k")}
 
 
 def read_runs(path):
@@ -138,17 +189,17 @@ def read_runs(path):
     return runs
 
 
-def measure(path, images, arguments):
+def measure(path, setup, images, methods, seeds):
+    """Appends a line for each round of the runs that are not in the file."""
     runs = read_runs(path)
-    wanted = [(method, seed) for seed in arguments.seeds for method in [*ALGORITHMS, *TOP_K]
-              if method.startswith(arguments.only) and (method, seed) not in runs]
+    wanted = [(method, seed) for seed in seeds for method in methods if (method, seed) not in runs]
     with path.open("a", newline="") as file:
         lines = csv.writer(file, lineterminator="\n")
         if not runs:
             lines.writerow(FIELDS)
         for method, seed in wanted:
             torch.set_num_threads(1)  # batches are too small for more
-            rows = run(Problem(images, seed), method, arguments.rounds)
+            rows = run(Problem(setup, images, seed), method)
             lines.writerows([method, seed, i, *(f"{value:.10g}" for value in row)] for i, row in enumerate(rows, 1))
             file.flush()
 
@@ -223,8 +274,9 @@ def main():
     parser.add_argument("--draw", action="store_true", help="draw the picture")
     arguments = parser.parse_args()
     arguments.folder.mkdir(parents=True, exist_ok=True)
-    images = {part: read_images(arguments.images, part) for part in ("train", "t10k")}
-    measure(arguments.folder / "rounds.csv", images, arguments)
+    methods = [method for method in [*ALGORITHMS, *TOP_K] if method.startswith(arguments.only)]
+    measure(arguments.folder / "rounds.csv", Setup(rounds=arguments.rounds), images_of(arguments.images), methods,
+            arguments.seeds)
     runs = read_runs(arguments.folder / "rounds.csv")
     table(runs, arguments.seeds)
     if arguments.draw:
