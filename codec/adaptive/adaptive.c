@@ -92,9 +92,10 @@ enum tally_status tally_adaptive_round(const struct tally_vector *vector, int32_
 }
 
 void tally_adaptive_round_change(const double *to, const double *from, size_t n, double inverse,
-                                 int32_t *levels)
+                                 double threshold, int32_t *levels)
 {
-    tally_adaptive_kernel_for(tally_cpu_used())->round_change(to, from, n, inverse, levels);
+    tally_adaptive_kernel_for(tally_cpu_used())
+        ->round_change(to, from, n, inverse, threshold, levels);
 }
 
 void tally_adaptive_move(const int32_t *levels, size_t n, double step, double *x)

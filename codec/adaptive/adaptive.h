@@ -30,10 +30,12 @@ enum { TALLY_ADAPTIVE_MAX_LEVEL = 1 << 20 };
 enum tally_status tally_adaptive_round(const struct tally_vector *vector, int32_t *levels,
                                        uint64_t *ret_clipped, struct tally_error *err);
 
-/* What a broadcast needs: levels[i] <- (to[i] - from[i]) * inverse, rounded to the nearest integer,
- * ties to even, and bounded by the largest level; x[i] += step * levels[i]. */
+/* What a broadcast needs. levels[i] <- (to[i] - from[i]) * inverse, bounded by the largest level;
+ * its magnitude is lowered by threshold - 1/2 and rounded to the nearest integer, ties to even, so
+ * that a coordinate gets a level beyond `threshold` steps, from 1/2 to 1. x[i] += step * levels[i].
+ */
 void tally_adaptive_round_change(const double *to, const double *from, size_t n, double inverse,
-                                 int32_t *levels);
+                                 double threshold, int32_t *levels);
 void tally_adaptive_move(const int32_t *levels, size_t n, double step, double *x);
 
 /* Appends the message of levels[dim], |level| <= TALLY_ADAPTIVE_MAX_LEVEL, to `payload`. `dither`:

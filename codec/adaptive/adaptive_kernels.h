@@ -91,7 +91,7 @@ struct tally_adaptive_kernel {
 
     /* tally_adaptive_round_change() and tally_adaptive_move(). */
     void (*round_change)(const double *to, const double *from, size_t n, double inverse,
-                         int32_t *levels);
+                         double threshold, int32_t *levels);
     void (*move)(const int32_t *levels, size_t n, double step, double *x);
 
     /* Makes shares of the counts. */

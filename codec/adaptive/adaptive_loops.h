@@ -3,6 +3,7 @@
 #ifndef TALLY_CODEC_ADAPTIVE_ADAPTIVE_LOOPS_H
 #define TALLY_CODEC_ADAPTIVE_ADAPTIVE_LOOPS_H
 
+#include <math.h>
 #include <string.h>
 
 #include "codec/adaptive/adaptive_kernels.h"
@@ -90,13 +91,14 @@ static inline uint64_t plain_masks(const int32_t levels[STEPS], const int32_t di
 
 /* --- broadcasts ------------------------------------------------------------------------------ */
 
-/* The nearest level, ties to even. Beside 1.5 * 2^52 all doubles are the integers, and the bits of
- * the sum are those of that number plus the level. */
-static inline int32_t nearest_level(double ratio)
+/* The level nearest to a ratio whose magnitude is lowered, ties to even. Beside 1.5 * 2^52 all
+ * doubles are the integers, and the bits of the sum are those of that number plus the level. */
+static inline int32_t lowered_level(double ratio, double by)
 {
     static const double SHIFT = 0x1.8p52, TOP = TALLY_ADAPTIVE_MAX_LEVEL;
     const double low = ratio < -TOP ? -TOP : ratio, bounded = low > TOP ? TOP : low;
-    const double shifted = bounded + SHIFT;
+    const double lowered = fabs(bounded) - by;
+    const double shifted = (bounded < 0 ? -lowered : lowered) + SHIFT;
     int64_t bits, origin;
     memcpy(&bits, &shifted, sizeof bits);
     memcpy(&origin, &SHIFT, sizeof origin);
@@ -104,10 +106,11 @@ static inline int32_t nearest_level(double ratio)
 }
 
 static inline void plain_round_change(const double *to, const double *from, size_t n,
-                                      double inverse, int32_t *levels)
+                                      double inverse, double threshold, int32_t *levels)
 {
+    const double by = threshold - 0.5;
     for (size_t i = 0; i < n; i++) {
-        levels[i] = nearest_level((to[i] - from[i]) * inverse);
+        levels[i] = lowered_level((to[i] - from[i]) * inverse, by);
     }
 }
 

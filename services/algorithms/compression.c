@@ -19,6 +19,8 @@ enum {
     TOP = TALLY_ADAPTIVE_MAX_LEVEL,
 };
 
+#define THRESHOLD 0.6 /* of a broadcast's levels, in steps */
+
 #define PARAM(member) offsetof(struct tally_compression, member)
 #define RESOLUTION(key, member, text)                                                              \
     TALLY_REAL(key, PARAM(member), 0.001, 1000, .required = true, .unit = "standard deviations",   \
@@ -102,13 +104,14 @@ struct resolutions {
  * away, few rounds make little of it good, and in few coordinates all of it matters. */
 static struct resolutions automatic(const struct tally_setting *setting, double samples)
 {
-    static const double UP = 10, DOWN = 8, LEAST = 0.5;
-    static const double CLIENTS = 10, ROUNDS = 8, COORDINATES = 20000;
-    const double clients = sqrt(fmin(1, setting->cohort / CLIENTS));
+    static const double UP = 10, DOWN = 6.5, LEAST = 0.5;
+    static const double UP_CLIENTS = 10, DOWN_CLIENTS = 5, ROUNDS = 8, COORDINATES = 20000;
+    const double up_clients = sqrt(fmin(1, setting->cohort / UP_CLIENTS));
+    const double down_clients = sqrt(fmin(1, setting->cohort / DOWN_CLIENTS));
     const double rounds = sqrt(fmin(1, (double)setting->horizon / samples / ROUNDS));
     const double size = sqrt(fmin(1, (double)setting->dim / COORDINATES));
-    return (struct resolutions){fmax(UP * clients * rounds * size, LEAST),
-                                fmax(DOWN * clients * size, LEAST)};
+    return (struct resolutions){fmax(UP * up_clients * rounds * size, LEAST),
+                                fmax(DOWN * down_clients * size, LEAST)};
 }
 
 static struct resolutions resolutions_at(const struct tally_setting *setting, double samples)
@@ -118,6 +121,16 @@ static struct resolutions resolutions_at(const struct tally_setting *setting, do
         return automatic(setting, samples);
     }
     return (struct resolutions){own->uplink_resolution, own->downlink_resolution};
+}
+
+/* The resolution of a broadcast whose server's step has the length of `ratio` deviations. A
+ * broadcast leaves parts of a step for later, so with `auto` it is finer while the model moves far,
+ * but no finer than the move itself: that would be no earlier. */
+static double down_resolution(const struct tally_setting *setting, double resolution, double ratio)
+{
+    return own_of(setting)->type == TALLY_COMPRESSION_AUTO
+               ? resolution / fmax(1, fmin(ratio, resolution / ratio))
+               : resolution;
 }
 
 /* The scale is a hint to the rounding of an encoder (`quantize` in dithered_kernels.h). */
@@ -421,8 +434,10 @@ enum tally_status tally_compression_decide(const struct tally_server_task *task,
     head->deviation = deviation_of(head->deviation, square, of_mean / dim, rounding, n);
     const double own = head->deviation * head->deviation + rounding;
     const double gain = of_mean > 0 ? of_step / of_mean : 1;
-    const double down = broadcast_step(task, sqrt(own / n * gain), now.down);
-    tally_adaptive_round_change(z, task->x, setting->dim, 1 / down, scratch->levels);
+    const double ratio = own > 0 ? sqrt(of_mean / dim / (own / n)) : 1;
+    const double resolution = down_resolution(setting, now.down, ratio);
+    const double down = broadcast_step(task, sqrt(own / n * gain), resolution);
+    tally_adaptive_round_change(z, task->x, setting->dim, 1 / down, THRESHOLD, scratch->levels);
     struct tally_message *message = &decision->broadcast;
     struct tally_level_stats stats;
     message->payload.size = 0;

@@ -7,10 +7,10 @@
  *     s        deviation of the clients' messages from their mean, per coordinate
  *     s_d      deviation of the mean: sqrt((s^2 + (r_u s)^2 / 12) / messages)
  *
- * What a broadcast rounds away stays in z and is sent later. The server measures s from what it has
- * decoded, so a round's grid costs no bits. In the first round, and while s is 0, a client takes
- * the power of two next to r_u / 2 times the root mean square of its own message as its step, and
- * states it in the first byte.
+ * What a broadcast rounds away, up to 0.6 steps, stays in z and is sent later. The server measures
+ * s from what it has decoded, and both steps are told outside the messages. In the first round, and
+ * while s is 0, a client takes the power of two next to r_u / 2 times the root mean square of its
+ * own message as its step, and states it in the first byte.
  *
  * The memory (algorithm.h): a double, z, then the memory of the server's optimizer. */
 #ifndef TALLY_SERVICES_ALGORITHMS_COMPRESSION_H

@@ -220,6 +220,61 @@ static void test_algorithms_compression__nothing_is_lost(void)
     fini(&world);
 }
 
+/* A coordinate stays where it is until z is more than 0.6 steps away. */
+static void test_algorithms_compression__a_broadcast_leaves_up_to_six_tenths_of_a_step(void)
+{
+    struct world world;
+    init(&world, 2, 8);
+    for (uint32_t round = 1; round <= 6; round++) {
+        play_round(&world, round, 0.02);
+        const double *z = (const double *)world.memory + 1;
+        double worst = 0, least = 0;
+        for (size_t i = 0; i < DIM; i++) {
+            worst = fmax(worst, z[i] - world.x[i]);
+            least = fmin(least, z[i] - world.x[i]);
+        }
+        const double step = world.decision.broadcast.grid.step;
+        CU_ASSERT_TRUE(worst <= 0.6 * step * (1 + 1e-9) && worst > 0.55 * step);
+        CU_ASSERT_TRUE(least >= -0.6 * step * (1 + 1e-9) && least < -0.55 * step);
+    }
+    fini(&world);
+}
+
+/* What `auto` does in a world of 2000 coordinates and 8 clients whose wish is `far` times its usual
+ * size. */
+static void check_auto(uint32_t horizon, double far, double noise, double up, double down)
+{
+    struct world world;
+    init(&world, 1, 1);
+    world.params.baseline.compression = (struct tally_compression){.type = TALLY_COMPRESSION_AUTO};
+    world.setting.horizon = horizon;
+    for (size_t i = 0; i < DIM; i++) {
+        world.wish[i] *= far;
+    }
+    play_round(&world, 1, noise);
+    play_round(&world, 2, noise);
+    const double step = world.plan.grid.step;
+    const double *s = world.memory;
+    const double of_mean = sqrt((*s * *s + step * step / 12) / CLIENTS);
+    const double ratio = world.decision.norm / sqrt(DIM) / of_mean;
+    const double finer = fmax(1, fmin(ratio, down / ratio));
+    CU_ASSERT_DOUBLE_EQUAL(world.decision.broadcast.grid.step / of_mean, down / finer, 1e-9);
+    CU_ASSERT_TRUE(far == 0 || far == 10 ? finer == 1 : finer > 1.1);
+    begin_round(&world);
+    CU_ASSERT_DOUBLE_EQUAL(world.plan.grid.step / *s, up, 1e-9);
+    fini(&world);
+}
+
+/* r_u and r_d of `auto`, the latter while the model stays, moves, and moves farther than a step. */
+static void test_algorithms_compression__auto_is_finer_while_the_model_moves(void)
+{
+    const double size = sqrt(2000 / 20000.0), clients = sqrt(8 / 10.0);
+    check_auto(20, 0, 0.1, 10 * size * clients, 6.5 * size);
+    check_auto(20, 1, 0.1, 10 * size * clients, 6.5 * size);
+    check_auto(20, 10, 0.1, 10 * size * clients, 6.5 * size);
+    check_auto(4, 0.5, 0.1, 10 * size * clients * sqrt(0.5), 6.5 * size);
+}
+
 static void test_algorithms_compression__weights_count(void)
 {
     struct world world;
@@ -307,6 +362,8 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_algorithms_compression__the_server_measures_the_deviation),
     TALLY_TEST(test_algorithms_compression__the_first_message_states_its_step),
     TALLY_TEST(test_algorithms_compression__nothing_is_lost),
+    TALLY_TEST(test_algorithms_compression__a_broadcast_leaves_up_to_six_tenths_of_a_step),
+    TALLY_TEST(test_algorithms_compression__auto_is_finer_while_the_model_moves),
     TALLY_TEST(test_algorithms_compression__weights_count),
     TALLY_TEST(test_algorithms_compression__standing_still_is_no_end),
     TALLY_TEST(test_algorithms_compression__junk_is_refused),
