@@ -104,14 +104,14 @@ struct resolutions {
  * away, few rounds make little of it good, and in few coordinates all of it matters. */
 static struct resolutions automatic(const struct tally_setting *setting, double samples)
 {
-    static const double UP = 10, DOWN = 6.5, LEAST = 0.5;
-    static const double UP_CLIENTS = 10, DOWN_CLIENTS = 5, ROUNDS = 8, COORDINATES = 20000;
-    const double up_clients = sqrt(fmin(1, setting->cohort / UP_CLIENTS));
-    const double down_clients = sqrt(fmin(1, setting->cohort / DOWN_CLIENTS));
-    const double rounds = sqrt(fmin(1, (double)setting->horizon / samples / ROUNDS));
-    const double size = sqrt(fmin(1, (double)setting->dim / COORDINATES));
-    return (struct resolutions){fmax(UP * up_clients * rounds * size, LEAST),
-                                fmax(DOWN * down_clients * size, LEAST)};
+    static const double UP = 10, UP_CLIENTS = 10, UP_ROUNDS = 8;
+    static const double DOWN = 6.5, DOWN_CLIENTS = 5, DOWN_ROUNDS = 12;
+    static const double COORDINATES = 20000, LEAST = 0.5;
+    const double clients = setting->cohort, rounds = (double)setting->horizon / samples;
+    const double size = fmin(1, (double)setting->dim / COORDINATES);
+    const double up = fmin(1, clients / UP_CLIENTS) * fmin(1, rounds / UP_ROUNDS) * size;
+    const double down = fmin(1, clients / DOWN_CLIENTS) * fmin(1, rounds / DOWN_ROUNDS) * size;
+    return (struct resolutions){fmax(UP * sqrt(up), LEAST), fmax(DOWN * sqrt(down), LEAST)};
 }
 
 static struct resolutions resolutions_at(const struct tally_setting *setting, double samples)

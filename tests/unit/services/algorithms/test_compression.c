@@ -272,7 +272,8 @@ static void test_algorithms_compression__auto_is_finer_while_the_model_moves(voi
     check_auto(20, 0, 0.1, 10 * size * clients, 6.5 * size);
     check_auto(20, 1, 0.1, 10 * size * clients, 6.5 * size);
     check_auto(20, 10, 0.1, 10 * size * clients, 6.5 * size);
-    check_auto(4, 0.5, 0.1, 10 * size * clients * sqrt(0.5), 6.5 * size);
+    check_auto(9, 0.5, 0.1, 10 * size * clients, 6.5 * size * sqrt(9 / 12.0));
+    check_auto(4, 0, 0.1, 10 * size * clients * sqrt(0.5), 6.5 * size * sqrt(4 / 12.0));
 }
 
 static void test_algorithms_compression__weights_count(void)
