@@ -716,7 +716,7 @@ class Python(PythonCase):
         if not os.path.exists(FASHION):
             self.skipTest("dataset-fashion-mnist is not installed")
         rounds, up, down, accuracy = self.run_example("pytorch_cnn.py", FASHION)
-        self.check_bits("pytorch_cnn.py", up, down, 0.16e6, 0.24e6, 0.44e6, 0.58e6)
+        self.check_bits("pytorch_cnn.py", up, down, 0.16e6, 0.24e6, 0.54e6, 0.68e6)
         self.assertEqual(rounds, 8)
         self.assertGreater(accuracy, 0.76)
 
