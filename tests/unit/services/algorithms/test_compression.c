@@ -220,6 +220,27 @@ static void test_algorithms_compression__nothing_is_lost(void)
     fini(&world);
 }
 
+static double deviation_of_mean(const struct world *world)
+{
+    const double *s = world->memory, step = world->plan.grid.step;
+    return sqrt((*s * *s + step * step / 12) / CLIENTS);
+}
+
+/* Resolutions that are set stay, although this world's model moves far in each round. */
+static void test_algorithms_compression__set_resolutions_stay(void)
+{
+    struct world world;
+    init(&world, 2, 8);
+    for (uint32_t round = 1; round <= 3; round++) {
+        play_round(&world, round, 0.05);
+    }
+    const double *s = world.memory, down = world.decision.broadcast.grid.step;
+    CU_ASSERT_DOUBLE_EQUAL(down / deviation_of_mean(&world), 8, 1e-9);
+    begin_round(&world);
+    CU_ASSERT_DOUBLE_EQUAL(world.plan.grid.step / *s, 2, 1e-9);
+    fini(&world);
+}
+
 /* A coordinate stays where it is until z is more than 0.6 steps away. */
 static void test_algorithms_compression__a_broadcast_leaves_up_to_six_tenths_of_a_step(void)
 {
@@ -253,9 +274,7 @@ static void check_auto(uint32_t horizon, double far, double noise, double up, do
     }
     play_round(&world, 1, noise);
     play_round(&world, 2, noise);
-    const double step = world.plan.grid.step;
-    const double *s = world.memory;
-    const double of_mean = sqrt((*s * *s + step * step / 12) / CLIENTS);
+    const double *s = world.memory, of_mean = deviation_of_mean(&world);
     const double ratio = world.decision.norm / sqrt(DIM) / of_mean;
     const double finer = fmax(1, fmin(ratio, down / ratio));
     CU_ASSERT_DOUBLE_EQUAL(world.decision.broadcast.grid.step / of_mean, down / finer, 1e-9);
@@ -363,6 +382,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_algorithms_compression__the_server_measures_the_deviation),
     TALLY_TEST(test_algorithms_compression__the_first_message_states_its_step),
     TALLY_TEST(test_algorithms_compression__nothing_is_lost),
+    TALLY_TEST(test_algorithms_compression__set_resolutions_stay),
     TALLY_TEST(test_algorithms_compression__a_broadcast_leaves_up_to_six_tenths_of_a_step),
     TALLY_TEST(test_algorithms_compression__auto_is_finer_while_the_model_moves),
     TALLY_TEST(test_algorithms_compression__weights_count),
