@@ -278,7 +278,13 @@ enum tally_status calm_measure(const struct tally_client_task *task, struct tall
                                double *ret_loss, struct tally_error *err)
 {
     const size_t dim = task->setting->dim;
-    const int n = (int)task->plan->samples - N;
+    const int64_t samples = task->plan->samples; /* as announced by a coordinator, of any release */
+    if (samples < N + CALM_PROBES || samples > N + CALM_PROGRAM_PROBES) {
+        return tally_fail(err, TALLY_OUT_OF_RANGE, "samples",
+                          "samples %lld of an opening round outside [%d, %d]", (long long)samples,
+                          N + CALM_PROBES, N + CALM_PROGRAM_PROBES);
+    }
+    const int n = (int)samples - N;
     struct probe probe = {.task = task, .scratch = scratch, .n_probes = n, .least = LEAST_SHARE};
     probe.gradients = malloc((size_t)(N + n) * dim * sizeof *probe.gradients);
     if (probe.gradients == NULL) {

@@ -87,7 +87,9 @@ struct measured {
     struct tally_error err;
 };
 
-static struct measured measure(struct fake *fake, uint32_t client, const double *x, bool is_judged)
+/* `samples`: of the plan; 0 = those of an opening round. */
+static struct measured measure_with(struct fake *fake, uint32_t client, const double *x,
+                                    bool is_judged, int64_t samples)
 {
     static const union tally_algorithm_params PARAMS = {
         .calm = {.step_size = NAN, .noise = NAN, .initial_variance = NAN}};
@@ -98,7 +100,8 @@ static struct measured measure(struct fake *fake, uint32_t client, const double 
                                           .minibatch = 1,
                                           .is_program = fake->base.ops->is_program,
                                           .key = tally_rng_key(17, 0)};
-    const struct tally_round_plan plan = {.samples = calm_opening_samples(&setting)};
+    const struct tally_round_plan plan = {.samples = samples != 0 ? samples
+                                                                  : calm_opening_samples(&setting)};
     const struct tally_client_task task = {.setting = &setting,
                                            .plan = &plan,
                                            .objective = &fake->base,
@@ -115,6 +118,34 @@ static struct measured measure(struct fake *fake, uint32_t client, const double 
                      is_judged ? &measured.loss : NULL, &measured.err);
     tally_scratch_fini(&scratch);
     return measured;
+}
+
+static struct measured measure(struct fake *fake, uint32_t client, const double *x, bool is_judged)
+{
+    return measure_with(fake, client, x, is_judged, 0);
+}
+
+/* A worker takes the number from the task that a coordinator sends. Each query has room of its own,
+ * so no other number may be believed. */
+static void test_calm_curvature__refuses_a_number_of_queries(void)
+{
+    static const int64_t NUMBERS[] = {INT64_MIN,
+                                      -1,
+                                      1,
+                                      CALM_OPENING_SAMPLES - 1,
+                                      CALM_OPENING_SAMPLES,
+                                      CALM_OPENING_SAMPLES + CALM_PROGRAM_PROBES + 1,
+                                      60,
+                                      (INT64_C(1) << 32) + CALM_OPENING_SAMPLES + CALM_PROBES,
+                                      INT64_MAX};
+    const double x[DIM] = {0};
+    for (size_t i = 0; i < sizeof NUMBERS / sizeof NUMBERS[0]; i++) {
+        struct fake fake = make_fake(1, true);
+        const struct measured m = measure_with(&fake, 0, x, true, NUMBERS[i]);
+        CU_ASSERT_EQUAL(m.status, TALLY_OUT_OF_RANGE);
+        CU_ASSERT_STRING_EQUAL(m.err.field, "samples");
+        CU_ASSERT_EQUAL(fake.n_queries, 0);
+    }
 }
 
 /* Whatever the units of x and of f, and with noise a thousand times the gradient. */
@@ -354,6 +385,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_calm_curvature__is_exact_at_every_scale),
     TALLY_TEST(test_calm_curvature__draws_are_independent_of_the_direction),
     TALLY_TEST(test_calm_curvature__a_wrong_length_does_not_count),
+    TALLY_TEST(test_calm_curvature__refuses_a_number_of_queries),
     TALLY_TEST(test_calm_curvature__the_loss_is_that_of_all_queries),
     TALLY_TEST(test_calm_curvature__a_program_must_repeat_its_draws),
     TALLY_TEST(test_calm_curvature__without_a_gradient_there_is_none),
