@@ -10,6 +10,7 @@ enum {
     QUERIES = 256,         /* of single points, all clients */
     QUERIES_LEAST = 4,     /* of a client */
     COORDINATES = 1 << 22, /* points * dim of one evaluation of the gradient */
+    QUERIED = 1 << 25,     /* numbers that all these queries take */
     RESCALINGS = 4,
     NEWTON_STEPS = 3,
     HALVINGS = 5
@@ -379,11 +380,20 @@ static enum tally_status add_modes(const struct probe *probe, enum part part,
     return status;
 }
 
+/* How many single points of each client are queried. A point of a matrix costs all its numbers, but
+ * its noise is the same in all directions, so that a few show it. */
+static int queries_of(const struct probe *probe)
+{
+    const double dim = (double)probe->dim;
+    const double cost = probe->spec->objective.data.type == TALLY_DATA_MATRIX ? dim * dim : dim;
+    return (int)fmax(fmin(QUERIES, QUERIED / cost) / probe->n_clients, QUERIES_LEAST);
+}
+
 /* Measures at probe->x, the estimate of x*. The noise is left in probe->sum. */
 static enum tally_status measure_noise(struct probe *probe, struct tally_probe *ret)
 {
     const size_t dim = probe->dim;
-    const int n = (int)fmax(QUERIES / (double)probe->n_clients, QUERIES_LEAST);
+    const int n = queries_of(probe);
     const double points = (double)probe->spec->minibatch, distance = size_of(probe, probe->error);
     double variance = 0, growth = 0;
     enum tally_status status = TALLY_OK;

@@ -288,6 +288,60 @@ static void test_job_step_suggestion__says_why_there_is_none(void)
     TALLY_ASSERT_TEXT(suggest(&spec).reason, "the objective has more than 100000 coordinates");
 }
 
+/* f = |x - 1|^2 / 2, as a matrix of any size. */
+struct large {
+    struct tally_objective base;
+    int n_points, n_gradients;
+};
+
+static enum tally_status large_gradient(const struct tally_objective *objective, uint32_t client,
+                                        const double *x, int64_t n, struct tally_rng *rng,
+                                        double *ret_gradient, struct tally_error *err)
+{
+    struct large *large = (struct large *)(uintptr_t)objective;
+    (void)client, (void)err;
+    large->n_points += n == 1;
+    large->n_gradients++;
+    memset(ret_gradient, 0, objective->dim * sizeof *ret_gradient);
+    if (n > 0) {
+        tally_rng_normal(rng, ret_gradient, objective->dim);
+    }
+    for (size_t i = 0; i < objective->dim; i++) {
+        ret_gradient[i] += x[i] - 1;
+    }
+    return TALLY_OK;
+}
+
+/* Each query of a matrix takes all its numbers, so that hundreds of them would take long. */
+static void test_job_step_suggestion__looks_at_few_queries_of_a_large_matrix(void)
+{
+    static const struct tally_objective_ops OPS = {.local_gradient = large_gradient};
+    static const struct {
+        uint32_t clients;
+        int64_t dim;
+    } CASES[] = {{1, 2896}, {1, 1500}, {4, 1448}, {10, 900}, {64, 362}, {1, 30}};
+    for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
+        struct tally_job_spec spec = job(&TALLY_FEDAVG, LOUD);
+        tally_objective_spec_choose(&spec.objective, TALLY_QUADRATIC);
+        spec.objective.data =
+            (struct tally_data_spec){.type = TALLY_DATA_MATRIX, .matrix.dim = CASES[i].dim};
+        spec.clients = CASES[i].clients;
+        struct large large = {
+            .base = {.ops = &OPS, .dim = (size_t)CASES[i].dim, .clients = CASES[i].clients}};
+        double *x = calloc(large.base.dim, sizeof *x);
+        struct tally_probe probe;
+        struct tally_error err = TALLY_ERROR_INIT;
+        CU_ASSERT_PTR_NOT_NULL_FATAL(x);
+        TALLY_ASSERT_STATUS(tally_probe_measure(&spec, &large.base, x, NULL, &probe, &err),
+                            TALLY_OK, &err);
+        free(x);
+        const double numbers = (double)large.base.dim * (double)large.base.dim;
+        CU_ASSERT_TRUE(large.n_gradients * numbers <= 1e9);
+        CU_ASSERT_TRUE(large.n_points >= 8);
+        CU_ASSERT_DOUBLE_EQUAL(probe.noise, (double)large.base.dim, 0.1 * (double)large.base.dim);
+    }
+}
+
 static void test_job_step_suggestion__stops(void)
 {
     const struct tally_job_spec spec = job(&TALLY_FEDAVG, LOUD);
@@ -308,6 +362,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_job_step_suggestion__unlike_clients_take_shorter_steps),
     TALLY_TEST(test_job_step_suggestion__measures_what_clients_have_of_their_own),
     TALLY_TEST(test_job_step_suggestion__says_why_there_is_none),
+    TALLY_TEST(test_job_step_suggestion__looks_at_few_queries_of_a_large_matrix),
     TALLY_TEST(test_job_step_suggestion__stops),
 };
 TALLY_SUITE(job_step_suggestion, TESTS);
