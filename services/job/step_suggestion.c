@@ -11,6 +11,7 @@
 
 /* Powers of 2^(1/4), from 2^COARSEST / smoothness down. */
 enum { QUARTERS = 4, COARSEST = 6, FINEST = -30 };
+static const double LONGEST = 1e9; /* as in a document */
 
 /* Three digits are enough. */
 static double digits(double value)
@@ -20,8 +21,14 @@ static double digits(double value)
     return strtod(text, NULL);
 }
 
-static double best_step(const struct tally_job_spec *spec, const struct tally_probe *probe)
+/* NaN = there is none. */
+static double best_step(const struct tally_job_spec *spec, const struct tally_probe *probe,
+                        const char **ret_reason)
 {
+    *ret_reason = "f has no curvature that can be measured at the initial point";
+    if (!isnormal(probe->smoothness) || !isfinite(1 / probe->smoothness)) {
+        return NAN;
+    }
     const int unit = (int)floor(log2(1 / probe->smoothness));
     int best = INT_MIN;
     double least = INFINITY;
@@ -32,8 +39,16 @@ static double best_step(const struct tally_job_spec *spec, const struct tally_pr
             best = QUARTERS * (unit + k);
         }
     }
+    if (best == INT_MIN) {
+        *ret_reason = "the job diverges at every step size";
+        return NAN;
+    }
+    if (best == QUARTERS * (unit + FINEST)) { /* as with a single query, before which none moves */
+        *ret_reason = "no step makes the expected regret less";
+        return NAN;
+    }
     const int coarse = best;
-    for (int k = 1 - QUARTERS; best != INT_MIN && k < QUARTERS; k++) {
+    for (int k = 1 - QUARTERS; k < QUARTERS; k++) {
         const double regret =
             tally_forecast_regret(spec, probe, exp2((coarse + k) / (double)QUARTERS));
         if (regret < least) {
@@ -41,7 +56,7 @@ static double best_step(const struct tally_job_spec *spec, const struct tally_pr
             best = coarse + k;
         }
     }
-    return best != INT_MIN ? digits(exp2(best / (double)QUARTERS)) : NAN;
+    return fmin(digits(exp2(best / (double)QUARTERS)), LONGEST);
 }
 
 static void give_reason(struct tally_suggestion *suggestion, const char *reason)
@@ -162,9 +177,10 @@ enum tally_status tally_suggest(const struct tally_job_spec *spec,
         give_reason(ret, why.message);
         return TALLY_OK;
     }
-    ret->step_size = best_step(spec, &probe);
+    const char *reason;
+    ret->step_size = best_step(spec, &probe, &reason);
     if (isnan(ret->step_size)) {
-        give_reason(ret, "the job diverges at every step size");
+        give_reason(ret, reason);
     } else if (tally_job_spec_algorithm(spec) == &TALLY_CEAL) {
         /* The recursion has no luck in it, good or bad, and a job of `ceal` whose steps are longer
          * than [1] allows can lose its way. */

@@ -288,6 +288,27 @@ static void test_job_step_suggestion__says_why_there_is_none(void)
     TALLY_ASSERT_TEXT(suggest(&spec).reason, "the objective has more than 100000 coordinates");
 }
 
+/* Of one query, the regret is the same whatever the step. */
+static void test_job_step_suggestion__there_is_none_if_no_step_matters(void)
+{
+    struct tally_job_spec spec = job(&TALLY_FEDAVG, LOUD);
+    spec.horizon = 1;
+    TALLY_ASSERT_TEXT(suggest(&spec).reason, "no step makes the expected regret less");
+    spec = job(&TALLY_MINIBATCH_SGD, LOUD); /* the same in its only round */
+    spec.horizon = 100;
+    TALLY_ASSERT_TEXT(suggest(&spec).reason, "no step makes the expected regret less");
+    spec.horizon = 101;
+    CU_ASSERT_TRUE(suggest(&spec).step_size > 0);
+}
+
+static void test_job_step_suggestion__a_document_may_state_it(void)
+{
+    struct tally_job_spec spec = job(&TALLY_FEDAVG, QUIET);
+    spec.objective.data.synthetic_linear.frobenius_norm = 1e-9;
+    spec.objective.data.synthetic_linear.noise_std = 0;
+    CU_ASSERT_EQUAL(suggest(&spec).step_size, 1e9);
+}
+
 /* f = |x - 1|^2 / 2, as a matrix of any size. */
 struct large {
     struct tally_objective base;
@@ -362,6 +383,8 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_job_step_suggestion__unlike_clients_take_shorter_steps),
     TALLY_TEST(test_job_step_suggestion__measures_what_clients_have_of_their_own),
     TALLY_TEST(test_job_step_suggestion__says_why_there_is_none),
+    TALLY_TEST(test_job_step_suggestion__there_is_none_if_no_step_matters),
+    TALLY_TEST(test_job_step_suggestion__a_document_may_state_it),
     TALLY_TEST(test_job_step_suggestion__looks_at_few_queries_of_a_large_matrix),
     TALLY_TEST(test_job_step_suggestion__stops),
 };
