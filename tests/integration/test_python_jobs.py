@@ -11,7 +11,7 @@ from unittest import mock
 
 import numpy as np
 
-from common import BIN, HANG_S, IS_SANITIZED, TallyTestCase, essence, job_document, simulate
+from common import BIN, HANG_S, IS_SANITIZED, ForeignWorker, TallyTestCase, essence, job_document, simulate, wait_until
 from test_python import PACKAGE, PythonCase, plugin_job, pull, squares
 
 if not IS_SANITIZED:
@@ -150,6 +150,25 @@ class Changes(PythonCase):
         coordinator = self.start_coordinator(port=coordinator.port, name="second")
         self.play_in_c(coordinator.url, "a", 10)
         self.assertEqual(tally.wait(job, url=coordinator.url)["status"], "completed")
+
+    def test_calm_is_killed_in_the_opening_round(self):
+        """The report of one client is there, the other's is not; then as in one process, bit for bit."""
+        document = plugin_job(dim=4, horizon=400, algorithm={"type": "calm"}, encoding="dithered", round_deadline_ms=0)
+        expected = tally.simulate(document, pull, loss=squares)
+        coordinator = self.start_coordinator()
+        self.play(coordinator.url, pull, 4, loss=squares)
+        silent = ForeignWorker(coordinator.client, "silent")
+        job = coordinator.client.submit(document)
+        silent.poll_task()
+        wait_until(lambda: (coordinator.client.job(job)["waiting"] or {"workers": []})["workers"] == ["silent"],
+                   "the report of the other worker")
+        coordinator.kill()
+        coordinator = self.start_coordinator(port=coordinator.port, store=coordinator.store)
+        self.assertIsNone(coordinator.client.job(job)["estimates"])
+        self.play(coordinator.url, pull, 4, loss=squares)
+        detail = coordinator.client.wait_status(job, "completed")
+        self.assertEqual(essence(detail), essence(expected))
+        self.assertEqual(coordinator.client.rounds(job)[0]["samples"], 10)  # 6, one that repeats its draws, and 3 near it
 
 
 class Rounds(PythonCase):
