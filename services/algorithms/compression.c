@@ -265,26 +265,25 @@ static enum tally_status take_grid(const struct tally_round_plan *plan,
     return TALLY_OK;
 }
 
-/* Reads a message whose values count `weight` times, and adds them to the weighted sums. */
+/* Reads a message whose values count `weight` times, and adds them to the weighted sums. They are
+ * summed on their own first, so that equal weights change no bit of the squares either. */
 static enum tally_status add_weighted(const struct tally_setting *setting, uint32_t weight,
                                       const struct tally_message_view *view,
-                                      const struct tally_rng *rng, struct tally_adaptive_sum *sum,
+                                      const struct tally_rng *rng, struct tally_scratch *scratch,
+                                      struct tally_adaptive_sum *sum,
                                       struct tally_level_stats *ret_stats, struct tally_error *err)
 {
-    struct tally_adaptive_message levels;
-    enum tally_status status =
-        tally_adaptive_read(view->payload, view->n_payload, view->payload_bits, setting->dim, rng,
-                            &levels, ret_stats, err);
+    int64_t *const weighted = sum->sums;
+    enum tally_status status = tally_scratch_widen(scratch, setting->dim, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    sum->sums = memset(scratch->wide.integers, 0, setting->dim * sizeof *sum->sums);
+    status = tally_adaptive_read_into(view->payload, view->n_payload, view->payload_bits,
+                                      setting->dim, rng, sum, ret_stats, err);
     if (status == TALLY_OK) {
-        status = tally_adaptive_check_range(&levels, sum->step, sum->bound, err);
+        tally_weighted_sum_add_block(setting, weight, sum->sums, 0, setting->dim, weighted);
     }
-    for (size_t at = 0, n; status == TALLY_OK && at < setting->dim; at += n) {
-        int64_t addends[BLOCK] = {0};
-        n = setting->dim - at < BLOCK ? setting->dim - at : BLOCK;
-        tally_adaptive_add(&levels, at, n, sum->step, addends, sum->squares);
-        tally_weighted_sum_add_block(setting, weight, addends, at, n, sum->sums);
-    }
-    tally_adaptive_message_fini(&levels);
     return status;
 }
 
@@ -316,7 +315,7 @@ enum tally_status tally_compression_receive(const struct tally_setting *setting,
     struct tally_adaptive_sum sum = {
         .step = grid.step, .bound = tally_fixed_point_bound(setting->cohort), .sums = sums};
     status = setting->weighs_points
-                 ? add_weighted(setting, message->weight, &view, &rng, &sum, &stats, err)
+                 ? add_weighted(setting, message->weight, &view, &rng, scratch, &sum, &stats, err)
                  : tally_adaptive_read_into(view.payload, view.n_payload, view.payload_bits,
                                             setting->dim, &rng, &sum, &stats, err);
     if (status == TALLY_OK) {

@@ -318,6 +318,62 @@ static void test_algorithms_compression__weights_count(void)
     fini(&world);
 }
 
+/* Receives the message with the weight 1. Returns the squared norm. */
+static double receive_alone(const struct tally_setting *setting, bool weighs_points,
+                            const struct tally_message *message, struct tally_scratch *scratch,
+                            int64_t *sums)
+{
+    struct tally_setting own = *setting;
+    const struct tally_round_plan plan = {.samples = 1};
+    struct tally_message_view view = tally_message_view(message);
+    struct tally_bits bits;
+    struct tally_error err = TALLY_ERROR_INIT;
+    own.weighs_points = weighs_points;
+    view.number = view.weight = 1;
+    TALLY_ASSERT_STATUS(tally_compression_receive(&own, &plan, &view, scratch, sums, &bits, &err),
+                        TALLY_OK, &err);
+    return scratch->square;
+}
+
+/* In both forms of a message, the second of which is added while it is read. */
+static void test_algorithms_compression__equal_weights_change_no_bit(void)
+{
+    static const size_t DIMS[] = {DIM, (1 << 18) + 100};
+    for (size_t k = 0; k < sizeof DIMS / sizeof DIMS[0]; k++) {
+        struct world world;
+        init(&world, 0.01, 0.01);
+        const size_t dim = world.setting.dim = DIMS[k];
+        const struct tally_round_plan plan = {.samples = 1};
+        const struct tally_client_task task = {
+            .setting = &world.setting, .plan = &plan, .round = 1};
+        struct tally_scratch scratch;
+        struct tally_error err = TALLY_ERROR_INIT;
+        int64_t *sums = calloc(dim, sizeof *sums), *weighted = calloc(2 * dim, sizeof *weighted);
+        CU_ASSERT_FATAL(sums != NULL && weighted != NULL);
+        TALLY_ASSERT_STATUS(tally_scratch_init(&scratch, dim, TALLY_SCRATCH_CLIENT, &err), TALLY_OK,
+                            &err);
+        for (size_t i = 0; i < dim; i++) { /* with levels besides 0 and 1 */
+            scratch.vector[i] = (float)(sin((double)i) * (i % 100 == 0 ? 30 : 0.1));
+        }
+        TALLY_ASSERT_STATUS(tally_compression_send(&task, &scratch, &world.message, &err), TALLY_OK,
+                            &err);
+        const double square = receive_alone(&world.setting, false, &world.message, &scratch, sums);
+        CU_ASSERT_TRUE(square > 0);
+        CU_ASSERT_EQUAL(receive_alone(&world.setting, true, &world.message, &scratch, weighted),
+                        square);
+        size_t n_differ = 0;
+        for (size_t i = 0; i < dim; i++) {
+            n_differ += tally_fixed_point_weighted_value(weighted + 2 * i, 1) !=
+                        tally_fixed_point_value(sums[i]);
+        }
+        CU_ASSERT_EQUAL(n_differ, 0);
+        free(sums);
+        free(weighted);
+        tally_scratch_fini(&scratch);
+        fini(&world);
+    }
+}
+
 /* Clients that all stay where they are, and a later round in which they move. */
 static void test_algorithms_compression__standing_still_is_no_end(void)
 {
@@ -386,6 +442,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_algorithms_compression__a_broadcast_leaves_up_to_six_tenths_of_a_step),
     TALLY_TEST(test_algorithms_compression__auto_is_finer_while_the_model_moves),
     TALLY_TEST(test_algorithms_compression__weights_count),
+    TALLY_TEST(test_algorithms_compression__equal_weights_change_no_bit),
     TALLY_TEST(test_algorithms_compression__standing_still_is_no_end),
     TALLY_TEST(test_algorithms_compression__junk_is_refused),
 };
