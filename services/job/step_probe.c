@@ -287,15 +287,12 @@ static enum tally_status query_points(const struct probe *probe, uint32_t i, int
 {
     const size_t dim = probe->dim;
     const uint32_t client = client_of(probe, i);
-    double *means = calloc(2 * dim, sizeof *means), *near = malloc(dim * sizeof *near);
+    double *means = probe->basis, *near = probe->basis + 2 * dim; /* which no iteration needs now */
     double squares[2] = {0, 0}, signs = 0;
-    enum tally_status status = means != NULL && near != NULL
-                                   ? TALLY_OK
-                                   : tally_fail(probe->err, TALLY_NO_MEMORY, NULL, "no memory");
-    if (status == TALLY_OK) {
-        memcpy(near, probe->x, dim * sizeof *near);
-        add(near, probe->length, probe->other, dim);
-    }
+    enum tally_status status = TALLY_OK;
+    memset(means, 0, 2 * dim * sizeof *means);
+    memcpy(near, probe->x, dim * sizeof *near);
+    add(near, probe->length, probe->other, dim);
     for (int k = 0; status == TALLY_OK && k < n; k++) {
         struct tally_rng rng, same;
         tally_rng_init(&rng, probe->key, client, (uint32_t)k, TALLY_RNG_PROBE);
@@ -323,8 +320,6 @@ static enum tally_status query_points(const struct probe *probe, uint32_t i, int
         *ret_growth = (squares[1] - n * dot(means + dim, means + dim, dim)) / (n - 1) /
                       (probe->length * probe->length);
     }
-    free(means);
-    free(near);
     return status;
 }
 
