@@ -5,6 +5,7 @@
 #include "services/algorithms/ceal.h"
 #include "services/algorithms/server_optimizer.h"
 
+/* Later rounds are taken to be like the last of ROUNDS_MOST. */
 enum { ROUNDS_MOST = 10000, STEPS_MOST = 10000 };
 
 /* The error has diverged if its square is that many times what it was. */
@@ -166,8 +167,10 @@ static double run_baseline(struct forecast *forecast)
     const bool moves = tally_job_spec_algorithm(spec)->moves_locally;
     const int64_t stride = 1 + spec->horizon / STEPS_MOST;
     const double error = message_error(spec);
+    double rate = 0; /* of the last round */
     int64_t t = 0;
     for (int rounds = 0; t < spec->horizon && rounds < ROUNDS_MOST; rounds++) {
+        const double before = forecast->regret;
         const double own = (double)params->local_steps + params->local_steps_growth * (double)t;
         const double left = (double)(spec->horizon - t);
         const int64_t length = (int64_t)fmax(fmin(own, left), 1);
@@ -180,11 +183,12 @@ static double run_baseline(struct forecast *forecast)
                         error * (n2 + gradient_square(forecast)) / forecast->clients);
         }
         t += length;
+        rate = (forecast->regret - before) / (double)length;
         if (diverges(forecast)) {
             return INFINITY;
         }
     }
-    return forecast->regret;
+    return forecast->regret + rate * (double)(spec->horizon - t);
 }
 
 /* The variance of rounding to a grid at random: the square of its accuracy, times this. */
@@ -202,6 +206,7 @@ static double run_ceal(struct forecast *forecast)
         params.gradient_bound = sqrt(gradient_square(forecast));
     }
     int64_t stage = params.first_stage, t = 0;
+    double rate = 0;
     for (int rounds = 0; t < spec->horizon && rounds < ROUNDS_MOST; rounds++) {
         const struct tally_ceal_stage at =
             tally_ceal_stage(&params, (uint32_t)spec->clients, dim, stage);
@@ -210,7 +215,8 @@ static double run_ceal(struct forecast *forecast)
             query_noise(forecast, square_of(forecast), (double)n) / forecast->clients;
         const double up = ROUNDING * at.uplink_accuracy * at.uplink_accuracy / forecast->clients;
         const double measured = sqrt(gradient_square(forecast) + noise + up);
-        forecast->regret += (double)n * gap_of(forecast);
+        rate = gap_of(forecast);
+        forecast->regret += (double)n * rate;
         t += n;
         if (at.threshold <= measured / 4) {
             move_server(forecast, noise,
@@ -222,7 +228,7 @@ static double run_ceal(struct forecast *forecast)
             return INFINITY;
         }
     }
-    return forecast->regret;
+    return forecast->regret + rate * (double)(spec->horizon - t);
 }
 
 double tally_forecast_regret(const struct tally_job_spec *spec, const struct tally_probe *probe,

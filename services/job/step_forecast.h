@@ -25,8 +25,8 @@
 /* Whether there is a recursion for the job's algorithm and its members. */
 bool tally_forecast_knows(const struct tally_job_spec *spec);
 
-/* The regret of one client; INFINITY if the job diverges. Looks at the first rounds only of a job
- * that has more than 10,000. Precondition: tally_forecast_knows(). */
+/* The regret of one client; INFINITY if the job diverges. Rounds after the first 10,000 count as
+ * the last of these. Precondition: tally_forecast_knows(). */
 double tally_forecast_regret(const struct tally_job_spec *spec, const struct tally_probe *probe,
                              double step_size);
 

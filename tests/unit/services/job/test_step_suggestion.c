@@ -288,6 +288,29 @@ static void test_job_step_suggestion__says_why_there_is_none(void)
     TALLY_ASSERT_TEXT(suggest(&spec).reason, "the objective has more than 100000 coordinates");
 }
 
+/* Of more rounds than the recursion takes, the last one stands for those that are left: the noise
+ * of each step q = eta^2 s / n leaves a gap of lambda q / (1 - (1 - eta lambda)^2) / 2. */
+static void test_job_step_suggestion__all_rounds_count(void)
+{
+    static const struct tally_algorithm *const ALGORITHMS[] = {&TALLY_FEDAVG, &TALLY_MINIBATCH_SGD};
+    const struct tally_probe probe = {
+        .n = 1,
+        .modes[0] = {.curvature = 1, .square = 1, .share = 1},
+        .smoothness = 1,
+        .noise = 0.1,
+    };
+    const double eta = 0.1, gap = eta * eta * 0.1 / 10 / (1 - pow(1 - eta, 2)) / 2;
+    for (size_t i = 0; i < sizeof ALGORITHMS / sizeof ALGORITHMS[0]; i++) {
+        struct tally_job_spec spec = job(ALGORITHMS[i], LOUD);
+        spec.params.baseline.local_steps = 1;
+        spec.horizon = 9000;
+        const double before = tally_forecast_regret(&spec, &probe, eta);
+        spec.horizon = 1000000;
+        CU_ASSERT_DOUBLE_EQUAL((tally_forecast_regret(&spec, &probe, eta) - before) / 991000, gap,
+                               1e-3 * gap);
+    }
+}
+
 /* Of one query, the regret is the same whatever the step. */
 static void test_job_step_suggestion__there_is_none_if_no_step_matters(void)
 {
@@ -383,6 +406,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_job_step_suggestion__unlike_clients_take_shorter_steps),
     TALLY_TEST(test_job_step_suggestion__measures_what_clients_have_of_their_own),
     TALLY_TEST(test_job_step_suggestion__says_why_there_is_none),
+    TALLY_TEST(test_job_step_suggestion__all_rounds_count),
     TALLY_TEST(test_job_step_suggestion__there_is_none_if_no_step_matters),
     TALLY_TEST(test_job_step_suggestion__a_document_may_state_it),
     TALLY_TEST(test_job_step_suggestion__looks_at_few_queries_of_a_large_matrix),
