@@ -32,8 +32,8 @@ enum tally_status tally_adaptive_round(const struct tally_vector *vector, int32_
 
 /* What a broadcast needs. levels[i] <- (to[i] - from[i]) * inverse, bounded by the largest level;
  * its magnitude is lowered by threshold - 1/2 and rounded to the nearest integer, ties to even, so
- * that a coordinate gets a level beyond `threshold` steps, from 1/2 to 1. x[i] += step * levels[i].
- */
+ * that only coordinates more than `threshold` steps away, which is from 1/2 to 1, get a level other
+ * than 0. tally_adaptive_move(): x[i] += step * levels[i]. */
 void tally_adaptive_round_change(const double *to, const double *from, size_t n, double inverse,
                                  double threshold, int32_t *levels);
 void tally_adaptive_move(const int32_t *levels, size_t n, double step, double *x);

@@ -484,7 +484,7 @@ static enum tally_status count_specials(struct tally_adaptive_message *message,
     uint32_t n = 0;
     for (size_t row = 0; STEPS * row < message->dim; row++) {
         message->before[row] = n;
-        if (message->special[row] != 0) { /* few are not */
+        if (message->special[row] != 0) { /* in few rows */
             n += (uint32_t)__builtin_popcountll(message->special[row]);
         }
     }

@@ -209,8 +209,8 @@ static inline void fixed_point_add_dithered(const int32_t *levels, const int32_t
 /* ---- means ---- */
 
 /* (double)sum. Only AVX-512 converts int64 in vectors, hence in halves of 32 bits: beside 2^84 the
- * doubles are the multiples of 2^32, and beside 2^52 the integers. All but the last addition is
- * exact. */
+ * doubles are the multiples of 2^32, and beside 2^52 the integers. All additions but the last
+ * are exact. */
 static inline double fixed_point_double_of(int64_t sum)
 {
     const uint64_t word = (uint64_t)sum;

@@ -3,7 +3,7 @@
  *
  *     g_1 .. g_6     gradients at x
  *     g'_i, i = 1, 2   the gradient of the same draws at x + dx, where dx = -l m_i / |m_i|, and m_i
- *                      is the mean of the gradients of the other draws
+ *                      is the mean of the gradients of the other draws; i = 2, 3, 4 in a program
  *     c_i = <g'_i - g_i, dx> / |dx|^2          r_i = |g'_i - g_i|^2 / <g'_i - g_i, dx>
  *                      (r_i = |g'_i - g_i| / |dx| if the product is not positive)
  *
@@ -21,7 +21,9 @@
  * for the next one.
  *
  * The gradient of a user's program must repeat its draws, that is, it may use only the random
- * numbers of the query. Such a client repeats a query at x itself in place of i = 1. */
+ * numbers of the query. Such a client repeats a query at x itself in place of i = 1, and makes more
+ * queries near x, because its first l is often a bad guess: weights that are offsets from a start
+ * have x = 0. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -309,8 +309,8 @@ static double growth_of(const struct tally_setting *setting, double step_size)
  * shows, all directions are taken to be alike. Otherwise some may be much steeper than the mean,
  * and along them a step that is too long diverges, so h is above c; but not above r, which is at
  * most the largest eigenvalue of a sample. If c is near r, every sample has the Hessian of f, and r
- * is not a trace. If f is round, 1 / h is the step of gradient descent for curvatures from its
- * least to c. */
+ * is not a trace. If f is round, 1 / h is the best constant step of gradient descent for curvatures
+ * from its least to c. */
 static enum tally_status find_curvature(const struct tally_setting *setting,
                                         const struct tally_report *reports, int64_t n,
                                         struct mean *ret_curvature, bool *ret_is_even,

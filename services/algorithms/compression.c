@@ -123,9 +123,9 @@ static struct resolutions resolutions_at(const struct tally_setting *setting, do
     return (struct resolutions){own->uplink_resolution, own->downlink_resolution};
 }
 
-/* The resolution of a broadcast whose server's step has the length of `ratio` deviations. A
- * broadcast leaves parts of a step for later, so with `auto` it is finer while the model moves far,
- * but no finer than the move itself: that would be no earlier. */
+/* The resolution of a broadcast, if the root mean square of the server's step is `ratio`
+ * deviations. A broadcast leaves parts of a step for later, so with `auto` it is finer while the
+ * model moves far, but no finer than the move itself: that would be no earlier. */
 static double down_resolution(const struct tally_setting *setting, double resolution, double ratio)
 {
     return own_of(setting)->type == TALLY_COMPRESSION_AUTO

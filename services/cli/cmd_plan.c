@@ -143,7 +143,7 @@ static enum tally_status refuse_budgets(const struct tally_cli *cli,
     return TALLY_OK;
 }
 
-/* "step size  0.1, suggested 0.01314" */
+/* "step size  0.1, suggested 0.0131" */
 static void add_steps(const struct tally_job_spec *spec, const struct tally_suggestion *suggestion,
                       struct tally_text_table *table)
 {

@@ -68,7 +68,7 @@ static double message_error(const struct tally_job_spec *spec)
     return quantizes ? fmin(dim / (6 * levels * levels), sqrt(dim * M_2_PI) / levels) : 0;
 }
 
-/* S; a factor of the step of `fedcom`. */
+/* S: the server's step size in `fedcom` and `scaffold`. */
 static double server_factor(const struct tally_job_spec *spec)
 {
     const struct tally_algorithm *algorithm = tally_job_spec_algorithm(spec);
@@ -77,7 +77,8 @@ static double server_factor(const struct tally_job_spec *spec)
                : 1;
 }
 
-/* The clients' own steps of one round of K queries from time t, `stride` at once. */
+/* A round of `length` queries from time t: the clients' own steps, `stride` at once, and the
+ * server's. */
 static void move_clients(struct forecast *forecast, int64_t t, int64_t length, int64_t stride)
 {
     const struct tally_probe *probe = forecast->probe;

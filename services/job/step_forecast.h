@@ -3,20 +3,22 @@
  *
  * Each mode of curvature lambda has a square A of the error that all clients share, and one N that
  * noise has put there. A client that makes K steps of length eta from the common point has, after k
- * of them, the noise W and the drift D towards its own optimum:
+ * of them, the noise W and the square D of the drift towards its own optimum:
  *
- *     q = eta^2 share (noise + growth E)                E = the sum of A, N and W over the modes
- *     W <- (1 - eta lambda)^2 W + q                      D = share spread (sum of the steps)^2
+ *     E = sum over the modes of (1 - eta lambda)^2k (A + N) + W
+ *     W <- (1 - eta lambda)^2 W + eta^2 share (noise + growth E)
+ *     D = share spread u^2                                  u <- (1 - eta lambda) u + eta
  *     f(x_m) - f(x*) = 1/2 sum lambda ((1 - eta lambda)^2k (A + N) + W + D)
  *
- * and the server's step, S times the mean of M clients:
+ * The server makes S times the mean step of M clients:
  *
- *     r = 1 - S (1 - (1 - eta lambda)^K)      A <- r^2 A      N <- r^2 N + S^2 (W / M + Q)
+ *     r = 1 - S (1 - (1 - eta lambda)^K)      A <- r^2 A      N <- r^2 N + S^2 (W + Q) / M
  *
- * where Q is the error of the messages (QSGD). For clients that do not move, W = D = 0, and N <- (1
- * - eta lambda)^2 N + q / (K M). A job of `ceal` follows the rule of its stages, with expected
- * norms for those that it measures. f is no quadratic, and A, N and W are expectations: the
- * forecast is for comparing step sizes, not for predicting a regret. */
+ * where Q is the error of a message (QSGD). If clients do not move, but send the mean of n
+ * gradients at the common point, a round is a single step, with 1/n of the noise and growth,
+ * and with no drift. A job of `ceal` follows the rule of its stages, with expected norms for those
+ * that it measures. f is no quadratic, and A, N and W are expectations: the forecast is for
+ * comparing step sizes, not for predicting a regret. */
 #ifndef TALLY_SERVICES_JOB_STEP_FORECAST_H
 #define TALLY_SERVICES_JOB_STEP_FORECAST_H
 

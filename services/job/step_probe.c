@@ -21,7 +21,7 @@ static const double MIDDLE = 0.5;
 static const double SMALL_GRADIENT = 1e-3; /* relative to the first one: near enough to x* */
 
 /* Changes of the gradient relative to itself, along a step of a difference: as wanted, and the most
- * that is still local. */
+ * that is still local. The least is SHARE^2. */
 static const double SHARE = 1e-3, MOST_SHARE = 1e-2;
 /* A smaller curvature, relative to the largest, is rounding. */
 static const double LEAST_CURVATURE = 1e-8;

@@ -1,17 +1,20 @@
 /* step_probe: what the objective of a job is like around its initial point, measured with a bounded
  * number of gradients of its own data.
  *
- * Idea: f is taken for a quadratic, whose error e = x - x* has modes of curvatures lambda_i:
+ * Idea: f is taken for a quadratic, whose error e = x^(1) - x* has modes of curvatures lambda_i. A
+ * product H v is a difference of gradients of the same points at x and x + epsilon v, so any
+ * objective with gradients can be probed.
  *
- *     g = grad f(x), Lanczos iteration from g      (lambda_i, w_i), sum w_i = |g|^2
- *     e_i^2 = w_i / lambda_i^2                     and x* is near y = x - V T^-1 V' g
+ *     x*       Newton's method in Krylov subspaces: Lanczos iteration from g = grad f(x), with the
+ *              basis V and the tridiagonal matrix T; x <- x - V T^-1 V' g, a few times
+ *     modes    Lanczos iteration from e at the middle between x^(1) and x*: lambda_i and e_i^2,
+ *              whose sum is |e|^2
  *
- * (Golub, Meurant, Matrices, Moments and Quadrature: the nodes and weights are those of Gauss's
- * formula for the spectral measure of g.) A product H v is a difference of gradients of the same
- * points at x and x + epsilon v, so any objective with gradients can be probed. At y, and with the
- * same draws a little further, single points are queried: the variance of their gradients is the
- * noise of a query at x*, and that of the differences how it grows with the distance from there. A
- * second iteration, from a sum of these deviations with random signs, gives the curvatures of the
+ * (Golub, Meurant, Matrices, Moments and Quadrature: lambda_i and e_i^2 are the nodes and weights
+ * of Gauss's formula for the spectral measure of e.) At x*, and with the same draws a little nearer
+ * to x^(1), single points are queried: the variance of their gradients is the noise of a query at
+ * x*, and that of the differences shows how it grows with the distance from x*. A second iteration
+ * at the middle, from a sum of these deviations with random signs, gives the curvatures of the
  * directions in which there is noise; a third, from a vector of random signs, those of the errors
  * of quantized messages. */
 #ifndef TALLY_SERVICES_JOB_STEP_PROBE_H

@@ -9,7 +9,8 @@
 
 /* ---- The best step size. */
 
-/* Powers of 2^(1/4), from 2^COARSEST / smoothness down. */
+/* Powers of 2, from about 2^COARSEST / smoothness down to 2^FINEST / smoothness; then those of
+ * 2^(1/4) around the best one. */
 enum { QUARTERS = 4, COARSEST = 6, FINEST = -30 };
 static const double LONGEST = 1e9; /* as in a document */
 
@@ -43,7 +44,7 @@ static double best_step(const struct tally_job_spec *spec, const struct tally_pr
         *ret_reason = "the job diverges at every step size";
         return NAN;
     }
-    if (best == QUARTERS * (unit + FINEST)) { /* as with a single query, before which none moves */
+    if (best == QUARTERS * (unit + FINEST)) { /* as with a single query, before any step */
         *ret_reason = "no step makes the expected regret less";
         return NAN;
     }
@@ -182,8 +183,8 @@ enum tally_status tally_suggest(const struct tally_job_spec *spec,
     if (isnan(ret->step_size)) {
         give_reason(ret, reason);
     } else if (tally_job_spec_algorithm(spec) == &TALLY_CEAL) {
-        /* The recursion has no luck in it, good or bad, and a job of `ceal` whose steps are longer
-         * than [1] allows can lose its way. */
+        /* The recursion knows only means, and a job of `ceal` whose steps are longer than [1]
+         * allows can have many times the expected regret (DESIGN.md). */
         ret->step_size = fmin(ret->step_size, digits(1 / probe.smoothness));
     }
     return TALLY_OK;

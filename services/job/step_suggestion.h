@@ -22,15 +22,16 @@ struct tally_suggestion {
 double tally_suggestion_step_of(const struct tally_job_spec *spec);
 
 /* Whether a valid job may have a suggestion, if its data are here: its objective is built in and
- * not too large, it starts at a point that follows from the document, and its algorithm has a step
- * size to choose. */
+ * not too large, its data are not those of each worker, it starts at zeros or a random point, and
+ * its algorithm has a step size to choose and no server optimizer. */
 bool tally_suggestion_is_possible(const struct tally_job_spec *spec);
 /* No suggestion, and why: what makes it impossible, or else `otherwise`. */
 struct tally_suggestion tally_suggestion_none(const struct tally_job_spec *spec,
                                               const char *otherwise);
 
 /* Suggests a step size for a valid spec on its objective (borrowed). Deterministic; about a second
- * at most. Stops once *stop is set; `stop` may be NULL. Errors: CANCELLED, NO_MEMORY. */
+ * at most. Without a suggestion, says why: that is no error. Stops once *stop is set; `stop` may be
+ * NULL. Errors: CANCELLED, NO_MEMORY. */
 enum tally_status tally_suggest(const struct tally_job_spec *spec,
                                 const struct tally_objective *objective, const atomic_bool *stop,
                                 struct tally_suggestion *ret, struct tally_error *err);
