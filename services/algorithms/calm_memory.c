@@ -355,8 +355,10 @@ uint64_t calm_index_bits(int64_t k)
 }
 
 /* The bits that a plan of the remaining epochs may spend. Up: less than one in 256 of the budget is
- * left out, so that clients can be told what is left. Down: each broadcast is followed by control
- * bits that state what has been estimated. */
+ * left out, so that clients can be told what is left. Down: each broadcast is followed by about ten
+ * control bits that state what has been estimated, and usually three broadcasts are left after the
+ * first. Half a bit for each root of d is the scatter of the lengths (reserve_down()). Small
+ * budgets keep less back: the grids of the last message fit what is left anyway. */
 static struct tally_calm_budget budget_left(const struct tally_setting *setting,
                                             const struct calm_memory *memory)
 {
