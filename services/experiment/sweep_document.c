@@ -775,6 +775,19 @@ struct tally_json *tally_sweep_trial_complete(const struct tally_sweep_trial *tr
     return complete;
 }
 
+/* A copy of a buffer, which does not end with 0, as a string. NULL: no memory. */
+static char *text_of(const struct tally_buffer *buffer)
+{
+    char *text = malloc(buffer->size + 1);
+    if (text != NULL) {
+        if (buffer->size > 0) {
+            memcpy(text, buffer->data, buffer->size);
+        }
+        text[buffer->size] = '\0';
+    }
+    return text;
+}
+
 /* What runs with the same data and f(x*) have in common, as text; NULL = out of memory. */
 static char *problem_of(const struct tally_job_spec *spec)
 {
@@ -787,8 +800,7 @@ static char *problem_of(const struct tally_job_spec *spec)
         const struct tally_json *member = tally_json_get(complete, MEMBERS[i]);
         status = member != NULL ? tally_json_dump(member, 0, &text) : TALLY_OK;
     }
-    char *problem =
-        status == TALLY_OK ? strndup(text.data != NULL ? (char *)text.data : "", text.size) : NULL;
+    char *problem = status == TALLY_OK ? text_of(&text) : NULL;
     tally_buffer_fini(&text);
     tally_json_free(complete);
     return problem;
@@ -832,7 +844,7 @@ static enum tally_status parse_trial(const struct tally_sweep *sweep, struct tal
         status = tally_json_dump(document, 0, &text);
     }
     if (status == TALLY_OK) {
-        trial->document = strndup((const char *)text.data, text.size);
+        trial->document = text_of(&text);
         status = trial->document != NULL ? TALLY_OK : TALLY_NO_MEMORY;
     }
     if (status == TALLY_OK && sweep->data_dir != NULL) {
@@ -840,7 +852,7 @@ static enum tally_status parse_trial(const struct tally_sweep *sweep, struct tal
         char found[TALLY_FOUND_CAPACITY];
         status = tally_document_complete(&text, &files, found, err);
         if (status == TALLY_OK && found[0] != '\0') {
-            trial->found = strndup((const char *)text.data, text.size);
+            trial->found = text_of(&text);
             status = trial->found != NULL ? TALLY_OK : TALLY_NO_MEMORY;
         }
     }
