@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codec/numeric/vector.h"
+
 enum {
     CLIENTS_MOST = 64,
     CLIENTS_LEAST = 8,     /* if there are as many */
@@ -48,15 +50,6 @@ struct probe {
 static uint32_t client_of(const struct probe *probe, uint32_t i)
 {
     return (uint32_t)((uint64_t)i * probe->objective->clients / probe->n_clients);
-}
-
-static double dot(const double *a, const double *b, size_t n)
-{
-    double sum = 0;
-    for (size_t i = 0; i < n; i++) {
-        sum += a[i] * b[i];
-    }
-    return sum;
 }
 
 static void add(double *x, double factor, const double *y, size_t n)
@@ -178,7 +171,7 @@ static enum tally_status iterate(const struct probe *probe, struct spectrum *ret
     double t[TALLY_PROBE_ITERATIONS][TALLY_PROBE_ITERATIONS] = {{0}};
     const size_t dim = probe->dim;
     const size_t most = dim < TALLY_PROBE_ITERATIONS ? dim : TALLY_PROBE_ITERATIONS;
-    double *w = probe->sum, norm = sqrt(dot(w, w, dim)), largest = 0;
+    double *w = probe->sum, norm = tally_vector_norm(w, dim), largest = 0;
     enum tally_status status = TALLY_OK;
     size_t n = 0;
     while (status == TALLY_OK && n < most && norm > 0 && norm > LEAST_CURVATURE * largest) {
@@ -188,15 +181,15 @@ static enum tally_status iterate(const struct probe *probe, struct spectrum *ret
         }
         status = times(probe, v, w);
         for (size_t k = 0; k <= n; k++) { /* twice is enough against rounding */
-            t[n][k] = t[k][n] = dot(w, probe->basis + k * dim, dim);
+            t[n][k] = t[k][n] = tally_vector_dot(w, probe->basis + k * dim, dim);
         }
         for (int again = 0; again < 2; again++) {
             for (size_t k = 0; k <= n; k++) {
                 const double *u = probe->basis + k * dim;
-                add(w, -dot(w, u, dim), u, dim);
+                add(w, -tally_vector_dot(w, u, dim), u, dim);
             }
         }
-        norm = sqrt(dot(w, w, dim));
+        norm = tally_vector_norm(w, dim);
         largest = fmax(largest, fabs(t[n][n]));
         n++;
     }
@@ -212,15 +205,15 @@ static enum tally_status iterate(const struct probe *probe, struct spectrum *ret
 /* Finds a length at which differences are local: x may have any scale. */
 static enum tally_status find_length(struct probe *probe)
 {
-    const double size = sqrt(dot(probe->gradient, probe->gradient, probe->dim));
+    const double size = tally_vector_norm(probe->gradient, probe->dim);
     enum tally_status status = size > 0 && isfinite(size) ? TALLY_OK : no_curvature(probe);
-    probe->length = 1e-4 * (1 + sqrt(dot(probe->x, probe->x, probe->dim)));
+    probe->length = 1e-4 * (1 + tally_vector_norm(probe->x, probe->dim));
     for (int i = 0; status == TALLY_OK && i < RESCALINGS; i++) {
         for (size_t k = 0; k < probe->dim; k++) {
             probe->other[k] = -probe->gradient[k] / size;
         }
         status = times(probe, probe->other, probe->sum);
-        const double change = sqrt(dot(probe->sum, probe->sum, probe->dim)) * probe->length / size;
+        const double change = tally_vector_norm(probe->sum, probe->dim) * probe->length / size;
         if (status != TALLY_OK || !(change > MOST_SHARE || change < SHARE * SHARE)) {
             break;
         }
@@ -229,16 +222,11 @@ static enum tally_status find_length(struct probe *probe)
     return status;
 }
 
-static double size_of(const struct probe *probe, const double *x)
-{
-    return sqrt(dot(x, x, probe->dim));
-}
-
 /* Takes a step -probe->step from probe->x, or a part of it, after which the gradient is shorter.
  * *ret_moved is false if there is none. */
 static enum tally_status step_down(struct probe *probe, bool *ret_moved)
 {
-    const double before = size_of(probe, probe->gradient);
+    const double before = tally_vector_norm(probe->gradient, probe->dim);
     double part = 1;
     enum tally_status status = TALLY_OK;
     *ret_moved = false;
@@ -246,7 +234,7 @@ static enum tally_status step_down(struct probe *probe, bool *ret_moved)
         memcpy(probe->other, probe->x, probe->dim * sizeof *probe->other);
         add(probe->other, -part, probe->step, probe->dim);
         status = gradient_at(probe, probe->other, probe->sum);
-        *ret_moved = status == TALLY_OK && size_of(probe, probe->sum) < before;
+        *ret_moved = status == TALLY_OK && tally_vector_norm(probe->sum, probe->dim) < before;
         part /= 2;
     }
     if (*ret_moved) {
@@ -259,14 +247,14 @@ static enum tally_status step_down(struct probe *probe, bool *ret_moved)
 /* probe->x <- an estimate of x*, by Newton's method in Krylov subspaces. */
 static enum tally_status find_minimum(struct probe *probe)
 {
-    const double first = size_of(probe, probe->gradient);
+    const double first = tally_vector_norm(probe->gradient, probe->dim);
     bool moved = true;
     enum tally_status status = TALLY_OK;
     for (int k = 0; status == TALLY_OK && moved && k < NEWTON_STEPS &&
-                    size_of(probe, probe->gradient) > SMALL_GRADIENT * first;
+                    tally_vector_norm(probe->gradient, probe->dim) > SMALL_GRADIENT * first;
          k++) {
         struct spectrum spectrum;
-        const double size = size_of(probe, probe->gradient);
+        const double size = tally_vector_norm(probe->gradient, probe->dim);
         memcpy(probe->sum, probe->gradient, probe->dim * sizeof *probe->sum);
         status = iterate(probe, &spectrum);
         memset(probe->step, 0, probe->dim * sizeof *probe->step);
@@ -306,8 +294,8 @@ static enum tally_status query_points(const struct probe *probe, uint32_t i, int
         }
         if (status == TALLY_OK) {
             add(probe->at, -1, probe->one, dim);
-            squares[0] += dot(probe->one, probe->one, dim);
-            squares[1] += dot(probe->at, probe->at, dim);
+            squares[0] += tally_vector_dot(probe->one, probe->one, dim);
+            squares[1] += tally_vector_dot(probe->at, probe->at, dim);
             add(means, 1.0 / n, probe->one, dim);
             add(means + dim, 1.0 / n, probe->at, dim);
             add(probe->sum, sign, probe->one, dim);
@@ -316,8 +304,8 @@ static enum tally_status query_points(const struct probe *probe, uint32_t i, int
     }
     if (status == TALLY_OK) {
         add(probe->sum, -signs, means, dim);
-        *ret_variance = (squares[0] - n * dot(means, means, dim)) / (n - 1);
-        *ret_growth = (squares[1] - n * dot(means + dim, means + dim, dim)) / (n - 1) /
+        *ret_variance = (squares[0] - n * tally_vector_dot(means, means, dim)) / (n - 1);
+        *ret_growth = (squares[1] - n * tally_vector_dot(means + dim, means + dim, dim)) / (n - 1) /
                       (probe->length * probe->length);
     }
     return status;
@@ -333,7 +321,7 @@ static enum tally_status measure_spread(struct probe *probe, double variance,
         status = client_gradient(probe, i, probe->x, probe->one);
         if (status == TALLY_OK) {
             add(probe->one, -1, probe->gradient, probe->dim);
-            spread += probe->weights[i] * dot(probe->one, probe->one, probe->dim);
+            spread += probe->weights[i] * tally_vector_dot(probe->one, probe->one, probe->dim);
             spread -=
                 probe->points[i] > 0 ? probe->weights[i] * variance / (double)probe->points[i] : 0;
             if (probe->spec->minibatch == 0) {
@@ -352,7 +340,7 @@ static enum tally_status add_modes(const struct probe *probe, enum part part,
                                    struct tally_probe *ret)
 {
     struct spectrum spectrum;
-    const double square = dot(probe->sum, probe->sum, probe->dim);
+    const double square = tally_vector_dot(probe->sum, probe->sum, probe->dim);
     const size_t first = ret->n;
     double sum = 0;
     enum tally_status status = iterate(probe, &spectrum);
@@ -389,7 +377,8 @@ static enum tally_status measure_noise(struct probe *probe, struct tally_probe *
 {
     const size_t dim = probe->dim;
     const int n = queries_of(probe);
-    const double points = (double)probe->spec->minibatch, distance = size_of(probe, probe->error);
+    const double points = (double)probe->spec->minibatch,
+                 distance = tally_vector_norm(probe->error, probe->dim);
     double variance = 0, growth = 0;
     enum tally_status status = TALLY_OK;
     for (size_t i = 0; i < dim; i++) {
@@ -424,7 +413,7 @@ static enum tally_status measure_modes(struct probe *probe, struct tally_probe *
         memcpy(probe->sum, probe->error, dim * sizeof *probe->sum);
         status = add_modes(probe, ERROR, ret);
     }
-    if (status == TALLY_OK && size_of(probe, probe->step) > 0) {
+    if (status == TALLY_OK && tally_vector_norm(probe->step, probe->dim) > 0) {
         memcpy(probe->sum, probe->step, dim * sizeof *probe->sum);
         status = add_modes(probe, NOISE, ret);
     }
@@ -473,7 +462,7 @@ static enum tally_status measure(struct probe *probe, const double *x, struct ta
     for (size_t i = 0; i < probe->dim; i++) {
         probe->error[i] = x[i] - probe->x[i];
     }
-    if (status == TALLY_OK && !(size_of(probe, probe->error) > 0)) {
+    if (status == TALLY_OK && !(tally_vector_norm(probe->error, probe->dim) > 0)) {
         return no_curvature(probe);
     }
     if (status == TALLY_OK) {
