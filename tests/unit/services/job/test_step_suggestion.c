@@ -110,25 +110,34 @@ static void test_job_step_suggestion__is_always_the_same(void)
     CU_ASSERT_DOUBLE_EQUAL(suggest(&spec).step_size, suggest(&spec).step_size, 0);
 }
 
+/* The objective of a synthetic job, which the caller frees, and what the probe measures of it. */
+static struct tally_objective *probed(const struct tally_job_spec *spec,
+                                      struct tally_probe *ret_probe)
+{
+    struct tally_objective *objective = NULL;
+    struct tally_error err = TALLY_ERROR_INIT;
+    double x[30];
+    TALLY_ASSERT_STATUS(tally_objective_new(&spec->objective, 10, tally_job_spec_setting(spec).key,
+                                            ".", &objective, &err),
+                        TALLY_OK, &err);
+    tally_job_spec_initial_point(spec, x);
+    TALLY_ASSERT_STATUS(tally_probe_measure(spec, objective, x, NULL, ret_probe, &err), TALLY_OK,
+                        &err);
+    return objective;
+}
+
 /* The forecast is that of the mean over draws; one job is within a quarter of it. */
 static void test_job_step_suggestion__forecast_is_near_the_regret(void)
 {
     for (int i = LOUD; i <= QUIET; i++) {
         struct tally_job_spec spec = job(&TALLY_FEDAVG, (enum reading)i);
-        struct tally_objective *objective = NULL;
         struct tally_probe probe;
         struct tally_job *run = NULL;
         struct tally_error err = TALLY_ERROR_INIT;
         const struct tally_local_observer observer = {.on_round = NULL};
-        double x[30], f_star;
+        double f_star;
         spec.params.baseline.step_size = i == LOUD ? 0.0134 : 0.1;
-        TALLY_ASSERT_STATUS(tally_objective_new(&spec.objective, 10,
-                                                tally_job_spec_setting(&spec).key, ".", &objective,
-                                                &err),
-                            TALLY_OK, &err);
-        tally_job_spec_initial_point(&spec, x);
-        TALLY_ASSERT_STATUS(tally_probe_measure(&spec, objective, x, NULL, &probe, &err), TALLY_OK,
-                            &err);
+        struct tally_objective *objective = probed(&spec, &probe);
         TALLY_ASSERT_STATUS(tally_local_reference(&spec, objective, &f_star, &err), TALLY_OK, &err);
         TALLY_ASSERT_STATUS(tally_local_run_on(&spec, objective, f_star, &observer, &run, &err),
                             TALLY_OK, &err);
@@ -237,18 +246,9 @@ static void test_job_step_suggestion__measures_what_clients_have_of_their_own(vo
     struct tally_job_spec spec = job(&TALLY_FEDAVG, LOUD);
     double spreads[2];
     for (int i = 0; i < 2; i++) {
-        struct tally_objective *objective = NULL;
         struct tally_probe probe;
-        struct tally_error err = TALLY_ERROR_INIT;
-        double x[30];
         spec.objective.data.synthetic_linear.points = i == 0 ? 200000 : 200;
-        TALLY_ASSERT_STATUS(tally_objective_new(&spec.objective, 10,
-                                                tally_job_spec_setting(&spec).key, ".", &objective,
-                                                &err),
-                            TALLY_OK, &err);
-        tally_job_spec_initial_point(&spec, x);
-        TALLY_ASSERT_STATUS(tally_probe_measure(&spec, objective, x, NULL, &probe, &err), TALLY_OK,
-                            &err);
+        struct tally_objective *objective = probed(&spec, &probe);
         /* The mean of n of N points of a client, beside that of all 10 N, has the variance of a
          * point times 0.9 / N. */
         const double n = (double)spec.objective.data.synthetic_linear.points / 10;
