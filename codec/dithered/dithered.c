@@ -2,26 +2,11 @@
  * the form that suits their length. */
 #include "codec/dithered/dithered.h"
 
-#include <math.h>
-
 #include "codec/dithered/dithered_long.h"
 #include "codec/dithered/dithered_message.h"
+#include "codec/numeric/log_scale.h"
 
-enum { OCTAVE = TALLY_DITHERED_OCTAVE, LOWEST_OCTAVE = -8 };
-
-/* 2^(j/16), rounded to the nearest. */
-static const double POWER[OCTAVE] = {
-    0x1.0000000000000p+0, 0x1.0b5586cf9890fp+0, 0x1.172b83c7d517bp+0, 0x1.2387a6e756238p+0,
-    0x1.306fe0a31b715p+0, 0x1.3dea64c123422p+0, 0x1.4bfdad5362a27p+0, 0x1.5ab07dd485429p+0,
-    0x1.6a09e667f3bcdp+0, 0x1.7a11473eb0187p+0, 0x1.8ace5422aa0dbp+0, 0x1.9c49182a3f090p+0,
-    0x1.ae89f995ad3adp+0, 0x1.c199bdd85529cp+0, 0x1.d5818dcfba487p+0, 0x1.ea4afa2a490dap+0};
-
-/* 2^((2 j + 1) / 32): from this ratio on, 2^((j + 1) / 16) is nearer than 2^(j/16). */
-static const double HALF_WAY[OCTAVE] = {
-    0x1.059b0d3158574p+0, 0x1.11301d0125b51p+0, 0x1.1d4873168b9aap+0, 0x1.29e9df51fdee1p+0,
-    0x1.371a7373aa9cbp+0, 0x1.44e086061892dp+0, 0x1.5342b569d4f82p+0, 0x1.6247eb03a5585p+0,
-    0x1.71f75e8ec5f74p+0, 0x1.82589994cce13p+0, 0x1.93737b0cdc5e5p+0, 0x1.a5503b23e255dp+0,
-    0x1.b7f76f2fb5e47p+0, 0x1.cb720dcef9069p+0, 0x1.dfc97337b9b5fp+0, 0x1.f50765b6e4540p+0};
+enum { LOWEST = -8 * TALLY_DITHERED_OCTAVE };
 
 uint32_t tally_dithered_scale_of(double ratio)
 {
@@ -31,18 +16,12 @@ uint32_t tally_dithered_scale_of(double ratio)
     if (ratio >= 0x1p16) {
         return TALLY_DITHERED_SCALES - 1;
     }
-    int exponent;
-    const double fraction = 2 * frexp(ratio, &exponent); /* exact: ratio 2^(1 - exponent) */
-    uint32_t j = 0;
-    while (j < OCTAVE && fraction >= HALF_WAY[j]) {
-        j++;
-    }
-    return (uint32_t)(exponent - 1 - LOWEST_OCTAVE) * OCTAVE + j;
+    return (uint32_t)(tally_log_scale_index(ratio) - LOWEST);
 }
 
 double tally_dithered_ratio(uint32_t scale)
 {
-    return ldexp(POWER[scale % OCTAVE], (int)(scale / OCTAVE) + LOWEST_OCTAVE);
+    return tally_log_scale_value((int)scale + LOWEST);
 }
 
 uint32_t tally_dithered_top(uint32_t clients)

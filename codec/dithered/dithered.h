@@ -24,10 +24,11 @@
 #ifndef TALLY_CODEC_DITHERED_DITHERED_H
 #define TALLY_CODEC_DITHERED_DITHERED_H
 
+#include "codec/numeric/log_scale.h"
 #include "codec/quantize/level_encoding.h"
 
 enum {
-    TALLY_DITHERED_OCTAVE = 16, /* indices per factor of 2 */
+    TALLY_DITHERED_OCTAVE = TALLY_LOG_SCALE_OCTAVE, /* indices per factor of 2 */
     TALLY_DITHERED_SCALES = 24 * TALLY_DITHERED_OCTAVE + 1,
     TALLY_DITHERED_MAX_TOP = 1 << 20,
 };
