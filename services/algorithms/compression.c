@@ -5,15 +5,20 @@
 
 #include "codec/adaptive/adaptive.h"
 #include "codec/dithered/dithered.h"
+#include "codec/numeric/bits.h"
 #include "codec/numeric/fixed_point.h"
+#include "codec/numeric/log_scale.h"
 #include "services/algorithms/baseline.h"
 #include "services/algorithms/weights.h"
 
 enum {
     BLOCK = TALLY_ADAPTIVE_BLOCK,
     SQUARE_LANES = TALLY_FIXED_POINT_LANES,
-    STEP_BYTES = 1, /* of a message that states its step, before its levels */
+    STEP_BYTES = 1, /* of an uplink message that states its step, before its levels */
     STEP_BIAS = 128,
+    CODE_BITS = 12, /* of a broadcast's step, and of the deviation, before its levels */
+    HEAD_BYTES = 2 * CODE_BITS / 8,
+    CODE_BIAS = 1 << (CODE_BITS - 1),
     LOWEST_EXPONENT = -99, /* of a step: what a grid may have */
     HIGHEST_EXPONENT = 99,
     TOP = TALLY_ADAPTIVE_MAX_LEVEL,
@@ -41,7 +46,7 @@ const size_t TALLY_N_COMPRESSION_FIELDS =
 
 /* The memory before z. */
 struct head {
-    double deviation; /* s; 0: unknown */
+    double deviation; /* s, as broadcast; 0: unknown */
 };
 
 static struct head *head_of(void *memory)
@@ -150,6 +155,35 @@ struct tally_grid tally_compression_grid(const struct tally_setting *setting, in
     const double up = resolutions_at(setting, (double)samples).up;
     const struct tally_grid grid = grid_of(up * head.deviation, up);
     return tally_dithered_grid_is_valid(&grid) ? grid : (struct tally_grid){0};
+}
+
+/* Codes of a broadcast: code c > 0 stands for index c - CODE_BIAS of log_scale.h. */
+
+static uint64_t code_of(double value, int lowest, int highest)
+{
+    const int index = tally_log_scale_index(value);
+    return (uint64_t)(CODE_BIAS + (index < lowest ? lowest : index > highest ? highest : index));
+}
+
+static double value_of(uint64_t code)
+{
+    return tally_log_scale_value((int)code - CODE_BIAS);
+}
+
+enum {
+    LOWEST_STEP = LOWEST_EXPONENT * TALLY_LOG_SCALE_OCTAVE,
+    HIGHEST_STEP = HIGHEST_EXPONENT * TALLY_LOG_SCALE_OCTAVE,
+};
+
+static uint64_t step_code(double step)
+{
+    return code_of(step, LOWEST_STEP, HIGHEST_STEP);
+}
+
+/* 0: unknown. */
+static uint64_t deviation_code(double deviation)
+{
+    return deviation > 0 ? code_of(deviation, 1 - CODE_BIAS, CODE_BIAS - 1) : 0;
 }
 
 /* The power of two next to `step`, as an exponent that fits a byte. A step of 0 gets the lowest:
@@ -393,7 +427,7 @@ static void move(const struct tally_server_task *task, double scale, double *ret
     *ret_step = sum_of(of_step);
 }
 
-/* The step of a broadcast, from the deviation of what the server adds to z. */
+/* The step that a broadcast should have, from the deviation of what the server adds to z. */
 static double broadcast_step(const struct tally_server_task *task, double deviation,
                              double resolution)
 {
@@ -408,6 +442,47 @@ static double broadcast_step(const struct tally_server_task *task, double deviat
         square += rest * rest;
     }
     return ldexp(1, exponent_of(resolution / 8 * sqrt(square / (double)task->setting->dim)));
+}
+
+/* What a broadcast states before its levels: its step, and the deviation that the grid of the
+ * following messages depends on. */
+static enum tally_status begin_broadcast(struct tally_buffer *payload, uint64_t step,
+                                         uint64_t deviation, struct tally_error *err)
+{
+    uint8_t head[HEAD_BYTES];
+    struct tally_bit_writer writer;
+    tally_bit_writer_init(&writer, head, sizeof head);
+    tally_bit_write(&writer, step, CODE_BITS);
+    tally_bit_write(&writer, deviation, CODE_BITS);
+    tally_bit_writer_finish(&writer);
+    payload->size = 0;
+    return tally_buffer_append(payload, head, sizeof head) == TALLY_OK
+               ? TALLY_OK
+               : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a broadcast");
+}
+
+/* Takes the step and the deviation from the front of a broadcast. The deviation reaches a client as
+ * the grid of its next task, too. */
+static enum tally_status take_step(struct tally_message_view *broadcast, double *ret_step,
+                                   struct tally_error *err)
+{
+    if (broadcast->n_payload < HEAD_BYTES || broadcast->payload_bits < 8 * HEAD_BYTES) {
+        return tally_fail(err, TALLY_MALFORMED, "payload",
+                          "the payload does not begin with the step of its levels");
+    }
+    struct tally_bit_reader reader;
+    tally_bit_reader_init(&reader, broadcast->payload, 8 * HEAD_BYTES);
+    const int index = (int)tally_bit_read(&reader, CODE_BITS) - CODE_BIAS;
+    if (index < LOWEST_STEP || index > HIGHEST_STEP) {
+        return tally_fail(err, TALLY_MALFORMED, "payload",
+                          "step 2^(%d/16) is not from 2^%d to 2^%d", index, (int)LOWEST_EXPONENT,
+                          (int)HIGHEST_EXPONENT);
+    }
+    *ret_step = tally_log_scale_value(index);
+    broadcast->payload += HEAD_BYTES;
+    broadcast->n_payload -= HEAD_BYTES;
+    broadcast->payload_bits -= 8 * HEAD_BYTES;
+    return TALLY_OK;
 }
 
 enum tally_status tally_compression_decide(const struct tally_server_task *task, double scale,
@@ -430,25 +505,31 @@ enum tally_status tally_compression_decide(const struct tally_server_task *task,
     const double step =
         task->plan->grid.step > 0 ? task->plan->grid.step : now.up / 2 * sqrt(fmax(square, 0));
     const double rounding = step * step / 12;
-    head->deviation = deviation_of(head->deviation, square, of_mean / dim, rounding, n);
+    const uint64_t next =
+        deviation_code(deviation_of(head->deviation, square, of_mean / dim, rounding, n));
+    head->deviation = next > 0 ? value_of(next) : 0;
     const double own = head->deviation * head->deviation + rounding;
     const double gain = of_mean > 0 ? of_step / of_mean : 1;
     const double ratio = own > 0 ? sqrt(of_mean / dim / (own / n)) : 1;
     const double resolution = down_resolution(setting, now.down, ratio);
-    const double down = broadcast_step(task, sqrt(own / n * gain), resolution);
-    tally_adaptive_round_change(z, task->x, setting->dim, 1 / down, THRESHOLD, scratch->levels);
+    const uint64_t down = step_code(broadcast_step(task, sqrt(own / n * gain), resolution));
+    tally_adaptive_round_change(z, task->x, setting->dim, 1 / value_of(down), THRESHOLD,
+                                scratch->levels);
     struct tally_message *message = &decision->broadcast;
     struct tally_level_stats stats;
-    message->payload.size = 0;
-    enum tally_status status =
-        tally_adaptive_encode(scratch->levels, setting->dim, NULL, &message->payload, &stats, err);
+    enum tally_status status = begin_broadcast(&message->payload, down, next, err);
+    if (status == TALLY_OK) {
+        status = tally_adaptive_encode(scratch->levels, setting->dim, NULL, &message->payload,
+                                       &stats, err);
+    }
     if (status != TALLY_OK) {
         return status;
     }
     scratch->levels_of = message->payload.data;
-    message->grid = grid_of(down, 1);
-    message->bits = (struct tally_bits){
-        .formula_bits = stats.formula_bits, .payload_bits = stats.payload_bits, .messages = 1};
+    message->grid = (struct tally_grid){0};
+    message->bits = (struct tally_bits){.formula_bits = stats.formula_bits + 8 * HEAD_BYTES,
+                                        .payload_bits = stats.payload_bits + 8 * HEAD_BYTES,
+                                        .messages = 1};
     return TALLY_OK;
 }
 
@@ -458,18 +539,19 @@ enum tally_status tally_compression_apply(const struct tally_setting *setting,
                                           struct tally_error *err)
 {
     struct tally_level_stats stats;
+    struct tally_message_view view = *broadcast;
+    double step = 0;
     const bool has_levels = broadcast->payload == scratch->levels_of;
     scratch->levels_of = NULL;
-    enum tally_status status = tally_dithered_check_grid(&broadcast->grid, err);
+    enum tally_status status = take_step(&view, &step, err);
     if (status == TALLY_OK && !has_levels) {
-        status =
-            tally_adaptive_decode(broadcast->payload, broadcast->n_payload, broadcast->payload_bits,
-                                  setting->dim, NULL, scratch->levels, &stats, err);
+        status = tally_adaptive_decode(view.payload, view.n_payload, view.payload_bits,
+                                       setting->dim, NULL, scratch->levels, &stats, err);
     }
     if (status != TALLY_OK) {
         return status;
     }
-    tally_adaptive_move(scratch->levels, setting->dim, broadcast->grid.step, x);
+    tally_adaptive_move(scratch->levels, setting->dim, step, x);
     tally_domain_project(&setting->domain, x, setting->dim);
     return TALLY_OK;
 }

@@ -8,9 +8,10 @@
  *     s_d      deviation of the mean: sqrt((s^2 + (r_u s)^2 / 12) / messages)
  *
  * What a broadcast rounds away, up to 0.6 steps, stays in z and is sent later. The server measures
- * s from what it has decoded, and both steps are told outside the messages. In the first round, and
- * while s is 0, a client takes the power of two next to r_u / 2 times the root mean square of its
- * own message as its step, and states it in the first byte.
+ * s from what it has decoded. A broadcast states its step and s, from which the clients' next step
+ * follows, in 12 bits each before its levels. In the first round, and while s is 0, a client takes
+ * the power of two next to r_u / 2 times the root mean square of its own message as its step, and
+ * states it in the first byte.
  *
  * The memory (algorithm.h): a double, z, then the memory of the server's optimizer. */
 #ifndef TALLY_SERVICES_ALGORITHMS_COMPRESSION_H

@@ -201,6 +201,25 @@ static void test_algorithms_compression__the_first_message_states_its_step(void)
     fini(&world);
 }
 
+/* What the last broadcast states in 12 bits from `bit` on. */
+static double stated(const struct world *world, unsigned bit)
+{
+    const uint8_t *data = world->decision.broadcast.payload.data;
+    const unsigned bits = data[0] | (unsigned)data[1] << 8 | (unsigned)data[2] << 16;
+    return exp2(((double)(bits >> bit & 4095) - 2048) / 16);
+}
+
+static double broadcast_step(const struct world *world)
+{
+    return stated(world, 0);
+}
+
+/* The nearest number that 12 bits can state. */
+static double nearest(double value)
+{
+    return exp2(rint(16 * log2(value)) / 16);
+}
+
 /* What a broadcast rounds away is sent later: x follows the sum of the means at the distance of one
  * rounding, however many rounds there are. */
 static void test_algorithms_compression__nothing_is_lost(void)
@@ -212,7 +231,7 @@ static void test_algorithms_compression__nothing_is_lost(void)
         play_round(&world, round, 0.02);
         once = round == 1 ? root_mean_square(world.x, world.wish, 1) : once;
     }
-    const double rounding = world.decision.broadcast.grid.step;
+    const double rounding = broadcast_step(&world);
     /* the noise of twelve means, with that of their rounding, and that of one broadcast */
     const double noise = sqrt(12 * (0.02 * 0.02 * (1 + 4 / 12.0)) / CLIENTS);
     CU_ASSERT_TRUE(root_mean_square(world.x, world.wish, 12) <
@@ -234,8 +253,9 @@ static void test_algorithms_compression__set_resolutions_stay(void)
     for (uint32_t round = 1; round <= 3; round++) {
         play_round(&world, round, 0.05);
     }
-    const double *s = world.memory, down = world.decision.broadcast.grid.step;
-    CU_ASSERT_DOUBLE_EQUAL(down / deviation_of_mean(&world), 8, 1e-9);
+    const double *s = world.memory, of_mean = deviation_of_mean(&world);
+    CU_ASSERT_DOUBLE_EQUAL(broadcast_step(&world) / nearest(8 * of_mean), 1, 1e-9);
+    CU_ASSERT_DOUBLE_EQUAL(stated(&world, 12) / *s, 1, 1e-9);
     begin_round(&world);
     CU_ASSERT_DOUBLE_EQUAL(world.plan.grid.step / *s, 2, 1e-9);
     fini(&world);
@@ -254,7 +274,7 @@ static void test_algorithms_compression__a_broadcast_leaves_up_to_six_tenths_of_
             worst = fmax(worst, z[i] - world.x[i]);
             least = fmin(least, z[i] - world.x[i]);
         }
-        const double step = world.decision.broadcast.grid.step;
+        const double step = broadcast_step(&world);
         CU_ASSERT_TRUE(worst <= 0.6 * step * (1 + 1e-9) && worst > 0.55 * step);
         CU_ASSERT_TRUE(least >= -0.6 * step * (1 + 1e-9) && least < -0.55 * step);
     }
@@ -277,7 +297,7 @@ static void check_auto(uint32_t horizon, double far, double noise, double up, do
     const double *s = world.memory, of_mean = deviation_of_mean(&world);
     const double ratio = world.decision.norm / sqrt(DIM) / of_mean;
     const double finer = fmax(1, fmin(ratio, down / ratio));
-    CU_ASSERT_DOUBLE_EQUAL(world.decision.broadcast.grid.step / of_mean, down / finer, 1e-9);
+    CU_ASSERT_DOUBLE_EQUAL(broadcast_step(&world) / nearest(of_mean * down / finer), 1, 1e-9);
     CU_ASSERT_TRUE(far == 0 || far == 10 ? finer == 1 : finer > 1.1);
     begin_round(&world);
     CU_ASSERT_DOUBLE_EQUAL(world.plan.grid.step / *s, up, 1e-9);
@@ -393,6 +413,25 @@ static void test_algorithms_compression__standing_still_is_no_end(void)
     fini(&world);
 }
 
+/* Broadcasts that are too short, or whose step is 0 or beyond 2^99 or 2^-99. */
+static void refuse_broadcasts(struct world *world)
+{
+    static const uint8_t heads[][4] = {{0}, {0xff, 0x0f}, {0xcf, 0x01}, {0x31, 0x0e}};
+    const double x = world->x[0];
+    for (size_t i = 0; i < sizeof heads / sizeof heads[0]; i++) {
+        for (size_t n = 0; n <= 4; n++) {
+            const struct tally_message_view view = {
+                .payload = heads[i], .n_payload = n, .payload_bits = 8 * n};
+            struct tally_error err = TALLY_ERROR_INIT;
+            CU_ASSERT_EQUAL(
+                TALLY_FEDAVG.apply(&world->setting, &view, &world->scratch, world->x, &err),
+                TALLY_MALFORMED);
+            CU_ASSERT_PTR_NOT_NULL(strstr(err.message, n < 3 ? "does not begin" : "step 2^"));
+        }
+    }
+    CU_ASSERT_EQUAL(world->x[0], x);
+}
+
 static void test_algorithms_compression__junk_is_refused(void)
 {
     struct world world;
@@ -422,9 +461,7 @@ static void test_algorithms_compression__junk_is_refused(void)
     CU_ASSERT_EQUAL(send(&world, 0, 1, &err), TALLY_NOT_FINITE);
     world.scratch.vector[7] = 1e30F;
     CU_ASSERT_EQUAL(send(&world, 0, 1, &err), TALLY_NOT_FINITE);
-    const struct tally_message_view none = {.grid = {0, 2, 0}};
-    CU_ASSERT_EQUAL(TALLY_FEDAVG.apply(&world.setting, &none, &world.scratch, world.x, &err),
-                    TALLY_MALFORMED);
+    refuse_broadcasts(&world);
     double *memory = world.memory;
     memory[0] = -1;
     CU_ASSERT_FALSE(TALLY_FEDAVG.memory.is_valid(&world.setting, world.memory));
