@@ -281,13 +281,15 @@ static void test_algorithms_compression__a_broadcast_leaves_up_to_six_tenths_of_
     fini(&world);
 }
 
-/* What `auto` does in a world of 2000 coordinates and 8 clients whose wish is `far` times its usual
- * size. */
-static void check_auto(uint32_t horizon, double far, double noise, double up, double down)
+/* What `auto` does in a world of 2000 coordinates and 8 clients, of which `cohort` are wanted,
+ * whose wish is `far` times its usual size. */
+static void check_auto(uint32_t cohort, uint32_t horizon, double far, double noise, double up,
+                       double down)
 {
     struct world world;
     init(&world, 1, 1);
     world.params.baseline.compression = (struct tally_compression){.type = TALLY_COMPRESSION_AUTO};
+    world.setting.cohort = cohort;
     world.setting.horizon = horizon;
     for (size_t i = 0; i < DIM; i++) {
         world.wish[i] *= far;
@@ -308,11 +310,13 @@ static void check_auto(uint32_t horizon, double far, double noise, double up, do
 static void test_algorithms_compression__auto_is_finer_while_the_model_moves(void)
 {
     const double size = sqrt(2000 / 20000.0), clients = sqrt(8 / 10.0);
-    check_auto(20, 0, 0.1, 10 * size * clients, 6.5 * size);
-    check_auto(20, 1, 0.1, 10 * size * clients, 6.5 * size);
-    check_auto(20, 10, 0.1, 10 * size * clients, 6.5 * size);
-    check_auto(9, 0.5, 0.1, 10 * size * clients, 6.5 * size * sqrt(9 / 12.0));
-    check_auto(4, 0, 0.1, 10 * size * clients * sqrt(0.5), 6.5 * size * sqrt(4 / 12.0));
+    check_auto(8, 20, 0, 0.1, 10 * size * clients, 6.5 * size);
+    check_auto(8, 20, 1, 0.1, 10 * size * clients, 6.5 * size);
+    check_auto(8, 20, 10, 0.1, 10 * size * clients, 6.5 * size);
+    check_auto(8, 9, 0.5, 0.1, 10 * size * clients, 6.5 * size * sqrt(9 / 12.0));
+    check_auto(8, 4, 0, 0.1, 10 * size * clients * sqrt(0.5), 6.5 * size * sqrt(4 / 12.0));
+    check_auto(5, 20, 0, 0.1, 10 * size * sqrt(0.5), 6.5 * size);
+    check_auto(4, 20, 0, 0.1, 10 * size * sqrt(0.4), 6.5 * size * sqrt(0.8));
 }
 
 static void test_algorithms_compression__weights_count(void)
