@@ -237,17 +237,21 @@ struct tally_calm_constants calm_known_constants(const struct tally_setting *set
     return calm_constants(setting, &facts);
 }
 
-/* The search takes longer for a longer horizon. Beyond MOST_PLANNED queries a plan would only
- * lengthen its last epochs. */
-enum { MOST_PLANNED = 1 << 17 };
+/* The search takes longer for a longer horizon. Beyond this many queries a plan would only lengthen
+ * its last epochs. */
+static struct tally_calm_state planned_from(struct tally_calm_state state)
+{
+    enum { MOST_PLANNED = 1 << 17 };
+    state.samples_left = state.samples_left < MOST_PLANNED ? state.samples_left : MOST_PLANNED;
+    return state;
+}
 
 void calm_make_schedule(const struct tally_setting *setting,
                         struct tally_calm_schedule *ret_schedule)
 {
     const struct tally_calm_constants constants = calm_known_constants(setting);
     const struct tally_calm_budget budget = planned_budget(setting);
-    struct tally_calm_state state = tally_calm_start(&constants);
-    state.samples_left = state.samples_left < MOST_PLANNED ? state.samples_left : MOST_PLANNED;
+    const struct tally_calm_state state = planned_from(tally_calm_start(&constants));
     tally_calm_plan(&constants, &state, &budget, NULL, ret_schedule);
 }
 
@@ -385,11 +389,10 @@ static void plan_rest(const struct tally_setting *setting, struct calm_memory *m
     const struct tally_calm_constants constants = calm_constants(setting, &facts);
     const struct tally_calm_budget left = budget_left(setting, memory);
     struct tally_calm_epoch *const epochs = memory->schedule.epochs + memory->epoch;
-    struct tally_calm_state state = memory->state;
+    const struct tally_calm_state state = planned_from(memory->state);
     struct tally_calm_schedule previous = {0}, rest = {0};
     double least = INFINITY;
     memcpy(previous.epochs, epochs, (size_t)n * sizeof *epochs);
-    state.samples_left = state.samples_left < MOST_PLANNED ? state.samples_left : MOST_PLANNED;
     for (previous.n = 1; previous.n <= n; previous.n++) {
         struct tally_calm_schedule plan;
         struct tally_calm_forecast forecast;
