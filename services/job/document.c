@@ -822,10 +822,11 @@ static struct tally_json *not_checked(const struct tally_suggestion *suggestion)
 {
     static const char step[] = "step_size against the smoothness of f, which needs the data";
     const bool has_reason = suggestion != NULL && suggestion->reason[0] != '\0';
-    const char *list[3] = {"whether data files exist and can be read"};
+    const char *list[3];
     char text[sizeof step + TALLY_SUGGESTION_REASON_CAPACITY + 2];
-    size_t n = 1;
+    size_t n = 0;
     if (suggestion == NULL || isnan(suggestion->step_size)) {
+        list[n++] = "whether data files exist and can be read";
         snprintf(text, sizeof text, "%s%s%s", step, has_reason ? ": " : "",
                  has_reason ? suggestion->reason : "");
         list[n++] = text;

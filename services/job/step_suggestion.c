@@ -76,8 +76,9 @@ static double *initial_point(const struct tally_job_spec *spec, size_t dim)
     return x;
 }
 
-static const uint64_t MOST_BYTES = UINT64_C(48) << 20, MOST_POINTS = UINT64_C(1) << 20,
-                      MOST_NUMBERS = UINT64_C(1) << 23, MOST_PIXELS = UINT64_C(1) << 26;
+static const uint64_t MOST_BYTES = UINT64_C(48) << 20, MOST_UNPACKED_BYTES = UINT64_C(256) << 20,
+                      MOST_POINTS = UINT64_C(1) << 20, MOST_NUMBERS = UINT64_C(1) << 23,
+                      MOST_PIXELS = UINT64_C(1) << 26;
 
 static const char TOO_MANY[] = "the data are too many to look at";
 
@@ -196,6 +197,7 @@ static bool goes_on(void *context, const struct tally_load_progress *progress)
 {
     struct reading *reading = context;
     reading->is_large = reading->is_large || progress->total_bytes > MOST_BYTES ||
+                        progress->unpacked_bytes > MOST_UNPACKED_BYTES ||
                         progress->points > reading->most_points;
     return !reading->is_large && (reading->stop == NULL || !atomic_load(reading->stop));
 }

@@ -36,8 +36,8 @@ enum tally_status tally_suggest(const struct tally_job_spec *spec,
                                 const struct tally_objective *objective, const atomic_bool *stop,
                                 struct tally_suggestion *ret, struct tally_error *err);
 
-/* The same with the data of a folder, if they are there and not large: files of at most 48 MiB,
- * 2^20 points, and 2^23 numbers or 2^26 pixels. */
+/* The same with the data of a folder, if they are there and not large: files of at most 48 MiB that
+ * unpack to at most 256 MiB, 2^20 points, and 2^23 numbers or 2^26 pixels. */
 enum tally_status tally_suggest_from(const struct tally_job_spec *spec, const char *data_dir,
                                      const atomic_bool *stop, struct tally_suggestion *ret,
                                      struct tally_error *err);

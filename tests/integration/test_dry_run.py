@@ -3,6 +3,7 @@ creating it.
 """
 
 import contextlib
+import gzip
 import http.client
 import json
 import os
@@ -129,7 +130,7 @@ class DryRun(DryRunTestCase):
         self.assertTrue(0.0134 / 1.5 < suggested < 0.0134 * 1.5, suggested)
         self.assertEqual(preview["warnings"], [f"step_size 0.1 is {0.1 / suggested:.3g} times {suggested}, the step size that is "
                                                "suggested for these data"])
-        self.assertFalse(any("smoothness" in text for text in preview["not_checked"]))
+        self.assertEqual(preview["not_checked"], ["whether f(x*) can be solved for"])
         plan = tally("plan", "-", "--json", stdin=json.dumps(document))
         self.assertEqual(json.loads(plan.stdout), preview)
         text = tally("plan", "-", stdin=json.dumps(document)).stdout.splitlines()
@@ -170,6 +171,16 @@ class DryRun(DryRunTestCase):
             plan = tally("plan", "-", "--data-dir", self.folder, stdin=json.dumps(document)).stdout
             self.assertEqual("the data are too many to look at" in plan, not is_read, plan)
             self.assertEqual("no curvature" in plan, is_read, plan)  # all pixels are 0
+
+    def test_files_that_unpack_to_much_are_not_read(self):
+        document = job_document("synthetic-fedavg", reference={"type": "none"}, objective__data={
+            "type": "csv", "file": "points.csv", "label": "y", "features": 1})
+        with gzip.open(Path(self.folder) / "points.csv.gz", "wb", compresslevel=1) as file:
+            file.write(b"a,y\n1,2\n2,4\n")
+            for _ in range(300):
+                file.write(b"\n" * (1 << 20))
+        plan = tally("plan", "-", "--data-dir", self.folder, stdin=json.dumps(document)).stdout
+        self.assertIn("the data are too many to look at", plan)
 
     def test_files_of_the_coordinator_are_looked_at(self):
         path = Path(self.folder) / "points.csv"

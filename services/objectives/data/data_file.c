@@ -182,6 +182,7 @@ static bool tell(struct tally_data_file *file)
     const struct tally_load_progress progress = {.file = file->name,
                                                  .read_bytes = file->ops->offset(file->reader),
                                                  .total_bytes = file->total_bytes,
+                                                 .unpacked_bytes = file->unpacked_bytes,
                                                  .points = file->points};
     file->untold_bytes = 0;
     return source->on_progress == NULL || source->on_progress(source->context, &progress);

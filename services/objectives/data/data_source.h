@@ -7,10 +7,11 @@
 #include <stdint.h>
 
 struct tally_load_progress {
-    const char *file;     /* its name below the data folder */
-    uint64_t read_bytes;  /* of the file as it is, compressed or not */
-    uint64_t total_bytes; /* its size */
-    uint64_t points;      /* read of it so far */
+    const char *file;        /* its name below the data folder */
+    uint64_t read_bytes;     /* of the file as it is, compressed or not */
+    uint64_t total_bytes;    /* its size */
+    uint64_t unpacked_bytes; /* what the bytes read so far are without compression */
+    uint64_t points;         /* read of it so far */
 };
 
 struct tally_columns;
