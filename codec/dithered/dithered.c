@@ -30,6 +30,13 @@ uint32_t tally_dithered_top(uint32_t clients)
     return top < 1 ? 1 : top > TALLY_DITHERED_MAX_TOP ? TALLY_DITHERED_MAX_TOP : top;
 }
 
+double tally_dithered_error(size_t dim)
+{
+    const double n = (double)dim;
+    const double of_plain = dim < TALLY_DITHERED_LONG_MESSAGE ? 0.779 + 1.32 / (n + 2) : 1;
+    return (of_plain < 1 ? of_plain : 1) / 12;
+}
+
 bool tally_dithered_grid_is_valid(const struct tally_grid *grid)
 {
     return tally_grid_is_valid(grid) && grid->intervals <= 2 * TALLY_DITHERED_MAX_TOP &&

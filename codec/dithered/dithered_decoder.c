@@ -9,6 +9,7 @@
 #include "codec/dithered/dithered.h"
 #include "codec/dithered/dithered_long.h"
 #include "codec/dithered/dithered_message.h"
+#include "codec/dithered/trellis.h"
 #include "codec/entropy/arith.h"
 #include "codec/quantize/payload.h"
 
@@ -16,7 +17,8 @@
 struct message {
     size_t dim, start; /* coordinates in total, and before the next one */
     uint64_t payload_bits;
-    uint32_t top; /* largest |level| */
+    uint32_t top;   /* largest |level| */
+    unsigned state; /* of the trellis */
     struct tally_dithered_model model;
     const struct tally_rng *rng;
     uint32_t words[TALLY_RNG_LANES]; /* of the group that the next coordinate belongs to */
@@ -29,9 +31,10 @@ static void open_short(const struct tally_dithered_message *from, struct message
 {
     message->dim = from->dim;
     message->start = 0;
+    message->state = 0;
     message->payload_bits = from->payload_bits;
     message->top = from->grid->intervals / 2;
-    message->model = tally_dithered_model(from->grid->scale);
+    message->model = tally_dithered_model(from->grid->scale, TALLY_TRELLIS_LEAST_SCALE);
     message->rng = from->rng;
     message->stats =
         (struct tally_level_stats){.payload_bits = from->payload_bits, .formula_bits = from->dim};
@@ -105,7 +108,7 @@ static int64_t decode_level(struct message *message, int32_t dither)
            (int64_t)decode_raw(&message->decoder, model->shift) - half;
 }
 
-/* Reads the next coordinate as q 2^32 - U. */
+/* Reads the next coordinate as q 2^32 - U'. */
 static enum tally_status message_read(struct message *message, int64_t *ret_value,
                                       struct tally_error *err)
 {
@@ -113,7 +116,8 @@ static enum tally_status message_read(struct message *message, int64_t *ret_valu
     if (lane == 0) {
         tally_rng_lanes(message->rng, (uint32_t)(i / TALLY_RNG_LANES), message->words);
     }
-    const int32_t dither = (int32_t)message->words[lane];
+    const int32_t word = (int32_t)message->words[lane];
+    const int32_t dither = tally_trellis_dither(message->state, word);
     const int64_t level = decode_level(message, dither);
     const uint64_t magnitude = (uint64_t)(level < 0 ? -level : level);
     if (magnitude > message->top) {
@@ -122,6 +126,7 @@ static enum tally_status message_read(struct message *message, int64_t *ret_valu
     message->stats.formula_bits += magnitude;
     message->stats.nonzeros += magnitude != 0;
     message->start++;
+    message->state = tally_trellis_next(message->state, word, level);
     *ret_value = level * (INT64_C(1) << 32) - dither;
     return TALLY_OK;
 }
@@ -188,7 +193,7 @@ static enum tally_status read_long(const struct tally_dithered_message *from,
                                    const struct target *target, size_t *ret_done,
                                    struct tally_level_stats *ret_stats, struct tally_error *err)
 {
-    const struct tally_dithered_model model = tally_dithered_model(from->grid->scale);
+    const struct tally_dithered_model model = tally_dithered_model(from->grid->scale, 0);
     struct tally_dithered_long message = {.model = &model,
                                           .rng = from->rng,
                                           .dim = from->dim,

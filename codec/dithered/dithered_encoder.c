@@ -4,6 +4,7 @@
 #include "codec/dithered/dithered.h"
 #include "codec/dithered/dithered_long.h"
 #include "codec/dithered/dithered_message.h"
+#include "codec/dithered/trellis.h"
 #include "codec/entropy/arith.h"
 #include "codec/numeric/bits.h"
 
@@ -42,19 +43,15 @@ static enum tally_status quantize(const struct tally_dithered_model *model,
                                   const struct tally_vector *vector, int32_t *levels,
                                   struct rounded *ret_rounded, struct tally_error *err)
 {
-    const struct tally_dithered_kernel *kernel = tally_dithered_kernel_for(tally_cpu_used());
     struct rounded rounded = {.stats = {.formula_bits = vector->dim}};
+    if (tally_trellis_round(vector, levels, &rounded.clipped) < vector->dim) {
+        return refuse(vector, err);
+    }
     for (size_t start = 0, n; start < vector->dim; start += n) {
-        int32_t dithers[TALLY_DITHERED_BLOCK];
-        struct tally_entropy_scan scan;
         const size_t left = vector->dim - start;
+        struct tally_entropy_scan scan;
         n = left < TALLY_DITHERED_BLOCK ? left : TALLY_DITHERED_BLOCK;
-        kernel->dithers(vector->rng, (uint32_t)(start / TALLY_RNG_LANES), n, dithers);
-        if (kernel->quantize(vector->grid, vector->y + start, dithers, n, levels + start,
-                             &rounded.clipped) < n) {
-            return refuse(vector, err);
-        }
-        kernel->scan(levels + start, n, &scan);
+        tally_dithered_kernel_for(tally_cpu_used())->scan(levels + start, n, &scan);
         rounded.stats.formula_bits += scan.sum;
         rounded.stats.nonzeros += scan.nonzeros;
         rounded.bits_at_most += tally_dithered_bits_at_most(model, scan.largest, n);
@@ -106,12 +103,15 @@ static void encode(struct tally_dithered_model *model, const int32_t *levels, si
 {
     uint32_t words[TALLY_RNG_LANES];
     struct tally_arith_encoder encoder;
+    unsigned state = 0;
     tally_arith_encoder_init(&encoder, writer);
     for (size_t i = 0; i < dim; i++) {
         if (i % TALLY_RNG_LANES == 0) {
             tally_rng_lanes(rng, (uint32_t)(i / TALLY_RNG_LANES), words);
         }
-        encode_level(&encoder, model, levels[i], (int32_t)words[i % TALLY_RNG_LANES]);
+        const int32_t dither = (int32_t)words[i % TALLY_RNG_LANES];
+        encode_level(&encoder, model, levels[i], tally_trellis_dither(state, dither));
+        state = tally_trellis_next(state, dither, levels[i]);
     }
     tally_arith_encoder_finish(&encoder);
 }
@@ -139,7 +139,8 @@ static enum tally_status encode_short(const struct tally_vector *vector, int32_t
                                       struct tally_level_stats *ret_stats, uint64_t *ret_clipped,
                                       struct tally_error *err)
 {
-    struct tally_dithered_model model = tally_dithered_model(vector->grid->scale);
+    struct tally_dithered_model model =
+        tally_dithered_model(vector->grid->scale, TALLY_TRELLIS_LEAST_SCALE);
     struct rounded rounded = {0};
     payload->size = 0;
     enum tally_status status = quantize(&model, vector, scratch, &rounded, err);
@@ -163,7 +164,7 @@ static enum tally_status encode_long(const struct tally_vector *vector,
                                      struct tally_level_stats *ret_stats, uint64_t *ret_clipped,
                                      struct tally_error *err)
 {
-    const struct tally_dithered_model model = tally_dithered_model(vector->grid->scale);
+    const struct tally_dithered_model model = tally_dithered_model(vector->grid->scale, 0);
     struct tally_level_stats stats;
     uint64_t clipped;
     const enum tally_status status =

@@ -63,23 +63,25 @@ uint32_t tally_dithered_normal(uint32_t scale, int64_t boundary)
 }
 
 /* The index of the scale that is `octaves` octaves above or below, clamped to the range. */
-static uint32_t moved(uint32_t scale, int octaves)
+static uint32_t moved(uint32_t scale, int octaves, uint32_t least)
 {
     const int to = (int)scale + octaves * OCTAVE;
-    return to < 0 ? 0 : to < TALLY_DITHERED_SCALES ? (uint32_t)to : TALLY_DITHERED_SCALES - 1;
+    return to < (int)least              ? least
+           : to < TALLY_DITHERED_SCALES ? (uint32_t)to
+                                        : TALLY_DITHERED_SCALES - 1;
 }
 
-struct tally_dithered_model tally_dithered_model(uint32_t scale)
+struct tally_dithered_model tally_dithered_model(uint32_t scale, uint32_t least)
 {
     const int octave = (int)(scale / OCTAVE) + LOWEST_OCTAVE;
     const int shift = octave < WIDE_OCTAVE ? 0 : octave - WIDE_OCTAVE + 1;
     const int log_reach = octave - shift + 3; /* a deviation is below 2^(octave + 1) */
     struct tally_dithered_model model = {.shift = (unsigned)shift,
                                          .reach = log_reach < 0 ? 1 : 1 << log_reach,
-                                         .scales = {scale},
+                                         .scales = {moved(scale, 0, least)},
                                          .weights = {FIXED_WEIGHT}};
     for (int k = 0; k < TALLY_DITHERED_STATES; k++) {
-        model.scales[1 + k] = moved(scale, 1 - k);
+        model.scales[1 + k] = moved(scale, 1 - k, least);
         model.weights[1 + k] = STATE_WEIGHT;
     }
     return model;

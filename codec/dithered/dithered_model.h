@@ -53,8 +53,8 @@ struct tally_dithered_model {
     uint32_t weights[TALLY_DITHERED_HYPOTHESES]; /* 1 .. 2^24; their sum is below 2^25 */
 };
 
-/* The model before the first level. */
-struct tally_dithered_model tally_dithered_model(uint32_t scale);
+/* The model before the first level. No hypothesis has a scale below `least`. */
+struct tally_dithered_model tally_dithered_model(uint32_t scale, uint32_t least);
 
 /* The unit that a level lies in: (level + half) / 2^shift, rounded down. */
 int32_t tally_dithered_high(const struct tally_dithered_model *model, int32_t level);

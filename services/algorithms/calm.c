@@ -196,8 +196,9 @@ static enum tally_status plan_epoch(const struct tally_setting *setting, const v
     double noise;
     const struct tally_calm_grid grid = uplink_grid(setting, memory, plan, &noise);
     if (plan->facts.shift_error > 0) {
-        plan->facts.shift_gain = plan->facts.shift_error /
-                                 (plan->facts.shift_error + noise + grid.step * grid.step / 12);
+        plan->facts.shift_gain =
+            plan->facts.shift_error /
+            (plan->facts.shift_error + noise + tally_calm_rounding(setting->dim, grid.step));
     }
     return grid_of(setting, grid, &plan->grid, err);
 }
@@ -312,17 +313,21 @@ static struct tally_calm_grid downlink_grid(const struct tally_server_task *task
 {
     static const double MOST_GAIN = 8, LEAST_SHARE = 0.5;
     const struct calm_memory *memory = task->memory;
+    const size_t dim = task->setting->dim;
     const double before = memory->state.variance;
     if (task->plan->facts.travel_step > 0) {
-        return (struct tally_calm_grid){.step = epoch->downlink_resolution * sqrt(after)};
+        return (struct tally_calm_grid){
+            .step = tally_calm_step(dim, epoch->downlink_resolution * sqrt(after))};
     }
     struct tally_calm_grid grid =
-        tally_calm_downlink_grid(before, after, epoch->downlink_resolution);
+        tally_calm_downlink_grid(dim, before, after, epoch->downlink_resolution);
     if (memory->opening_samples > 0) {
-        grid.step = fmax(grid.step, sqrt(12 * fmax(before / MOST_GAIN - after, 0)));
+        grid.step =
+            fmax(grid.step, tally_calm_step(dim, sqrt(12 * fmax(before / MOST_GAIN - after, 0))));
     }
     if (task->setting->budget.downlink_bits > 0) { /* fitting may have made it too coarse */
-        grid.step = fmin(grid.step, sqrt(12 * LEAST_SHARE * (before - after)));
+        grid.step =
+            fmin(grid.step, tally_calm_step(dim, sqrt(12 * LEAST_SHARE * (before - after))));
     }
     return grid;
 }
@@ -379,7 +384,8 @@ static enum tally_status make_broadcast(const struct tally_server_task *task, do
             *ret_fits = true;
             break;
         }
-        if (tally_calm_broadcast_variance(variance, grid.step) >= memory->state.variance) {
+        if (tally_calm_broadcast_variance(setting->dim, variance, grid.step) >=
+            memory->state.variance) {
             break; /* x would be worse than before */
         }
         *ret_fits = (int64_t)decision->broadcast.bits.payload_bits + i <= left;
@@ -420,6 +426,11 @@ static double spread_of(const struct tally_server_task *task)
     return (task->squares - squares / n) / ((n - 1) * (double)task->setting->dim);
 }
 
+double calm_rounding(const struct tally_server_task *task)
+{
+    return tally_calm_rounding(task->setting->dim, task->plan->grid.step);
+}
+
 /* The variance of a client's message around the common part of all messages, per coordinate and
  * without the variance of the quantization. If the document gives the constants, it is `expected`;
  * otherwise it follows from the spread of the messages, and clients are told its ratio to that. */
@@ -433,7 +444,7 @@ static double measure_noise(const struct tally_server_task *task, double expecte
     }
     const bool is_rough = task->plan->facts.travel_step > 0 || calm_has_belief(memory);
     const double least = is_rough ? LEAST_SHARE_ROUGH : LEAST_SHARE;
-    const double step = task->plan->grid.step, noise = spread_of(task) - step * step / 12;
+    const double noise = spread_of(task) - calm_rounding(task);
     decision->control_bits += FACTOR_BITS;
     return tally_calm_coded(fmax(noise, least * expected), expected, FACTOR_BITS);
 }
@@ -444,7 +455,7 @@ static struct tally_calm_merge merge_of(const struct tally_server_task *task, do
     const struct calm_memory *memory = task->memory;
     const struct tally_calm_constants constants = calm_constants(task->setting, &task->plan->facts);
     const double step = task->plan->grid.step, before = memory->state.estimate_variance;
-    const double of_mean = (noise + step * step / 12) / (double)task->received;
+    const double of_mean = (noise + calm_rounding(task)) / (double)task->received;
     if (task->plan->facts.travel_step > 0) {
         return (struct tally_calm_merge){.gain = 1, .variance = of_mean};
     }
@@ -487,11 +498,11 @@ static void compare_means(const struct tally_server_task *task, struct tally_cal
 static struct tally_calm_sight look(const struct tally_server_task *task, double noise, double gain)
 {
     const struct calm_memory *memory = task->memory;
-    const double step = task->plan->grid.step;
-    struct tally_calm_sight sight = {.spread = task->received < 2 ? noise + step * step / 12
-                                                                  : spread_of(task),
+    const double rounding = calm_rounding(task);
+    struct tally_calm_sight sight = {.spread =
+                                         task->received < 2 ? noise + rounding : spread_of(task),
                                      .noise = noise,
-                                     .step = step,
+                                     .rounding = rounding,
                                      .variance = memory->state.variance,
                                      .query = memory->noise,
                                      .gain = gain,
@@ -627,7 +638,7 @@ static enum tally_status calm_decide(const struct tally_server_task *task,
     memory->epoch++;
     const double before = memory->state.variance;
     memory->state.variance =
-        tally_calm_broadcast_variance(merge.variance, decision->broadcast.grid.step);
+        tally_calm_broadcast_variance(setting->dim, merge.variance, decision->broadcast.grid.step);
     if (calm_has_belief(memory)) {
         follow_belief(task, merge.gain);
     }

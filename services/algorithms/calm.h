@@ -175,6 +175,9 @@ enum tally_status calm_client_step(const struct tally_client_task *task,
                                    struct tally_scratch *scratch,
                                    struct tally_client_answer *answer, struct tally_error *err);
 
+/* The variance of the rounding of the round's messages, per coordinate. */
+double calm_rounding(const struct tally_server_task *task);
+
 /* Both sides: encodes scratch->vector on the grid. Errors: NOT_FINITE, TOO_LARGE, NO_MEMORY. */
 enum tally_status calm_encode(const struct tally_setting *setting, const struct tally_grid *grid,
                               const struct tally_rng *rng, struct tally_scratch *scratch,

@@ -150,10 +150,9 @@ uint64_t calm_believe(const struct tally_server_task *task, const struct tally_c
 {
     enum { SEEN_EPOCHS = 3 };
     struct calm_memory *memory = task->memory;
-    const double step = task->plan->grid.step;
     uint64_t bits = 0;
     if (memory->epoch < SEEN_EPOCHS) {
-        bits = see_length(task, (noise + step * step / 12) / (double)task->received);
+        bits = see_length(task, (noise + calm_rounding(task)) / (double)task->received);
     }
     if (task->plan->samples > 0) { /* those of the opening have been seen */
         see_spread(task, walk, noise);

@@ -461,12 +461,12 @@ def normal(scale, bound):
 class Dithered:
     """The model: hypotheses and their weights."""
 
-    def __init__(self, scale):
+    def __init__(self, scale, least=0):
         e = scale // 16
         self.shift = max(0, e - 9)
         self.half = 2**self.shift // 2
         self.reach = 2 ** max(0, e - 5 - self.shift)
-        self.scales = [min(384, max(0, scale + change)) for change in (0, 16, 0, -16, -32, -48, -64)]
+        self.scales = [min(384, max(least, scale + change)) for change in (0, 16, 0, -16, -32, -48, -64)]
         self.weights = [42 * 2**16] + 6 * [2**16]
 
     def below(self, x, dither):
@@ -581,14 +581,44 @@ def decode_dithered_long(payload, payload_bits, scale, all_dithers):
     return levels, check_end
 
 
+class Trellis:
+    """The grids of a short message."""
+
+    AFTER = [(0, 2), (5, 7), (1, 3), (4, 6), (2, 0), (7, 5), (3, 1), (6, 4)]
+
+    def __init__(self):
+        self.state = 0
+        self.dither = None
+
+    def follow(self, u, level_of):
+        """Returns the level that `level_of` has for U'."""
+        self.dither = u + 2**31 * (self.state % 2)
+        wraps = self.dither >= 2**31
+        self.dither -= 2**32 * wraps
+        level = level_of(self.dither)
+        self.state = self.AFTER[self.state][(level + u + wraps) % 2]
+        return level
+
+
+def dithers_after(levels, all_dithers):
+    """Returns U' for every coordinate of a short message."""
+    trellis = Trellis()
+    shifted = []
+    for level, u in zip(levels, all_dithers):
+        trellis.follow(u, lambda _, level=level: level)
+        shifted.append(trellis.dither)
+    return shifted
+
+
 def decode_dithered_short(bits, scale, all_dithers):
     interval = Interval(bits.bits)
-    model = Dithered(scale)
-    return [model.decode_level(interval, dither) for dither in all_dithers], interval.check_end
+    model = Dithered(scale, 72)
+    trellis = Trellis()
+    return [trellis.follow(u, lambda dither: model.decode_level(interval, dither)) for u in all_dithers], interval.check_end
 
 
 def decode_dithered(payload, payload_bits, dim, intervals, scale, stream):
-    """Returns the levels q; the values are (q - U 2^-32) step."""
+    """Returns the levels q; the values are (q - U 2^-32) step, of short messages with U' in place of U."""
     bits = Bits(payload, payload_bits)
     all_dithers = dithers(dim, **stream)
     levels, check_end = decode_dithered_short(bits, scale, all_dithers) if dim < LONG else \

@@ -55,8 +55,10 @@ static bool print_message(struct tally_rng *rng, uint64_t seed, uint32_t k, bool
         TALLY_OK) {
         return false;
     }
-    TALLY_DITHERED_PORTABLE.dithers(&stream, 0, dim, dithers);
-    TALLY_DITHERED_PORTABLE.quantize(&grid, y, dithers, dim, levels, &clipped);
+    if (is_long) {
+        TALLY_DITHERED_PORTABLE.dithers(&stream, 0, dim, dithers);
+        TALLY_DITHERED_PORTABLE.quantize(&grid, y, dithers, dim, levels, &clipped);
+    }
     printf("{\"encoding\": \"dithered\", \"dim\": %zu, \"intervals\": %lu, \"scale\": %lu, "
            "\"seed\": %llu, \"run\": %lu, \"client\": %lu, \"round\": %lu, \"purpose\": %d, "
            "\"payload_bits\": %llu, \"formula_bits\": %llu, \"payload\": [[1, \"",

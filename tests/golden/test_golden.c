@@ -272,14 +272,11 @@ static bool encodes_values(const struct vector *vector, const struct tally_rng *
 {
     int32_t *levels = allocate(vector->dim, sizeof *levels);
     float *y = allocate(vector->dim, sizeof *y);
-    uint32_t words[TALLY_RNG_LANES];
     struct tally_buffer payload = {0};
     struct tally_level_stats stats;
     uint64_t clipped;
     for (size_t i = 0; i < vector->dim; i++) {
-        tally_rng_lanes(rng, (uint32_t)(i / TALLY_RNG_LANES), words);
-        const int64_t raised = values[i] + (int32_t)words[i % TALLY_RNG_LANES];
-        levels[i] = (int32_t)(raised / (INT64_C(1) << 32));
+        levels[i] = (int32_t)lrint((double)values[i] * 0x1p-32); /* within half a step */
         y[i] = (float)((double)values[i] * 0x1p-32);
     }
     const struct tally_vector source = {

@@ -10,7 +10,7 @@ enum { MAX = TALLY_CALM_COURSE_EPOCHS, UP = TALLY_CALM_UP, DOWN = TALLY_CALM_DOW
 
 /* The least number of bits per coordinate. With fewer, a message contains so little information
  * that its epoch only splits the next broadcast in two. */
-#define LEAST_RATE 0.1
+#define LEAST_RATE 0.25
 /* Relative step of the finite differences. */
 #define NUDGE 1e-6
 
@@ -176,9 +176,11 @@ static double step_of(const struct tally_calm_course *course, double bits, doubl
                       double noise)
 {
     const double rate = (bits - overhead(course)) / (double)course->constants->dim;
-    const double finest = TALLY_CALM_FINEST * sqrt(noise);
-    const double step = course->is_ideal ? sqrt(12 * noise / (exp2(2 * rate) - 1))
-                                         : scale * tally_calm_step_ratio(rate);
+    const size_t dim = course->constants->dim;
+    const double finest = tally_calm_step(dim, TALLY_CALM_FINEST * sqrt(noise));
+    const double step = course->is_ideal
+                            ? tally_calm_step(dim, sqrt(12 * noise / (exp2(2 * rate) - 1)))
+                            : scale * tally_calm_step_ratio(rate);
     return fmax(step, finest);
 }
 
@@ -187,18 +189,19 @@ static double step_of(const struct tally_calm_course *course, double bits, doubl
 static struct at exchange(const struct tally_calm_course *course, struct at at,
                           const struct tally_calm_leg *leg, double bits_up, double bits_down)
 {
+    const size_t dim = course->constants->dim;
     const double spread = course->constants->client_spread;
     const double scale =
         sqrt(at.shift > 0 ? leg->noise + at.shift : leg->noise + spread + at.variance);
     const double up = step_of(course, bits_up, scale, leg->noise);
-    const double noise = leg->noise + up * up / 12;
+    const double noise = leg->noise + tally_calm_rounding(dim, up);
     const double vnew = noise / course->constants->clients + leg->bias;
     const double estimate = at.estimate * vnew / (at.estimate + vnew);
     const struct tally_calm_grid grid =
-        tally_calm_downlink_grid(at.variance, estimate, TALLY_CALM_FINEST);
+        tally_calm_downlink_grid(dim, at.variance, estimate, TALLY_CALM_FINEST);
     const double down = step_of(course, bits_down, grid.scale,
                                 course->is_ideal ? grid.scale * grid.scale : estimate);
-    const double after = tally_calm_broadcast_variance(estimate, fmax(down, grid.step));
+    const double after = tally_calm_broadcast_variance(dim, estimate, fmax(down, grid.step));
     const double moved = tally_calm_moved(at.variance, estimate, after);
     const double shift = at.shift > 0 ? at.shift * noise / (at.shift + noise) +
                                             course->constants->curvature_spread * moved
@@ -305,14 +308,14 @@ static struct tally_calm_epoch settle_epoch(const struct tally_calm_course *cour
     const double noise = tally_calm_walk_message_noise(&walk);
     struct tally_calm_grid grid = tally_calm_uplink_grid(&walk, TALLY_CALM_FINEST);
     grid.step = step_of(course, layout->bits[UP][k], grid.scale, noise);
-    epoch.uplink_resolution = grid.step / sqrt(noise);
+    epoch.uplink_resolution = grid.step / tally_calm_step(own.dim, sqrt(noise));
     at->estimate =
         tally_calm_merge(constants, &walk, grid.step, constants->clients, at->estimate).variance;
     const double before = at->variance, step = grid.step;
-    grid = tally_calm_downlink_grid(at->variance, at->estimate, TALLY_CALM_FINEST);
+    grid = tally_calm_downlink_grid(own.dim, at->variance, at->estimate, TALLY_CALM_FINEST);
     grid.step = fmax(grid.step, step_of(course, layout->bits[DOWN][k], grid.scale, at->estimate));
-    epoch.downlink_resolution = grid.step / sqrt(at->estimate);
-    at->variance = tally_calm_broadcast_variance(at->estimate, grid.step);
+    epoch.downlink_resolution = grid.step / tally_calm_step(own.dim, sqrt(at->estimate));
+    at->variance = tally_calm_broadcast_variance(own.dim, at->estimate, grid.step);
     at->shift = tally_calm_shift_error(constants, &walk, step, constants->clients,
                                        tally_calm_moved(before, at->estimate, at->variance));
     return epoch;

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdbool.h>
 
+#include "codec/dithered/dithered.h"
 #include "services/algorithms/calm/calm_leg.h"
 
 /* A broadcast lowers V by at most this factor, which protects against constants that are far off. A
@@ -22,6 +23,7 @@ void tally_calm_walk_begin(struct tally_calm_walk *walk,
         .noise_growth = constants->noise_growth,
         .client_spread = constants->client_spread,
         .local_step_limit = constants->local_step_limit,
+        .dim = constants->dim,
         .shift_error = constants->shift_error,
         .start_variance = variance,
         .pull = variance > 0 ? constants->curvature * constants->client_spread / variance : 0,
@@ -81,11 +83,21 @@ double tally_calm_walk_message_noise(const struct tally_calm_walk *walk)
     return walk->sum_noise / (length * length);
 }
 
+double tally_calm_rounding(size_t dim, double step)
+{
+    return tally_dithered_error(dim) * step * step;
+}
+
+double tally_calm_step(size_t dim, double width)
+{
+    return width / sqrt(12 * tally_dithered_error(dim));
+}
+
 struct tally_calm_grid tally_calm_uplink_grid(const struct tally_calm_walk *walk, double resolution)
 {
     const double noise = tally_calm_walk_message_noise(walk);
     return (struct tally_calm_grid){
-        .step = resolution * sqrt(noise),
+        .step = tally_calm_step(walk->dim, resolution * sqrt(noise)),
         .scale = sqrt(walk->shift_error > 0 ? noise + walk->shift_error
                                             : noise + walk->client_spread + walk->start_variance),
     };
@@ -94,7 +106,9 @@ struct tally_calm_grid tally_calm_uplink_grid(const struct tally_calm_walk *walk
 double tally_calm_shift_gain(const struct tally_calm_walk *walk, double step)
 {
     const double error = walk->shift_error;
-    return error > 0 ? error / (error + tally_calm_walk_message_noise(walk) + step * step / 12) : 0;
+    return error > 0 ? error / (error + tally_calm_walk_message_noise(walk) +
+                                tally_calm_rounding(walk->dim, step))
+                     : 0;
 }
 
 double tally_calm_shift_error(const struct tally_calm_constants *constants,
@@ -112,19 +126,20 @@ static double larger(double a, double b)
     return a > b ? a : b;
 }
 
-struct tally_calm_grid tally_calm_downlink_grid(double variance, double estimate_variance,
-                                                double resolution)
+struct tally_calm_grid tally_calm_downlink_grid(size_t dim, double variance,
+                                                double estimate_variance, double resolution)
 {
     const double floor_square = larger(12 * (variance / LARGEST_GAIN - estimate_variance), 0);
+    const double width = larger(resolution * sqrt(estimate_variance), sqrt(floor_square));
     return (struct tally_calm_grid){
-        .step = larger(resolution * sqrt(estimate_variance), sqrt(floor_square)),
+        .step = tally_calm_step(dim, width),
         .scale = sqrt(larger(variance - estimate_variance, variance * LEAST_SHARE)),
     };
 }
 
-double tally_calm_broadcast_variance(double estimate_variance, double step)
+double tally_calm_broadcast_variance(size_t dim, double estimate_variance, double step)
 {
-    return estimate_variance + step * step / 12;
+    return estimate_variance + tally_calm_rounding(dim, step);
 }
 
 double tally_calm_moved(double variance, double estimate_variance, double variance_after)
@@ -149,7 +164,7 @@ struct tally_calm_merge tally_calm_merge(const struct tally_calm_constants *cons
 {
     const double noise = tally_calm_walk_message_noise(walk);
     const double rest = 1 - walk->sum_progress / (double)walk->n;
-    const double vnew = (noise + step * step / 12) / (double)answers +
+    const double vnew = (noise + tally_calm_rounding(walk->dim, step)) / (double)answers +
                         constants->curvature_spread * rest * rest * walk->start_variance +
                         absence_variance(constants, answers);
     const double sum = estimate_variance + vnew;
@@ -184,10 +199,11 @@ static void exchange(struct tally_calm_constants *constants, const struct tally_
     state->estimate_variance = tally_calm_merge(constants, walk, ret->uplink.step,
                                                 constants->clients, state->estimate_variance)
                                    .variance;
-    ret->downlink = tally_calm_downlink_grid(state->variance, state->estimate_variance,
-                                             epoch->downlink_resolution);
+    ret->downlink = tally_calm_downlink_grid(constants->dim, state->variance,
+                                             state->estimate_variance, epoch->downlink_resolution);
     ret->downlink_bits = message_bits(constants, ret->downlink);
-    state->variance = tally_calm_broadcast_variance(state->estimate_variance, ret->downlink.step);
+    state->variance =
+        tally_calm_broadcast_variance(constants->dim, state->estimate_variance, ret->downlink.step);
     constants->shift_error =
         tally_calm_shift_error(constants, walk, ret->uplink.step, constants->clients,
                                tally_calm_moved(before, state->estimate_variance, state->variance));

@@ -16,22 +16,24 @@
  *              a <- a + e_i p;  nv <- (1 - e_i q)^2 nv + e_i^2 (s0 + m v)
  *              v <- (1 - a)^2 V + a^2 B + nv
  *              message: Q(mean_i(w_i - x - g_i / h)), noise = sum_i (s0 + m v_i) / (n h)^2,
- *              grid step r_u sqrt(noise), scale sqrt(noise + B + V)
+ *              grid step r_u sqrt(noise / (12 E)), scale sqrt(noise + B + V)
  *     server   estimate = x + mean of the messages, its variance around x* is
- *              vnew = (noise + step^2 / 12) / R + hs (1 - mean a)^2 V
+ *              vnew = (noise + E step^2) / R + hs (1 - mean a)^2 V
  *                     + B (1/R - 1/M) M / (M - 1)              R of M clients answered
  *              z <- z + Vz / (Vz + vnew) (estimate - z);  Vz <- Vz vnew / (Vz + vnew)
- *     down     x <- x + Q(z - x), grid step max(r_d sqrt(Vz), sqrt(12 (V / 25 - Vz))),
- *              scale sqrt(max(V - Vz, V / 1000));  V <- Vz + step^2 / 12
+ *     down     x <- x + Q(z - x), grid step max(r_d sqrt(Vz / (12 E)), sqrt((V / 25 - Vz) / E)),
+ *              scale sqrt(max(V - Vz, V / 1000));  V <- Vz + E step^2
  *
  * a is the progress of the mean of w from x (0) to the client's own optimum (1), and v = v_i is the
- * variance of w around x*. All variances are per coordinate. f has the curvature h in every
- * direction, so f(w) - f* is h d v / 2. Gradients have the noise s0 + m v per coordinate, the
- * clients' own optima the variance B around x*, and the curvature the relative variance hs.
+ * variance of w around x*. E is the mean square of the error of rounding to a grid of the step 1
+ * (tally_dithered_error(); 1/12 without a trellis). All variances are per coordinate. f has the
+ * curvature h in every direction, so f(w) - f* is h d v / 2. Gradients have the noise s0 + m v per
+ * coordinate, the clients' own optima the variance B around x*, and the curvature the relative
+ * variance hs.
  *
  * Example: 10 clients, d = 30, h = 1/3, s0 = 2/3, m = 10/3, B = 0.03, hs = 0.0144, V = 1/6, step
- * limit 0.1, n = 14 queries, r_u = 1.08: noise = 0.75, grid step 0.94; Vz falls from 0.167 to
- * 0.056. The broadcast with r_d = 1.17 has a step of 0.277, and leaves V = 0.063.
+ * limit 0.1, n = 14 queries, r_u = 1.08: noise = 0.75, grid step 1.03; Vz falls from 0.167 to
+ * 0.056. The broadcast with r_d = 1.17 has a step of 0.305, and leaves V = 0.063.
  *
  * Values on which both sides must agree are computed only by sums, products, quotients and square
  * roots. These are correctly rounded, and the build fuses none of them, so equal arguments give
@@ -49,7 +51,7 @@
  * codec/dithered: 1.05 +- 0.1 at any step for d = 30 and 300; below the noise for d = 7840. */
 #define TALLY_CALM_MESSAGE_BITS 1.05
 
-/* The least r_u and r_d. A finer grid is never worth its bits: step^2 / 12 would be below 0.6 % of
+/* The least r_u and r_d. A finer grid is never worth its bits: its rounding would be below 0.6 % of
  * the noise, and levels could overflow the clients' sums. */
 #define TALLY_CALM_FINEST 0.25
 
@@ -73,16 +75,17 @@ struct tally_calm_constants {
 /* A client's own steps in one epoch, and the totals that its message needs. */
 struct tally_calm_walk {
     double curvature, noise, noise_growth, client_spread, local_step_limit; /* constants */
-    double shift_error;                                                     /* W of this epoch */
-    double start_variance;                                                  /* V of x */
-    double pull;                                                            /* lambda */
-    double progress;     /* a of the next query */
-    double own_noise;    /* nv of the next query */
-    double variance;     /* v of the next query */
-    int64_t n;           /* queries so far */
-    double sum_noise;    /* of s0 + m v_i over the queries so far */
-    double sum_progress; /* of a */
-    double sum_variance; /* of v_i: regret is clients * dim * h / 2 times this */
+    size_t dim;
+    double shift_error;    /* W of this epoch */
+    double start_variance; /* V of x */
+    double pull;           /* lambda */
+    double progress;       /* a of the next query */
+    double own_noise;      /* nv of the next query */
+    double variance;       /* v of the next query */
+    int64_t n;             /* queries so far */
+    double sum_noise;      /* of s0 + m v_i over the queries so far */
+    double sum_progress;   /* of a */
+    double sum_variance;   /* of v_i: regret is clients * dim * h / 2 times this */
 };
 
 /* Starts at x, whose variance is V >= 0. `constants` is not kept. */
@@ -105,15 +108,21 @@ struct tally_calm_grid {
     double scale; /* standard deviation that the coder assumes for a coordinate */
 };
 
+/* The variance of the rounding of a message of `dim` coordinates: E step^2. */
+double tally_calm_rounding(size_t dim, double step);
+/* The step whose rounding has the variance width^2 / 12, as that of a plain grid of the step
+ * `width`. */
+double tally_calm_step(size_t dim, double width);
+
 /* The grid of a client's message after its walk; resolution = r_u > 0. */
 struct tally_calm_grid tally_calm_uplink_grid(const struct tally_calm_walk *walk,
                                               double resolution);
 
 /* The grid of the broadcast of z - x; V of x before it, Vz of z, resolution = r_d > 0. */
-struct tally_calm_grid tally_calm_downlink_grid(double variance, double estimate_variance,
-                                                double resolution);
+struct tally_calm_grid tally_calm_downlink_grid(size_t dim, double variance,
+                                                double estimate_variance, double resolution);
 
-/* The factor of a message that is added to a shift: W / (W + noise + step^2 / 12). 0 without
+/* The factor of a message that is added to a shift: W / (W + noise + E step^2). 0 without
  * shifts. */
 double tally_calm_shift_gain(const struct tally_calm_walk *walk, double step);
 
@@ -123,8 +132,8 @@ double tally_calm_shift_error(const struct tally_calm_constants *constants,
                               const struct tally_calm_walk *walk, double step, uint32_t answers,
                               double moved);
 
-/* V of x after the broadcast: Vz + step^2 / 12. */
-double tally_calm_broadcast_variance(double estimate_variance, double step);
+/* V of x after the broadcast: Vz + E step^2. */
+double tally_calm_broadcast_variance(size_t dim, double estimate_variance, double step);
 
 /* The mean square of a coordinate of a broadcast that leaves V of x at `variance_after`: V - Vz for
  * z - x, plus the rounding. */

@@ -42,7 +42,7 @@ static struct view view_of(const struct tally_calm_travel *travel,
     struct view view = {
         .reach = travel->is_on ? travel->step * (double)travel->samples
                                : AVERAGING_REACH / ground->curvature,
-        .error = sight->noise + sight->step * sight->step / 12,
+        .error = sight->noise + sight->rounding,
         .spread_of_mean = sight->spread / (double)sight->answers,
     };
     view.motion = fmax(sight->square - view.error / (double)sight->answers, 0);

@@ -20,7 +20,7 @@
  *     raw, cos    mean square of D_k per coordinate; cosine of D_k and D_{k-1}
  *     A           variance of a client's message without that of its quantization
  *     R           clients that answered
- *     m           max(raw - (A + step^2 / 12) / R, 0): raw without its noise
+ *     m           max(raw - (A + rounding) / R, 0): raw without its noise
  *     E           e n while travelling, 1.5 / h while averaging
  *     t           queries of a client so far
  *
@@ -74,7 +74,7 @@ struct tally_calm_sight {
     double cosine;   /* with the previous mean; 0 for the first */
     double spread;   /* variance across the clients' messages, quantization included */
     double noise;    /* A as sent to clients: without quantization */
-    double step;     /* of the uplink grid */
+    double rounding; /* variance of the rounding of a message */
     double variance; /* V of x, before the broadcast */
     double query;    /* s: noise of one query */
     /* Of nu = x + D_k - z, before z follows the mean: */

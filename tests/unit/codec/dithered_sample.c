@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "codec/dithered/dithered_kernels.h"
+#include "codec/dithered/dithered_long.h"
 #include "codec/dithered/dithered_message.h"
 #include "tests/harness.h"
 
@@ -45,16 +46,37 @@ void dithered_fill_normal(struct tally_rng *rng, double sigma, float *y, size_t 
     free(normal);
 }
 
-/* Computes the dithers and levels with the plain C kernels. */
+/* Makes the dithers U' of a short message of U, with the table of FORMAT.md. */
+static void follow_trellis(struct dithered_sample *sample)
+{
+    static const int AFTER[8][2] = {{0, 2}, {5, 7}, {1, 3}, {4, 6}, {2, 0}, {7, 5}, {3, 1}, {6, 4}};
+    int state = 0;
+    for (size_t i = 0; i < sample->dim; i++) {
+        const int64_t u = sample->dithers[i];
+        const int64_t shifted = u + (state % 2 == 1 ? INT64_C(1) << 31 : 0);
+        const bool wraps = shifted >= INT64_C(1) << 31;
+        const int64_t parity = sample->levels[i] + u + wraps;
+        sample->dithers[i] = (int32_t)(wraps ? shifted - (INT64_C(1) << 32) : shifted);
+        state = AFTER[state][parity % 2 != 0];
+    }
+}
+
+/* Computes the dithers, and the levels of a long message, with the plain C kernels. */
 static void quantize(struct dithered_sample *sample)
 {
+    const bool has_trellis = !sample->is_long && sample->dim < TALLY_DITHERED_LONG_MESSAGE;
     uint64_t clipped = 0;
     for (size_t i = 0, n; i < sample->dim; i += n) {
         n = sample->dim - i < TALLY_RNG_LANES ? sample->dim - i : TALLY_RNG_LANES;
         TALLY_DITHERED_PORTABLE.dithers(&sample->rng, (uint32_t)(i / TALLY_RNG_LANES), n,
                                         sample->dithers + i);
-        TALLY_DITHERED_PORTABLE.quantize(&sample->grid, sample->y + i, sample->dithers + i, n,
-                                         sample->levels + i, &clipped);
+        if (!has_trellis) {
+            TALLY_DITHERED_PORTABLE.quantize(&sample->grid, sample->y + i, sample->dithers + i, n,
+                                             sample->levels + i, &clipped);
+        }
+    }
+    if (has_trellis) {
+        follow_trellis(sample);
     }
 }
 
@@ -62,14 +84,14 @@ enum tally_status dithered_sample_encode(struct dithered_sample *sample)
 {
     const struct tally_vector vector = {
         .y = sample->y, .dim = sample->dim, .grid = &sample->grid, .rng = &sample->rng};
-    int32_t *scratch = dithered_allocate(sample->dim * sizeof *scratch);
     const enum tally_status status =
-        sample->is_long ? tally_dithered_encode_as(true, &vector, scratch, &sample->payload,
+        sample->is_long ? tally_dithered_encode_as(true, &vector, sample->levels, &sample->payload,
                                                    &sample->stats, &sample->clipped, NULL)
-                        : tally_dithered_encode(&vector, scratch, &sample->payload, &sample->stats,
-                                                &sample->clipped, NULL);
-    free(scratch);
-    quantize(sample);
+                        : tally_dithered_encode(&vector, sample->levels, &sample->payload,
+                                                &sample->stats, &sample->clipped, NULL);
+    if (status == TALLY_OK) {
+        quantize(sample);
+    }
     return status;
 }
 

@@ -15,8 +15,8 @@
 struct dithered_sample {
     size_t dim;
     float *y;         /* input */
-    int32_t *levels;  /* of encode, as rounded by plain C */
-    int32_t *dithers; /* of encode */
+    int32_t *levels;  /* of encode; of the long form as rounded by plain C */
+    int32_t *dithers; /* of encode; of the short form after the trellis, U' */
     int64_t *values;  /* of dithered_sample_decodes() */
     struct tally_grid grid;
     struct tally_rng rng;

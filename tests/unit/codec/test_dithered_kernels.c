@@ -215,7 +215,7 @@ static void test_codec_dithered_kernels__tables_are_complete(void)
 {
     bool good = true;
     for (uint32_t scale = 0; scale < TALLY_DITHERED_SCALES; scale++) {
-        const struct tally_dithered_model model = tally_dithered_model(scale);
+        const struct tally_dithered_model model = tally_dithered_model(scale, 0);
         struct tally_dithered_table table;
         tally_dithered_table(&model, &table);
         tally_dithered_starts(&table);

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "codec/dithered/dithered.h"
 #include "services/algorithms/calm.h"
 #include "tests/harness.h"
 
@@ -64,7 +65,8 @@ static void test_calm_belief__the_mean_shows_the_distance(void)
 {
     struct world world;
     make_world(&world, 0.05, 0.05);
-    const double one = 0.05 + GROWTH * 0.05, of_mean = (one * 9 / 6 + 1.0 / 12) / CLIENTS;
+    const double one = 0.05 + GROWTH * 0.05,
+                 of_mean = (one * 9 / 6 + tally_dithered_error(DIM)) / CLIENTS;
     CU_ASSERT_EQUAL(see(&world, 0, 0.05, one, of_mean + 0.05), 1); /* as expected */
     CU_ASSERT_EQUAL(world.memory->state.variance, 0.05);
     free(world.memory);

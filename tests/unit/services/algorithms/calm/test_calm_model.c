@@ -151,15 +151,31 @@ static const struct expected EXPECTED_CAPPED = {
      {1100, 49.24030496773, 0, 0, 0, 0, 0.0009131909829949, 0.0008945544323215}},
 };
 
-static void assert_epoch(const struct tally_calm_epoch_forecast *actual,
+/* What the bits and the step of a message would be without a trellis: those of the reference. */
+static void assert_message(size_t dim, struct tally_calm_grid grid, double bits,
+                           double expected_step, double expected_bits)
+{
+    const double plain = grid.step * sqrt(12 * tally_dithered_error(dim));
+    CU_ASSERT_DOUBLE_EQUAL(plain, expected_step, 1e-11);
+    if (expected_bits > 0) {
+        const double rest = bits - (double)dim * tally_calm_rate(grid.step / grid.scale);
+        CU_ASSERT_DOUBLE_EQUAL((double)dim * tally_calm_rate(plain / grid.scale) + rest,
+                               expected_bits, 1e-8);
+        CU_ASSERT_TRUE(bits < expected_bits - 0.05 * (double)dim);
+    } else {
+        CU_ASSERT_EQUAL(bits, 0);
+    }
+}
+
+static void assert_epoch(size_t dim, const struct tally_calm_epoch_forecast *actual,
                          const struct expected_epoch *expected)
 {
     CU_ASSERT_EQUAL(actual->samples, expected->samples);
     CU_ASSERT_DOUBLE_EQUAL(actual->regret, expected->regret, 1e-8);
-    CU_ASSERT_DOUBLE_EQUAL(actual->uplink_bits, expected->uplink_bits, 1e-8);
-    CU_ASSERT_DOUBLE_EQUAL(actual->downlink_bits, expected->downlink_bits, 1e-8);
-    CU_ASSERT_DOUBLE_EQUAL(actual->uplink.step, expected->uplink_step, 1e-11);
-    CU_ASSERT_DOUBLE_EQUAL(actual->downlink.step, expected->downlink_step, 1e-11);
+    assert_message(dim, actual->uplink, actual->uplink_bits, expected->uplink_step,
+                   expected->uplink_bits);
+    assert_message(dim, actual->downlink, actual->downlink_bits, expected->downlink_step,
+                   expected->downlink_bits);
     CU_ASSERT_DOUBLE_EQUAL(actual->variance, expected->variance, 1e-12);
     CU_ASSERT_DOUBLE_EQUAL(actual->estimate_variance, expected->estimate_variance, 1e-12);
 }
@@ -172,11 +188,14 @@ static void assert_forecast(const struct tally_calm_constants *constants,
     tally_calm_forecast(constants, &start, &expected->schedule, &forecast);
     CU_ASSERT_EQUAL_FATAL(forecast.n, expected->schedule.n + 1);
     CU_ASSERT_DOUBLE_EQUAL(forecast.regret, expected->regret, 1e-7);
-    CU_ASSERT_DOUBLE_EQUAL(forecast.uplink_bits, expected->uplink_bits, 1e-8);
-    CU_ASSERT_DOUBLE_EQUAL(forecast.downlink_bits, expected->downlink_bits, 1e-8);
+    double up = 0, down = 0;
     for (int k = 0; k < forecast.n; k++) {
-        assert_epoch(&forecast.epochs[k], &expected->epochs[k]);
+        assert_epoch(constants->dim, &forecast.epochs[k], &expected->epochs[k]);
+        up += forecast.epochs[k].uplink_bits;
+        down += forecast.epochs[k].downlink_bits;
     }
+    CU_ASSERT_DOUBLE_EQUAL(forecast.uplink_bits, up, 1e-9);
+    CU_ASSERT_DOUBLE_EQUAL(forecast.downlink_bits, down, 1e-9);
 }
 
 static void test_algorithms_calm_model__forecast_is_that_of_the_reference(void)
@@ -264,7 +283,8 @@ static void test_algorithms_calm_model__merge(void)
     const double vnew = 0.04 * (1 / all.gain - 1);
     assert_near(all.variance, (1 - all.gain) * (1 - all.gain) * 0.04 + all.gain * all.gain * vnew);
     assert_near(all.variance, all.gain * vnew);
-    const double message = tally_calm_walk_message_noise(&walk) + 0.5 * 0.5 / 12;
+    const double message =
+        tally_calm_walk_message_noise(&walk) + 0.5 * 0.5 * tally_dithered_error(LOUD.dim);
     const double absence = 0.03 * (1.0 / 8 - 1.0 / 10) * 10 / 9;
     assert_near(0.04 * (1 / eight.gain - 1), vnew + message * (1.0 / 8 - 1.0 / 10) + absence);
 
@@ -276,15 +296,16 @@ static void test_algorithms_calm_model__merge(void)
 /* If the recursion leaves nothing to send, the coder's scale is still above 0. */
 static void test_algorithms_calm_model__grids(void)
 {
-    const struct tally_calm_grid none = tally_calm_downlink_grid(0.05, 0.05, 1.5);
+    const struct tally_calm_grid none = tally_calm_downlink_grid(1 << 20, 0.05, 0.05, 1.5);
     assert_near(none.scale, sqrt(0.05 / 1000));
     assert_near(none.step, 1.5 * sqrt(0.05));
-    assert_near(tally_calm_broadcast_variance(0.05, none.step), 0.05 * (1 + 2.25 / 12));
-    const struct tally_calm_grid capped = tally_calm_downlink_grid(0.05, 0.0001, 1.5);
-    assert_near(tally_calm_broadcast_variance(0.0001, capped.step), 0.05 / 25);
+    assert_near(tally_calm_broadcast_variance(1 << 20, 0.05, none.step), 0.05 * (1 + 2.25 / 12));
+    const struct tally_calm_grid capped = tally_calm_downlink_grid(30, 0.05, 0.0001, 1.5);
+    assert_near(tally_calm_broadcast_variance(30, 0.0001, capped.step), 0.05 / 25);
     const struct tally_calm_walk walk = walked(&LOUD, 0.05, 40, NULL);
     const double noise = tally_calm_walk_message_noise(&walk);
-    assert_near(tally_calm_uplink_grid(&walk, 1.5).step, 1.5 * sqrt(noise));
+    assert_near(tally_calm_rounding(LOUD.dim, tally_calm_uplink_grid(&walk, 1.5).step),
+                1.5 * 1.5 * noise / 12);
     assert_near(tally_calm_uplink_grid(&walk, 1.5).scale, sqrt(noise + 0.05 + 0.03));
 }
 

@@ -171,8 +171,8 @@ static void test_algorithms_calm_plan__course_and_forecast_agree(void)
 
 /* The differential evolution counted 3 bits above the rate for each message. It found 534.1 for
  * 263 / 289 bits and 958.6 for 130 / 145. The first two rows are those budgets, converted to the
- * length of our messages. The other rows are the five of the README's table as this planner makes
- * them. */
+ * length of our messages. The other rows are five budgets as this planner used them before messages
+ * had a trellis, whose bits lower the regret by 2 to 9 %. */
 static void test_algorithms_calm_plan__paper_jobs(void)
 {
     const struct tally_calm_constants quiet_job = quiet();
@@ -188,12 +188,12 @@ static void test_algorithms_calm_plan__paper_jobs(void)
         {&LOUD, 263, 289, 523, 4},
         {&LOUD, 540, 550, 360.5, 8},
         {&quiet_job, 130, 145, 42, 2},
-        {&quiet_job, 263, 289, 28.7, 4},
+        {&quiet_job, 263, 289, 28.7, 5},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const struct tally_calm_forecast forecast = planned(rows[i].job, rows[i].up, rows[i].down);
-        CU_ASSERT_TRUE(forecast.regret <= rows[i].regret);
-        CU_ASSERT_TRUE(forecast.regret >= 0.97 * rows[i].regret);
+        CU_ASSERT_TRUE(forecast.regret <= 0.98 * rows[i].regret);
+        CU_ASSERT_TRUE(forecast.regret >= 0.91 * rows[i].regret);
         CU_ASSERT_EQUAL(forecast.n, rows[i].n + 1);
         CU_ASSERT_TRUE(forecast.uplink_bits > rows[i].up - 0.01);
     }
@@ -206,8 +206,8 @@ static void test_algorithms_calm_plan__no_neighbour_is_better(void)
     const struct tally_calm_forecast best = planned(&job, 263, 289);
     struct tally_calm_course course = course_of(&job, 263, 289, best.n - 1);
     course.is_settled = true;
-    const double least = TALLY_CALM_MESSAGE_BITS + 0.1 * (double)job.dim;
-    double x[12] = {0};
+    const double least = TALLY_CALM_MESSAGE_BITS + 0.25 * (double)job.dim;
+    double x[3 * TALLY_CALM_MAX_EPOCHS] = {0};
     for (int k = 0; k < course.n; k++) {
         course.samples[k] = best.epochs[k].samples;
         x[course.n + k] = log(best.epochs[k].uplink_bits - least);
@@ -217,7 +217,7 @@ static void test_algorithms_calm_plan__no_neighbour_is_better(void)
     CU_ASSERT_DOUBLE_EQUAL(exp(value), best.regret, 0.01 * best.regret);
     for (int i = 0; i < 2 * 3 * course.n; i++) {
         struct tally_calm_course other = course;
-        double moved[12];
+        double moved[3 * TALLY_CALM_MAX_EPOCHS];
         const double side = i % 2 == 0 ? 1 : -1;
         memcpy(moved, x, sizeof moved);
         moved[i / 2] += 0.05 * side;

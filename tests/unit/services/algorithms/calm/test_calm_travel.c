@@ -142,7 +142,7 @@ static struct tally_calm_sight sight_of(const struct row *row)
                                      .cosine = row->cosine,
                                      .spread = row->spread,
                                      .noise = row->noise,
-                                     .step = row->step,
+                                     .rounding = row->step * row->step / 12,
                                      .variance = row->variance,
                                      .query = row->query,
                                      .answers = row->answers,
@@ -196,7 +196,7 @@ static bool starts(int64_t epochs, double cosine, double by_variance, double by_
     const struct tally_calm_ground ground = {1, dim, is_even, is_round};
     struct tally_calm_travel travel;
     struct tally_calm_sight sight = {
-        .square = 1, .noise = 1e-9, .step = 1e-9, .query = 1, .product = 1e6, .gain = 1};
+        .square = 1, .noise = 1e-9, .rounding = 1e-19, .query = 1, .product = 1e6, .gain = 1};
     tally_calm_travel_begin(&travel, 6);
     for (int64_t k = 0; k <= epochs; k++) {
         const bool is_last = k == epochs;
@@ -291,7 +291,7 @@ static void test_algorithms_calm_travel__a_small_variance_alone_does_not_start_i
         struct tally_calm_sight sight = {.square = 1,
                                          .spread = 0.1,
                                          .noise = 0.1,
-                                         .step = 0.1,
+                                         .rounding = 0.01 / 12,
                                          .query = 1,
                                          .variance = 0.1,
                                          .gain = ROWS[i].gain,
@@ -334,7 +334,7 @@ static struct tally_calm_travel started(const struct tally_calm_ground *ground, 
     struct tally_calm_sight sight = {.square = 1,
                                      .spread = 1e-3,
                                      .noise = 1e-3,
-                                     .step = 0.03,
+                                     .rounding = 0.0009 / 12,
                                      .variance = 0.1,
                                      .query = query,
                                      .product = 1,
@@ -371,7 +371,7 @@ static void test_algorithms_calm_travel__long_vectors_make_long_epochs(void)
                                            .cosine = 0.9,
                                            .spread = 1e-3,
                                            .noise = 1e-3,
-                                           .step = 0.03,
+                                           .rounding = 0.0009 / 12,
                                            .variance = 0.1,
                                            .query = 1,
                                            .answers = 10,
