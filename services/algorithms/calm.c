@@ -367,9 +367,12 @@ static enum tally_status make_broadcast(const struct tally_server_task *task, do
     const struct tally_setting *setting = task->setting;
     const struct calm_memory *memory = task->memory;
     const int64_t budget = setting->budget.downlink_bits;
-    const bool is_last = memory->epoch + 1 >= memory->schedule.n;
-    const int64_t left = budget - memory->downlink_bits - (int64_t)decision->control_bits -
-                         (is_last ? 0 : CALM_MOST_INDEX_BITS);
+    const int64_t later =
+        memory->schedule.n > memory->epoch ? memory->schedule.n - memory->epoch - 1 : 0;
+    const int64_t all = budget - memory->downlink_bits - (int64_t)decision->control_bits -
+                        (later > 0 ? CALM_MOST_INDEX_BITS : 0);
+    /* A broadcast that is larger than planned leaves half of an equal share to each later one. */
+    const int64_t left = all - all * later / (2 * (later + 1));
     struct tally_rng rng;
     tally_rng_init(&rng, setting->key, TALLY_RNG_SERVER, task->iterate + 1, TALLY_RNG_DOWNLINK);
     enum tally_status status = TALLY_OK;

@@ -305,7 +305,7 @@ static void test_calm_budget__coarser_grids_never_make_x_worse(void)
     int passed = 0, refused = 0;
     struct tally_job_spec spec = calm_job_known(100, 10);
     spec.budget = (struct tally_budget){.uplink_bits = BITS, .downlink_bits = BITS};
-    for (int64_t left = 12; left < 130; left += 6) {
+    for (int64_t left = 12; left < 250; left += 10) {
         job_host_init(&HOST, &spec);
         struct calm_memory *memory = HOST.job->memory;
         const double before = memory->state.variance;
