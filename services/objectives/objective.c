@@ -1,9 +1,11 @@
 #include "services/objectives/objective.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "services/objectives/data/dataset.h"
 #include "services/objectives/data/scaling.h"
+#include "services/objectives/data/survey.h"
 #include "services/objectives/losses/loss_report.h"
 #include "services/objectives/plugin_instance.h"
 
@@ -120,15 +122,26 @@ enum tally_status tally_objective_load(const struct tally_objective_spec *spec, 
     }
     struct tally_objective *objective = NULL;
     struct tally_columns columns = {.n = 0};
-    struct tally_scaling scaling = {0};
+    struct tally_scaling own = {0};
     struct tally_data_source files = *source;
+    const bool is_surveyed = (kind->data & TALLY_DATA_SET_TABLES) != 0 && tally_data_spec_is_surveyed(&spec->data);
     uint64_t digest = 0;
     files.columns = &columns; /* the held-out points have those of the training data */
-    files.scaling = &scaling; /* the same */
+    files.scaling = source->scaling != NULL ? source->scaling : &own; /* the same */
+    if (is_surveyed && (files.surveys = calloc(1, sizeof *files.surveys)) == NULL) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for surveys");
+    }
     files.ret_digest = &digest;
     enum tally_status status = kind->make(kind, spec, clients, key, &files, &objective, err);
     files.ret_digest = NULL; /* held-out points change no result */
     if (status == TALLY_OK) {
+        objective->surveys = files.surveys;
+        objective->scaling = files.scaling->digest;
+    } else {
+        tally_surveys_free(files.surveys);
+    }
+    files.surveys = NULL;
+    if (status == TALLY_OK && (!is_surveyed || objective->scaling != 0)) {
         status = tally_report_add(objective, kind, spec, key, &files, err);
     }
     if (status == TALLY_OK) {
@@ -139,7 +152,7 @@ enum tally_status tally_objective_load(const struct tally_objective_spec *spec, 
         tally_objective_free(objective);
     }
     tally_columns_fini(&columns);
-    tally_scaling_fini(&scaling);
+    tally_scaling_fini(&own);
     return status;
 }
 

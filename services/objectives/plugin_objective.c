@@ -375,7 +375,9 @@ enum tally_status tally_plugin_objective_of(struct tally_plugin_instance *instan
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for an objective");
     }
     self->base = (struct tally_objective){
-        trains ? &TRAINING_OPS : &PLUGIN_OPS, (size_t)problem->dim, problem->clients, NULL, 0, 0};
+        .ops = trains ? &TRAINING_OPS : &PLUGIN_OPS,
+        .dim = (size_t)problem->dim,
+        .clients = problem->clients};
     self->instance = instance;
     self->own = own;
     self->known = known;

@@ -260,14 +260,6 @@ static enum tally_status check_whole(const struct tally_data_spec *data, struct 
                ? tally_fail(err, TALLY_INVALID_ARGUMENT, "objective.data.test_fraction",
                             "sharding local has no common file to hold points out of; name "
                             "files of held-out points instead")
-           : table->standardize
-               ? tally_fail(err, TALLY_INVALID_ARGUMENT, "objective.data.standardize",
-                            "with sharding local no process sees the points of all clients, so the "
-                            "means are not known; standardize the files, or use another sharding")
-           : table->missing == TALLY_MISSING_MEAN
-               ? tally_fail(err, TALLY_INVALID_ARGUMENT, "objective.data.missing",
-                            "with sharding local no process sees the points of all clients, so the "
-                            "means are not known; use \"drop\", or another sharding")
                : TALLY_OK;
 }
 
@@ -398,6 +390,14 @@ bool tally_data_spec_is_shared(const struct tally_data_spec *data)
 {
     const char *name = tally_data_spec_file(data);
     return data->sharding != TALLY_SHARDING_LOCAL || name == NULL || is_per_client(name);
+}
+
+bool tally_data_spec_is_surveyed(const struct tally_data_spec *data)
+{
+    const bool is_dense =
+        is_table(data) && data->type != TALLY_DATA_LIBSVM; /* whose zeros are not stored */
+    return is_dense && data->sharding == TALLY_SHARDING_LOCAL &&
+           (data->table.standardize || data->table.missing == TALLY_MISSING_MEAN);
 }
 
 const char *tally_data_spec_file(const struct tally_data_spec *data)

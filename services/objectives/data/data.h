@@ -179,4 +179,8 @@ void tally_data_spec_drop_test(struct tally_data_spec *data);
  * coordinator. With `local` and one name for all clients it cannot. */
 bool tally_data_spec_is_shared(const struct tally_data_spec *data);
 
+/* Whether the features are scaled by numbers that depend on the points of all clients, although no
+ * process has them: the clients' surveys give them (survey.h). */
+bool tally_data_spec_is_surveyed(const struct tally_data_spec *data);
+
 #endif

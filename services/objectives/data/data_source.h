@@ -16,6 +16,7 @@ struct tally_load_progress {
 
 struct tally_columns;
 struct tally_scaling;
+struct tally_surveys;
 
 struct tally_data_source {
     const char *dir; /* the data folder */
@@ -34,6 +35,10 @@ struct tally_data_source {
      * `standardize` or `missing` and applied to the others; NULL = each are scaled by
      * themselves. */
     struct tally_scaling *scaling;
+    /* Where the surveys of surveyed data go (survey.h); zeroed. Then data without a fitted scaling
+     * are scaled if the points of all clients are here, and otherwise stay as they are. NULL = they
+     * are not kept, and data of which not all points are here are refused. */
+    struct tally_surveys *surveys;
     /* Where the digest of the data goes (tally_dataset_digest()); may be NULL. */
     uint64_t *ret_digest;
 };

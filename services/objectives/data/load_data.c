@@ -9,6 +9,7 @@
 #include "services/objectives/data/formats.h"
 #include "services/objectives/data/idx.h"
 #include "services/objectives/data/scaling.h"
+#include "services/objectives/data/survey.h"
 #include "services/objectives/data/synthetic_linear.h"
 
 /* --- splitting over clients ------------------------------------------------------------------ */
@@ -443,6 +444,79 @@ static enum tally_status scale(struct loader *loader)
     return status;
 }
 
+/* The first client whose points are not here; their number = all are. */
+static uint32_t find_absent(const struct tally_dataset *dataset)
+{
+    uint32_t m = 0;
+    while (m < dataset->clients && dataset->shards[m].size > 0) {
+        m++;
+    }
+    return m;
+}
+
+/* Fits the scaling to the surveys of all clients. */
+static enum tally_status conclude(const struct loader *loader, const struct tally_surveys *surveys,
+                                  struct tally_scaling *scaling)
+{
+    const struct tally_dataset *dataset = loader->builder.dataset;
+    const size_t features = dataset->features;
+    double *numbers = malloc(3 * features * sizeof *numbers);
+    struct tally_buffer total = {0};
+    enum tally_status status =
+        numbers != NULL
+            ? TALLY_OK
+            : tally_fail(loader->err, TALLY_NO_MEMORY, NULL, "no memory for %zu means", features);
+    for (uint32_t m = 0; status == TALLY_OK && m < dataset->clients; m++) {
+        const struct tally_buffer *survey = tally_surveys_of(surveys, m);
+        status = tally_survey_add(&total, survey->data, survey->size, features, loader->err);
+    }
+    if (status == TALLY_OK) {
+        status = tally_survey_conclude(&total, features, loader->data->table.standardize,
+                                       loader->columns, numbers, loader->err);
+    }
+    if (status == TALLY_OK) {
+        status = tally_scaling_set(scaling, numbers, features, loader->err);
+    }
+    tally_buffer_fini(&total);
+    free(numbers);
+    return status;
+}
+
+/* Surveys the clients whose points are here. Without the others, and if the scaling is not known,
+ * the points stay as they are. */
+static enum tally_status survey(struct loader *loader)
+{
+    struct tally_dataset *dataset = loader->builder.dataset;
+    struct tally_scaling own = {0};
+    struct tally_surveys of_files = {0};
+    struct tally_scaling *scaling =
+        loader->source->scaling != NULL ? loader->source->scaling : &own;
+    struct tally_surveys *kept = loader->source->surveys;
+    struct tally_surveys *surveys = kept != NULL ? kept : &of_files;
+    const uint32_t absent = find_absent(dataset);
+    const bool has_all = absent == dataset->clients && (dataset->is_whole || kept != NULL);
+    enum tally_status status = TALLY_OK;
+    if (kept != NULL || scaling->features == 0) {
+        status = tally_surveys_make(dataset, loader->columns, surveys, loader->err);
+    }
+    if (status == TALLY_OK && scaling->features == 0 && has_all) {
+        status = conclude(loader, surveys, scaling);
+    } else if (status == TALLY_OK && scaling->features == 0 && kept == NULL) {
+        status = tally_fail(loader->err, TALLY_INVALID_ARGUMENT,
+                            loader->data->table.standardize ? "objective.data.standardize"
+                                                            : "objective.data.missing",
+                            "the means are those of the points of all clients, and those of client "
+                            "%u are not here",
+                            absent < dataset->clients ? absent : 1);
+    }
+    if (status == TALLY_OK && scaling->features > 0) {
+        tally_scaling_apply(scaling, dataset);
+    }
+    tally_surveys_fini(&of_files);
+    tally_scaling_fini(&own);
+    return status;
+}
+
 /* To be called once all files are read, before any point is left out or changed. */
 static void finish_points(struct loader *loader)
 {
@@ -561,13 +635,16 @@ enum tally_status tally_dataset_load(const struct tally_data_spec *data, enum ta
                  : tally_data_spec_is_shared(data)      ? load_per_client(&loader)
                                                         : load_copies(&loader);
     }
+    if (status == TALLY_OK && data->sharding == TALLY_SHARDING_LOCAL) {
+        finish_points(&loader);
+    }
+    if (status == TALLY_OK && tally_data_spec_is_surveyed(data)) {
+        status = survey(&loader);
+    }
     tally_columns_fini(&columns);
     if (status != TALLY_OK) {
         tally_dataset_free(dataset);
         return status;
-    }
-    if (data->sharding == TALLY_SHARDING_LOCAL) {
-        finish_points(&loader);
     }
     *ret = dataset;
     return TALLY_OK;

@@ -3,6 +3,9 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+#include "codec/numeric/checksum.h"
 
 void tally_scaling_fini(struct tally_scaling *scaling)
 {
@@ -137,6 +140,33 @@ enum tally_status tally_scaling_fit(struct tally_scaling *scaling,
         tally_scaling_fini(scaling);
     }
     return status;
+}
+
+enum tally_status tally_scaling_set(struct tally_scaling *scaling, const double *numbers,
+                                    size_t features, struct tally_error *err)
+{
+    double **const parts[] = {&scaling->fill, &scaling->mean, &scaling->s};
+    bool ok = true;
+    *scaling = (struct tally_scaling){.features = features};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        *parts[i] = malloc(features * sizeof **parts[i]);
+        ok = ok && *parts[i] != NULL;
+        if (ok) {
+            memcpy(*parts[i], numbers + i * features, features * sizeof **parts[i]);
+        }
+    }
+    if (!ok) {
+        tally_scaling_fini(scaling);
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for %zu means", features);
+    }
+    scaling->digest = tally_scaling_digest(numbers, features);
+    return TALLY_OK;
+}
+
+uint32_t tally_scaling_digest(const double *numbers, size_t features)
+{
+    enum { N_DIGESTS = (1 << 28) - 1 };
+    return 1 + (uint32_t)(tally_checksum64(numbers, 3 * features * sizeof *numbers) % N_DIGESTS);
 }
 
 void tally_scaling_apply(const struct tally_scaling *scaling, struct tally_dataset *dataset)

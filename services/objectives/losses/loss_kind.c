@@ -1,5 +1,6 @@
 #include "services/objectives/losses/loss_kind.h"
 
+#include "services/objectives/data/survey.h"
 #include "services/objectives/losses/loss_report.h"
 
 const char *const TALLY_WEIGHTING_NAMES[] = {"equal", "points", NULL};
@@ -8,6 +9,7 @@ void tally_objective_free(struct tally_objective *objective)
 {
     if (objective != NULL) {
         tally_report_free(objective->report);
+        tally_surveys_free(objective->surveys);
         objective->ops->free(objective);
     }
 }
@@ -15,6 +17,20 @@ void tally_objective_free(struct tally_objective *objective)
 bool tally_objective_has_loss(const struct tally_objective *objective)
 {
     return objective->ops->has_loss == NULL || objective->ops->has_loss(objective);
+}
+
+enum tally_status tally_objective_survey(const struct tally_objective *objective, uint32_t client,
+                                         const struct tally_buffer **ret_survey,
+                                         struct tally_error *err)
+{
+    const struct tally_buffer *survey =
+        objective->surveys != NULL ? tally_surveys_of(objective->surveys, client) : NULL;
+    if (survey == NULL || survey->size == 0) {
+        return tally_fail(err, TALLY_FAILED_PRECONDITION, "objective.data",
+                          "the data of client %u are not in this data folder", client);
+    }
+    *ret_survey = survey;
+    return TALLY_OK;
 }
 
 enum tally_status tally_objective_metrics(const struct tally_objective *objective, uint32_t client,

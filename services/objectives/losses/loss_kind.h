@@ -18,6 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "codec/buffer.h"
 #include "codec/error.h"
 #include "codec/field.h"
 #include "codec/numeric/rng.h"
@@ -155,6 +156,7 @@ struct tally_objective_ops {
 };
 
 struct tally_report;
+struct tally_surveys;
 
 struct tally_objective {
     const struct tally_objective_ops *ops;
@@ -164,6 +166,9 @@ struct tally_objective {
                                   * NULL: none */
     uint32_t columns;     /* tally_columns_digest() of the data; 0 = their columns have no names */
     uint64_t data_digest; /* tally_dataset_digest(); 0 = its data are not points of files */
+    struct tally_surveys *surveys; /* owned; of the clients (survey.h); NULL: there are none */
+    uint32_t scaling;              /* tally_scaling_digest() of the numbers that surveys gave and that
+                                    * its features are scaled by; 0 = they are not */
 };
 
 void tally_objective_free(struct tally_objective *objective);
@@ -175,6 +180,12 @@ void tally_objective_free(struct tally_objective *objective);
 /* False if the objective has only gradients. Its loss is then never requested, and its clients
  * report none. */
 bool tally_objective_has_loss(const struct tally_objective *objective);
+
+/* Borrows the survey of a client (survey.h), of a kind whose data are surveyed. Errors:
+ * FAILED_PRECONDITION (its points are not here, or the objective has none). */
+enum tally_status tally_objective_survey(const struct tally_objective *objective, uint32_t client,
+                                         const struct tally_buffer **ret_survey,
+                                         struct tally_error *err);
 
 /* The metrics that the client reports with its message in a round that began at x. ret_metrics has
  * room for TALLY_METRICS_MOST, of which *ret_n are written. Accuracy and the metrics of held-out

@@ -219,7 +219,7 @@ static enum tally_status quadratic_make(const struct tally_objective_kind *kind,
     if (self == NULL) {
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for an objective");
     }
-    self->base = (struct tally_objective){&QUADRATIC_OPS, dim, clients, NULL, 0, 0};
+    self->base = (struct tally_objective){.ops = &QUADRATIC_OPS, .dim = dim, .clients = clients};
     self->noise_std = spec->parameters[NOISE_STD];
     enum tally_status status = tally_matrix_load(source, data->matrix, dim, dim, &self->a, err);
     if (status == TALLY_OK) {

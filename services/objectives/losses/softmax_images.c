@@ -480,7 +480,8 @@ enum tally_status tally_softmax_images_make(const struct tally_objective_kind *k
         self->value_of[pixel] = pixel / 255.0;
     }
     self->base =
-        (struct tally_objective){&SOFTMAX_OPS, self->features * self->classes, clients, NULL, 0, 0};
+        (struct tally_objective){
+            .ops = &SOFTMAX_OPS, .dim = self->features * self->classes, .clients = clients};
     *ret = &self->base;
     return TALLY_OK;
 }

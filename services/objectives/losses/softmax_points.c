@@ -449,7 +449,7 @@ enum tally_status tally_softmax_points_make(const struct tally_objective_kind *k
     self->has_bias = spec->bias;
     self->l2 = spec->l2;
     self->base = (struct tally_objective){
-        &SOFTMAX_POINTS_OPS, self->rows * self->classes, clients, NULL, 0, 0};
+        .ops = &SOFTMAX_POINTS_OPS, .dim = self->rows * self->classes, .clients = clients};
     *ret = &self->base;
     return TALLY_OK;
 }
