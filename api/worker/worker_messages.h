@@ -38,7 +38,7 @@ enum {
                                     * that of evaluation_failure */
     TALLY_METRIC_BYTES = 48,       /* a name of up to 32 bytes, a double; tags and lengths */
     TALLY_UPDATE_WHOLE_BYTES = 80, /* session, job_id, round, mark, columns; what every poll has */
-    TALLY_CURSOR_BYTES = 48,       /* job_id, iterate; tags and lengths */
+    TALLY_CURSOR_BYTES = 54,       /* job_id, iterate, scaling; tags and lengths */
     TALLY_UNDELIVERABLE_BYTES = 16 + TALLY_MESSAGE_JOB_ID_CAPACITY + TALLY_FAILURE_CAPACITY,
     /* of a PostUpdateRequest of one update without metrics, by a worker of one job */
     TALLY_UPDATE_BYTES = TALLY_UPDATE_OWN_BYTES + TALLY_UPDATE_WHOLE_BYTES + TALLY_CURSOR_BYTES
@@ -52,6 +52,7 @@ struct tally_bytes {
 struct tally_cursor {
     char job_id[TALLY_MESSAGE_JOB_ID_CAPACITY];
     uint64_t iterate;
+    uint32_t scaling; /* digest of the scaling that the worker has; 0 = none */
 };
 
 struct tally_held_client {
@@ -145,6 +146,9 @@ struct tally_task {
     size_t n_broadcasts;
     struct tally_bytes snapshot; /* dim little-endian float64; empty = none */
     bool wants_start;            /* asks for the point to start from; there is no round yet */
+    bool wants_survey;           /* asks for the survey of each client's points */
+    uint32_t scaling_digest;     /* of the scaling of the features; 0 = none */
+    struct tally_bytes scaling;  /* double[3][features], little-endian; empty = the worker has it */
     /* To encode: what tally_task_encode_shared() made of a task that differs only in `clients`,
      * `shifts` and `deadline_ms`; the other members are then ignored. Empty = none. */
     struct tally_bytes shared;

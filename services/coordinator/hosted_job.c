@@ -21,6 +21,9 @@
  * other clients and other replicas are asked for slots. */
 enum { WORKERS_RETURN_MS = 3000 };
 
+/* The number of a survey's round, which is also that of the round after it (job_survey.h). */
+enum { SURVEY_ROUND = 1 };
+
 _Static_assert(sizeof(struct client_slot) + sizeof(struct client_traffic) <= TALLY_FOOTPRINT_SLOT,
                "as job_footprint.h says");
 
@@ -325,12 +328,18 @@ bool hosted_job_is_settled(const struct hosted_job *job)
     return tally_monotonic_ms() - job->arrived_ms >= WORKERS_RETURN_MS;
 }
 
+/* Whether rounds go on without clients that are absent. */
+static bool does_without(const struct hosted_job *job)
+{
+    return job->spec.policy == TALLY_POLICY_DROP && !tally_job_open_round(job->engine)->surveys;
+}
+
 bool hosted_job_is_progressing(const struct hosted_job *job)
 {
     const enum tally_job_status status = tally_job_status(job->engine);
     return tally_job_status_is_terminal(status) ||
            (status == TALLY_JOB_RUNNING && !job->deadline_noted &&
-            (hosted_job_n_lacking(job) == 0 || job->spec.policy == TALLY_POLICY_DROP));
+            (hosted_job_n_lacking(job) == 0 || does_without(job)));
 }
 
 bool hosted_job_may_start(const struct hosted_job *job)
@@ -343,7 +352,7 @@ bool hosted_job_is_stuck(const struct hosted_job *job)
     const enum tally_job_status status = tally_job_status(job->engine);
     const bool started = status == TALLY_JOB_RUNNING || status == TALLY_JOB_PAUSED;
     const int64_t n_lacking = hosted_job_n_lacking(job);
-    const bool drops = job->spec.policy == TALLY_POLICY_DROP && /* whichever clients are drawn */
+    const bool drops = does_without(job) && /* whichever clients are drawn */
                        tally_job_spec_cohort(&job->spec) - n_lacking >= job->spec.quorum;
     return started && n_lacking > 0 && !drops;
 }
@@ -666,8 +675,9 @@ enum tally_status hosted_job_put_rounds(struct tally_store *store, struct hosted
         status = put_models(store, job, outcome, err);
     }
     if (status == TALLY_OK && job->has_stored_updates) {
-        status = store->ops->updates_delete(store, job->row.key, TALLY_STORE_METRICS_ROUND,
-                                            hosted_job_last_settled_round(job), err);
+        const int64_t settled = outcome->surveyed ? SURVEY_ROUND : hosted_job_last_settled_round(job);
+        status = store->ops->updates_delete(store, job->row.key, TALLY_STORE_METRICS_ROUND, settled,
+                                            err);
         job->has_stored_updates = status != TALLY_OK;
     }
     if (status == TALLY_OK) {

@@ -101,7 +101,8 @@ void rounds_note_closed(struct tally_coordinator *coordinator, struct hosted_job
 
 bool rounds_has_closed(const struct hosted_job *job, const struct tally_job_outcome *outcome)
 {
-    return outcome->n_records > 0 || tally_job_status_is_terminal(tally_job_status(job->engine));
+    return outcome->n_records > 0 || outcome->surveyed ||
+           tally_job_status_is_terminal(tally_job_status(job->engine));
 }
 
 enum tally_status rounds_put_closed(struct tally_coordinator *coordinator, struct hosted_job *job,
@@ -110,7 +111,12 @@ enum tally_status rounds_put_closed(struct tally_coordinator *coordinator, struc
 {
     /* First, because they take as much memory as the state. If the round cannot be stored, nothing
      * of the transaction is. */
-    pending_drop(&coordinator->transaction->pending, job);
+    if (outcome->surveyed) { /* no answer of the round whose number it had has arrived yet */
+        pending_forget(&coordinator->transaction->pending, job);
+        job->shared_task.round = 0;
+    } else {
+        pending_drop(&coordinator->transaction->pending, job);
+    }
     enum tally_status status =
         hosted_job_put_rounds(coordinator->store, job, outcome, tally_realtime_ms(), err);
     if (status == TALLY_OK) {

@@ -180,9 +180,43 @@ static int64_t cursor_of(const struct session *session, const struct hosted_job 
     return 0;
 }
 
+/* The digest of the scaling that the worker has; 0 = none. */
+static uint32_t scaling_of(const struct session *session, const struct hosted_job *job)
+{
+    const struct tally_poll_request *poll = session->poll.message;
+    for (size_t i = 0; i < poll->n_cursors; i++) {
+        if (strcmp(poll->cursors[i].job_id, job->row.id) == 0) {
+            return poll->cursors[i].scaling;
+        }
+    }
+    return 0;
+}
+
+/* Adds the scaling of the features, unless the worker has it. The ledger counts the first copy, as
+ * it does for broadcasts. */
+static void add_scaling(const struct session *session, struct hosted_job *job,
+                        struct tally_task *task)
+{
+    size_t n;
+    const double *numbers = tally_job_scaling(job->engine, &n);
+    bool is_again = true;
+    task->scaling = (struct tally_bytes){.size = 0};
+    if (numbers == NULL ||
+        scaling_of(session, job) == tally_job_open_round(job->engine)->scaling) {
+        return;
+    }
+    task->scaling = (struct tally_bytes){(const uint8_t *)numbers, n};
+    for (size_t i = 0; i < task->n_clients; i++) {
+        struct client_slot *slot = &job->slots[task->clients[i]];
+        is_again = is_again && slot->has_had_scaling;
+        slot->has_had_scaling = true;
+    }
+    job->recovery_bits += is_again ? 8 * (uint64_t)n : 0;
+}
+
 static uint32_t time_left(const struct hosted_job *job, int64_t now_ms)
 {
-    if (job->spec.round_deadline_ms == 0) {
+    if (job->spec.round_deadline_ms == 0 || tally_job_open_round(job->engine)->surveys) {
         return 0;
     }
     const int64_t left = job->deadline_from_ms + job->spec.round_deadline_ms - now_ms;
@@ -217,15 +251,21 @@ static void describe_round(const struct hosted_job *job, const struct tally_job_
     task->evaluate_model = round->evaluate_model;
     task->evaluator = round->evaluator;
     task->mark = round->mark;
+    task->wants_survey = round->surveys;
+    task->scaling_digest = round->scaling;
     task->x_checksum = tally_job_progress(job->engine)->x_checksum;
 }
 
 /* Encodes the shared part once for all clients that hold point `have`. The few tasks with a
- * document or a point are encoded separately, and so is every task if memory is short. */
+ * document, a point or a scaling are encoded separately, and so is every task if memory is short. */
 static void share_task(struct hosted_job *job, const struct tally_job_round *round, int64_t have,
                        struct tally_task *task)
 {
     struct shared_task *shared = &job->shared_task;
+    if (task->scaling.size > 0) {
+        describe_round(job, round, task);
+        return;
+    }
     if (shared->round != round->round || shared->have != have) {
         describe_round(job, round, task);
         shared->round = 0;
@@ -327,6 +367,7 @@ void workers_make_task(struct session *session, struct hosted_job *job, uint32_t
         forget_shifts(session, job);
     }
     add_shifts(job, task);
+    add_scaling(session, job, task);
     /* Every worker can make the initial point from the document, unless it is given. */
     const bool is_given = tally_initial_point_is_given(&job->spec.initial_point);
     const int64_t known = have > 0 || is_given ? have : 1;

@@ -191,6 +191,9 @@ static bool wait_for_clients(const struct tally_coordinator *coordinator,
     add_names(waiting);
     if (tally_job_round_only_evaluates(round)) {
         add_text(waiting, " to evaluate the last model");
+    } else if (round->surveys) {
+        add_text(waiting, " to survey their points: %lld of %lld have", (long long)round->received,
+                 (long long)job->row.clients);
     } else {
         add_text(waiting, ": round %lld has %lld of %lld answers", (long long)round->round,
                  (long long)round->received, (long long)tally_job_spec_answers(&job->spec));
@@ -198,7 +201,7 @@ static bool wait_for_clients(const struct tally_coordinator *coordinator,
     if (n_setbacks > 0) {
         add_text(waiting, ", after a failure: %s", tally_job_progress(job->engine)->setback);
     }
-    if (job->spec.policy == TALLY_POLICY_DROP && round->received < job->spec.quorum) {
+    if (job->spec.policy == TALLY_POLICY_DROP && !round->surveys && round->received < job->spec.quorum) {
         add_text(waiting, ", the quorum is %lld", (long long)job->spec.quorum);
     }
     if (round->overdue) {

@@ -27,13 +27,15 @@ void job_check_invariants(const struct tally_job *job)
 {
     const struct tally_progress *progress = &job->progress;
     assert(progress->time_step >= 0 && progress->time_step <= job->spec.horizon);
-    assert(job->open.received >= 0 && job->open.received <= job->setting.cohort);
+    const uint32_t cohort = job->clients.asks_all ? job->clients.n : job->setting.cohort;
+    assert(job->open.received >= 0 && job->open.received <= cohort);
     assert(progress->round >= 0 && progress->iterate >= 1);
     assert(job->status != TALLY_JOB_COMPLETED || progress->time_step == job->spec.horizon ||
            progress->stopped.rule[0] != '\0');
     assert(job->clients.n_awaited >= 0 &&
-           job->clients.n_awaited <= job->setting.cohort - job->open.received);
+           job->clients.n_awaited <= cohort - job->open.received);
     (void)progress;
+    (void)cohort;
 }
 
 enum tally_status job_move(struct tally_job *job, enum tally_job_event event,
@@ -66,6 +68,7 @@ void tally_job_free(struct tally_job *job)
         return;
     }
     drop_vectors(job);
+    job_survey_fini(&job->survey);
     tally_message_fini(&job->decision.broadcast);
     job_broadcasts_fini(&job->broadcasts);
     job_kept_fini(&job->open_kept);
@@ -103,6 +106,8 @@ enum tally_status job_make_vectors(struct tally_job *job, struct tally_error *er
         job_clients_init(&job->clients, &job->setting, err) != TALLY_OK ||
         (tally_job_spec_keeps_earlier_weights(&job->spec) &&
          job_clients_keep_earlier(&job->clients, err) != TALLY_OK) ||
+        (job->survey.features > 0 &&
+         job_clients_need_everyone(&job->clients, err) != TALLY_OK) ||
         job->x == NULL || job->sums == NULL || (memory_bytes > 0 && job->memory == NULL) ||
         (keeps_best && job->best_x == NULL)) {
         drop_vectors(job);
@@ -154,6 +159,7 @@ enum tally_status job_make_queued(const struct tally_job_spec *spec, struct tall
     job->progress.cumulative_regret = job_has_regret(job) ? 0 : NAN;
     job->progress.stage = job->algorithm->first_stage(&spec->params);
     job->clients.n = job->setting.clients;
+    job_survey_init(&job->survey, spec);
     job_broadcasts_init(&job->broadcasts, job->progress.iterate);
     *ret_job = job;
     return TALLY_OK;
@@ -309,8 +315,9 @@ const struct tally_job_round *tally_job_open_round(const struct tally_job *job)
 
 const uint32_t *tally_job_cohort(const struct tally_job *job, uint32_t *ret_n)
 {
-    *ret_n = job_is_open(job) ? job->clients.cohort.n : 0;
-    return job->clients.cohort.drawn;
+    const struct tally_cohort *open = job_clients_open(&job->clients);
+    *ret_n = job_is_open(job) ? open->n : 0;
+    return open->drawn;
 }
 
 enum tally_status tally_job_order(const struct tally_job *job, uint32_t *clients, size_t n,
@@ -329,4 +336,10 @@ bool tally_job_is_drawn(const struct tally_job *job, uint32_t client)
 const struct tally_message *tally_job_broadcast(const struct tally_job *job, int64_t iterate)
 {
     return job_broadcasts_get(&job->broadcasts, iterate);
+}
+
+const double *tally_job_scaling(const struct tally_job *job, size_t *ret_bytes)
+{
+    *ret_bytes = job->survey.numbers != NULL ? job_survey_scaling_bytes(&job->survey) : 0;
+    return job->survey.numbers;
 }

@@ -35,6 +35,10 @@
  * identify the point that a client has seen. The round's mark does: a digest of everything that an
  * update depends on besides spec, client and round. An update with a different mark is refused.
  *
+ * A job whose features are scaled by numbers that depend on the points of all clients begins with a
+ * survey (job_survey.h): a round that all clients must answer, whatever cohort and policy, and that
+ * has no record. It has the number of the first round, but another mark. No deadline ends it.
+ *
  * With reference `none` f(x*) is unknown and there is no regret: both are NaN. Only such a job
  * accepts updates without a loss, from clients that have only gradients; f at that point is then
  * NaN.
@@ -137,6 +141,7 @@ struct tally_job_outcome {
     int n_records;          /* rounds that closed: 0, 1, or 2 when the horizon cut the next one */
     struct tally_round_record records[2];
     struct tally_round_evaluation evaluation; /* for the record of an earlier round */
+    bool surveyed; /* the survey has closed: the host stores the state and drops the answers */
 };
 
 /* The rule `stop.seconds`: the job, which has run for that long, ends with its current point. The
@@ -257,6 +262,8 @@ struct tally_job_round {
     bool evaluate_model;          /* the point is a new model, and clients evaluate it: ... */
     uint32_t evaluator;           /* ... all of them, or one: 1 + its number; 0 = all */
     uint32_t mark;                /* of the point and the plan, in [1, 2^28) */
+    bool surveys;                 /* no plan: clients send surveys of their points instead */
+    uint32_t scaling;             /* digest of the features' scaling, which clients need; 0 = none */
     int64_t received;             /* clients that have answered */
     bool overdue;                 /* its deadline has passed */
 };
@@ -287,6 +294,10 @@ void tally_job_list_missing(const struct tally_job *job, char ret_text[TALLY_MIS
  * clients, unless no other client is awaited and the quorum is not reached. */
 bool tally_job_awaits(const struct tally_job *job, uint32_t client);
 void tally_job_list_awaited(const struct tally_job *job, char ret_text[TALLY_MISSING_CAPACITY]);
+
+/* The scaling of the features, double[3][features], that the survey gave and that clients need;
+ * NULL: there is none, or not yet. *ret_bytes: its length. Its digest is that of the open round. */
+const double *tally_job_scaling(const struct tally_job *job, size_t *ret_bytes);
 
 /* The broadcast that led to point `iterate`, or NULL if it is no longer kept (job_broadcasts.h):
  * a client that lacks it then needs the point itself. */

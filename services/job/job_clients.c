@@ -29,6 +29,7 @@ enum tally_status job_clients_init(struct job_clients *clients, const struct tal
 void job_clients_fini(struct job_clients *clients)
 {
     tally_cohort_fini(&clients->cohort);
+    tally_cohort_fini(&clients->everyone);
     if (clients->recalled != NULL) {
         tally_cohort_fini(clients->recalled);
     }
@@ -48,6 +49,14 @@ enum tally_status job_clients_keep_earlier(struct job_clients *clients, struct t
                : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for %u clients", clients->n);
 }
 
+enum tally_status job_clients_need_everyone(struct job_clients *clients, struct tally_error *err)
+{
+    return job_clients_has_cohorts(clients)
+               ? tally_cohort_init(&clients->everyone, clients->cohort.key, clients->n, clients->n,
+                                   err)
+               : TALLY_OK;
+}
+
 bool job_clients_has_cohorts(const struct job_clients *clients)
 {
     return clients->cohort.n < clients->n;
@@ -57,6 +66,7 @@ void job_clients_open_round(struct job_clients *clients, int64_t round)
 {
     clients->open_round = (uint32_t)round;
     clients->n_awaited = 0;
+    clients->asks_all = false;
     tally_cohort_draw(&clients->cohort, clients->open_round);
     for (uint32_t i = 0; i < clients->cohort.n; i++) {
         struct job_client *client = &clients->all[clients->cohort.drawn[i]];
@@ -64,6 +74,31 @@ void job_clients_open_round(struct job_clients *clients, int64_t round)
         client->place = i;
         clients->n_awaited += !client->absent;
     }
+}
+
+void job_clients_open_all(struct job_clients *clients, int64_t round)
+{
+    clients->open_round = (uint32_t)round;
+    clients->n_awaited = 0;
+    clients->asks_all = true;
+    for (uint32_t m = 0; m < clients->n; m++) {
+        clients->all[m].drawn_for = clients->open_round;
+        clients->n_awaited += !clients->all[m].absent;
+    }
+}
+
+void job_clients_close_all(struct job_clients *clients)
+{
+    for (uint32_t m = 0; m < clients->n; m++) {
+        clients->all[m] = (struct job_client){.absent = clients->all[m].absent};
+    }
+    clients->asks_all = false;
+    clients->n_awaited = 0;
+}
+
+const struct tally_cohort *job_clients_open(const struct job_clients *clients)
+{
+    return clients->asks_all && clients->everyone.n > 0 ? &clients->everyone : &clients->cohort;
 }
 
 void job_clients_leave_only(struct job_clients *clients, uint32_t client)
@@ -193,8 +228,8 @@ static bool append_range(char *text, size_t *at, uint32_t first, uint32_t last)
 void job_clients_list(const struct job_clients *clients, int64_t round, bool skip_absent,
                       char ret_text[TALLY_MISSING_CAPACITY])
 {
-    const uint32_t *drawn = clients->cohort.drawn;
-    const uint32_t n = clients->all != NULL ? clients->cohort.n : 0;
+    const uint32_t *drawn = job_clients_open(clients)->drawn;
+    const uint32_t n = clients->all != NULL ? job_clients_open(clients)->n : 0;
     size_t at = 0;
     bool fits = true;
     memset(ret_text, 0, TALLY_MISSING_CAPACITY);

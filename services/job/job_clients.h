@@ -39,7 +39,9 @@ struct job_clients {
     int64_t n_awaited;
     uint32_t open_round;
     bool keeps_weights;            /* saved with the receipts; set before anything is saved */
-    struct tally_cohort cohort;    /* of the open round */
+    struct tally_cohort cohort;    /* of the open round, unless it asks all */
+    bool asks_all;                 /* the open round asks all clients, whatever the cohorts */
+    struct tally_cohort everyone;  /* who they are, if cohorts are below M; n = 0: not needed */
     struct tally_cohort *recalled; /* scratch: of an earlier round */
 };
 
@@ -50,9 +52,18 @@ void job_clients_fini(struct job_clients *clients);
 /* Keeps the earlier answers, for job_clients_withdraw(). To be called before any answer. Errors:
  * NO_MEMORY. */
 enum tally_status job_clients_keep_earlier(struct job_clients *clients, struct tally_error *err);
+/* Allows rounds of all clients. Errors: NO_MEMORY. */
+enum tally_status job_clients_need_everyone(struct job_clients *clients, struct tally_error *err);
 
 /* Opens a round: draws its cohort. No client has answered yet. */
 void job_clients_open_round(struct job_clients *clients, int64_t round);
+/* Opens a round of all clients, before the first one, whose number it has. Precondition:
+ * job_clients_need_everyone() has been called. */
+void job_clients_open_all(struct job_clients *clients, int64_t round);
+/* Ends it: nothing of its answers is kept, and the next round may have its number. */
+void job_clients_close_all(struct job_clients *clients);
+/* The clients of the open round. */
+const struct tally_cohort *job_clients_open(const struct job_clients *clients);
 /* Leaves only one client in the open round, of which no client has answered. */
 void job_clients_leave_only(struct job_clients *clients, uint32_t client);
 /* Takes back all answers to the open round and all setbacks in it, as if it had just been opened.

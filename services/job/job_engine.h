@@ -27,6 +27,9 @@
  *                    of the round) and the receipts to the state of an earlier
  *                    round
  *
+ * With a survey (job_survey.h), start() opens that first: it has no plan, and all M clients answer
+ * with sums of their points instead of messages. The last answer opens round 1.
+ *
  * The order of arrival does not matter: levels are added as int64, and losses and reports are kept
  * per client (job_clients.h) and combined in client order when the round closes. */
 #ifndef TALLY_SERVICES_JOB_JOB_ENGINE_H
@@ -41,6 +44,7 @@
 #include "services/job/job_metrics.h"
 #include "services/job/job_reasons.h"
 #include "services/job/job_status_moves.h"
+#include "services/job/job_survey.h"
 
 struct tally_job {
     struct tally_job_spec spec;
@@ -62,6 +66,7 @@ struct tally_job {
     struct tally_bits received_bits;
     uint64_t telemetry_bits;
     struct job_clients clients;
+    struct job_survey survey;
     struct job_metrics metrics;
     struct job_metrics evaluation; /* of the open round's point, if it is a model to evaluate */
 

@@ -61,14 +61,35 @@ static int64_t clients_bytes(const struct tally_job_spec *spec)
     return (CLIENT_BYTES + earlier) * spec->clients + round_bytes(spec);
 }
 
+/* The scaling that a survey gives. */
+static int64_t scaling_bytes(const struct tally_job_spec *spec)
+{
+    return tally_job_spec_is_surveyed(spec)
+               ? 3 * REAL_BYTES * tally_data_spec_features(&spec->objective.data)
+               : 0;
+}
+
+/* The scaling, its copy in the state and in a task, and two totals of the survey at once. With
+ * cohorts, the list of all clients. */
+static int64_t survey_bytes(const struct tally_job_spec *spec)
+{
+    enum { TOTAL_BYTES = 64 }; /* of a feature, usually 35 */
+    return tally_job_spec_is_surveyed(spec)
+               ? 3 * scaling_bytes(spec) +
+                     2 * TOTAL_BYTES * tally_data_spec_features(&spec->objective.data) +
+                     4 * spec->clients
+               : 0;
+}
+
 int64_t tally_footprint_state(const struct tally_job_spec *spec)
 {
-    return REAL_BYTES * dim_of(spec) + round_bytes(spec) + own_bytes(spec);
+    return REAL_BYTES * dim_of(spec) + round_bytes(spec) + own_bytes(spec) + scaling_bytes(spec);
 }
 
 int64_t tally_footprint_started(const struct tally_job_spec *spec)
 {
-    return coordinate_bytes(spec) + clients_bytes(spec) + memory_bytes(spec) + FIXED_BYTES;
+    return coordinate_bytes(spec) + clients_bytes(spec) + memory_bytes(spec) + survey_bytes(spec) +
+           FIXED_BYTES;
 }
 
 static struct tally_message_bits message_bits(const struct tally_job_spec *spec)

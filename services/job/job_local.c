@@ -144,7 +144,7 @@ static void show_message(const struct tally_local_observer *observer, const stru
 /* Whether the round is still open after this outcome. */
 static bool is_open(const struct tally_job *job, const struct tally_job_outcome *outcome)
 {
-    return outcome->n_records == 0 && tally_job_status(job) == TALLY_JOB_RUNNING;
+    return outcome->n_records == 0 && !outcome->surveyed && tally_job_status(job) == TALLY_JOB_RUNNING;
 }
 
 /* The clients of the open round in the order of their answers; free() frees it. */
@@ -186,7 +186,7 @@ static enum tally_status ask_client(struct tally_job *job, struct tally_model_co
         return tally_fail(err, status, why.field, "%s", why.message);
     }
     status = tally_job_receive(job, &update, ret_outcome, err);
-    if (status == TALLY_OK && !round->plan.cut) {
+    if (status == TALLY_OK && !round->plan.cut && !round->surveys) {
         struct tally_message_view view = {.payload = update.payload.data,
                                           .n_payload = update.payload.size,
                                           .payload_bits = update.payload_bits,

@@ -125,6 +125,11 @@ enum tally_status tally_job_check_round(const struct tally_job *job, int64_t rou
         return tally_fail(err, TALLY_FAILED_PRECONDITION, "mark",
                           "the job stops: round %lld takes no more updates", (long long)round);
     }
+    if (mark != 0 && mark != job->open.mark && round == 1 && job->survey.features > 0) {
+        return tally_fail(err, TALLY_FAILED_PRECONDITION, "mark",
+                          job->open.surveys ? "the clients' points are still being surveyed"
+                                            : "the survey of the clients' points has closed");
+    }
     if (mark != 0 && mark != job->open.mark) {
         return tally_fail(err, TALLY_FAILED_PRECONDITION, "mark",
                           "the store has lost the point at which this update for round %lld was "
@@ -327,6 +332,37 @@ enum tally_status job_receive_again(struct tally_job *job, const struct tally_up
     return status;
 }
 
+/* Takes a client's survey of its points. */
+static enum tally_status receive_survey(struct tally_job *job, const struct tally_update *update,
+                                        uint64_t digest, struct tally_job_outcome *outcome,
+                                        struct tally_error *err)
+{
+    const uint64_t bits = 8 * (uint64_t)update->payload.size;
+    struct job_client answer = {.loss = NAN,
+                                .receipt = {update->round, digest, bits, bits}};
+    if (update->has_loss || update->clipped != 0) {
+        return tally_fail(err, TALLY_MALFORMED, update->has_loss ? "loss" : "clipped",
+                          "a survey takes neither a loss nor clipped coordinates");
+    }
+    if (update->payload_bits != bits) {
+        return tally_fail(err, TALLY_MALFORMED, "payload_bits",
+                          "%llu bits for a survey of %zu bytes",
+                          (unsigned long long)update->payload_bits, update->payload.size);
+    }
+    const enum tally_status status =
+        job_survey_receive(&job->survey, update->payload.data, update->payload.size, err);
+    if (status != TALLY_OK) {
+        return status;
+    }
+    job_clients_accept(&job->clients, update->client, &answer);
+    job->open.received++;
+    outcome->bits =
+        (struct tally_bits){.formula_bits = bits, .payload_bits = bits, .messages = 1};
+    job_check_invariants(job);
+    job_close_if_complete(job, outcome);
+    return TALLY_OK;
+}
+
 enum tally_status tally_job_receive(struct tally_job *job, const struct tally_update *update,
                                     struct tally_job_outcome *ret_outcome, struct tally_error *err)
 {
@@ -337,6 +373,13 @@ enum tally_status tally_job_receive(struct tally_job *job, const struct tally_up
     if (status == TALLY_OK && outcome.duplicate) {
         *ret_outcome = outcome;
         return TALLY_OK;
+    }
+    if (status == TALLY_OK && job->open.surveys) {
+        status = receive_survey(job, update, digest, &outcome, err);
+        if (status == TALLY_OK) {
+            *ret_outcome = outcome;
+        }
+        return status;
     }
     if (status == TALLY_OK) {
         status = check_telemetry(job, update, err);

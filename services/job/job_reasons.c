@@ -46,6 +46,11 @@ const struct tally_reason_info TALLY_REASON_INFO[TALLY_N_REASONS] = {
          "feature for both.",
          "give both processes files with the same header; with `{client}` files, the header of the "
          "first file that each reads counts"},
+    [TALLY_REASON_SURVEY_FAILED] =
+        {ROW(SURVEY_FAILED, "survey_failed", FAILED), "services/job/job_round.c",
+         "The means and deviations of the features of all clients could not be computed, usually "
+         "because a column has no value at any point of any client.",
+         "remove the column that the text names from all files"},
     [TALLY_REASON_DIVERGED] = {ROW(DIVERGED, "diverged", FAILED), "services/job/job_round.c",
                                "The average of the updates, a parameter estimated from them, or "
                                "the regret is not finite.",

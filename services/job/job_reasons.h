@@ -20,6 +20,7 @@ enum tally_reason {
     TALLY_REASON_NO_WORKER_CAN_SERVE,
     TALLY_REASON_CLIENT_FAILED,
     TALLY_REASON_COLUMNS_DIFFER,
+    TALLY_REASON_SURVEY_FAILED,
     TALLY_REASON_DIVERGED,
     TALLY_REASON_ALGORITHM_FAILED,
     TALLY_REASON_QUORUM_MISSED,
@@ -39,6 +40,7 @@ enum tally_reason {
 #define TALLY_REASON_FORMAT_COLUMNS_DIFFER                                                         \
     "the CSV files of worker %s (client %u) have other columns than those of %s, or the same in "  \
     "another order"
+#define TALLY_REASON_FORMAT_SURVEY_FAILED    "%s"
 #define TALLY_REASON_FORMAT_DIVERGED         "%s"
 #define TALLY_REASON_FORMAT_ALGORITHM_FAILED "%s"
 #define TALLY_REASON_FORMAT_QUORUM_MISSED                                                          \

@@ -33,6 +33,9 @@ static void add_record(struct tally_job *job, struct tally_round_record *record,
     progress->round++;
     progress->time_step += record->samples;
     progress->cumulative_regret = regret_after(job, record->samples);
+    if (progress->round == 1) {
+        record->bits.control_bits += job->survey.bits;
+    }
     tally_ledger_add(&progress->bits, &record->bits);
     record->round = progress->round;
     record->time_step = progress->time_step;
@@ -185,8 +188,23 @@ static uint32_t mark_of(const struct tally_job *job)
     const double reals[] = {plan->grid.step,   facts->distance,     facts->client_spread,
                             facts->noise,      facts->noise_growth, facts->travel_step,
                             facts->shift_gain, facts->step_size};
-    const uint64_t sum = tally_checksum64(integers, sizeof integers);
+    const uint64_t survey[] = {open->surveys, open->scaling};
+    uint64_t sum = tally_checksum64(integers, sizeof integers);
+    if (job->survey.features > 0) {
+        sum = tally_checksum64_more(sum, survey, sizeof survey);
+    }
     return 1 + (uint32_t)(tally_checksum64_more(sum, reals, sizeof reals) % N_MARKS);
+}
+
+/* Has all clients survey their points, before the first round. */
+static void open_survey(struct tally_job *job)
+{
+    job->open.surveys = true;
+    job->open.evaluate = false;
+    job->open.plan = (struct tally_round_plan){.stage = job->progress.stage};
+    job_clients_open_all(&job->clients, job->open.round);
+    job->open.mark = mark_of(job);
+    job_check_invariants(job);
 }
 
 void job_open_sums(struct tally_job *job)
@@ -205,7 +223,8 @@ void job_open_round(struct tally_job *job, struct tally_job_outcome *outcome)
     job_metrics_clear(&job->evaluation);
     job->open = (struct tally_job_round){.round = progress->round + 1,
                                          .iterate = progress->iterate,
-                                         .evaluate = !progress->has_loss};
+                                         .evaluate = !progress->has_loss,
+                                         .scaling = job->survey.digest};
     job_clients_open_round(&job->clients, job->open.round);
     job_kept_open(job);
     ask_to_evaluate(job);
@@ -216,6 +235,10 @@ void job_open_round(struct tally_job *job, struct tally_job_outcome *outcome)
         } else {
             job_end(job);
         }
+        return;
+    }
+    if (job_survey_is_due(&job->survey)) {
+        open_survey(job);
         return;
     }
     struct tally_error why = TALLY_ERROR_INIT;
@@ -481,6 +504,22 @@ void job_close_round(struct tally_job *job, struct tally_job_outcome *outcome)
     }
 }
 
+/* All clients have answered the survey: the first round opens. */
+static void close_survey(struct tally_job *job, struct tally_job_outcome *outcome)
+{
+    struct tally_error why = TALLY_ERROR_INIT;
+    const enum tally_status status = job_survey_close(&job->survey, &job->spec, &why);
+    job_clients_close_all(&job->clients);
+    if (status != TALLY_OK) {
+        job->open = (struct tally_job_round){0};
+        TALLY_REASON_WRITE(job->reason, SURVEY_FAILED, why.message);
+        job_move(job, TALLY_EVENT_FAIL, NULL);
+        return;
+    }
+    outcome->surveyed = true;
+    job_open_round(job, outcome);
+}
+
 /* The round that only evaluates needs no quorum: the job's result is complete without it. */
 static void close_evaluation_if_complete(struct tally_job *job, struct tally_job_outcome *outcome)
 {
@@ -495,6 +534,12 @@ static void close_evaluation_if_complete(struct tally_job *job, struct tally_job
 
 void job_close_if_complete(struct tally_job *job, struct tally_job_outcome *outcome)
 {
+    if (job->open.surveys) {
+        if (job->open.received == job->clients.n) {
+            close_survey(job, outcome);
+        }
+        return;
+    }
     if (tally_job_round_only_evaluates(&job->open)) {
         close_evaluation_if_complete(job, outcome);
         return;

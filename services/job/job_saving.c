@@ -9,6 +9,7 @@
  *                f64 x[dim]
  *                i64 round
  *                per client: i64 round, u64 digest, formula_bits, payload_bits
+ *                the scaling of the features, if a survey gives it (job_survey.h)
  *                the memory of an algorithm that has one (algorithm.h)
  *                u64 tally_checksum64 of all that
  *
@@ -21,6 +22,8 @@
  *
  *                i64 stage before the round; u64 n_messages
  *                per message: u64 client, payload_bits, n_payload; the payload
+ *
+ * No change begins before the survey has closed, so none has the scaling.
  *
  * To load it, the round is closed once more with these messages (job_kept.h).
  *
@@ -87,7 +90,7 @@ static int64_t changed_rounds(int64_t since, int64_t round)
 static size_t rest_bytes(const struct tally_job *job, int64_t round)
 {
     return sizeof round + job_clients_saved_bytes(&job->clients, receipt_rounds(round)) +
-           job_memory_bytes(job);
+           job_survey_saved_bytes(&job->survey) + job_memory_bytes(job);
 }
 
 uint64_t job_sum_point(struct tally_job *job)
@@ -121,6 +124,7 @@ enum tally_status tally_job_save_state(const struct tally_job *job, struct tally
     tally_buffer_append(out, job->x, x_bytes);
     tally_buffer_append(out, &round, sizeof round);
     job_clients_save(&job->clients, round, receipt_rounds(round), out);
+    job_survey_save(&job->survey, out);
     tally_buffer_append(out, job->memory, job_memory_bytes(job));
     tally_checksum_add(&sum, out->data + start + sizeof header + x_bytes, rest_bytes(job, round));
     const uint64_t checksum = tally_checksum_end(&sum);
@@ -362,8 +366,12 @@ static enum tally_status load_state(struct tally_job *job, const uint8_t *state,
         return tally_fail(err, TALLY_DATA_LOSS, NULL, "stored state does not match its checksum");
     }
     memcpy(job->x, state + sizeof(struct snapshot_header), x_bytes);
-    job_clients_load(&job->clients, round, receipt_rounds(round),
-                     state + sizeof(struct snapshot_header) + x_bytes + sizeof round);
+    const uint8_t *at = state + sizeof(struct snapshot_header) + x_bytes + sizeof round;
+    job_clients_load(&job->clients, round, receipt_rounds(round), at);
+    at += job_clients_saved_bytes(&job->clients, receipt_rounds(round));
+    if (job_survey_load(&job->survey, at, err) != TALLY_OK) {
+        return err != NULL && err->status == TALLY_NO_MEMORY ? TALLY_NO_MEMORY : TALLY_DATA_LOSS;
+    }
     if (job->memory != NULL) {
         memcpy(job->memory, state + body - job_memory_bytes(job), job_memory_bytes(job));
         if (!job->algorithm->memory.is_valid(&job->setting, job->memory)) {

@@ -284,6 +284,11 @@ int64_t tally_job_spec_slots(const struct tally_job_spec *spec)
                                                                  : tally_job_spec_cohort(spec);
 }
 
+bool tally_job_spec_is_surveyed(const struct tally_job_spec *spec)
+{
+    return tally_objective_spec_is_surveyed(&spec->objective);
+}
+
 bool tally_job_spec_evaluates(const struct tally_job_spec *spec)
 {
     return spec->objective.type == TALLY_TRAINING && spec->evaluation != TALLY_EVALUATION_NONE;

@@ -158,6 +158,9 @@ uint32_t tally_job_spec_cohort(const struct tally_job_spec *spec);
  * the clients can be served in turn, or all clients if the data of each is local to its worker. */
 int64_t tally_job_spec_slots(const struct tally_job_spec *spec);
 
+/* Whether a survey of all clients comes before the first round (job_survey.h). */
+bool tally_job_spec_is_surveyed(const struct tally_job_spec *spec);
+
 /* Whether clients evaluate the models of the job. */
 bool tally_job_spec_evaluates(const struct tally_job_spec *spec);
 /* Whether the mean of the clients' evaluations is by their samples, which their messages have. */

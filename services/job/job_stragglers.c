@@ -31,6 +31,9 @@ enum tally_status tally_job_overdue(struct tally_job *job, struct tally_job_outc
         return tally_fail(err, TALLY_FAILED_PRECONDITION, NULL, "the job is %s",
                           tally_job_status_name(job->status));
     }
+    if (job->open.surveys) { /* which needs all clients */
+        return TALLY_OK;
+    }
     job->open.overdue = true;
     if (job->spec.policy == TALLY_POLICY_WAIT) {
         return TALLY_OK;
@@ -80,7 +83,7 @@ enum tally_status tally_job_take_setback(struct tally_job *job, uint32_t client,
                           (long long)job->open.round);
     }
     job_note_setback(job, why);
-    const bool drops = job->spec.policy == TALLY_POLICY_DROP;
+    const bool drops = job->spec.policy == TALLY_POLICY_DROP && !job->open.surveys;
     if (job_clients_set_back(&job->clients, client, drops) > TALLY_RETRIES_MOST) {
         TALLY_REASON_WRITE(job->reason, CLIENT_FAILED, client, (unsigned)job->open.round, why);
         job_move(job, TALLY_EVENT_FAIL, NULL);
@@ -108,7 +111,7 @@ void tally_job_list_missing(const struct tally_job *job, char ret_text[TALLY_MIS
 
 static bool skips_absent(const struct tally_job *job)
 {
-    return job->spec.policy == TALLY_POLICY_DROP;
+    return job->spec.policy == TALLY_POLICY_DROP && !job->open.surveys;
 }
 
 bool tally_job_awaits(const struct tally_job *job, uint32_t client)

@@ -79,6 +79,11 @@ enum tally_status tally_model_copy_new(const struct tally_job_spec *spec,
     return TALLY_OK;
 }
 
+void tally_model_copy_use(struct tally_model_copy *copy, const struct tally_objective *objective)
+{
+    copy->objective = objective;
+}
+
 int64_t tally_model_copy_iterate(const struct tally_model_copy *copy)
 {
     return copy->iterate;
@@ -239,6 +244,24 @@ static enum tally_status add_evaluation(struct tally_model_copy *copy, struct ta
     return status;
 }
 
+/* Makes the update of the survey. */
+static enum tally_status put_survey(const struct tally_model_copy *copy,
+                                    struct tally_update *update, struct tally_bits *ret_bits,
+                                    struct tally_error *err)
+{
+    const struct tally_buffer *survey;
+    const enum tally_status status =
+        tally_objective_survey(copy->objective, update->client, &survey, err);
+    if (status == TALLY_OK) {
+        update->payload = (struct tally_bytes){survey->data, survey->size};
+        update->payload_bits = 8 * (uint64_t)survey->size;
+        *ret_bits = (struct tally_bits){.formula_bits = update->payload_bits,
+                                        .payload_bits = update->payload_bits,
+                                        .messages = 1};
+    }
+    return status;
+}
+
 enum tally_status tally_model_copy_compute(struct tally_model_copy *copy,
                                            const struct tally_job_round *round, uint32_t client,
                                            struct tally_update *ret_update,
@@ -251,6 +274,17 @@ enum tally_status tally_model_copy_compute(struct tally_model_copy *copy,
     struct tally_update update = {
         .round = (uint32_t)round->round, .mark = round->mark, .client = client};
     struct tally_bits bits = {0};
+    if (round->surveys) {
+        const enum tally_status surveyed = put_survey(copy, &update, ret_bits, err);
+        if (surveyed == TALLY_OK) {
+            *ret_update = update;
+        }
+        return surveyed;
+    }
+    if (round->scaling != copy->objective->scaling) {
+        return tally_fail(err, TALLY_FAILED_PRECONDITION, "objective.data",
+                          "the features here are not scaled as those of the job");
+    }
     enum tally_status status =
         tally_job_round_evaluates(round, client) ? add_evaluation(copy, &update, err) : TALLY_OK;
     if (status != TALLY_OK) {

@@ -20,6 +20,9 @@ enum tally_status tally_model_copy_new(const struct tally_job_spec *spec,
                                        struct tally_model_copy **ret_copy, struct tally_error *err);
 void tally_model_copy_free(struct tally_model_copy *copy);
 
+/* Uses another objective from now on, of the same job, whose features are scaled. */
+void tally_model_copy_use(struct tally_model_copy *copy, const struct tally_objective *objective);
+
 int64_t tally_model_copy_iterate(const struct tally_model_copy *copy);
 uint64_t tally_model_copy_checksum(const struct tally_model_copy *copy);
 

@@ -110,6 +110,12 @@ uint32_t tally_objective_spec_points(const struct tally_objective_spec *spec)
                : 0;
 }
 
+bool tally_objective_spec_is_surveyed(const struct tally_objective_spec *spec)
+{
+    return (TALLY_OBJECTIVE_KINDS[spec->type]->data & TALLY_DATA_SET_TABLES) != 0 &&
+           tally_data_spec_is_surveyed(&spec->data);
+}
+
 enum tally_status tally_objective_load(const struct tally_objective_spec *spec, uint32_t clients,
                                        struct tally_rng_key key,
                                        const struct tally_data_source *source,
@@ -124,7 +130,7 @@ enum tally_status tally_objective_load(const struct tally_objective_spec *spec, 
     struct tally_columns columns = {.n = 0};
     struct tally_scaling own = {0};
     struct tally_data_source files = *source;
-    const bool is_surveyed = (kind->data & TALLY_DATA_SET_TABLES) != 0 && tally_data_spec_is_surveyed(&spec->data);
+    const bool is_surveyed = tally_objective_spec_is_surveyed(spec);
     uint64_t digest = 0;
     files.columns = &columns; /* the held-out points have those of the training data */
     files.scaling = source->scaling != NULL ? source->scaling : &own; /* the same */

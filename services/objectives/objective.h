@@ -48,6 +48,9 @@ bool tally_objective_spec_has_points(const struct tally_objective_spec *spec);
  * it. */
 uint32_t tally_objective_spec_points(const struct tally_objective_spec *spec);
 
+/* Whether the clients' surveys give the scaling of the features (data/survey.h). */
+bool tally_objective_spec_is_surveyed(const struct tally_objective_spec *spec);
+
 /* Removes the metrics from a spec, for a process that only computes the minimum and so needs no
  * files of held-out points. */
 void tally_objective_spec_drop_report(struct tally_objective_spec *spec);

@@ -241,6 +241,12 @@ static enum tally_status open_plugin(const struct tally_plugin_source *source,
             "minibatch of at least 1",
             source->name);
     }
+    if (tally_job_spec_is_surveyed(spec)) {
+        return tally_fail(err, TALLY_FAILED_PRECONDITION, "objective.data",
+                          "plug-in %s does not survey its points, from which the features of this "
+                          "job are scaled",
+                          source->name);
+    }
     enum tally_status status = source->ops->open(source, &problem, &instance, err);
     if (status != TALLY_OK) {
         tally_error_wrap(err, "plug-in %s", source->name);

@@ -110,7 +110,9 @@ static enum tally_status answer_client(struct worker *worker, struct job_copy *j
         .evaluate = task->evaluate,
         .evaluate_model = task->evaluate_model,
         .evaluator = task->evaluator,
-        .mark = task->mark};
+        .mark = task->mark,
+        .surveys = task->wants_survey,
+        .scaling = task->scaling_digest};
     struct tally_update update;
     struct tally_bits bits = {0};
     struct tally_error why = TALLY_ERROR_INIT;
@@ -130,6 +132,7 @@ static enum tally_status answer_client(struct worker *worker, struct job_copy *j
 
 /* Tasks. */
 
+/* Makes or finds the copy of the task's job, with its features scaled as the task says. */
 static enum tally_status open_job(struct worker *worker, const struct tally_task *task,
                                   struct job_copy **ret_job, struct tally_error *err)
 {
@@ -143,6 +146,13 @@ static enum tally_status open_job(struct worker *worker, const struct tally_task
         }
         job->next = worker->jobs;
         worker->jobs = job;
+    }
+    const enum tally_status status =
+        job_copy_scale(job, task, worker->config->data_dir, worker->config->plugins,
+                       worker->config->stop.flag, err);
+    if (status != TALLY_OK) {
+        forget_job(worker, task->job_id);
+        return status;
     }
     *ret_job = job;
     return TALLY_OK;
@@ -203,6 +213,9 @@ static enum tally_status do_task(struct worker *worker, const struct tally_task 
     if (status != TALLY_OK &&
         contact_is_stopping(worker)) { /* for example, an interrupted plug-in */
         return tally_fail(err, TALLY_CANCELLED, NULL, "asked to stop");
+    }
+    if (status == TALLY_DATA_LOSS) { /* the next poll has no cursor of the job */
+        return lose_point(worker, task, &why, err);
     }
     if (status != TALLY_OK && !contact_is_passing(status) &&
         (task->n_clients > 0 || task->wants_start)) {

@@ -219,6 +219,7 @@ void contact_begin_poll(struct worker *worker, struct tally_poll_request *ret_re
         struct tally_cursor *cursor = &ret_request->cursors[ret_request->n_cursors++];
         memcpy(cursor->job_id, job->id, sizeof cursor->job_id);
         cursor->iterate = (uint64_t)tally_model_copy_iterate(job->model);
+        cursor->scaling = job_copy_scaling(job);
     }
     undeliverables_ask(&worker->undeliverables, ret_request);
 }

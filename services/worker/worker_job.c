@@ -7,6 +7,73 @@
 #include "services/base/load_watch.h"
 #include "services/job/document.h"
 
+/* Reads the data, and scales the features if the scaling is known. */
+static enum tally_status load(struct job_copy *copy, const char *data_dir,
+                              const struct tally_plugin_set *plugins,
+                              const volatile sig_atomic_t *stop,
+                              struct tally_objective **ret_objective, struct tally_error *err)
+{
+    struct tally_load_watch watch = {.job = copy->id, .stop = stop};
+    const struct tally_data_source files = {.dir = data_dir,
+                                            .on_progress = tally_load_watch_tell,
+                                            .on_fault = tally_load_watch_fault,
+                                            .context = &watch,
+                                            .scaling = copy->scaling.features > 0 ? &copy->scaling
+                                                                                  : NULL};
+    return tally_plugin_set_objective(plugins, &copy->spec, copy->id, &files, ret_objective, err);
+}
+
+/* Takes the scaling that a task has. */
+static enum tally_status take_scaling(struct job_copy *copy, const struct tally_task *task,
+                                      struct tally_error *err)
+{
+    const size_t features = (size_t)tally_data_spec_features(&copy->spec.objective.data);
+    const size_t n = 3 * features * sizeof(double);
+    const bool is_due = tally_job_spec_is_surveyed(&copy->spec) && task->scaling_digest != 0;
+    if (!is_due || task->scaling.size != n) {
+        return tally_fail(err, TALLY_DATA_LOSS, "scaling", "a scaling of %zu bytes instead of %zu",
+                          task->scaling.size, is_due ? n : 0);
+    }
+    double *numbers = malloc(n);
+    if (numbers == NULL) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the scaling");
+    }
+    memcpy(numbers, task->scaling.data, n);
+    tally_scaling_fini(&copy->scaling);
+    const enum tally_status status = tally_scaling_set(&copy->scaling, numbers, features, err);
+    free(numbers);
+    return status == TALLY_OK && copy->scaling.digest != task->scaling_digest
+               ? tally_fail(err, TALLY_DATA_LOSS, "scaling", "the scaling is not that of its digest")
+               : status;
+}
+
+enum tally_status job_copy_scale(struct job_copy *copy, const struct tally_task *task,
+                                 const char *data_dir, const struct tally_plugin_set *plugins,
+                                 const volatile sig_atomic_t *stop, struct tally_error *err)
+{
+    enum tally_status status =
+        task->scaling.size > 0 ? take_scaling(copy, task, err) : TALLY_OK;
+    if (status != TALLY_OK || task->scaling_digest == copy->objective->scaling ||
+        task->wants_survey) {
+        return status;
+    }
+    if (copy->scaling.digest != task->scaling_digest) {
+        return tally_fail(err, TALLY_DATA_LOSS, "scaling", "the job's scaling is not here");
+    }
+    tally_objective_free(copy->objective); /* first, so that the data are not here twice */
+    copy->objective = NULL;
+    status = load(copy, data_dir, plugins, stop, &copy->objective, err);
+    if (status == TALLY_OK) {
+        tally_model_copy_use(copy->model, copy->objective);
+    }
+    return status;
+}
+
+uint32_t job_copy_scaling(const struct job_copy *copy)
+{
+    return copy->objective->scaling != 0 ? copy->objective->scaling : copy->scaling.digest;
+}
+
 enum tally_status job_copy_new(const char *id, const struct tally_bytes *document,
                                const char *data_dir, const struct tally_plugin_set *plugins,
                                const volatile sig_atomic_t *stop, struct job_copy **ret_copy,
@@ -20,13 +87,7 @@ enum tally_status job_copy_new(const char *id, const struct tally_bytes *documen
     enum tally_status status =
         tally_document_parse((const char *)document->data, document->size, &copy->spec, err);
     if (status == TALLY_OK) {
-        struct tally_load_watch watch = {.job = id, .stop = stop};
-        const struct tally_data_source files = {.dir = data_dir,
-                                                .on_progress = tally_load_watch_tell,
-                                                .on_fault = tally_load_watch_fault,
-                                                .context = &watch};
-        status = tally_plugin_set_objective(plugins, &copy->spec, copy->id, &files,
-                                            &copy->objective, err);
+        status = load(copy, data_dir, plugins, stop, &copy->objective, err);
     }
     if (status == TALLY_OK) {
         status = tally_model_copy_new(&copy->spec, copy->objective, &copy->model, err);
@@ -52,6 +113,7 @@ void job_copy_free(struct job_copy *copy)
     if (copy != NULL) {
         tally_model_copy_free(copy->model);
         tally_objective_free(copy->objective);
+        tally_scaling_fini(&copy->scaling);
         free(copy->clients);
         free(copy->places);
         free(copy);

@@ -8,6 +8,7 @@
 
 #include "api/worker/worker_messages.h"
 #include "services/job/model_copy.h"
+#include "services/objectives/data/scaling.h"
 #include "services/plugins/plugin_set.h"
 
 struct job_copy {
@@ -20,6 +21,7 @@ struct job_copy {
     uint32_t *places; /* [clients of the job]: 1 + its index in the list; 0 = not listed */
     char dropped[TALLY_METRICS_MOST][TALLY_METRIC_NAME_CAPACITY]; /* metrics that were not finite */
     size_t n_dropped;
+    struct tally_scaling scaling; /* of the features, as the task gave it; features 0 = none */
     uint64_t described_in; /* the session that was told of its origin; 0 = none (worker_origin.h) */
     struct job_copy *next;
 };
@@ -39,6 +41,15 @@ struct job_copy *job_copy_find(struct job_copy *jobs, const char *id);
 /* Notes that a metric was dropped. Whether it is the first time, so that there is one warning per
  * name; false for more names than fit. */
 bool job_copy_note_dropped(struct job_copy *copy, const char *name);
+
+/* Makes the features those that the task's clients need: if the job has a scaling (job_survey.h) by
+ * which they are not scaled yet, reads the data again. Errors: DATA_LOSS (the scaling is not here, or not
+ * the job's), those of reading the data (in job_copy_new()). After an error the copy is to be freed. */
+enum tally_status job_copy_scale(struct job_copy *copy, const struct tally_task *task,
+                                 const char *data_dir, const struct tally_plugin_set *plugins,
+                                 const volatile sig_atomic_t *stop, struct tally_error *err);
+/* The digest of the scaling that the copy has; 0 = none. */
+uint32_t job_copy_scaling(const struct job_copy *copy);
 
 /* Updates the point to the one that the task names, and remembers the task's clients. Errors:
  * MALFORMED, FAILED_PRECONDITION (a broadcast is missing), DATA_LOSS (the point's iterate or
