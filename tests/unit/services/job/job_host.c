@@ -44,13 +44,19 @@ struct tally_job_spec job_host_fedavg_spec(int64_t clients, double cohort)
 
 void job_host_init(struct job_host *host, const struct tally_job_spec *spec)
 {
+    job_host_init_in(host, spec, ".");
+}
+
+void job_host_init_in(struct job_host *host, const struct tally_job_spec *spec,
+                      const char *data_dir)
+{
     *host = (struct job_host){.spec = *spec};
     struct tally_error err = TALLY_ERROR_INIT;
     CU_ASSERT_FATAL(spec->clients <= HOST_MAX_CLIENTS);
     TALLY_ASSERT_STATUS(tally_job_spec_validate(spec, &err), TALLY_OK, &err);
     TALLY_ASSERT_STATUS(tally_objective_new(&spec->objective, (uint32_t)spec->clients,
-                                            tally_job_spec_setting(spec).key, ".", &host->objective,
-                                            &err),
+                                            tally_job_spec_setting(spec).key, data_dir,
+                                            &host->objective, &err),
                         TALLY_OK, &err);
     TALLY_ASSERT_STATUS(tally_local_reference(spec, host->objective, &host->f_star, &err), TALLY_OK,
                         &err);

@@ -29,6 +29,9 @@ struct tally_job_spec job_host_fedavg_spec(int64_t clients, double cohort);
 
 /* Starts a job. */
 void job_host_init(struct job_host *host, const struct tally_job_spec *spec);
+/* Starts a job whose files are in a folder. */
+void job_host_init_in(struct job_host *host, const struct tally_job_spec *spec,
+                      const char *data_dir);
 /* Starts a job with the specification of job_host_spec(). */
 void job_host_init_standard(struct job_host *host);
 void job_host_fini(struct job_host *host);

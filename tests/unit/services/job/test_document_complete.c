@@ -260,14 +260,6 @@ static void test_document_complete__members_must_agree(void)
          "objective.data.test_fraction",
          "sharding local has no common file to hold points out of; name files of held-out points "
          "instead"},
-        {"logistic_regression", ", \"sharding\": \"local\", \"standardize\": true",
-         "objective.data.standardize",
-         "with sharding local no process sees the points of all clients, so the means are not "
-         "known; standardize the files, or use another sharding"},
-        {"logistic_regression", ", \"sharding\": \"local\", \"missing\": \"mean\"",
-         "objective.data.missing",
-         "with sharding local no process sees the points of all clients, so the means are not "
-         "known; use \"drop\", or another sharding"},
         {"logistic_regression", ", \"sharding\": \"dirichlet\"", "objective.data.alpha",
          "sharding dirichlet needs alpha above 0, such as 0.5"},
         {"logistic_regression", ", \"alpha\": 1", "objective.data.alpha",
