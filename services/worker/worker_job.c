@@ -71,7 +71,7 @@ enum tally_status job_copy_scale(struct job_copy *copy, const struct tally_task 
 
 uint32_t job_copy_scaling(const struct job_copy *copy)
 {
-    return copy->objective->scaling != 0 ? copy->objective->scaling : copy->scaling.digest;
+    return copy->scaling.digest;
 }
 
 enum tally_status job_copy_new(const char *id, const struct tally_bytes *document,

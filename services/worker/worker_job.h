@@ -21,7 +21,7 @@ struct job_copy {
     uint32_t *places; /* [clients of the job]: 1 + its index in the list; 0 = not listed */
     char dropped[TALLY_METRICS_MOST][TALLY_METRIC_NAME_CAPACITY]; /* metrics that were not finite */
     size_t n_dropped;
-    struct tally_scaling scaling; /* of the features, as the task gave it; features 0 = none */
+    struct tally_scaling scaling; /* of the features, as a task gave it; features 0 = none */
     uint64_t described_in; /* the session that was told of its origin; 0 = none (worker_origin.h) */
     struct job_copy *next;
 };
@@ -48,7 +48,7 @@ bool job_copy_note_dropped(struct job_copy *copy, const char *name);
 enum tally_status job_copy_scale(struct job_copy *copy, const struct tally_task *task,
                                  const char *data_dir, const struct tally_plugin_set *plugins,
                                  const volatile sig_atomic_t *stop, struct tally_error *err);
-/* The digest of the scaling that the copy has; 0 = none. */
+/* The digest of the scaling that the copy was given; 0 = none. */
 uint32_t job_copy_scaling(const struct job_copy *copy);
 
 /* Updates the point to the one that the task names, and remembers the task's clients. Errors:
