@@ -80,7 +80,8 @@ static const struct tally_field IDX_FIELDS[] = {
     TALLY_BOOL("standardize", TABLE(standardize), .quiet = true,                                   \
                .doc = "whether every feature is shifted and scaled to mean 0 and standard "        \
                       "deviation 1 over the training points, and held-out points by the same "     \
-                      "numbers; constant features stay as they are")
+                      "numbers; constant features stay as they are. With sharding `local`, the "   \
+                      "job begins with a survey of the points of all clients")
 _Static_assert(offsetof(struct tally_table_data, class_names) ==
                    offsetof(struct tally_table_data, classes) + sizeof(int64_t),
                "a field with names has them behind its number");
@@ -116,8 +117,8 @@ static const struct tally_field CSV_FIELDS[] = {
     TALLY_CHOICE("missing", TABLE(missing), TALLY_MISSING_NAMES, .quiet = true,
                  .doc = "what happens if a value is missing, that is an empty field, `?`, `NA`, "
                         "`N/A`, `nan` or `null` in any case: an error; the mean of the column's "
-                        "other values in the training points takes its place; or the point is "
-                        "dropped"),
+                        "other values in the training points takes its place, with sharding "
+                        "`local` after a survey of all clients; or the point is dropped"),
 };
 static const struct tally_field NPY_FIELDS[] = {
     NAME_FIELD("points", TABLE(points), ".npy file of shape (points, features)"),
