@@ -139,6 +139,15 @@ enum tally_status tally_job_check_round(const struct tally_job *job, int64_t rou
     return TALLY_OK;
 }
 
+/* Whether the update, which differs from the client's message of the first round, may be an answer
+ * to the survey, which had that number, and so comes too late. */
+static bool may_be_late_survey(const struct tally_job *job, const struct tally_update *update,
+                               uint64_t digest)
+{
+    return job->survey.features > 0 && update->round == 1 && job->open.round > 1 &&
+           tally_job_receipt(job, update->client).digest != digest;
+}
+
 /* Returns OK if the open round still needs the update, or if the update is a duplicate; a duplicate
  * also sets *outcome. */
 static enum tally_status admit(const struct tally_job *job, const struct tally_update *update,
@@ -157,6 +166,9 @@ static enum tally_status admit(const struct tally_job *job, const struct tally_u
         if (status != TALLY_OK) {
             return status;
         }
+    }
+    if (is_open && may_be_late_survey(job, update, digest)) {
+        return tally_job_check_round(job, update->round, update->mark, err);
     }
     const struct tally_receipt receipt = tally_job_receipt(job, update->client);
     if (receipt.round != 0 && receipt.round == update->round) {

@@ -33,7 +33,7 @@ void draw_workers(struct draws *draws)
     int64_t need = 0, have = 0;
     for (int i = 0; i < draws->n_jobs; i++) {
         const struct tally_job_spec *spec = &draws->jobs[i].spec;
-        const int64_t least = spec->seed % 2 != 0 ? spec->clients : tally_job_spec_cohort(spec);
+        const int64_t least = spec->seed % 2 != 0 ? spec->clients : tally_job_spec_slots(spec);
         need = least > need ? least : need;
     }
     need += sim_chance(400) ? sim_between(1, 3) : 0;

@@ -382,6 +382,49 @@ static void check_provenance(const struct invariants_job *watch, struct tally_st
     }
 }
 
+/* While the survey is open, every acknowledged survey is stored. Once it has closed, the state has
+ * the scaling, and none is stored. */
+static void check_surveyed(struct invariants_job *watch, struct tally_store *store)
+{
+    const struct sim_job *job = watch->job;
+    struct tally_buffer state = {0};
+    struct tally_error err = TALLY_ERROR_INIT;
+    struct tally_job *engine = NULL;
+    size_t n_scaling = 0;
+    enum tally_status status = store->ops->state_get(store, watch->row.key, &state, &err);
+    if (status != TALLY_OK) {
+        note_unreadable(&err);
+        return;
+    }
+    status = tally_job_restore(&job->spec, watch->row.status, &watch->row.progress, state.data,
+                               state.size, &engine, &err);
+    tally_buffer_fini(&state);
+    if (status != TALLY_OK) {
+        sim_violation("%s: the state cannot be restored: %s", job->name, err.message);
+        return;
+    }
+    (void)tally_job_scaling(engine, &n_scaling);
+    tally_job_free(engine);
+    if (watch->has_scaling && n_scaling == 0) {
+        sim_violation("%s: the scaling is lost", job->name);
+    }
+    watch->has_scaling = n_scaling > 0;
+    for (int64_t m = 0; m < job->spec.clients; m++) {
+        if (watch->has_scaling && watch->stored[m] == job->surveys[m]) {
+            sim_violation("%s: the survey of client %" PRId64 ", which has closed, is still stored",
+                          job->name, m);
+        } else if (!watch->has_scaling && watch->surveyed[m] != watch->stored[m] &&
+                   watch->surveyed[m] != 0) {
+            sim_violation("%s: the acknowledged survey of client %" PRId64 " is lost", job->name,
+                          m);
+        } else if (!watch->has_scaling && watch->stored[m] != 0 &&
+                   watch->stored[m] != job->surveys[m]) {
+            sim_violation("%s: an update of client %" PRId64 " is stored before the scaling",
+                          job->name, m);
+        }
+    }
+}
+
 /* Every acknowledged update of the open round is stored, and none is acknowledged beyond it. */
 static void check_acknowledged(struct invariants_job *watch, struct tally_store *store)
 {
@@ -393,6 +436,9 @@ static void check_acknowledged(struct invariants_job *watch, struct tally_store 
             TALLY_OK) {
         note_unreadable(&err);
         return;
+    }
+    if (watch->job->scaling != 0 && open == 1) {
+        check_surveyed(watch, store);
     }
     for (int64_t round = open; round <= watch->max_rounds; round++) { /* past it: store went back */
         for (int64_t m = 0; m < clients; m++) {

@@ -38,6 +38,8 @@ static void forget(struct invariants_job *watch)
     watch->row = (struct tally_store_job){0};
     watch->n_records = 0;
     watch->sum = (struct tally_ledger){0};
+    watch->has_scaling = false;
+    memset(watch->surveyed, 0, (size_t)job->spec.clients * sizeof(uint64_t));
     watch->dropped_in_round = INT64_MAX;
     watch->dropped_at_iterate = INT64_MAX;
     memset(watch->acknowledged, 0, invariants_n_updates(watch) * sizeof(uint64_t));
@@ -60,6 +62,7 @@ void invariants_begin(const struct sim_job *jobs, int n_jobs,
         struct invariants_job *watch = &seen.watches[i];
         watch->job = &jobs[i];
         watch->max_rounds = jobs[i].spec.horizon + SIM_MAX_ROUNDS; /* a round takes a step */
+        watch->surveyed = sim_new((size_t)jobs[i].spec.clients * sizeof(uint64_t));
         watch->acknowledged = sim_new(invariants_n_updates(watch) * sizeof(uint64_t));
         watch->sent = sim_new(invariants_n_updates(watch) * sizeof(uint64_t));
         watch->failing = sim_new(invariants_n_updates(watch) * sizeof(uint64_t));
@@ -73,6 +76,7 @@ void invariants_begin(const struct sim_job *jobs, int n_jobs,
 void invariants_end(void)
 {
     for (int i = 0; i < seen.n; i++) {
+        free(seen.watches[i].surveyed);
         free(seen.watches[i].acknowledged);
         free(seen.watches[i].sent);
         free(seen.watches[i].failing);

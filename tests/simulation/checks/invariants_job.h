@@ -20,6 +20,8 @@ struct invariants_job {
     uint64_t last_telemetry_bits; /* of the last one, as they are in the sum */
     int64_t dropped_in_round;     /* first round with a client missing; INT64_MAX = none */
     int64_t dropped_at_iterate;   /* the iterate that this round queried */
+    uint64_t *surveyed;           /* surveys, once acknowledged, [clients], until it closes */
+    bool has_scaling;             /* the survey has closed */
     uint64_t *acknowledged;       /* updates, once acknowledged */
     uint64_t *sent;               /* updates, as expected or first seen */
     uint64_t *checksums;          /* of the point of iterate k, as expected or first seen */

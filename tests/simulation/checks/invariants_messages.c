@@ -43,6 +43,14 @@ static bool is_start(const struct invariants_job *watch, const struct tally_upda
     return watch->job->spec.initial_point.type == TALLY_INITIAL_FIRST && update->round == 0;
 }
 
+/* A client's survey of its points. */
+static bool is_survey(const struct invariants_job *watch, const struct tally_update *update)
+{
+    const struct sim_job *job = watch->job;
+    return job->scaling != 0 && update->round == 1 && update->client < job->spec.clients &&
+           job->surveys[update->client] == sim_update_digest(update);
+}
+
 static bool is_post(const char *method)
 {
     return strcmp(method, "PostUpdate") == 0;
@@ -92,6 +100,13 @@ static void see_acknowledged(const struct sim_peer *peer, const char *job_id,
     if (is_failure(watch, update) || is_start(watch, update)) {
         return; /* nothing is stored */
     }
+    if (is_survey(watch, update)) {
+        sim_note("coordinator", "acknowledges %s survey of client %u", watch->job->name,
+                 update->client);
+        watch->surveyed[update->client] = sim_update_digest(update);
+        seen.is_stale = true;
+        return;
+    }
     if (!is_message(watch, update) && !is_evaluation(watch, update)) {
         sim_violation("%s: an update of %s, round %u, client %u is acknowledged that is not the "
                       "client's",
@@ -138,7 +153,16 @@ static void see_task(const struct sim_peer *peer, const struct tally_task *task)
         sim_violation("%s: a task although the job is %s", watch->job->name,
                       tally_job_status_name(watch->row.status));
     }
-    for (size_t i = 0; i < task->n_clients; i++) {
+    if (task->scaling_digest != (task->wants_survey ? 0 : watch->job->scaling)) {
+        sim_violation("%s: a task names another scaling than the expected one", watch->job->name);
+    }
+    if (task->wants_survey && (watch->job->scaling == 0 || task->round != 1)) {
+        sim_violation("%s: a task of round %u wants a survey", watch->job->name, task->round);
+    }
+    if (task->wants_survey && watch->has_scaling && !seen.is_stale && !is_past) {
+        sim_violation("%s: a second survey", watch->job->name);
+    }
+    for (size_t i = 0; !task->wants_survey && i < task->n_clients; i++) {
         if (!sim_job_draws(watch->job, task->round, task->clients[i])) {
             sim_violation("%s: a task of round %u for client %u, which is not in its cohort",
                           watch->job->name, task->round, task->clients[i]);
@@ -334,7 +358,8 @@ static void check_post(const char *worker, const char *job_id, const struct tall
     const struct invariants_job *watch = invariants_job(job_id);
     sim_note(worker, "posts %s round %u client %u", watch != NULL ? watch->job->name : job_id,
              update->round, update->client);
-    if (watch != NULL && (is_failure(watch, update) || is_start(watch, update))) {
+    if (watch != NULL && (is_failure(watch, update) || is_start(watch, update) ||
+                          is_survey(watch, update))) {
         return;
     }
     /* A worker may still post from a history that is lost, in which other clients were missing. */

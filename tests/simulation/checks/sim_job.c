@@ -262,6 +262,31 @@ static void turn_into_training(struct tally_job_spec *spec, const char *number)
     }
 }
 
+/* Gives an eighth of the other jobs a file for each client, and features that are scaled by the
+ * points of all of them. */
+static void turn_into_surveyed(struct tally_job_spec *spec)
+{
+    enum { FEATURES = 3, FILES = 6 };
+    struct tally_data_spec *data = &spec->objective.data;
+    if (spec->objective.type != TALLY_LEAST_SQUARES || spec->clients > FILES ||
+        spec->seed / 13 % 8 != 3) {
+        return;
+    }
+    *data = (struct tally_data_spec){.type = TALLY_DATA_CSV, .sharding = TALLY_SHARDING_LOCAL};
+    snprintf(data->table.file, sizeof data->table.file, "part-{client}.csv");
+    snprintf(data->table.label, sizeof data->table.label, "y");
+    data->table.features = FEATURES;
+    spec->objective.weighting = TALLY_WEIGHTING_EQUAL; /* else a round that is cut has messages */
+    data->table.missing = TALLY_MISSING_MEAN;
+    data->table.standardize = spec->seed % 4 != 0;
+    if (tally_job_spec_algorithm(spec) == &TALLY_EF21) {
+        spec->params.baseline.k = 1 + spec->seed % FEATURES;
+    }
+    if (spec->reference.type == TALLY_REFERENCE_SOLVE) {
+        spec->reference = (struct tally_reference){.type = TALLY_REFERENCE_VALUE};
+    }
+}
+
 static void draw_spec(struct sim_job *job, int64_t max_clients)
 {
     int n_algorithms = 0; /* the digits of the seed select calm and those after it */
@@ -305,6 +330,7 @@ static void draw_spec(struct sim_job *job, int64_t max_clients)
     if (spec.objective.type != TALLY_TRAINING) {
         add_weights(&spec);
     }
+    turn_into_surveyed(&spec);
     job->spec = spec;
 }
 
@@ -426,6 +452,23 @@ static bool run_round(struct sim_job *job, struct tally_job *engine, struct tall
     return ok;
 }
 
+void sim_job_survey(const struct tally_job_spec *spec, struct tally_job *engine,
+                    struct tally_model_copy *model, uint64_t *ret_digests)
+{
+    for (uint32_t m = 0; tally_job_open_round(engine)->surveys && m < spec->clients; m++) {
+        const struct tally_job_round round = *tally_job_open_round(engine);
+        struct tally_job_outcome outcome;
+        struct tally_update update;
+        struct tally_bits bits;
+        SIM_REQUIRE(tally_model_copy_compute(model, &round, m, &update, &bits, NULL) == TALLY_OK &&
+                        tally_job_receive(engine, &update, &outcome, NULL) == TALLY_OK,
+                    "survey");
+        if (ret_digests != NULL) {
+            ret_digests[m] = sim_update_digest(&update);
+        }
+    }
+}
+
 enum tally_status sim_job_start(const struct sim_job *job, struct tally_objective **ret_objective,
                                 struct tally_model_copy **ret_model, struct tally_job **ret_engine)
 {
@@ -465,6 +508,10 @@ static bool run_alone(struct sim_job *job)
     tally_objective_free(objective);
     objective = NULL;
     ok = ok && sim_job_start(job, &objective, &model, &engine) == TALLY_OK;
+    if (ok) {
+        sim_job_survey(&job->spec, engine, model, job->surveys);
+        job->scaling = tally_job_open_round(engine)->scaling;
+    }
     while (ok && tally_job_status(engine) == TALLY_JOB_RUNNING) {
         ok = run_round(job, engine, model);
     }
@@ -490,6 +537,8 @@ void sim_job_draw(struct sim_job *job, int number, int64_t max_clients)
         job->n_rounds = 0;
         draw_spec(job, max_clients);
         free(job->updates);
+        free(job->surveys);
+        job->surveys = sim_new((size_t)job->spec.clients * sizeof *job->surveys);
         job->updates = sim_new(SIM_MAX_ROUNDS * (size_t)job->spec.clients * sizeof *job->updates);
         tally_cohort_fini(job->cohort);
         ok = write_document(job);
@@ -506,14 +555,14 @@ void sim_job_draw(struct sim_job *job, int number, int64_t max_clients)
         "job",
         "%s: %s%s, domain %s, reference %s, %s, quorum %lld of %u of %u of %lld clients, "
         "dim %lld, "
-        "weighting %s, horizon %lld, %lld rounds%s%s%s%s",
+        "weighting %s, horizon %lld, %lld rounds%s%s%s%s%s",
         job->name, tally_job_spec_algorithm(&job->spec)->name, opens ? " (auto)" : "",
         TALLY_DOMAIN_NAMES[job->spec.domain.type], TALLY_REFERENCE_NAMES[job->spec.reference.type],
         TALLY_POLICY_NAMES[job->spec.policy], (long long)job->spec.quorum,
         tally_job_spec_answers(&job->spec), tally_job_spec_cohort(&job->spec),
         (long long)job->spec.clients, (long long)tally_objective_spec_dim(&job->spec.objective),
         TALLY_WEIGHTING_NAMES[job->spec.objective.weighting], (long long)job->spec.horizon,
-        (long long)job->n_rounds, trains ? ", training, evaluation " : "",
+        (long long)job->n_rounds, job->scaling != 0 ? ", survey" : "", trains ? ", training, evaluation " : "",
         trains ? TALLY_EVALUATION_NAMES[job->spec.evaluation] : "",
         job->progress.stopped.rule[0] != '\0' ? ", stopped by " : "", job->progress.stopped.rule);
 }
@@ -521,6 +570,7 @@ void sim_job_draw(struct sim_job *job, int number, int64_t max_clients)
 void sim_job_fini(struct sim_job *job)
 {
     free(job->updates);
+    free(job->surveys);
     if (job->cohort != NULL) {
         tally_cohort_fini(job->cohort);
     }

@@ -24,6 +24,8 @@ struct sim_job {
     struct tally_cohort *cohort; /* of the round last given to sim_job_draws() */
     double f_star;
     char schedule[TALLY_SCHEDULE_CAPACITY]; /* that it starts with */
+    uint64_t *surveys; /* digests of the clients' surveys, [clients]; 0 = the job has none */
+    uint32_t scaling;  /* digest of what they give; 0 = none */
     uint64_t *updates; /* digests of messages, [n_rounds][clients], round 1 first; 0 = none */
     struct tally_progress progress; /* at the end */
 };
@@ -37,6 +39,10 @@ struct tally_objective;
 /* Makes the job's objective, a model copy and an engine, which starts. */
 enum tally_status sim_job_start(const struct sim_job *job, struct tally_objective **ret_objective,
                                 struct tally_model_copy **ret_model, struct tally_job **ret_engine);
+/* Takes the surveys of all clients, if the job has a survey, and notes them unless `ret_digests` is
+ * NULL. */
+void sim_job_survey(const struct tally_job_spec *spec, struct tally_job *engine,
+                    struct tally_model_copy *model, uint64_t *ret_digests);
 /* Whether the client takes part in the round. */
 bool sim_job_draws(const struct sim_job *job, int64_t round, uint32_t client);
 

@@ -88,6 +88,7 @@ struct sim_replay *sim_replay_new(const struct sim_job *job)
     replay->answers = sim_new((size_t)spec->clients * sizeof *replay->answers);
     SIM_REQUIRE(sim_job_start(job, &replay->objective, &replay->model, &replay->engine) == TALLY_OK,
                 "replay of a job");
+    sim_job_survey(spec, replay->engine, replay->model, NULL);
     open_round(replay);
     return replay;
 }

@@ -163,6 +163,6 @@ const struct tally_plugin_set *sim_training_plugins(void)
 enum tally_status sim_objective_new(const struct tally_job_spec *spec,
                                     struct tally_objective **ret_objective, struct tally_error *err)
 {
-    const struct tally_data_source files = {.dir = NULL};
+    const struct tally_data_source files = {.dir = SIM_DATA_DIR};
     return tally_plugin_set_objective(sim_training_plugins(), spec, "", &files, ret_objective, err);
 }

@@ -93,6 +93,7 @@ void sim_workers_begin(const struct sim_workers_config *config)
         worker->config = (struct worker_config){.coordinator_url = "http://simulated",
                                                 .slots = 1,
                                                 .wait_ms = config->wait_ms,
+                                                .data_dir = SIM_DATA_DIR,
                                                 .plugins = sim_training_plugins(),
                                                 .environment = "{\"version\": \"simulated\"}"};
     }

@@ -289,6 +289,13 @@ static void test_job_survey__other_messages_are_refused(void)
     /* The survey has closed. Its answers are none of the first round, which has its number. */
     CU_ASSERT_NOT_EQUAL(tally_job_open_round(host.job)->mark, mark);
     expect_refused(&host, &host.updates[0], TALLY_FAILED_PRECONDITION, "mark");
+    uint8_t late[100];
+    update = host.updates[0];
+    CU_ASSERT_FATAL(update.payload.size <= sizeof late);
+    memcpy(late, update.payload.data, update.payload.size);
+    update.payload.data = late;
+    job_host_round(&host);
+    expect_refused(&host, &update, TALLY_FAILED_PRECONDITION, "round");
     job_host_run(&host);
     CU_ASSERT_EQUAL(tally_job_status(host.job), TALLY_JOB_COMPLETED);
     job_host_fini(&host);
