@@ -675,7 +675,8 @@ enum tally_status hosted_job_put_rounds(struct tally_store *store, struct hosted
         status = put_models(store, job, outcome, err);
     }
     if (status == TALLY_OK && job->has_stored_updates) {
-        const int64_t settled = outcome->surveyed ? SURVEY_ROUND : hosted_job_last_settled_round(job);
+        const int64_t settled =
+            outcome->surveyed ? SURVEY_ROUND : hosted_job_last_settled_round(job);
         status = store->ops->updates_delete(store, job->row.key, TALLY_STORE_METRICS_ROUND, settled,
                                             err);
         job->has_stored_updates = status != TALLY_OK;

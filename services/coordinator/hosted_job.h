@@ -100,7 +100,7 @@ struct client_slot {
     uint32_t setbacks[TALLY_RETRIES_MOST + 1]; /* ... and the numbers of those of that round */
     bool has_shift;                            /* its session has the client's shift (shift.h) */
     bool has_had_scaling; /* one of its sessions has been sent the scaling of the features */
-    bool absent; /* rounds do not wait for it, if the policy allows (jobs_rounds.h) */
+    bool absent;          /* rounds do not wait for it, if the policy allows (jobs_rounds.h) */
 };
 
 /* The part of a round's tasks that is the same for clients that hold the same point, as most do. */

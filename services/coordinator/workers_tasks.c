@@ -201,8 +201,7 @@ static void add_scaling(const struct session *session, struct hosted_job *job,
     const double *numbers = tally_job_scaling(job->engine, &n);
     bool is_again = true;
     task->scaling = (struct tally_bytes){.size = 0};
-    if (numbers == NULL ||
-        scaling_of(session, job) == tally_job_open_round(job->engine)->scaling) {
+    if (numbers == NULL || scaling_of(session, job) == tally_job_open_round(job->engine)->scaling) {
         return;
     }
     task->scaling = (struct tally_bytes){(const uint8_t *)numbers, n};
@@ -257,7 +256,8 @@ static void describe_round(const struct hosted_job *job, const struct tally_job_
 }
 
 /* Encodes the shared part once for all clients that hold point `have`. The few tasks with a
- * document, a point or a scaling are encoded separately, and so is every task if memory is short. */
+ * document, a point or a scaling are encoded separately, and so is every task if memory is short.
+ */
 static void share_task(struct hosted_job *job, const struct tally_job_round *round, int64_t have,
                        struct tally_task *task)
 {

@@ -201,7 +201,8 @@ static bool wait_for_clients(const struct tally_coordinator *coordinator,
     if (n_setbacks > 0) {
         add_text(waiting, ", after a failure: %s", tally_job_progress(job->engine)->setback);
     }
-    if (job->spec.policy == TALLY_POLICY_DROP && !round->surveys && round->received < job->spec.quorum) {
+    if (job->spec.policy == TALLY_POLICY_DROP && !round->surveys &&
+        round->received < job->spec.quorum) {
         add_text(waiting, ", the quorum is %lld", (long long)job->spec.quorum);
     }
     if (round->overdue) {

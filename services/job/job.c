@@ -32,8 +32,7 @@ void job_check_invariants(const struct tally_job *job)
     assert(progress->round >= 0 && progress->iterate >= 1);
     assert(job->status != TALLY_JOB_COMPLETED || progress->time_step == job->spec.horizon ||
            progress->stopped.rule[0] != '\0');
-    assert(job->clients.n_awaited >= 0 &&
-           job->clients.n_awaited <= cohort - job->open.received);
+    assert(job->clients.n_awaited >= 0 && job->clients.n_awaited <= cohort - job->open.received);
     (void)progress;
     (void)cohort;
 }
@@ -106,8 +105,7 @@ enum tally_status job_make_vectors(struct tally_job *job, struct tally_error *er
         job_clients_init(&job->clients, &job->setting, err) != TALLY_OK ||
         (tally_job_spec_keeps_earlier_weights(&job->spec) &&
          job_clients_keep_earlier(&job->clients, err) != TALLY_OK) ||
-        (job->survey.features > 0 &&
-         job_clients_need_everyone(&job->clients, err) != TALLY_OK) ||
+        (job->survey.features > 0 && job_clients_need_everyone(&job->clients, err) != TALLY_OK) ||
         job->x == NULL || job->sums == NULL || (memory_bytes > 0 && job->memory == NULL) ||
         (keeps_best && job->best_x == NULL)) {
         drop_vectors(job);

@@ -263,9 +263,9 @@ struct tally_job_round {
     uint32_t evaluator;           /* ... all of them, or one: 1 + its number; 0 = all */
     uint32_t mark;                /* of the point and the plan, in [1, 2^28) */
     bool surveys;                 /* no plan: clients send surveys of their points instead */
-    uint32_t scaling;             /* digest of the features' scaling, which clients need; 0 = none */
-    int64_t received;             /* clients that have answered */
-    bool overdue;                 /* its deadline has passed */
+    uint32_t scaling; /* digest of the features' scaling, which clients need; 0 = none */
+    int64_t received; /* clients that have answered */
+    bool overdue;     /* its deadline has passed */
 };
 const struct tally_job_round *tally_job_open_round(const struct tally_job *job);
 /* Whether the client evaluates the point of the round. */

@@ -144,7 +144,8 @@ static void show_message(const struct tally_local_observer *observer, const stru
 /* Whether the round is still open after this outcome. */
 static bool is_open(const struct tally_job *job, const struct tally_job_outcome *outcome)
 {
-    return outcome->n_records == 0 && !outcome->surveyed && tally_job_status(job) == TALLY_JOB_RUNNING;
+    return outcome->n_records == 0 && !outcome->surveyed &&
+           tally_job_status(job) == TALLY_JOB_RUNNING;
 }
 
 /* The clients of the open round in the order of their answers; free() frees it. */

@@ -350,8 +350,7 @@ static enum tally_status receive_survey(struct tally_job *job, const struct tall
                                         struct tally_error *err)
 {
     const uint64_t bits = 8 * (uint64_t)update->payload.size;
-    struct job_client answer = {.loss = NAN,
-                                .receipt = {update->round, digest, bits, bits}};
+    struct job_client answer = {.loss = NAN, .receipt = {update->round, digest, bits, bits}};
     if (update->has_loss || update->clipped != 0) {
         return tally_fail(err, TALLY_MALFORMED, update->has_loss ? "loss" : "clipped",
                           "a survey takes neither a loss nor clipped coordinates");
@@ -368,8 +367,7 @@ static enum tally_status receive_survey(struct tally_job *job, const struct tall
     }
     job_clients_accept(&job->clients, update->client, &answer);
     job->open.received++;
-    outcome->bits =
-        (struct tally_bits){.formula_bits = bits, .payload_bits = bits, .messages = 1};
+    outcome->bits = (struct tally_bits){.formula_bits = bits, .payload_bits = bits, .messages = 1};
     job_check_invariants(job);
     job_close_if_complete(job, outcome);
     return TALLY_OK;

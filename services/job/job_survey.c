@@ -11,10 +11,10 @@ enum { NUMBERS = 3, HEAD_BYTES = 16 };
 
 void job_survey_init(struct job_survey *survey, const struct tally_job_spec *spec)
 {
-    *survey = (struct job_survey){
-        .features = tally_job_spec_is_surveyed(spec)
-                        ? (size_t)tally_data_spec_features(&spec->objective.data)
-                        : 0};
+    *survey = (struct job_survey){.features =
+                                      tally_job_spec_is_surveyed(spec)
+                                          ? (size_t)tally_data_spec_features(&spec->objective.data)
+                                          : 0};
 }
 
 void job_survey_fini(struct job_survey *survey)
@@ -58,10 +58,10 @@ enum tally_status job_survey_close(struct job_survey *survey, const struct tally
 {
     double *numbers = malloc(job_survey_scaling_bytes(survey));
     const enum tally_status status =
-        numbers == NULL ? tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the scaling")
-                        : tally_survey_conclude(&survey->total, survey->features,
-                                                spec->objective.data.table.standardize, NULL,
-                                                numbers, err);
+        numbers == NULL
+            ? tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the scaling")
+            : tally_survey_conclude(&survey->total, survey->features,
+                                    spec->objective.data.table.standardize, NULL, numbers, err);
     if (status != TALLY_OK) {
         free(numbers);
         return status;

@@ -223,7 +223,8 @@ enum tally_status tally_suggest_from(const struct tally_job_spec *spec, const ch
         &own, (uint32_t)spec->clients, tally_job_spec_setting(spec).key, &files, &objective, &why);
     if (status == TALLY_OK && tally_job_spec_is_surveyed(spec) && objective->scaling == 0) {
         tally_objective_free(objective);
-        give_reason(ret, "the features are scaled by the points of all clients, which are not here");
+        give_reason(ret,
+                    "the features are scaled by the points of all clients, which are not here");
         return TALLY_OK;
     }
     if (status == TALLY_OK) {

@@ -66,8 +66,9 @@ const char *tally_objective_dim_field(const struct tally_objective_spec *spec);
 /* Makes an objective with the data of all clients, drawn from the key's streams or loaded from the
  * source. If the data are surveyed, the objective keeps the clients' surveys; unless the points of
  * all clients are here, or source->scaling is fitted, its features are then not scaled
- * (tally_objective.scaling), and it serves for nothing else. Precondition: a valid spec. Errors: NO_MEMORY, those of the file loader
- * (data/load_data.h), FAILED_PRECONDITION for a plug-in (services/plugins makes it). */
+ * (tally_objective.scaling), and it serves for nothing else. Precondition: a valid spec. Errors:
+ * NO_MEMORY, those of the file loader (data/load_data.h), FAILED_PRECONDITION for a plug-in
+ * (services/plugins makes it). */
 enum tally_status tally_objective_load(const struct tally_objective_spec *spec, uint32_t clients,
                                        struct tally_rng_key key,
                                        const struct tally_data_source *source,

@@ -374,10 +374,9 @@ enum tally_status tally_plugin_objective_of(struct tally_plugin_instance *instan
         free(trained);
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for an objective");
     }
-    self->base = (struct tally_objective){
-        .ops = trains ? &TRAINING_OPS : &PLUGIN_OPS,
-        .dim = (size_t)problem->dim,
-        .clients = problem->clients};
+    self->base = (struct tally_objective){.ops = trains ? &TRAINING_OPS : &PLUGIN_OPS,
+                                          .dim = (size_t)problem->dim,
+                                          .clients = problem->clients};
     self->instance = instance;
     self->own = own;
     self->known = known;

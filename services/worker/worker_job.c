@@ -18,8 +18,8 @@ static enum tally_status load(struct job_copy *copy, const char *data_dir,
                                             .on_progress = tally_load_watch_tell,
                                             .on_fault = tally_load_watch_fault,
                                             .context = &watch,
-                                            .scaling = copy->scaling.features > 0 ? &copy->scaling
-                                                                                  : NULL};
+                                            .scaling =
+                                                copy->scaling.features > 0 ? &copy->scaling : NULL};
     return tally_plugin_set_objective(plugins, &copy->spec, copy->id, &files, ret_objective, err);
 }
 
@@ -43,7 +43,8 @@ static enum tally_status take_scaling(struct job_copy *copy, const struct tally_
     const enum tally_status status = tally_scaling_set(&copy->scaling, numbers, features, err);
     free(numbers);
     return status == TALLY_OK && copy->scaling.digest != task->scaling_digest
-               ? tally_fail(err, TALLY_DATA_LOSS, "scaling", "the scaling is not that of its digest")
+               ? tally_fail(err, TALLY_DATA_LOSS, "scaling",
+                            "the scaling is not that of its digest")
                : status;
 }
 
@@ -51,8 +52,7 @@ enum tally_status job_copy_scale(struct job_copy *copy, const struct tally_task 
                                  const char *data_dir, const struct tally_plugin_set *plugins,
                                  const volatile sig_atomic_t *stop, struct tally_error *err)
 {
-    enum tally_status status =
-        task->scaling.size > 0 ? take_scaling(copy, task, err) : TALLY_OK;
+    enum tally_status status = task->scaling.size > 0 ? take_scaling(copy, task, err) : TALLY_OK;
     if (status != TALLY_OK || task->scaling_digest == copy->objective->scaling ||
         task->wants_survey) {
         return status;

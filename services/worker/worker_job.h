@@ -43,8 +43,9 @@ struct job_copy *job_copy_find(struct job_copy *jobs, const char *id);
 bool job_copy_note_dropped(struct job_copy *copy, const char *name);
 
 /* Makes the features those that the task's clients need: if the job has a scaling (job_survey.h) by
- * which they are not scaled yet, reads the data again. Errors: DATA_LOSS (the scaling is not here, or not
- * the job's), those of reading the data (in job_copy_new()). After an error the copy is to be freed. */
+ * which they are not scaled yet, reads the data again. Errors: DATA_LOSS (the scaling is not here,
+ * or not the job's), those of reading the data (in job_copy_new()). After an error the copy is to
+ * be freed. */
 enum tally_status job_copy_scale(struct job_copy *copy, const struct tally_task *task,
                                  const char *data_dir, const struct tally_plugin_set *plugins,
                                  const volatile sig_atomic_t *stop, struct tally_error *err);

@@ -334,6 +334,9 @@ class Faults(SurveyCase):
         self.assertIn("neither a loss nor clipped", refusal(0, good[0], loss=0.5))
         self.assertIn("already", refusal_of_second(self, worker, task, good))
         self.assertEqual(client.job(job_id)["round"], 0)
+        worker.cursors[job_id] = 1  # such a task is encoded once for all workers
+        self.assertTrue(worker.poll_task().wants_survey)
+        worker.cursors.clear()
         for m in range(1, CLIENTS):
             worker.post(worker.update(task, m, payload=good[m], payload_bits=8 * len(good[m]), mark=task.mark))
         task = worker.poll_task()
@@ -347,6 +350,7 @@ class Faults(SurveyCase):
         request.cursors.add(job_id=job_id, iterate=1, scaling=task.scaling_digest)
         again = client.call("PollTask", request, messages.PollTaskResponse).task
         self.assertEqual((again.scaling, again.scaling_digest), (b"", task.scaling_digest))
+        self.assertEqual((again.wants_survey, again.mark), (False, task.mark))
         wait_until(lambda: client.job(job_id)["bits"]["recovery"] == len(task.scaling) * 8, "one scaling sent again")
 
     def test_errors_of_files_name_what_is_wrong(self):

@@ -462,10 +462,9 @@ static enum tally_status conclude(const struct loader *loader, const struct tall
     const size_t features = dataset->features;
     double *numbers = malloc(3 * features * sizeof *numbers);
     struct tally_buffer total = {0};
-    enum tally_status status =
-        numbers != NULL
-            ? TALLY_OK
-            : tally_fail(loader->err, TALLY_NO_MEMORY, NULL, "no memory for %zu means", features);
+    enum tally_status status = numbers != NULL ? TALLY_OK
+                                               : tally_fail(loader->err, TALLY_NO_MEMORY, NULL,
+                                                            "no memory for %zu means", features);
     for (uint32_t m = 0; status == TALLY_OK && m < dataset->clients; m++) {
         const struct tally_buffer *survey = tally_surveys_of(surveys, m);
         status = tally_survey_add(&total, survey->data, survey->size, features, loader->err);

@@ -7,7 +7,8 @@
 
 /* --- wide integers ----------------------------------------------------------------------------
  *
- * Natural numbers of up to 52 words, which is enough for all: with at most 2^52 points, |S| < 2^(511
+ * Natural numbers of up to 52 words, which is enough for all: with at most 2^52 points, |S| <
+ * 2^(511
  * + 1074 + 52) and Q < 2^(2 (511 + 1074) + 52), so n Q and S^2 are below 2^3274. */
 
 __extension__ typedef unsigned __int128 uint128;
@@ -15,7 +16,7 @@ __extension__ typedef unsigned __int128 uint128;
 enum {
     WORD_BITS = 64,
     WORDS = 52,
-    UNIT_EXPONENT = -1074, /* of S; Q has twice that */
+    UNIT_EXPONENT = -1074,                 /* of S; Q has twice that */
     VALUE_MOST_BITS = 511 - UNIT_EXPONENT, /* of a value in that unit */
     POINTS_BITS = 52,
     SUM_MOST_BITS = VALUE_MOST_BITS + POINTS_BITS,
@@ -121,8 +122,7 @@ static void square(const struct wide *a, struct wide *ret)
     for (size_t i = 0; i < a->n; i++) {
         uint64_t carry = 0;
         for (size_t j = 0; j < a->n; j++) {
-            const uint128 sum =
-                (uint128)a->words[i] * a->words[j] + ret->words[i + j] + carry;
+            const uint128 sum = (uint128)a->words[i] * a->words[j] + ret->words[i + j] + carry;
             ret->words[i + j] = (uint64_t)sum;
             carry = (uint64_t)(sum >> WORD_BITS);
         }
@@ -477,8 +477,7 @@ enum tally_status tally_survey_make(const struct tally_dataset *dataset, struct 
     uint8_t points[VARINT_BYTES];
     struct sums sums;
     char room[48];
-    enum tally_status status =
-        tally_buffer_append(out, points, put_varint(shard.size, points));
+    enum tally_status status = tally_buffer_append(out, points, put_varint(shard.size, points));
     for (size_t j = 0; status == TALLY_OK && j < dataset->features; j++) {
         if (!sum_feature(dataset, shard, j, &sums)) {
             return tally_fail(err, TALLY_INVALID_ARGUMENT, "objective.data",
@@ -487,9 +486,10 @@ enum tally_status tally_survey_make(const struct tally_dataset *dataset, struct 
         }
         status = put_feature(&sums, out);
     }
-    return status == TALLY_OK ? status
-                              : tally_fail(err, status, NULL, "no memory for a survey of %zu features",
-                                           dataset->features);
+    return status == TALLY_OK
+               ? status
+               : tally_fail(err, status, NULL, "no memory for a survey of %zu features",
+                            dataset->features);
 }
 
 /* Reads the survey and, unless it is NULL, the total along with it, and appends their sum. */
@@ -504,7 +504,8 @@ static enum tally_status add_all(struct reader *total, struct reader *reader, si
         status = take_points(total, &before, err);
     }
     if (status == TALLY_OK && n > TALLY_SURVEY_MOST_POINTS - before) {
-        status = tally_fail(err, TALLY_MALFORMED, "payload", "all clients have more than 2^52 points");
+        status =
+            tally_fail(err, TALLY_MALFORMED, "payload", "all clients have more than 2^52 points");
     }
     if (status == TALLY_OK) {
         status = tally_buffer_append(out, bytes, put_varint(before + n, bytes));

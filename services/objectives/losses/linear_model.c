@@ -559,8 +559,9 @@ enum tally_status tally_linear_model_make(const struct tally_objective_kind *kin
     enum tally_status status =
         tally_dataset_load(&spec->data, kind->labels, clients, key, source, &self->data, err);
     self->base =
-        (struct tally_objective){
-        .ops = &LINEAR_MODEL_OPS, .dim = (size_t)tally_data_spec_features(&spec->data) + spec->bias, .clients = clients};
+        (struct tally_objective){.ops = &LINEAR_MODEL_OPS,
+                                 .dim = (size_t)tally_data_spec_features(&spec->data) + spec->bias,
+                                 .clients = clients};
     self->loss = kind->loss;
     memcpy(self->parameters, spec->parameters, sizeof self->parameters);
     self->l2 = spec->l2;

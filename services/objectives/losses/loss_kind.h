@@ -167,8 +167,8 @@ struct tally_objective {
     uint32_t columns;     /* tally_columns_digest() of the data; 0 = their columns have no names */
     uint64_t data_digest; /* tally_dataset_digest(); 0 = its data are not points of files */
     struct tally_surveys *surveys; /* owned; of the clients (survey.h); NULL: there are none */
-    uint32_t scaling;              /* tally_scaling_digest() of the numbers that surveys gave and that
-                                    * its features are scaled by; 0 = they are not */
+    uint32_t scaling; /* tally_scaling_digest() of the numbers that surveys gave and that
+                       * its features are scaled by; 0 = they are not */
 };
 
 void tally_objective_free(struct tally_objective *objective);

@@ -479,9 +479,8 @@ enum tally_status tally_softmax_images_make(const struct tally_objective_kind *k
     for (int pixel = 0; pixel < 256; pixel++) {
         self->value_of[pixel] = pixel / 255.0;
     }
-    self->base =
-        (struct tally_objective){
-            .ops = &SOFTMAX_OPS, .dim = self->features * self->classes, .clients = clients};
+    self->base = (struct tally_objective){
+        .ops = &SOFTMAX_OPS, .dim = self->features * self->classes, .clients = clients};
     *ret = &self->base;
     return TALLY_OK;
 }

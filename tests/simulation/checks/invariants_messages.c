@@ -358,8 +358,8 @@ static void check_post(const char *worker, const char *job_id, const struct tall
     const struct invariants_job *watch = invariants_job(job_id);
     sim_note(worker, "posts %s round %u client %u", watch != NULL ? watch->job->name : job_id,
              update->round, update->client);
-    if (watch != NULL && (is_failure(watch, update) || is_start(watch, update) ||
-                          is_survey(watch, update))) {
+    if (watch != NULL &&
+        (is_failure(watch, update) || is_start(watch, update) || is_survey(watch, update))) {
         return;
     }
     /* A worker may still post from a history that is lost, in which other clients were missing. */

@@ -562,7 +562,8 @@ void sim_job_draw(struct sim_job *job, int number, int64_t max_clients)
         tally_job_spec_answers(&job->spec), tally_job_spec_cohort(&job->spec),
         (long long)job->spec.clients, (long long)tally_objective_spec_dim(&job->spec.objective),
         TALLY_WEIGHTING_NAMES[job->spec.objective.weighting], (long long)job->spec.horizon,
-        (long long)job->n_rounds, job->scaling != 0 ? ", survey" : "", trains ? ", training, evaluation " : "",
+        (long long)job->n_rounds, job->scaling != 0 ? ", survey" : "",
+        trains ? ", training, evaluation " : "",
         trains ? TALLY_EVALUATION_NAMES[job->spec.evaluation] : "",
         job->progress.stopped.rule[0] != '\0' ? ", stopped by " : "", job->progress.stopped.rule);
 }

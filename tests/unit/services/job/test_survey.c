@@ -154,12 +154,12 @@ static void test_job_survey__order_and_hosts_make_no_difference(void)
     struct tally_objective *objective = NULL;
     struct tally_job *job = NULL;
     CU_ASSERT_EQUAL_FATAL(tally_objective_new(&spec.objective, CLIENTS,
-                                              tally_job_spec_setting(&spec).key, folder,
-                                              &objective, NULL),
+                                              tally_job_spec_setting(&spec).key, folder, &objective,
+                                              NULL),
                           TALLY_OK);
-    CU_ASSERT_EQUAL_FATAL(tally_local_run_on(&spec, objective, 0,
-                                             &(struct tally_local_observer){0}, &job, NULL),
-                          TALLY_OK);
+    CU_ASSERT_EQUAL_FATAL(
+        tally_local_run_on(&spec, objective, 0, &(struct tally_local_observer){0}, &job, NULL),
+        TALLY_OK);
     CU_ASSERT_EQUAL(tally_job_progress(job)->x_checksum, checksum);
     tally_job_free(job);
     tally_objective_free(objective);
@@ -227,8 +227,8 @@ static void test_job_survey__the_scaling_is_part_of_the_state(void)
             job_host_round(&host);
             tally_buffer_fini(&state);
         }
-        CU_ASSERT_TRUE(job_same_progress(tally_job_progress(host.job),
-                                         tally_job_progress(expected.job)));
+        CU_ASSERT_TRUE(
+            job_same_progress(tally_job_progress(host.job), tally_job_progress(expected.job)));
         CU_ASSERT_EQUAL(host.n_records, expected.n_records);
         CU_ASSERT_TRUE(job_same_record(&host.records[0], &expected.records[0]));
         job_host_fini(&host);
@@ -330,9 +330,8 @@ static void test_job_survey__a_column_without_values_fails_the_job(void)
     struct tally_error err = TALLY_ERROR_INIT;
     struct tally_objective *objective = NULL;
     /* Who has all files knows at once. */
-    CU_ASSERT_EQUAL(tally_objective_new(&spec.objective, CLIENTS,
-                                        tally_job_spec_setting(&spec).key, folder, &objective,
-                                        &err),
+    CU_ASSERT_EQUAL(tally_objective_new(&spec.objective, CLIENTS, tally_job_spec_setting(&spec).key,
+                                        folder, &objective, &err),
                     TALLY_INVALID_ARGUMENT);
     TALLY_ASSERT_TEXT(err.message, "column b has no value at any training point; remove it");
     struct tally_job *job = NULL;
@@ -348,9 +347,10 @@ static void test_job_survey__a_column_without_values_fails_the_job(void)
         TALLY_ASSERT_STATUS(tally_job_receive(job, &update, &outcome, &err), TALLY_OK, &err);
     }
     CU_ASSERT_EQUAL(tally_job_status(job), TALLY_JOB_FAILED);
-    TALLY_ASSERT_TEXT(tally_job_reason(job),
-                      "survey_failed: column 1 (counted from 0) has no value at any training point; "
-                      "remove it");
+    TALLY_ASSERT_TEXT(
+        tally_job_reason(job),
+        "survey_failed: column 1 (counted from 0) has no value at any training point; "
+        "remove it");
     tally_job_free(job);
     remove_folder();
 }

@@ -1,4 +1,5 @@
-/* Surveys: exact sums, in any order and split in any way, and the scaling that follows from them. */
+/* Surveys: exact sums, in any order and split in any way, and the scaling that follows from them.
+ */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,8 +16,7 @@ enum { MOST_POINTS = 600, FEATURES = 3 };
 
 static struct tally_buffer survey_of(double *values, uint32_t points, size_t features)
 {
-    const struct tally_dataset dataset = {
-        .points = points, .features = features, .values = values};
+    const struct tally_dataset dataset = {.points = points, .features = features, .values = values};
     struct tally_buffer survey = {0};
     struct tally_error err = TALLY_ERROR_INIT;
     TALLY_ASSERT_STATUS(
@@ -86,14 +86,41 @@ static const struct {
     uint32_t n;
     double mean, s;
 } EXACT[] = {
-    {{0x1.8000000000000p+0, 0x1.2000000000000p+1, -0x1.9000000000000p+1, 0x1.2a05f20000000p+33, 0x1.b7cdfd9d7bdbbp-34}, 5, 0x1.dcd6500080000p+30, 0x1.dcd64fffe0000p+31},
-    {{0x1.999999999999ap-4, 0x1.999999999999ap-3, 0x1.3333333333333p-2}, 3, 0x1.999999999999ap-3, 0x1.4e6fdf33cf031p-4},
-    {{0x1.38d352e5096afp+498, -0x1.38d352e5096afp+498, 0x1.7763fd12d819fp+496, 0x1.56e1fc2f8f359p-997}, 4, 0x1.7763fd12d819fp+494, 0x1.c1ce3d8c75b5fp+497},
-    {{0x0.0000000000001p-1022, 0x0.0000000000002p-1022, 0x0.0p+0}, 3, 0x0.0000000000001p-1022, 0x0.0000000000001p-1022},
-    {{0x1.999999999999ap-4, NAN, 0x1.6666666666666p-1}, 3, 0x1.9999999999999p-2, 0x1.f5a7cecdb684ap-3},
-    {{0x1.c6bf526340000p+49, 0x1.c6bf526340008p+49, 0x1.c6bf526340000p+49, 0x1.c6bf526340008p+49}, 4, 0x1.c6bf526340004p+49, 0x1.0000000000000p-1},
-    {{-0x1.c000000000000p+2, -0x1.c666666666666p+2, -0x1.b99999999999ap+2, -0x1.d333333333333p+2}, 4, -0x1.c4ccccccccccdp+2, 0x1.2ee73dadc9b50p-3},
-    {{0x1.ca3d8e6d80cbbp+510, -0x1.ca3d8e6d80cbbp+510, 0x0.0000000000001p-1022, 0x1.0000000000000p+0}, 4, 0x1.0000000000000p-2, 0x1.440661ff1d7f5p+510},
+    {{0x1.8000000000000p+0, 0x1.2000000000000p+1, -0x1.9000000000000p+1, 0x1.2a05f20000000p+33,
+      0x1.b7cdfd9d7bdbbp-34},
+     5,
+     0x1.dcd6500080000p+30,
+     0x1.dcd64fffe0000p+31},
+    {{0x1.999999999999ap-4, 0x1.999999999999ap-3, 0x1.3333333333333p-2},
+     3,
+     0x1.999999999999ap-3,
+     0x1.4e6fdf33cf031p-4},
+    {{0x1.38d352e5096afp+498, -0x1.38d352e5096afp+498, 0x1.7763fd12d819fp+496,
+      0x1.56e1fc2f8f359p-997},
+     4,
+     0x1.7763fd12d819fp+494,
+     0x1.c1ce3d8c75b5fp+497},
+    {{0x0.0000000000001p-1022, 0x0.0000000000002p-1022, 0x0.0p+0},
+     3,
+     0x0.0000000000001p-1022,
+     0x0.0000000000001p-1022},
+    {{0x1.999999999999ap-4, NAN, 0x1.6666666666666p-1},
+     3,
+     0x1.9999999999999p-2,
+     0x1.f5a7cecdb684ap-3},
+    {{0x1.c6bf526340000p+49, 0x1.c6bf526340008p+49, 0x1.c6bf526340000p+49, 0x1.c6bf526340008p+49},
+     4,
+     0x1.c6bf526340004p+49,
+     0x1.0000000000000p-1},
+    {{-0x1.c000000000000p+2, -0x1.c666666666666p+2, -0x1.b99999999999ap+2, -0x1.d333333333333p+2},
+     4,
+     -0x1.c4ccccccccccdp+2,
+     0x1.2ee73dadc9b50p-3},
+    {{0x1.ca3d8e6d80cbbp+510, -0x1.ca3d8e6d80cbbp+510, 0x0.0000000000001p-1022,
+      0x1.0000000000000p+0},
+     4,
+     0x1.0000000000000p-2,
+     0x1.440661ff1d7f5p+510},
 };
 
 static void test_objectives_survey__means_and_deviations_are_rounded_once(void)
@@ -156,16 +183,20 @@ static void test_objectives_survey__bytes_that_are_no_survey_are_refused(void)
         {{1, 0}, 2, "the survey is cut short or malformed at feature 0"},
         {{1, 2, 0, 0}, 4, "feature 0 of the survey has more missing values than points"},
         {{1, 1, 2, 0, 1, 2, 0, 1}, 8, "feature 0 of the survey has sums without a value"},
-        {{2, 0, 2, 0, 4, 2, 0, 1}, 8,
+        {{2, 0, 2, 0, 4, 2, 0, 1},
+         8,
          "feature 0 of the survey has squares that are too small for the sum"},
-        {{1, 0, 1, 0}, 4, "the survey is cut short or malformed at feature 0"},     /* minus 0 */
+        {{1, 0, 1, 0}, 4, "the survey is cut short or malformed at feature 0"},       /* minus 0 */
         {{1, 0, 0, 3, 0, 1}, 6, "the survey is cut short or malformed at feature 0"}, /* Q < 0 */
         {{1, 0, 2, 0, 0, 0}, 6, "the survey is cut short or malformed at feature 0"}, /* a 0 */
         {{0x81, 0, 0, 0, 0}, 5, "a survey begins with its number of points, 1 to 2^52"},
         {{1, 0, 0xff, 0xff, 0xff, 0x7f, 0}, 7, "the survey is cut short or malformed at feature 0"},
-        {{1, 0, 2, 198, 1, 128, 0}, 7, "feature 0 of the survey has sums that are too large for its "
-                                       "points"},
-        {{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1}, 10,
+        {{1, 0, 2, 198, 1, 128, 0},
+         7,
+         "feature 0 of the survey has sums that are too large for its "
+         "points"},
+        {{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1},
+         10,
          "a survey begins with its number of points, 1 to 2^52"},
     };
     const struct tally_buffer none = {0};
@@ -222,14 +253,15 @@ static void test_objectives_survey__errors_name_the_column(void)
     double values[] = {1, NAN, 2, 0x1p511}, numbers[6];
     const struct tally_dataset dataset = {.points = 2, .features = 2, .values = values};
     CU_ASSERT_TRUE(tally_columns_add(&columns, "age") && tally_columns_add(&columns, "income"));
-    CU_ASSERT_EQUAL(tally_survey_make(&dataset, (struct tally_shard){0, 2}, &columns, &survey, &err),
-                    TALLY_INVALID_ARGUMENT);
+    CU_ASSERT_EQUAL(
+        tally_survey_make(&dataset, (struct tally_shard){0, 2}, &columns, &survey, &err),
+        TALLY_INVALID_ARGUMENT);
     TALLY_ASSERT_TEXT(err.message,
                       "the values of column income are too large to be added and squared");
     survey.size = 0;
     values[3] = NAN;
-    CU_ASSERT_EQUAL(tally_survey_make(&dataset, (struct tally_shard){0, 2}, &columns, &survey, NULL),
-                    TALLY_OK);
+    CU_ASSERT_EQUAL(
+        tally_survey_make(&dataset, (struct tally_shard){0, 2}, &columns, &survey, NULL), TALLY_OK);
     tally_error_clear(&err);
     CU_ASSERT_EQUAL(tally_survey_conclude(&survey, 2, true, &columns, numbers, &err),
                     TALLY_INVALID_ARGUMENT);
