@@ -105,6 +105,7 @@ enum tally_status job_make_vectors(struct tally_job *job, struct tally_error *er
         job_clients_init(&job->clients, &job->setting, err) != TALLY_OK ||
         (tally_job_spec_keeps_earlier_weights(&job->spec) &&
          job_clients_keep_earlier(&job->clients, err) != TALLY_OK) ||
+        job_survey_make(&job->survey, err) != TALLY_OK ||
         (job->survey.features > 0 && job_clients_need_everyone(&job->clients, err) != TALLY_OK) ||
         job->x == NULL || job->sums == NULL || (memory_bytes > 0 && job->memory == NULL) ||
         (keeps_best && job->best_x == NULL)) {
@@ -338,6 +339,7 @@ const struct tally_message *tally_job_broadcast(const struct tally_job *job, int
 
 const double *tally_job_scaling(const struct tally_job *job, size_t *ret_bytes)
 {
-    *ret_bytes = job->survey.numbers != NULL ? job_survey_scaling_bytes(&job->survey) : 0;
-    return job->survey.numbers;
+    const bool is_known = job->survey.digest != 0;
+    *ret_bytes = is_known ? job_survey_scaling_bytes(&job->survey) : 0;
+    return is_known ? job->survey.numbers : NULL;
 }

@@ -370,7 +370,7 @@ static enum tally_status load_state(struct tally_job *job, const uint8_t *state,
     job_clients_load(&job->clients, round, receipt_rounds(round), at);
     at += job_clients_saved_bytes(&job->clients, receipt_rounds(round));
     if (job_survey_load(&job->survey, at, err) != TALLY_OK) {
-        return err != NULL && err->status == TALLY_NO_MEMORY ? TALLY_NO_MEMORY : TALLY_DATA_LOSS;
+        return TALLY_DATA_LOSS;
     }
     if (job->memory != NULL) {
         memcpy(job->memory, state + body - job_memory_bytes(job), job_memory_bytes(job));

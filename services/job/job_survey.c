@@ -17,6 +17,16 @@ void job_survey_init(struct job_survey *survey, const struct tally_job_spec *spe
                                           : 0};
 }
 
+enum tally_status job_survey_make(struct job_survey *survey, struct tally_error *err)
+{
+    if (survey->features > 0 && survey->numbers == NULL) {
+        survey->numbers = calloc(NUMBERS * survey->features, sizeof *survey->numbers);
+    }
+    return survey->features == 0 || survey->numbers != NULL
+               ? TALLY_OK
+               : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the scaling");
+}
+
 void job_survey_fini(struct job_survey *survey)
 {
     tally_buffer_fini(&survey->total);
@@ -26,7 +36,7 @@ void job_survey_fini(struct job_survey *survey)
 
 bool job_survey_is_due(const struct job_survey *survey)
 {
-    return survey->features > 0 && survey->numbers == NULL;
+    return survey->features > 0 && survey->digest == 0;
 }
 
 size_t job_survey_scaling_bytes(const struct job_survey *survey)
@@ -45,30 +55,24 @@ enum tally_status job_survey_receive(struct job_survey *survey, const uint8_t *b
     return status;
 }
 
-/* Takes the numbers, of which the survey then owns the memory. */
-static void adopt(struct job_survey *survey, double *numbers)
+/* Notes that the numbers are known. */
+static void adopt(struct job_survey *survey)
 {
-    survey->numbers = numbers;
-    survey->digest = tally_scaling_digest(numbers, survey->features);
+    survey->digest = tally_scaling_digest(survey->numbers, survey->features);
     tally_buffer_fini(&survey->total);
 }
 
 enum tally_status job_survey_close(struct job_survey *survey, const struct tally_job_spec *spec,
                                    struct tally_error *err)
 {
-    double *numbers = malloc(job_survey_scaling_bytes(survey));
     const enum tally_status status =
-        numbers == NULL
-            ? tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the scaling")
-            : tally_survey_conclude(&survey->total, survey->features,
-                                    spec->objective.data.table.standardize, NULL, numbers, err);
-    if (status != TALLY_OK) {
-        free(numbers);
-        return status;
+        tally_survey_conclude(&survey->total, survey->features,
+                              spec->objective.data.table.standardize, NULL, survey->numbers, err);
+    if (status == TALLY_OK) {
+        survey->bits += 8 * (uint64_t)job_survey_scaling_bytes(survey);
+        adopt(survey);
     }
-    survey->bits += 8 * (uint64_t)job_survey_scaling_bytes(survey);
-    adopt(survey, numbers);
-    return TALLY_OK;
+    return status;
 }
 
 size_t job_survey_saved_bytes(const struct job_survey *survey)
@@ -78,17 +82,11 @@ size_t job_survey_saved_bytes(const struct job_survey *survey)
 
 void job_survey_save(const struct job_survey *survey, struct tally_buffer *out)
 {
-    const uint64_t head[] = {survey->numbers != NULL, survey->numbers != NULL ? survey->bits : 0};
-    const double none = 0;
-    if (survey->features == 0) {
-        return;
-    }
-    tally_buffer_append(out, head, sizeof head);
-    if (survey->numbers != NULL) {
+    const bool is_known = survey->digest != 0;
+    const uint64_t head[] = {is_known, is_known ? survey->bits : 0};
+    if (survey->features > 0) {
+        tally_buffer_append(out, head, sizeof head);
         tally_buffer_append(out, survey->numbers, job_survey_scaling_bytes(survey));
-    }
-    for (size_t i = 0; survey->numbers == NULL && i < NUMBERS * survey->features; i++) {
-        tally_buffer_append(out, &none, sizeof none);
     }
 }
 
@@ -103,19 +101,14 @@ enum tally_status job_survey_load(struct job_survey *survey, const uint8_t *byte
     if (head[0] == 0) {
         return TALLY_OK;
     }
-    double *numbers = malloc(job_survey_scaling_bytes(survey));
-    if (numbers == NULL) {
-        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the scaling");
-    }
-    memcpy(numbers, bytes + sizeof head, job_survey_scaling_bytes(survey));
+    memcpy(survey->numbers, bytes + sizeof head, job_survey_scaling_bytes(survey));
     for (size_t i = 0; i < NUMBERS * survey->features; i++) {
-        if (!isfinite(numbers[i])) {
-            free(numbers);
+        if (!isfinite(survey->numbers[i])) {
             return tally_fail(err, TALLY_DATA_LOSS, NULL,
                               "the stored scaling of the features is damaged");
         }
     }
     survey->bits = head[1];
-    adopt(survey, numbers);
+    adopt(survey);
     return TALLY_OK;
 }

@@ -17,11 +17,13 @@ struct job_survey {
     size_t features;           /* 0 = the job needs no survey */
     struct tally_buffer total; /* of the clients that have answered */
     uint64_t bits;             /* of the survey's messages, until the record of round 1 has them */
-    double *numbers;           /* double[3][features]: fill, mean, s; NULL = not known yet */
+    double *numbers;           /* double[3][features]: fill, mean, s; NULL until the job starts */
     uint32_t digest;           /* tally_scaling_digest() of the numbers; 0 = not known yet */
 };
 
 void job_survey_init(struct job_survey *survey, const struct tally_job_spec *spec);
+/* Makes what only a started job needs. Errors: NO_MEMORY. */
+enum tally_status job_survey_make(struct job_survey *survey, struct tally_error *err);
 void job_survey_fini(struct job_survey *survey);
 
 /* Whether the survey is still to be made. */
@@ -31,7 +33,7 @@ bool job_survey_is_due(const struct job_survey *survey);
 enum tally_status job_survey_receive(struct job_survey *survey, const uint8_t *bytes, size_t n,
                                      struct tally_error *err);
 /* Computes the scaling, once all clients have answered. Errors: INVALID_ARGUMENT (a feature has no
- * value at any point), NO_MEMORY. */
+ * value at any point). */
 enum tally_status job_survey_close(struct job_survey *survey, const struct tally_job_spec *spec,
                                    struct tally_error *err);
 /* Bytes of the scaling, as it is sent. */
@@ -41,7 +43,7 @@ size_t job_survey_scaling_bytes(const struct job_survey *survey);
  * u64 whether it has been, u64 bits, f64 numbers[3][features]. Nothing if the job needs none. */
 size_t job_survey_saved_bytes(const struct job_survey *survey);
 void job_survey_save(const struct job_survey *survey, struct tally_buffer *out);
-/* Reads job_survey_saved_bytes() bytes. Errors: DATA_LOSS, NO_MEMORY. */
+/* Reads job_survey_saved_bytes() bytes. Errors: DATA_LOSS. */
 enum tally_status job_survey_load(struct job_survey *survey, const uint8_t *bytes,
                                   struct tally_error *err);
 

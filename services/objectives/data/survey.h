@@ -34,8 +34,9 @@
 
 /* Values must be smaller, so that their squares do not overflow. */
 #define TALLY_SURVEY_MOST_VALUE 0x1p511
-/* Largest N of a survey or a total. */
-#define TALLY_SURVEY_MOST_POINTS ((uint64_t)1 << 52)
+/* Largest N of a survey, and of the total over all clients. */
+#define TALLY_SURVEY_MOST_POINTS ((uint64_t)UINT32_MAX)
+#define TALLY_SURVEY_MOST_TOTAL  ((uint64_t)1 << 52)
 
 /* Appends the survey of a shard of a dense dataset, in which NaN is a missing value. `columns` has
  * the names of the features for messages, if it is not NULL. Precondition: the shard has points.
@@ -50,7 +51,8 @@ enum tally_status tally_survey_make(const struct tally_dataset *dataset, struct 
 enum tally_status tally_survey_add(struct tally_buffer *total, const uint8_t *bytes, size_t n,
                                    size_t features, struct tally_error *err);
 
-/* Computes the scaling from a total: double[3][features]: fill, mean, s. Without `standardizes`,
+/* Computes the scaling from a total that tally_survey_add() has made:
+ * double[3][features]: fill, mean, s. Without `standardizes`,
  * and for a feature that is constant, mean and s are 0 and 1. Errors: INVALID_ARGUMENT (a feature
  * has no value at any point). */
 enum tally_status tally_survey_conclude(const struct tally_buffer *total, size_t features,
