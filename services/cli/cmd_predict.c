@@ -6,7 +6,8 @@
  * A line for each point, in the order of the file. The features are those of the training file: its
  * header gives their order, and its points the means and deviations of `standardize` and `missing`.
  * So the training file must be in --data-dir; without these members, the columns of FILE are taken
- * in their own order if it is not. */
+ * in their own order if it is not. The means and deviations of a job that began with a survey come
+ * from the coordinator, if it has the job. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -86,37 +87,77 @@ static enum tally_status fetch_model(struct tally_cli *cli, const char *job,
                             "%.200s has no model: name its file with --model", job);
 }
 
+/* Reads double[n] from the bytes of a .npy file as Tally writes it; `what` it is. */
+static enum tally_status read_numbers(const struct tally_buffer *bytes, const char *what, size_t n,
+                                      double *ret_numbers, struct tally_error *err)
+{
+    struct tally_buffer expected = {0};
+    enum tally_status status = tally_detail_npy(ret_numbers, n, &expected);
+    if (status != TALLY_OK) {
+        status = tally_fail(err, status, NULL, "no memory for the %s", what);
+    } else if (bytes->size != expected.size ||
+               memcmp(bytes->data, expected.data, TALLY_NPY_HEADER_BYTES) != 0) {
+        status = tally_fail(err, TALLY_INVALID_ARGUMENT, NULL,
+                            "the %s is not a .npy file of %zu float64 numbers, as the job's is",
+                            what, n);
+    } else {
+        memcpy(ret_numbers, bytes->data + TALLY_NPY_HEADER_BYTES, n * sizeof *ret_numbers);
+    }
+    for (size_t i = 0; status == TALLY_OK && i < n; i++) {
+        if (!isfinite(ret_numbers[i])) {
+            status = tally_fail(err, TALLY_INVALID_ARGUMENT, NULL,
+                                "coordinate %zu of the %s is not finite", i, what);
+        }
+    }
+    tally_buffer_fini(&expected);
+    return status;
+}
+
+/* Asks the coordinator for the scaling that the job's survey gave. Without one, as of a bundle or
+ * an imported job, it is computed from the files of all clients. */
+static enum tally_status fetch_scaling(struct tally_cli *cli, const char *job,
+                                       struct predictor *predictor, struct tally_error *err)
+{
+    const size_t features = (size_t)tally_data_spec_features(&predictor->spec.objective.data);
+    struct tally_http_exchange exchange = {.method = "GET", .accept = "application/x-npy"};
+    struct tally_error why = TALLY_ERROR_INIT;
+    char name[TALLY_JOB_WORD_CAPACITY];
+    if (!tally_job_spec_is_surveyed(&predictor->spec) || tally_job_source_is_file(job)) {
+        return TALLY_OK;
+    }
+    snprintf(name, sizeof name, "%s", job);
+    enum tally_status status = tally_job_call(&cli->rest, name, "/scaling", &exchange, &why);
+    if (status != TALLY_OK) {
+        return status == TALLY_NOT_FOUND ? TALLY_OK
+                                         : tally_fail(err, status, why.field, "%s", why.message);
+    }
+    double *numbers = calloc(3 * features, sizeof *numbers);
+    if (numbers == NULL) {
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the scaling");
+    }
+    status = read_numbers(&cli->rest.body, "scaling", 3 * features, numbers, err);
+    if (status == TALLY_OK) {
+        status = tally_scaling_set(&predictor->scaling, numbers, features, err);
+    }
+    free(numbers);
+    return status;
+}
+
 /* Reads double[dim] from a .npy file as Tally writes it. */
 static enum tally_status read_model(struct tally_cli *cli, const char *job,
                                     struct predictor *predictor, struct tally_error *err)
 {
     const size_t dim = tally_objective_spec_dim(&predictor->spec.objective);
-    struct tally_buffer bytes = {.limit = MODEL_BYTES_MOST}, expected = {0};
+    struct tally_buffer bytes = {.limit = MODEL_BYTES_MOST};
     enum tally_status status = fetch_model(cli, job, &bytes, err);
     predictor->x = calloc(dim, sizeof *predictor->x);
-    if (status == TALLY_OK && predictor->x != NULL) {
-        status = tally_detail_npy(predictor->x, dim, &expected);
-    }
     if (status == TALLY_OK && predictor->x == NULL) {
         status = TALLY_NO_MEMORY;
     }
-    if (status == TALLY_OK && (bytes.size != expected.size ||
-                               memcmp(bytes.data, expected.data, TALLY_NPY_HEADER_BYTES) != 0)) {
-        status =
-            tally_fail(err, TALLY_INVALID_ARGUMENT, NULL,
-                       "the model is not a .npy file of %zu float64 numbers, as the job's is", dim);
-    }
     if (status == TALLY_OK) {
-        memcpy(predictor->x, bytes.data + TALLY_NPY_HEADER_BYTES, dim * sizeof *predictor->x);
-    }
-    for (size_t i = 0; status == TALLY_OK && i < dim; i++) {
-        if (!isfinite(predictor->x[i])) {
-            status = tally_fail(err, TALLY_INVALID_ARGUMENT, NULL,
-                                "coordinate %zu of the model is not finite", i);
-        }
+        status = read_numbers(&bytes, "model", dim, predictor->x, err);
     }
     tally_buffer_fini(&bytes);
-    tally_buffer_fini(&expected);
     return status == TALLY_OK ? status : tally_fail(err, status, NULL, "no memory for the model");
 }
 
@@ -141,6 +182,14 @@ static bool has_other_data(const struct tally_json *detail, uint64_t data_digest
     return is_known;
 }
 
+static void note_columns(const char *file, const char *folder)
+{
+    fprintf(stderr,
+            "tally: the training file %s is not in %s: the columns of the given file are taken in "
+            "their own order\n",
+            file, folder);
+}
+
 /* Reads the columns and the scaling of the training file of the job with this detail. */
 static enum tally_status read_training(struct tally_cli *cli, const struct tally_json *detail,
                                        struct predictor *predictor, struct tally_error *err)
@@ -154,18 +203,22 @@ static enum tally_status read_training(struct tally_cli *cli, const struct tally
                                             .columns = &predictor->columns,
                                             .scaling = &predictor->scaling,
                                             .ret_digest = &digest};
-    const bool needs_points = table->standardize || table->missing == TALLY_MISSING_MEAN;
-    if (!needs_points && !tally_data_file_exists(&files, table->file)) {
-        fprintf(stderr,
-                "tally: the training file %s is not in %s: the columns of the given file are taken "
-                "in their own order\n",
-                table->file, files.dir);
+    const bool needs_points = (table->standardize || table->missing == TALLY_MISSING_MEAN) &&
+                              predictor->scaling.features == 0;
+    const bool is_surveyed = predictor->scaling.features > 0; /* some clients' files may be here */
+    if (!needs_points && !is_surveyed && !tally_data_file_exists(&files, table->file)) {
+        note_columns(table->file, files.dir);
         return TALLY_OK;
     }
     struct tally_dataset *dataset = NULL;
+    struct tally_error why = TALLY_ERROR_INIT;
     const enum tally_status status = tally_dataset_load(
         data, TALLY_OBJECTIVE_KINDS[spec->objective.type]->labels, (uint32_t)spec->clients,
-        tally_job_spec_setting(spec).key, &files, &dataset, err);
+        tally_job_spec_setting(spec).key, &files, &dataset, &why);
+    if (is_surveyed && status == TALLY_INVALID_ARGUMENT && predictor->columns.n == 0) {
+        note_columns(table->file, files.dir); /* no file is here */
+        return TALLY_OK;
+    }
     if (status == TALLY_OK && data->sharding != TALLY_SHARDING_LOCAL &&
         has_other_data(detail, digest)) {
         fprintf(stderr,
@@ -174,10 +227,9 @@ static enum tally_status read_training(struct tally_cli *cli, const struct tally
                 table->file);
     }
     tally_dataset_free(dataset);
-    if (status != TALLY_OK) {
-        tally_error_wrap(err, "training data");
-    }
-    return status;
+    return status == TALLY_OK
+               ? status
+               : tally_fail(err, status, why.field, "training data: %s", why.message);
 }
 
 /* Appends a field of RFC 4180. */
@@ -275,6 +327,9 @@ static enum tally_status predict(struct tally_cli *cli, struct predictor *predic
     }
     if (status == TALLY_OK) {
         status = read_model(cli, job, predictor, err);
+    }
+    if (status == TALLY_OK) {
+        status = fetch_scaling(cli, job, predictor, err);
     }
     if (status == TALLY_OK) {
         status = read_training(cli, source.detail, predictor, err);

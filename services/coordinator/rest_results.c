@@ -511,7 +511,18 @@ struct model_pieces {
     struct response_pieces pieces; /* must be first */
     double *x;                     /* double[dim] */
     size_t dim, n_written;
+    size_t row; /* the numbers of a row, which is an array of its own; 0 = there are no rows */
 };
+
+/* What comes before the next number. */
+static const char *separator_of(const struct model_pieces *model)
+{
+    const bool is_first = model->n_written == 0;
+    if (model->row == 0) {
+        return is_first ? "\n    " : ",\n    ";
+    }
+    return is_first ? "\n    [" : model->n_written % model->row == 0 ? "],\n    [" : ", ";
+}
 
 static void free_model(struct response_pieces *pieces)
 {
@@ -525,8 +536,7 @@ static enum tally_status write_model(struct call *call, struct tally_error *err)
     struct model_pieces *model = (struct model_pieces *)call->pieces;
     enum tally_status status = TALLY_OK;
     for (int i = 0; status == TALLY_OK && i < PIECE_DIM && model->n_written < model->dim; i++) {
-        status =
-            tally_buffer_append_text(&call->body, model->n_written == 0 ? "\n    " : ",\n    ");
+        status = tally_buffer_append_text(&call->body, separator_of(model));
         if (status == TALLY_OK) {
             status = tally_json_dump_real(model->x[model->n_written++], &call->body);
         }
@@ -535,7 +545,8 @@ static enum tally_status write_model(struct call *call, struct tally_error *err)
         return TALLY_OK;
     }
     if (status == TALLY_OK) {
-        status = tally_buffer_append_text(&call->body, "\n  ]\n}\n");
+        status =
+            tally_buffer_append_text(&call->body, model->row > 0 ? "]\n  ]\n}\n" : "\n  ]\n}\n");
     }
     return call_answer_bytes(call, status, "application/json", err);
 }
@@ -568,22 +579,32 @@ static enum tally_status begin_model(const struct shown_model *shown, struct tal
     return status;
 }
 
+/* Writes n numbers after the text that begins the response, from a copy; `row` as in
+ * model_pieces. */
+static enum tally_status write_numbers(const double *x, size_t n, size_t row, struct call *call,
+                                       struct tally_error *err)
+{
+    const size_t n_bytes = n * sizeof *x;
+    struct model_pieces *model = calloc(1, sizeof *model);
+    double *copy = malloc(n_bytes);
+    if (model == NULL || copy == NULL) {
+        free(model);
+        free(copy);
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for %zu numbers", n);
+    }
+    memcpy(copy, x, n_bytes);
+    *model = (struct model_pieces){
+        .pieces = {write_model, free_model, n_bytes}, .x = copy, .dim = n, .row = row};
+    call->pieces = &model->pieces;
+    return write_model(call, err);
+}
+
 static enum tally_status model_json(const struct shown_model *shown, struct call *call,
                                     struct tally_error *err)
 {
-    const size_t n_bytes = shown->dim * sizeof *shown->x;
-    struct model_pieces *model = calloc(1, sizeof *model);
-    double *copy = malloc(n_bytes);
-    if (model == NULL || copy == NULL || begin_model(shown, &call->body) != TALLY_OK) {
-        free(model);
-        free(copy);
-        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the model");
-    }
-    memcpy(copy, shown->x, n_bytes);
-    *model = (struct model_pieces){
-        .pieces = {write_model, free_model, n_bytes}, .x = copy, .dim = shown->dim};
-    call->pieces = &model->pieces;
-    return write_model(call, err);
+    return begin_model(shown, &call->body) == TALLY_OK
+               ? write_numbers(shown->x, shown->dim, 0, call, err)
+               : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the model");
 }
 
 static enum tally_status answer_shown(const struct shown_model *shown, bool npy, struct call *call,
@@ -719,16 +740,77 @@ static enum tally_status begin_npy(struct tally_coordinator *coordinator, struct
     return TALLY_OK;
 }
 
-enum tally_status rest_get_model(struct tally_coordinator *coordinator, struct call *call,
-                                 struct tally_error *err)
+/* Whether the response is to be a NumPy file, or JSON. Errors: NOT_ACCEPTABLE. */
+static enum tally_status read_format(const struct call *call, const char *what, bool *ret_npy,
+                                     struct tally_error *err)
 {
     const char *accept = tally_http_header(call->request, "Accept");
     const bool any =
         accept == NULL || call_accepts(accept, "*/*") || call_accepts(accept, "application/*");
-    const bool npy = accept != NULL && call_accepts(accept, "application/x-npy");
-    if (!any && !npy && !call_accepts(accept, "application/json")) {
+    *ret_npy = accept != NULL && call_accepts(accept, "application/x-npy");
+    return any || *ret_npy || call_accepts(accept, "application/json")
+               ? TALLY_OK
+               : tally_fail(err, TALLY_NOT_ACCEPTABLE, "Accept",
+                            "a %s is application/json or application/x-npy", what);
+}
+
+/* Responds with the scaling of the job's features. */
+static enum tally_status answer_scaling(const struct hosted_job *job, bool npy, struct call *call,
+                                        struct tally_error *err)
+{
+    size_t n_bytes;
+    const double *numbers = tally_job_scaling(job->engine, &n_bytes);
+    const size_t n = n_bytes / sizeof *numbers, features = n / 3;
+    if (numbers == NULL) {
+        return tally_fail(err, TALLY_NOT_FOUND, NULL,
+                          tally_job_spec_is_surveyed(&job->spec)
+                              ? "job %s has no scaling: its survey has not closed, or it was "
+                                "imported"
+                              : "job %s has no scaling: it begins with no survey",
+                          job->row.id);
+    }
+    if (npy) {
+        return call_answer_bytes(call, tally_detail_npy(numbers, n, &call->body),
+                                 "application/x-npy", err);
+    }
+    if (n > MAX_JSON_DIM) {
         return tally_fail(err, TALLY_NOT_ACCEPTABLE, "Accept",
-                          "a model is application/json or application/x-npy");
+                          "a scaling of %zu features is available only as application/x-npy; "
+                          "application/json has at most %d",
+                          features, (int)MAX_JSON_DIM / 3);
+    }
+    return tally_buffer_printf(&call->body,
+                               "{\n  \"job_id\": \"%s\",\n  \"features\": %zu,\n  "
+                               "\"scaling\": [",
+                               job->row.id, features) == TALLY_OK
+               ? write_numbers(numbers, n, features, call, err)
+               : tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the scaling");
+}
+
+enum tally_status rest_get_scaling(struct tally_coordinator *coordinator, struct call *call,
+                                   struct tally_error *err)
+{
+    struct hosted_job *job;
+    bool owned, npy;
+    enum tally_status status = read_format(call, "scaling", &npy, err);
+    if (status == TALLY_OK) {
+        status = jobs_with_engine(coordinator, call->params[0], &job, &owned, err);
+    }
+    if (status == TALLY_OK) {
+        status = answer_scaling(job, npy, call, err);
+        if (owned) {
+            hosted_job_free(job);
+        }
+    }
+    return status;
+}
+
+enum tally_status rest_get_model(struct tally_coordinator *coordinator, struct call *call,
+                                 struct tally_error *err)
+{
+    bool npy;
+    if (read_format(call, "model", &npy, err) != TALLY_OK) {
+        return TALLY_NOT_ACCEPTABLE;
     }
     struct model_which which;
     struct tally_store_job row;

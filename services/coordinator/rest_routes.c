@@ -43,6 +43,7 @@ const struct route ROUTES[] = {
      AT_LEADER_OR_STORE},
     {"GET", "/v1/jobs/{id}/model", ROUTE_ADMIN, ROUTE_IN_PIECES, rest_get_model, AT_LEADER},
     {"GET", "/v1/jobs/{id}/models", ROUTE_ADMIN, 0, rest_list_models, AT_ANY},
+    {"GET", "/v1/jobs/{id}/scaling", ROUTE_ADMIN, ROUTE_IN_PIECES, rest_get_scaling, AT_LEADER},
     {"GET", "/v1/jobs/{id}/series", ROUTE_ADMIN, ROUTE_IN_PIECES, rest_get_series, AT_ANY},
     {"GET", "/v1/jobs/{id}/events", ROUTE_ADMIN, ROUTE_IN_PIECES, rest_get_events, AT_ANY},
     {"GET", "/v1/workers", ROUTE_ADMIN, 0, rest_get_workers, AT_ANY},

@@ -10,7 +10,7 @@
 handler_fn rest_post_job, rest_list_jobs, rest_get_job, rest_get_document, rest_cancel_job,
     rest_pause_job, rest_resume_job, rest_delete_job; /* rest_jobs.c */
 handler_fn rest_get_rounds, rest_get_rounds_csv, rest_get_client_metrics, rest_get_client_traffic,
-    rest_get_model, rest_list_models; /* rest_results.c */
+    rest_get_model, rest_list_models, rest_get_scaling; /* rest_results.c */
 handler_fn rest_get_workers;          /* rest_workers.c */
 handler_fn rest_get_series;           /* rest_series.c */
 handler_fn rest_get_events;           /* rest_events.c */

@@ -133,6 +133,7 @@ class Tokens(AccessTestCase):
     ROUTES = [("POST", "/v1/jobs"), ("POST", "/v1/jobs/import"), ("GET", "/v1/jobs"), ("GET", "/v1/jobs/ID"),
               ("POST", "/v1/jobs/ID/cancel"), ("POST", "/v1/jobs/ID/pause"), ("POST", "/v1/jobs/ID/resume"), ("GET", "/v1/jobs/ID/rounds"),
               ("GET", "/v1/jobs/ID/rounds.csv"), ("GET", "/v1/jobs/ID/model"), ("GET", "/v1/jobs/ID/models"),
+              ("GET", "/v1/jobs/ID/scaling"),
               ("GET", "/v1/jobs/ID/series"),
               ("GET", "/v1/jobs/ID/events"), ("GET", "/v1/workers")]
 

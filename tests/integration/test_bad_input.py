@@ -256,6 +256,7 @@ class BadDocuments(TallyTestCase):
                 self.assertNotIn(method, answer.headers["Allow"].split(", "))
         for path in ("/nothing", "/v1", "/v1/", "/v1/jobs/", "/v1/jobs/nobody", "/v1/jobs/a/b",
                      "/v1/jobs/nobody/rounds", "/v1/jobs/nobody/model", "/v1/jobs/nobody/models",
+                     "/v1/jobs/nobody/scaling",
                      "/v1/jobs/nobody/rounds.csv",
                      "/v2/jobs", "//v1/jobs", "/v1/jobs/" + "x" * 500, "/v1/jobs/..",
                      "/tally.v1.WorkerService", "/tally.v1.Other/Join"):

@@ -234,13 +234,25 @@ class Service(SurveyCase):
         predicted = run("predict", detail["id"], self.data / "all.csv", *at)
         self.assertEqual(predicted.returncode, 0, predicted.stderr)
         x = np.array(coordinator.client.get_json(f"/v1/jobs/{detail['id']}/model")["x"])
+        answer = coordinator.client.get_json(f"/v1/jobs/{detail['id']}/scaling")
+        self.assertEqual(answer, {"job_id": detail["id"], "features": FEATURES,
+                                  "scaling": np.reshape(scaling_of(self.points), (3, FEATURES)).tolist()})
+        if not IS_SANITIZED:
+            url = f"http://127.0.0.1:{coordinator.client.port}"
+            self.assertEqual(tally.scaling(detail["id"], url=url).tolist(), answer["scaling"])
+        other = coordinator.client.submit(self.document("all.csv", "contiguous"))
+        self.assert_problem(coordinator.client.get(f"/v1/jobs/{other}/scaling"), 404)
         fill, mean, s = np.reshape(scaling_of(self.points), (3, FEATURES))
         X = (np.where(self.points == np.array(None), fill, self.points).astype(float) - mean) / s
         signs = np.where(np.hstack([X, np.ones((61, 1))]) @ x > 0, "1", "-1")
         self.assertEqual([line.split(",")[0] for line in predicted.stdout.splitlines()[1:]], list(signs))
-        # Without the file of one client the scaling is not known.
+        # Without the file of one client the coordinator's scaling is needed.
         (self.data / "part-2.csv").unlink()
-        refused = run("predict", detail["id"], self.data / "all.csv", *at)
+        again = run("predict", detail["id"], self.data / "all.csv", *at)
+        self.assertEqual((again.returncode, again.stdout), (0, predicted.stdout), again.stderr)
+        bundle = Path(self.folder) / "job.tar"
+        self.assertEqual(run("export", detail["id"], "--bundle", bundle, *at[:2]).returncode, 0)
+        refused = run("predict", bundle, self.data / "all.csv", *at)
         self.assertEqual(refused.returncode, 1)
         self.assertIn("those of client 2 are not here", refused.stderr)
         refused = subprocess.run([BIN / "tally", "simulate", "-", *self.at], input=json.dumps(self.document()),

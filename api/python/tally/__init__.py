@@ -17,7 +17,7 @@ from . import arrays as arrays  # for models; not in __all__, whose names "impor
 from . import torch as torch
 from ._client import (
     Client, Event, cancel, client_metrics, client_traffic, delete, document, import_job, jobs, model, models, rounds,
-    show, submit, to_pandas, wait, watch, workers,
+    scaling, show, submit, to_pandas, wait, watch, workers,
 )
 from ._codec import ENCODINGS, Message, decode, encode, grid
 from ._data import JobData
@@ -34,6 +34,6 @@ __version__ = version()
 __all__ = [
     "ENCODINGS", "Client", "Error", "Evaluate", "Event", "Gradient", "JobData", "Loss", "Message", "Metrics",
     "Problem", "Query", "Task", "Totals", "Train", "Update", "Worker", "cancel", "client_metrics", "client_traffic", "decode", "delete",
-    "document", "encode", "grid", "import_job", "jobs", "model", "models", "report", "rounds", "run_worker", "show",
+    "document", "encode", "grid", "import_job", "jobs", "model", "models", "report", "rounds", "run_worker", "scaling", "show",
     "simulate", "submit", "sweep", "to_pandas", "version", "wait", "watch", "workers",
 ]

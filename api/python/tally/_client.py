@@ -195,12 +195,22 @@ class Client:
     def model(self, job_id: str, *, which: str | int = "last") -> NDArray[np.float64]:
         """A model of a job, of shape (dim,): the "last", the "best" or that of a round, if the job keeps it."""
         path = _job_path(job_id, f"/model?which={urllib.parse.quote(str(which), safe='')}")
+        return self._npy(path)
+
+    def _npy(self, path: str) -> NDArray[np.float64]:
         try:
             with self._open(path, None, {"Accept": "application/x-npy"}) as answer:
                 x: NDArray[np.float64] = np.load(io.BytesIO(answer.read()), allow_pickle=False)
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise Error(f"{self.url}{path}: {error}", "unavailable") from error
         return x
+
+    def scaling(self, job_id: str) -> NDArray[np.float64]:
+        """The numbers by which the features of a job are scaled, if it began with a survey of its clients' points: of
+        shape (3, features), what missing values become, the means and the deviations."""
+        path = _job_path(job_id, "/scaling")
+        numbers = self._npy(path)
+        return numbers.reshape(3, -1)
 
     def jobs(
         self,
@@ -469,6 +479,12 @@ def model(job_id: str, *, which: str | int = "last", **where: Any) -> NDArray[np
     """Returns a model of a job, of shape (dim,): the "last", the "best" or that of a round, if the job keeps it. Other
     arguments: those of Client."""
     return Client(**where).model(job_id, which=which)
+
+
+def scaling(job_id: str, **where: Any) -> NDArray[np.float64]:
+    """Returns the numbers by which the features of a job are scaled, if it began with a survey: of shape (3, features), what
+    missing values become, the means and the deviations. Other arguments: those of Client."""
+    return Client(**where).scaling(job_id)
 
 
 def watch(job_id: str, *, after: int | None = None, **where: Any) -> Iterator[Event]:
