@@ -21,6 +21,7 @@ sys.path.insert(0, str(HERE.parent / "integration"))
 sys.path.insert(0, str(HERE.parent / "golden"))
 from common import BIN, JOBS, messages  # noqa: E402
 from test_codec import npy  # noqa: E402
+from test_survey import survey_of  # noqa: E402
 import decoder  # noqa: E402
 import make_golden  # noqa: E402
 
@@ -142,6 +143,7 @@ def seeds():
     for descr, values in [("|i1", [1, -2]), ("<i4", [70000]), ("<f4", [0.5] * 3), ("<f8", [])]:
         yield "npy", npy(descr, values)
     yield "npy", npy("<f8", [1.0] * 4, "(2, 2)")
+    yield from survey_seeds()
     yield from data_seeds()
 
 
@@ -165,6 +167,14 @@ def adaptive_seeds():
                 vector = encode(levels, stream)
                 yield "adaptive", head(len(levels), 1, vector["payload_bits"], 6 if client is None else 0) + \
                     vector["payload"] + bytes([2, client or 0, 3, is_long])
+
+
+def survey_seeds():
+    tables = ([[[1.0], [2.5]], [[-3.25]]], [[[0.1, None]], [[1e150, 5e-324], [None, -2.0]]],
+              [[[0.0, 7.0, 1e-9, None]], [[0.0, 7.0, -1e-9, None]]])
+    for first, second in tables:
+        one, two = survey_of(first), survey_of(second)
+        yield "survey", bytes([len(first[0]) - 1]) + len(one).to_bytes(2, "little") + one + two
 
 
 def data_seeds():

@@ -428,7 +428,8 @@ static bool take_number(struct reader *reader, unsigned most_bits, struct wide *
         n > (uint64_t)(reader->end - reader->at) || reader->at[0] == 0 || reader->at[n - 1] == 0) {
         return false;
     }
-    extend(ret, (size_t)(zeros + n + sizeof(uint64_t) - 1) / sizeof(uint64_t));
+    ret->n = (size_t)(zeros + n + sizeof(uint64_t) - 1) / sizeof(uint64_t);
+    memset(ret->words, 0, ret->n * sizeof *ret->words);
     for (uint64_t i = 0; i < n; i++) {
         const uint64_t place = zeros + i;
         ret->words[place / 8] |= (uint64_t)reader->at[i] << 8 * (place % 8);

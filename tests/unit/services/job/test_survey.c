@@ -218,7 +218,7 @@ static void test_job_survey__the_scaling_is_part_of_the_state(void)
             const double *again = tally_job_scaling(restored, &n_again);
             CU_ASSERT_PTR_NOT_NULL_FATAL(again);
             CU_ASSERT_EQUAL_FATAL(n_again, n);
-            CU_ASSERT_EQUAL(memcmp(numbers, again, n), 0);
+            CU_ASSERT_TRUE(again != NULL && memcmp(numbers, again, n) == 0);
             CU_ASSERT_FALSE(tally_job_open_round(restored)->surveys);
             CU_ASSERT_EQUAL(tally_job_open_round(restored)->scaling,
                             tally_job_open_round(host.job)->scaling);

@@ -195,11 +195,31 @@ static void test_plugins_set__files_are_loaded(void)
                   "/dev/null: it is not a shared object (ELF), which a plug-in must be");
 }
 
+/* A plug-in computes from points that it reads itself, which nobody has surveyed. */
+static void test_plugins_set__jobs_with_a_survey_are_refused(void)
+{
+    const struct tally_plugin one = named("one", true);
+    struct tally_plugin_set set = {0};
+    struct tally_job_spec spec = linear_job();
+    spec.objective.data.type = TALLY_DATA_CSV;
+    spec.objective.data.sharding = TALLY_SHARDING_LOCAL;
+    spec.objective.data.table.features = STUB_DIM;
+    spec.objective.data.table.standardize = true;
+    stub = (struct stub){0};
+    add(&set, &one, true, 0);
+    expect_refused(&set, &spec, "objective.data",
+                   "plug-in one does not survey its points, from which the features of this job are "
+                   "scaled");
+    CU_ASSERT_EQUAL(stub.n_opened, 0);
+    tally_plugin_set_fini(&set);
+}
+
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_plugins_set__a_job_gets_the_plug_in_of_its_name),
     TALLY_TEST(test_plugins_set__built_in_objectives_stay),
     TALLY_TEST(test_plugins_set__an_override_serves_any_job_of_its_dim),
     TALLY_TEST(test_plugins_set__an_override_without_loss_leaves_it_to_the_job),
+    TALLY_TEST(test_plugins_set__jobs_with_a_survey_are_refused),
     TALLY_TEST(test_plugins_set__names_are_unique),
     TALLY_TEST(test_plugins_set__files_are_loaded),
 };
