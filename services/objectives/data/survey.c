@@ -396,6 +396,12 @@ struct reader {
     const uint8_t *at, *end;
 };
 
+/* `bytes` may be NULL if there are none. */
+static struct reader reader_of(const uint8_t *bytes, size_t n)
+{
+    return (struct reader){bytes, n > 0 ? bytes + n : bytes};
+}
+
 static bool take_varint(struct reader *reader, uint64_t *ret)
 {
     uint64_t value = 0;
@@ -564,7 +570,7 @@ enum tally_status tally_survey_add(struct tally_buffer *total, const uint8_t *by
                                    size_t features, struct tally_error *err)
 {
     struct tally_buffer sum = {0};
-    struct reader reader = {bytes, bytes + n}, before = {total->data, total->data + total->size};
+    struct reader reader = reader_of(bytes, n), before = reader_of(total->data, total->size);
     const enum tally_status status =
         add_all(total->size > 0 ? &before : NULL, &reader, features, &sum, err);
     if (status != TALLY_OK) {
@@ -596,7 +602,7 @@ enum tally_status tally_survey_conclude(const struct tally_buffer *total, size_t
                                         bool standardizes, const struct tally_columns *columns,
                                         double *ret_numbers, struct tally_error *err)
 {
-    struct reader reader = {total->data, total->data + total->size};
+    struct reader reader = reader_of(total->data, total->size);
     struct sums sums;
     uint64_t points;
     char room[48];
