@@ -11,10 +11,10 @@ handler_fn rest_post_job, rest_list_jobs, rest_get_job, rest_get_document, rest_
     rest_pause_job, rest_resume_job, rest_delete_job; /* rest_jobs.c */
 handler_fn rest_get_rounds, rest_get_rounds_csv, rest_get_client_metrics, rest_get_client_traffic,
     rest_get_model, rest_list_models, rest_get_scaling; /* rest_results.c */
-handler_fn rest_get_workers;          /* rest_workers.c */
-handler_fn rest_get_series;           /* rest_series.c */
-handler_fn rest_get_events;           /* rest_events.c */
-handler_fn rest_import_job;           /* rest_imports.c */
+handler_fn rest_get_workers;                            /* rest_workers.c */
+handler_fn rest_get_series;                             /* rest_series.c */
+handler_fn rest_get_events;                             /* rest_events.c */
+handler_fn rest_import_job;                             /* rest_imports.c */
 
 /* Runs the reads that waited for the commit, for about a millisecond: first those that are brief,
  * then the others and the pieces of long responses in turn (rest_dispatch.c). What is left waits

@@ -207,9 +207,10 @@ static void test_plugins_set__jobs_with_a_survey_are_refused(void)
     spec.objective.data.table.standardize = true;
     stub = (struct stub){0};
     add(&set, &one, true, 0);
-    expect_refused(&set, &spec, "objective.data",
-                   "plug-in one does not survey its points, from which the features of this job are "
-                   "scaled");
+    expect_refused(
+        &set, &spec, "objective.data",
+        "plug-in one does not survey its points, from which the features of this job are "
+        "scaled");
     CU_ASSERT_EQUAL(stub.n_opened, 0);
     tally_plugin_set_fini(&set);
 }
