@@ -373,6 +373,27 @@ test("the metrics and the traffic of single clients are as their examples say", 
   assertLike(await traffic("?limit=1"), example("/v1/jobs/{id}/traffic", "page"));
 });
 
+test("the scaling of a surveyed job is as its example says", async () => {
+  await mkdir(path.join(folder, "data"), {recursive: true});
+  await writeFile(path.join(folder, "data/part-0.csv"), "a,b,y\n1,0.5,0\n3,0.5,1\n");
+  await writeFile(path.join(folder, "data/part-1.csv"), "a,b,y\n5,0.5,0\n7,0.5,1\n");
+  const job = await submit(open, {
+    algorithm: {type: "minibatch_sgd", step_size: 0.1, local_steps: 1},
+    objective: {type: "logistic_regression", data: {type: "csv", file: "part-{client}.csv", label: "y", features: 2,
+      classes: 2, sharding: "local", standardize: true}},
+    reference: {type: "none"}, clients: 2, horizon: 4,
+  });
+  const where = `${open}/v1/jobs/${job.id}`;
+  assert.equal((await check.fetch(`${where}/scaling`)).status, 404);
+  const worker = start("tally-worker", "--coordinator", open, "--name", "surveyor", "--clients", "2", "--job", job.id);
+  await until("its end", async () => JSON.parse((await check.fetch(where)).text).status === "completed");
+  assert.equal(await programs.stop(worker), 0, worker.log);
+  assertLike(JSON.parse((await check.fetch(`${where}/scaling`)).text), example("/v1/jobs/{id}/scaling", "two_features"));
+  const npy = await check.fetch(`${where}/scaling`, {headers: {Accept: "application/x-npy"}});
+  assert.equal(npy.headers.get("content-type"), "application/x-npy");
+  assert.equal((await check.fetch(`${where}/scaling`, {headers: {Accept: "image/png"}})).status, 406);
+});
+
 test("workers, health, metrics and pages answer as documented", async () => {
   // It serves two clients of an endless job, like the one of the example.
   const worker = start("tally-worker", "--coordinator", open, "--name", "w", "--clients", "3");
