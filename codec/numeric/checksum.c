@@ -3,6 +3,8 @@
 #include <assert.h>
 #include <string.h>
 
+#include "codec/numeric/fetch.h"
+
 static const uint64_t PRIME = UINT64_C(0x100000001b3); /* of 64-bit FNV */
 
 static uint64_t mix(uint64_t h)
@@ -24,6 +26,9 @@ static uint64_t add_word(uint64_t h, uint64_t word)
 static uint64_t add_words(uint64_t h, const uint8_t *bytes, size_t n)
 {
     for (size_t i = 0; i + 8 <= n; i += 8) {
+        if (i % TALLY_FETCH_LINE == 0) {
+            tally_fetch_ahead(bytes + i, TALLY_FETCH_LINE);
+        }
         uint64_t word;
         memcpy(&word, bytes + i, 8);
         h = add_word(h, word);
@@ -57,6 +62,9 @@ void tally_checksum_add_to_both(struct tally_checksum *sum, struct tally_checksu
     uint64_t g = other->chain;
     for (size_t i = 0; i < n; i += 8) {
         uint64_t word;
+        if (i % TALLY_FETCH_LINE == 0) {
+            tally_fetch_ahead(p + i, TALLY_FETCH_LINE);
+        }
         memcpy(&word, p + i, 8);
         h = add_word(h, word);
         g = add_word(g, word);
@@ -100,6 +108,9 @@ uint64_t tally_digest64(const void *bytes, size_t n)
     }
     for (; n - i >= sizeof h; i += sizeof h) {
         uint64_t words[N_CHAINS];
+        if (i % TALLY_FETCH_LINE == 0) {
+            tally_fetch_ahead(p + i, TALLY_FETCH_LINE);
+        }
         memcpy(words, p + i, sizeof words);
         for (int k = 0; k < N_CHAINS; k++) {
             h[k] = add_word(h[k], words[k]);

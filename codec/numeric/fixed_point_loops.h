@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "codec/numeric/fetch.h"
 #include "codec/numeric/fixed_point_kernels.h"
 
 /* Coordinates that are loaded, checked and added together: they stay in the first cache. */
@@ -73,6 +74,8 @@ static inline size_t fixed_point_add_float32(const uint8_t *data, size_t n, doub
         uint32_t n_outside = 0, n_large = 0;
         int64_t *const to = sums + at;
         m = fixed_point_block_at(at, n);
+        tally_fetch_ahead(data + sizeof values[0] * at, m * sizeof values[0]);
+        tally_fetch_ahead(to, m * sizeof *to);
         fixed_point_load_floats(data + sizeof values[0] * at, m, values);
         for (size_t i = 0; i < m; i++) { /* no exit, for vector instructions */
             n_outside += !(fabsf(values[i]) <= most);
@@ -124,6 +127,7 @@ static inline size_t fixed_point_count_faults(const uint8_t *data, size_t n, uns
     for (size_t at = 0, m; at < n; at += m) {
         uint32_t n_faults = 0;
         m = fixed_point_block_at(at, n);
+        tally_fetch_ahead(data + at / 8 * width, m / 8 * width);
         fixed_point_load_codes(data + at / 8 * width, m, width, codes);
         for (size_t i = 0; i < m; i++) {
             n_faults += (int32_t)(codes[i] >> 1) > top;
@@ -148,6 +152,8 @@ static inline void fixed_point_add_codes(const uint8_t *data, size_t n, unsigned
     for (size_t at = 0, m; at < n; at += m) {
         int64_t *const to = sums + at;
         m = fixed_point_block_at(at, n);
+        tally_fetch_ahead(data + at / 8 * width, m / 8 * width);
+        tally_fetch_ahead(to, m * sizeof *to);
         fixed_point_load_codes(data + at / 8 * width, m, width, codes);
         if (largest <= FIXED_POINT_FAST_BOUND) {
             for (size_t i = 0; i < m; i++) {

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "codec/numeric/fetch.h"
 #include "codec/numeric/fixed_point.h"
 #include "codec/numeric/float32.h"
 #include "codec/quantize/qsgd.h"
@@ -538,6 +539,8 @@ enum tally_status tally_baseline_decide(const struct tally_server_task *task, do
     }
     for (size_t at = 0; at < setting->dim; at += BLOCK) {
         const size_t n = setting->dim - at < BLOCK ? setting->dim - at : BLOCK;
+        tally_fetch_ahead(task->x + at, n * sizeof *task->x);
+        tally_fetch_ahead(scratch->vector + at, n * sizeof *scratch->vector);
         tally_weighted_means(task, at, n, steps);
         for (size_t i = 0; i < n; i++) {
             square += steps[i] * steps[i];
@@ -580,8 +583,13 @@ enum tally_status tally_baseline_apply(const struct tally_setting *setting,
     if (status != TALLY_OK) {
         return status;
     }
-    for (size_t i = 0; i < setting->dim; i++) {
-        x[i] = (double)scratch->vector[i];
+    for (size_t at = 0; at < setting->dim; at += BLOCK) {
+        const size_t n = setting->dim - at < BLOCK ? setting->dim - at : BLOCK;
+        tally_fetch_ahead(scratch->vector + at, n * sizeof *scratch->vector);
+        tally_fetch_ahead(x + at, n * sizeof *x);
+        for (size_t i = at; i < at + n; i++) {
+            x[i] = (double)scratch->vector[i];
+        }
     }
     tally_domain_project(&setting->domain, x, setting->dim);
     return TALLY_OK;
