@@ -1,6 +1,7 @@
 #include "codec/adaptive/adaptive_kernels.h"
 #include "codec/adaptive/adaptive_long.h"
 #include "codec/adaptive/adaptive_model.h"
+#include "codec/adaptive/adaptive_units.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -9,6 +10,7 @@
 #include "codec/dithered/dithered_kernels.h"
 #include "codec/entropy/arith.h"
 #include "codec/numeric/bits.h"
+#include "codec/numeric/fetch.h"
 #include "codec/quantize/payload.h"
 
 /* The contexts of a short message. */
@@ -80,6 +82,8 @@ enum tally_status tally_adaptive_round(const struct tally_vector *vector, int32_
     *ret_clipped = 0;
     for (size_t start = 0, n; start < vector->dim; start += n) {
         n = block_at(start, vector->dim);
+        tally_fetch_ahead(vector->y + start, n * sizeof *vector->y);
+        tally_fetch_ahead(levels + start, n * sizeof *levels);
         dithers_at(vector->rng, start, n, dithers);
         const size_t done = kernel->quantize(vector->grid, vector->y + start, dithers, n,
                                              levels + start, ret_clipped);
@@ -319,10 +323,10 @@ static uint32_t largest_of(const int32_t *levels, size_t dim)
     return largest;
 }
 
-/* tally_adaptive_read(); the values of a long message are added to `sum` unless it is NULL. */
+/* tally_adaptive_read(); a long message is counted unless `units` is NULL. */
 static enum tally_status read_message(const uint8_t *data, size_t n_bytes, uint64_t payload_bits,
                                       size_t dim, const struct tally_rng *dither,
-                                      struct tally_adaptive_sum *sum,
+                                      struct tally_adaptive_units *units,
                                       struct tally_adaptive_message *ret_message,
                                       struct tally_level_stats *ret_stats, struct tally_error *err)
 {
@@ -333,7 +337,7 @@ static enum tally_status read_message(const uint8_t *data, size_t n_bytes, uint6
         return status;
     }
     if (dim >= TALLY_ADAPTIVE_LONG_MESSAGE) {
-        return tally_adaptive_long_read(data, payload_bits, ret_message, sum, ret_stats, err);
+        return tally_adaptive_long_read(data, payload_bits, ret_message, units, ret_stats, err);
     }
     ret_message->levels = malloc(dim * sizeof *ret_message->levels);
     if (ret_message->levels == NULL) {
@@ -386,30 +390,30 @@ void tally_adaptive_levels(const struct tally_adaptive_message *message, size_t 
     }
 }
 
+void tally_adaptive_levels_and_dithers(const struct tally_adaptive_message *message, size_t first,
+                                       size_t n, int32_t levels[TALLY_ADAPTIVE_BLOCK],
+                                       int32_t dithers[TALLY_ADAPTIVE_BLOCK])
+{
+    dithers_at(message->dither, first, n, dithers);
+    if (message->nonzero == NULL) {
+        memcpy(levels, message->levels + first, n * sizeof *levels);
+    } else {
+        long_levels(message, first, n, dithers, levels);
+    }
+}
+
 void tally_adaptive_add(const struct tally_adaptive_message *message, size_t first, size_t n,
                         double step, int64_t *sums, double squares[TALLY_FIXED_POINT_LANES])
 {
-    int32_t dithers[TALLY_ADAPTIVE_BLOCK], block[TALLY_ADAPTIVE_BLOCK];
-    const int32_t *levels = block;
-    dithers_at(message->dither, first, n, dithers);
-    if (message->nonzero == NULL) {
-        levels = message->levels + first;
-    } else {
-        long_levels(message, first, n, dithers, block);
-    }
+    int32_t dithers[TALLY_ADAPTIVE_BLOCK], levels[TALLY_ADAPTIVE_BLOCK];
+    tally_adaptive_levels_and_dithers(message, first, n, levels, dithers);
     tally_fixed_point_add_dithered(levels, dithers, n, step, sums, squares);
-}
-
-/* The largest magnitude of a level whose values are within `bound`. */
-static double most_of(double step, double bound)
-{
-    return bound / step - 1;
 }
 
 enum tally_status tally_adaptive_check_range(const struct tally_adaptive_message *message,
                                              double step, double bound, struct tally_error *err)
 {
-    const double most = most_of(step, bound);
+    const double most = bound / step - 1; /* the largest magnitude whose values are within it */
     int32_t block[TALLY_ADAPTIVE_BLOCK];
     if ((double)message->largest <= most) {
         return TALLY_OK;
@@ -434,15 +438,33 @@ tally_adaptive_read_into(const uint8_t *data, size_t n_bytes, uint64_t payload_b
                          struct tally_level_stats *ret_stats, struct tally_error *err)
 {
     struct tally_adaptive_message message;
-    const bool at_once = dim >= TALLY_ADAPTIVE_LONG_MESSAGE && most_of(sum->step, sum->bound) >= 1;
-    enum tally_status status = read_message(data, n_bytes, payload_bits, dim, dither,
-                                            at_once ? sum : NULL, &message, ret_stats, err);
-    if (status == TALLY_OK && !at_once) {
+    enum tally_status status =
+        tally_adaptive_read(data, n_bytes, payload_bits, dim, dither, &message, ret_stats, err);
+    if (status == TALLY_OK) {
         status = tally_adaptive_check_range(&message, sum->step, sum->bound, err);
-        for (size_t start = 0, n; status == TALLY_OK && start < dim; start += n) {
-            n = block_at(start, dim);
-            tally_adaptive_add(&message, start, n, sum->step, sum->sums + start, sum->squares);
-        }
+    }
+    for (size_t start = 0, n; status == TALLY_OK && start < dim; start += n) {
+        n = block_at(start, dim);
+        tally_adaptive_add(&message, start, n, sum->step, sum->sums + start, sum->squares);
+    }
+    tally_adaptive_message_fini(&message);
+    return status;
+}
+
+enum tally_status
+tally_adaptive_count_into(const uint8_t *data, size_t n_bytes, uint64_t payload_bits, size_t dim,
+                          const struct tally_rng *dither, struct tally_adaptive_units *units,
+                          struct tally_level_stats *ret_stats, struct tally_error *err)
+{
+    struct tally_adaptive_message message;
+    const bool is_long = dim >= TALLY_ADAPTIVE_LONG_MESSAGE;
+    enum tally_status status =
+        read_message(data, n_bytes, payload_bits, dim, dither, units, &message, ret_stats, err);
+    if (status == TALLY_OK && !is_long) {
+        status = tally_adaptive_check_range(&message, units->step, units->bound, err);
+    }
+    if (status == TALLY_OK && !is_long) {
+        tally_adaptive_count(&message, units);
     }
     tally_adaptive_message_fini(&message);
     return status;

@@ -88,13 +88,44 @@ struct tally_adaptive_sum {
 };
 
 /* Reads a message, checks its range and adds all its values, as the functions above do one after
- * the other. A long one is added while it is read, which draws its dithers only once; so its
- * squares are added in another order. Errors: as tally_adaptive_read() and
- * tally_adaptive_check_range(); the sums are then as they were, the squares undefined. */
+ * the other. Errors: as tally_adaptive_read() and tally_adaptive_check_range(); the sums are then
+ * as they were, the squares undefined. */
 enum tally_status
 tally_adaptive_read_into(const uint8_t *data, size_t n_bytes, uint64_t payload_bits, size_t dim,
                          const struct tally_rng *dither, struct tally_adaptive_sum *sum,
                          struct tally_level_stats *ret_stats, struct tally_error *err);
+
+/* Sums over messages on one grid, in units of 2^-16 steps. A level l with dither u counts
+ * 2^16 l - floor(2^16 u), an integer: so sums are exact in any order, and mostly fit 32 bits, half
+ * the memory that each message reads and writes. `sums` has room for int64[dim], of which
+ * int32[dim] are in use while no sum can be beyond `reach` steps; zero are both in the beginning.
+ * A square is that of floor(value / 4), so that vectors of 16 bits suffice for most. */
+enum { TALLY_ADAPTIVE_UNIT_BITS = 16, TALLY_ADAPTIVE_NARROW_REACH = (1 << 15) - 1 };
+struct tally_adaptive_units {
+    double step, bound; /* as in tally_adaptive_sum */
+    void *sums;         /* aligned as an int64 */
+    int64_t reach;      /* above TALLY_ADAPTIVE_NARROW_REACH: the sums are int64 */
+    uint64_t squares[TALLY_FIXED_POINT_LANES]; /* of levels that are zero or plain */
+    double more_squares;                       /* what the others have more than plain ones */
+};
+
+/* As tally_adaptive_read_into(). A long message is counted while it is read, which draws its
+ * dithers only once. */
+enum tally_status
+tally_adaptive_count_into(const uint8_t *data, size_t n_bytes, uint64_t payload_bits, size_t dim,
+                          const struct tally_rng *dither, struct tally_adaptive_units *units,
+                          struct tally_level_stats *ret_stats, struct tally_error *err);
+/* Counts a whole message of which the range is checked. */
+void tally_adaptive_count(const struct tally_adaptive_message *message,
+                          struct tally_adaptive_units *units);
+/* The sums of coordinates first .. first + n - 1. */
+void tally_adaptive_units_get(const struct tally_adaptive_units *units, size_t first, size_t n,
+                              int64_t *ret_sums);
+/* The same, times `factor`. */
+void tally_adaptive_units_scaled(const struct tally_adaptive_units *units, size_t first, size_t n,
+                                 double factor, double *ret_values);
+/* The sum of the squares of all that has been counted, in steps. */
+double tally_adaptive_units_square(const struct tally_adaptive_units *units);
 
 /* Reads a message and writes all its levels, undefined on failure. Errors: as
  * tally_adaptive_read().

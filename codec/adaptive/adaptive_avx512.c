@@ -302,24 +302,33 @@ static void levels_of(uint64_t nonzero, const int32_t dithers[STEPS], int32_t le
     }
 }
 
-/* plain_add() in one pass. Values are computed 2^40 times as large, which changes no bit of them.
- */
-static void add_row(uint64_t nonzero, const int32_t dithers[STEPS], double step,
-                    int64_t sums[STEPS], double squares[TALLY_FIXED_POINT_LANES])
+/* The values of 16 levels that are zero or plain. */
+static inline __m512i values_of(__mmask16 nonzero, __m512i dithers)
 {
-    const __m512d one = _mm512_set1_pd(1), sign = _mm512_set1_pd(-0.0);
-    const __m512d unit = _mm512_set1_pd(0x1p-32), factor = _mm512_set1_pd(step * 0x1p40);
-    __m512d square = _mm512_mul_pd(_mm512_loadu_pd(squares), _mm512_set1_pd(0x1p80));
-    for (size_t i = 0; i < STEPS; i += TALLY_FIXED_POINT_LANES) {
-        const __mmask8 here = (__mmask8)(nonzero >> i);
-        const __m512d dither = _mm512_cvtepi32_pd(_mm256_loadu_si256((const void *)(dithers + i)));
-        const __m512d level = _mm512_maskz_or_pd(here, one, _mm512_and_pd(dither, sign));
-        const __m512d value = _mm512_mul_pd(factor, _mm512_fnmadd_pd(dither, unit, level));
-        _mm512_storeu_si512(
-            sums + i, _mm512_add_epi64(_mm512_loadu_si512(sums + i), _mm512_cvtpd_epi64(value)));
-        square = _mm512_add_pd(square, _mm512_mul_pd(value, value));
+    const __m512i sides = _mm512_slli_epi32(_mm512_srai_epi32(dithers, 31), 17); /* 0 or -2 */
+    const __m512i levels = _mm512_maskz_or_epi32(nonzero, sides, _mm512_set1_epi32(1 << 16));
+    return _mm512_sub_epi32(levels, _mm512_srai_epi32(dithers, 16));
+}
+
+/* plain_add(). A square is at most 2^28. */
+static void add_row(uint64_t nonzero, const int32_t dithers[STEPS], int32_t sums[STEPS],
+                    uint64_t squares[TALLY_FIXED_POINT_LANES])
+{
+    __m512i quarters[VECTORS];
+    for (size_t v = 0; v < VECTORS; v++) {
+        const __m512i value =
+            values_of((__mmask16)(nonzero >> 16 * v), _mm512_loadu_si512(dithers + 16 * v));
+        int32_t *const to = sums + 16 * v;
+        _mm512_storeu_si512(to, _mm512_add_epi32(_mm512_loadu_si512(to), value));
+        quarters[v] = _mm512_srai_epi32(value, 2);
     }
-    _mm512_storeu_pd(squares, _mm512_mul_pd(square, _mm512_set1_pd(0x1p-80)));
+    const __m512i front = _mm512_packs_epi32(quarters[0], quarters[1]);
+    const __m512i back = _mm512_packs_epi32(quarters[2], quarters[3]);
+    const __m512i pairs =
+        _mm512_add_epi32(_mm512_madd_epi16(front, front), _mm512_madd_epi16(back, back));
+    const __m512i both = _mm512_add_epi64(_mm512_srli_epi64(pairs, 32),
+                                          _mm512_and_si512(pairs, _mm512_set1_epi64(0xffffffff)));
+    _mm512_storeu_si512(squares, _mm512_add_epi64(_mm512_loadu_si512(squares), both));
 }
 
 static uint64_t masks_of(const int32_t levels[STEPS], const int32_t dithers[STEPS],

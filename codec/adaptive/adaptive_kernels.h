@@ -79,9 +79,9 @@ struct tally_adaptive_kernel {
     void (*levels)(uint64_t nonzero, const int32_t dithers[TALLY_ADAPTIVE_STEPS],
                    int32_t levels[TALLY_ADAPTIVE_STEPS]);
 
-    /* Adds the values of these levels, and their squares, as tally_fixed_point_add_dithered(). */
-    void (*add)(uint64_t nonzero, const int32_t dithers[TALLY_ADAPTIVE_STEPS], double step,
-                int64_t sums[TALLY_ADAPTIVE_STEPS], double squares[TALLY_FIXED_POINT_LANES]);
+    /* Adds these levels to narrow sums and to squares, as struct tally_adaptive_units says. */
+    void (*add)(uint64_t nonzero, const int32_t dithers[TALLY_ADAPTIVE_STEPS],
+                int32_t sums[TALLY_ADAPTIVE_STEPS], uint64_t squares[TALLY_FIXED_POINT_LANES]);
 
     /* Bit j of *ret_nonzero: whether levels[j] is not 0. Bit j of *ret_special: whether it is
      * neither 0 nor the plain level. Returns the sum of the magnitudes. */

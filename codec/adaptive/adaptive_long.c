@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "codec/adaptive/adaptive_kernels.h"
+#include "codec/adaptive/adaptive_units.h"
 #include "codec/dithered/dithered_kernels.h"
 #include "codec/quantize/payload.h"
 
@@ -330,22 +331,34 @@ struct decoding {
     const uint8_t *data, *end; /* what is not yet read, in whole bytes */
     uint64_t payload_bits;
     struct tally_adaptive_message *message;
-    struct tally_adaptive_sum *sum; /* NULL: none */
-    size_t n_added;                 /* rows in the sums, in the order of tiles and lanes */
+    struct tally_adaptive_units *units; /* NULL: none */
+    size_t n_added;                     /* rows in the sums, in the order of tiles and lanes */
     struct tally_level_stats *stats;
 };
 
-/* Adds the values of n > 0 coordinates whose levels are zero or plain. */
-static void add_row(const struct tally_adaptive_kernel *kernel, uint64_t nonzero,
-                    const int32_t dithers[STEPS], size_t n, double step, int64_t *sums,
-                    double squares[TALLY_FIXED_POINT_LANES])
+/* The values of n > 0 coordinates whose levels are zero or plain; 0 for the others of the row. */
+static void values_of_row(const struct tally_adaptive_kernel *kernel, uint64_t nonzero,
+                          const int32_t dithers[STEPS], size_t n, int32_t values[STEPS],
+                          uint64_t squares[TALLY_FIXED_POINT_LANES])
 {
-    if (n == STEPS) {
-        kernel->add(nonzero, dithers, step, sums, squares);
+    int32_t padded[STEPS] = {0};
+    memcpy(padded, dithers, n * sizeof *dithers);
+    memset(values, 0, STEPS * sizeof *values);
+    kernel->add(nonzero, padded, values, squares);
+}
+
+/* Adds n > 0 coordinates whose levels are zero or plain. */
+static void add_row(const struct tally_adaptive_kernel *kernel, size_t row, uint64_t nonzero,
+                    const int32_t dithers[STEPS], size_t n, struct tally_adaptive_units *units)
+{
+    if (n == STEPS && !tally_adaptive_is_wide(units)) {
+        kernel->add(nonzero, dithers, (int32_t *)units->sums + STEPS * row, units->squares);
     } else {
-        int32_t levels[STEPS];
-        kernel->levels(nonzero, dithers, levels);
-        tally_fixed_point_add_dithered(levels, dithers, n, step, sums, squares);
+        int32_t values[STEPS];
+        values_of_row(kernel, nonzero, dithers, n, values, units->squares);
+        for (size_t j = 0; j < n; j++) {
+            tally_adaptive_units_add(units, STEPS * row + j, values[j]);
+        }
     }
 }
 
@@ -362,9 +375,8 @@ static enum tally_status take_row(struct decoding *decoding, size_t row, uint64_
     }
     message->nonzero[row] = nonzero;
     message->special[row] = special;
-    if (decoding->sum != NULL && n > 0) {
-        add_row(decoding->kernel, nonzero, dithers, n, decoding->sum->step,
-                decoding->sum->sums + STEPS * row, decoding->sum->squares);
+    if (decoding->units != NULL && n > 0) {
+        add_row(decoding->kernel, row, nonzero, dithers, n, decoding->units);
         decoding->n_added++;
     }
     return TALLY_OK;
@@ -378,17 +390,15 @@ static void take_back(const struct decoding *decoding)
     size_t left = decoding->n_added;
     for (size_t i = 0; left > 0; i++) {
         const size_t row = i % LANES * n_tiles + i / LANES, n = present(row, message->dim);
-        int32_t dithers[STEPS];
-        int64_t addends[STEPS] = {0};
-        double unused[TALLY_FIXED_POINT_LANES] = {0};
+        int32_t dithers[STEPS], values[STEPS];
+        uint64_t unused[TALLY_FIXED_POINT_LANES] = {0};
         if (n == 0) {
             continue;
         }
         dithers_of(message->dither, row, dithers);
-        add_row(decoding->kernel, message->nonzero[row], dithers, n, decoding->sum->step, addends,
-                unused);
+        values_of_row(decoding->kernel, message->nonzero[row], dithers, n, values, unused);
         for (size_t j = 0; j < n; j++) {
-            decoding->sum->sums[STEPS * row + j] -= addends[j];
+            tally_adaptive_units_add(decoding->units, STEPS * row + j, -values[j]);
         }
         left--;
     }
@@ -397,10 +407,10 @@ static void take_back(const struct decoding *decoding)
 /* Asks for the next row of sums. */
 static void fetch_sums(const struct decoding *decoding, size_t row)
 {
-    enum { LINE = 64 / sizeof *decoding->sum->sums };
-    if (decoding->sum != NULL && present(row, decoding->message->dim) == STEPS) {
+    enum { LINE = 64 / sizeof(int32_t) };
+    if (decoding->units != NULL && present(row, decoding->message->dim) == STEPS) {
         for (size_t i = 0; i < STEPS; i += LINE) {
-            __builtin_prefetch(decoding->sum->sums + STEPS * row + i, 1);
+            __builtin_prefetch((const int32_t *)decoding->units->sums + STEPS * row + i, 1);
         }
     }
 }
@@ -447,23 +457,17 @@ static int32_t read_special(struct tally_arith_decoder *decoder, struct special_
     return against != (dither < 0) ? -(int32_t)magnitude : (int32_t)magnitude;
 }
 
-/* Replaces the plain value of a special level in the sums. */
-static void replace_value(struct tally_adaptive_sum *sum, size_t i, int32_t level, int32_t dither)
-{
-    const double u = dither * 0x1p-32, plain = sum->step * ((dither >> 31 | 1) - u);
-    const double value = sum->step * (level - u);
-    sum->sums[i] += tally_fixed_point_of(value) - tally_fixed_point_of(plain);
-    sum->squares[0] += value * value - plain * plain;
-}
-
-/* Replaces the values of all special levels, whose range is checked first. */
+/* Replaces the plain values of all special levels, whose range is checked first. */
 static enum tally_status add_specials(const struct decoding *decoding, struct tally_error *err)
 {
     const struct tally_adaptive_message *message = decoding->message;
-    struct tally_adaptive_sum *const sum = decoding->sum;
+    struct tally_adaptive_units *const units = decoding->units;
     const int32_t *level = message->levels;
     const enum tally_status status =
-        tally_adaptive_check_range(message, sum->step, sum->bound, err);
+        tally_adaptive_check_range(message, units->step, units->bound, err);
+    if (status == TALLY_OK) {
+        tally_adaptive_units_reach(units, message->dim, message->largest);
+    }
     for (size_t row = 0; status == TALLY_OK && STEPS * row < message->dim; row++) {
         int32_t dithers[STEPS];
         if (message->special[row] != 0) {
@@ -471,7 +475,7 @@ static enum tally_status add_specials(const struct decoding *decoding, struct ta
         }
         for (uint64_t left = message->special[row]; left != 0; left &= left - 1) {
             const size_t j = (size_t)__builtin_ctzll(left);
-            replace_value(sum, STEPS * row + j, *level++, dithers[j]);
+            tally_adaptive_units_replace(units, STEPS * row + j, *level++, dithers[j]);
         }
     }
     return status;
@@ -627,7 +631,7 @@ static enum tally_status allocate_rows(struct tally_adaptive_message *message,
 
 enum tally_status tally_adaptive_long_read(const uint8_t *data, uint64_t payload_bits,
                                            struct tally_adaptive_message *message,
-                                           struct tally_adaptive_sum *sum,
+                                           struct tally_adaptive_units *units,
                                            struct tally_level_stats *ret_stats,
                                            struct tally_error *err)
 {
@@ -636,12 +640,15 @@ enum tally_status tally_adaptive_long_read(const uint8_t *data, uint64_t payload
                                 .end = data + payload_bits / 8,
                                 .payload_bits = payload_bits,
                                 .message = message,
-                                .sum = sum,
+                                .units = units,
                                 .stats = ret_stats};
     struct model model;
     enum tally_status status = allocate_rows(message, err);
     model_init(&model, message->dither);
     message->largest = 1;
+    if (status == TALLY_OK && units != NULL) {
+        tally_adaptive_units_reserve(units, message->dim, message->largest);
+    }
     if (status == TALLY_OK) {
         status = read_states(&decoding, &model.lanes.rans, err);
     }
@@ -652,7 +659,7 @@ enum tally_status tally_adaptive_long_read(const uint8_t *data, uint64_t payload
         const uint64_t rest_bits = payload_bits - 8 * (uint64_t)(decoding.data - data);
         status = read_string(&decoding, &model.lanes.rans, rest_bits, err);
     }
-    if (status == TALLY_OK && sum != NULL) {
+    if (status == TALLY_OK && units != NULL) {
         status = add_specials(&decoding, err);
     }
     if (status != TALLY_OK) {

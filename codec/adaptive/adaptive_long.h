@@ -21,11 +21,11 @@ enum tally_status tally_adaptive_long_encode(const int32_t *levels, size_t dim,
                                              struct tally_level_stats *ret_stats,
                                              struct tally_error *err);
 /* As tally_adaptive_read(), which has checked the frame, set dim and dither of the message and
- * payload and formula bits of the statistics. Unless `sum` is NULL, as tally_adaptive_read_into();
- * levels of magnitude 1 must be within its bound. */
+ * payload and formula bits of the statistics. Unless `units` is NULL, as
+ * tally_adaptive_count_into(). */
 enum tally_status tally_adaptive_long_read(const uint8_t *data, uint64_t payload_bits,
                                            struct tally_adaptive_message *message,
-                                           struct tally_adaptive_sum *sum,
+                                           struct tally_adaptive_units *units,
                                            struct tally_level_stats *ret_stats,
                                            struct tally_error *err);
 /* The levels of a row of 64 coordinates, of these dithers. Those from `dim` on are 0. */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "codec/adaptive/adaptive_kernels.h"
+#include "codec/numeric/fetch.h"
 
 enum {
     LANES = TALLY_ADAPTIVE_LANES,
@@ -57,12 +58,20 @@ static inline void plain_levels(uint64_t nonzero, const int32_t dithers[STEPS],
     }
 }
 
-static inline void plain_add(uint64_t nonzero, const int32_t dithers[STEPS], double step,
-                             int64_t sums[STEPS], double squares[TALLY_FIXED_POINT_LANES])
+static inline void plain_add(uint64_t nonzero, const int32_t dithers[STEPS], int32_t sums[STEPS],
+                             uint64_t squares[TALLY_FIXED_POINT_LANES])
 {
     int32_t levels[STEPS];
     plain_levels(nonzero, dithers, levels);
-    tally_fixed_point_add_dithered(levels, dithers, STEPS, step, sums, squares);
+    for (size_t i = 0; i < STEPS; i += TALLY_FIXED_POINT_LANES) {
+        uint32_t square = 0; /* at most 8 times 2^28 */
+        for (size_t j = i; j < i + TALLY_FIXED_POINT_LANES; j++) {
+            const int32_t value = tally_adaptive_value(levels[j], dithers[j]);
+            sums[j] += value;
+            square += (uint32_t)((value >> 2) * (value >> 2));
+        }
+        squares[0] += square;
+    }
 }
 
 static inline uint32_t plain_count(const uint64_t words[64])
@@ -109,15 +118,26 @@ static inline void plain_round_change(const double *to, const double *from, size
                                       double inverse, double threshold, int32_t *levels)
 {
     const double by = threshold - 0.5;
-    for (size_t i = 0; i < n; i++) {
-        levels[i] = lowered_level((to[i] - from[i]) * inverse, by);
+    for (size_t at = 0, m; at < n; at += m) {
+        m = n - at < TALLY_ADAPTIVE_BLOCK ? n - at : TALLY_ADAPTIVE_BLOCK;
+        tally_fetch_ahead(to + at, m * sizeof *to);
+        tally_fetch_ahead(from + at, m * sizeof *from);
+        tally_fetch_ahead(levels + at, m * sizeof *levels);
+        for (size_t i = at; i < at + m; i++) {
+            levels[i] = lowered_level((to[i] - from[i]) * inverse, by);
+        }
     }
 }
 
 static inline void plain_move(const int32_t *levels, size_t n, double step, double *x)
 {
-    for (size_t i = 0; i < n; i++) {
-        x[i] += step * levels[i];
+    for (size_t at = 0, m; at < n; at += m) {
+        m = n - at < TALLY_ADAPTIVE_BLOCK ? n - at : TALLY_ADAPTIVE_BLOCK;
+        tally_fetch_ahead(levels + at, m * sizeof *levels);
+        tally_fetch_ahead(x + at, m * sizeof *x);
+        for (size_t i = at; i < at + m; i++) {
+            x[i] += step * levels[i];
+        }
     }
 }
 

@@ -67,6 +67,12 @@ static inline unsigned tally_adaptive_dither_class(int32_t dither)
     return (uint32_t)(dither ^ dither >> 31) >> 27;
 }
 
+/* The value of a level, |level| < 2^15, in the units of struct tally_adaptive_units. */
+static inline int32_t tally_adaptive_value(int32_t level, int32_t dither)
+{
+    return level * (1 << TALLY_ADAPTIVE_UNIT_BITS) - (dither >> (32 - TALLY_ADAPTIVE_UNIT_BITS));
+}
+
 /* Writes or reads a decision and learns it. */
 static inline void tally_adaptive_write_decision(struct tally_arith_encoder *encoder,
                                                  struct tally_adaptive_decision *decision, bool yes)

@@ -369,7 +369,8 @@ struct tally_algorithm {
                                      struct tally_client_answer *answer, struct tally_error *err);
 
     /* Server: checks the whole message, then adds it to sums, an int64[dim] or, with weights,
-     * [dim][2]. Errors: MALFORMED; nothing is added in that case. */
+     * [dim][2], with notes behind them (weights.h). Errors: MALFORMED; nothing is added in that
+     * case. */
     enum tally_status (*receive)(const struct tally_setting *setting,
                                  const struct tally_round_plan *plan,
                                  const struct tally_message_view *message,

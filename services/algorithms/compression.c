@@ -6,6 +6,7 @@
 #include "codec/adaptive/adaptive.h"
 #include "codec/dithered/dithered.h"
 #include "codec/numeric/bits.h"
+#include "codec/numeric/fetch.h"
 #include "codec/numeric/fixed_point.h"
 #include "codec/numeric/log_scale.h"
 #include "services/algorithms/baseline.h"
@@ -201,6 +202,15 @@ static int exponent_of(double step)
                                          : exponent;
 }
 
+static double sum_of(const double lanes[SQUARE_LANES])
+{
+    double sum = 0;
+    for (size_t j = 0; j < SQUARE_LANES; j++) {
+        sum += lanes[j];
+    }
+    return sum;
+}
+
 /* --- uplink ---------------------------------------------------------------------------------- */
 
 static double mean_square(const float *values, size_t n)
@@ -299,36 +309,93 @@ static enum tally_status take_grid(const struct tally_round_plan *plan,
     return TALLY_OK;
 }
 
-/* Reads a message whose values count `weight` times, and adds them to the weighted sums. They are
- * summed on their own first, so that equal weights change no bit of the squares either. */
-static enum tally_status add_weighted(const struct tally_setting *setting, uint32_t weight,
-                                      const struct tally_message_view *view,
-                                      const struct tally_rng *rng, struct tally_scratch *scratch,
-                                      struct tally_adaptive_sum *sum,
-                                      struct tally_level_stats *ret_stats, struct tally_error *err)
+/* The sums of a round whose messages are on one grid: they fit 32 bits in most rounds. */
+static struct tally_adaptive_units units_of(const struct tally_setting *setting, double step,
+                                            const int64_t *sums)
 {
-    int64_t *const weighted = sum->sums;
+    return (struct tally_adaptive_units){.step = step,
+                                         .bound = tally_fixed_point_bound(setting->cohort),
+                                         .sums = (void *)(uintptr_t)sums,
+                                         .reach = tally_sums_notes(setting, sums)->reach};
+}
+
+/* A message to be added, and the square of the difference that it sends. */
+struct incoming {
+    const struct tally_message_view *view;
+    const struct tally_rng *rng;
+    double step, square;
+    struct tally_level_stats stats;
+};
+
+/* Adds a message to sums of values: that of a round in which each message states its step. */
+static enum tally_status add_values(const struct tally_setting *setting, struct incoming *incoming,
+                                    int64_t *sums, struct tally_error *err)
+{
+    const struct tally_message_view *view = incoming->view;
+    struct tally_adaptive_sum sum = {
+        .step = incoming->step, .bound = tally_fixed_point_bound(setting->cohort), .sums = sums};
+    const enum tally_status status =
+        tally_adaptive_read_into(view->payload, view->n_payload, view->payload_bits, setting->dim,
+                                 incoming->rng, &sum, &incoming->stats, err);
+    incoming->square = sum_of(sum.squares);
+    return status;
+}
+
+/* Counts a message in units of its step. */
+static enum tally_status count_units(const struct tally_setting *setting, struct incoming *incoming,
+                                     struct tally_adaptive_units *units, struct tally_error *err)
+{
+    const struct tally_message_view *view = incoming->view;
+    const enum tally_status status =
+        tally_adaptive_count_into(view->payload, view->n_payload, view->payload_bits, setting->dim,
+                                  incoming->rng, units, &incoming->stats, err);
+    incoming->square = incoming->step * incoming->step * tally_adaptive_units_square(units);
+    return status;
+}
+
+/* Adds a message to the sums. */
+static enum tally_status add(const struct tally_setting *setting, bool has_grid,
+                             struct incoming *incoming, int64_t *sums, struct tally_error *err)
+{
+    if (!has_grid) {
+        return add_values(setting, incoming, sums, err);
+    }
+    struct tally_adaptive_units units = units_of(setting, incoming->step, sums);
+    const enum tally_status status = count_units(setting, incoming, &units, err);
+    *tally_sums_notes(setting, sums) = (struct tally_sums_notes){
+        .reach = units.reach,
+        .used_bytes =
+            units.reach > TALLY_ADAPTIVE_NARROW_REACH ? 0 : setting->dim * sizeof(int32_t)};
+    return status;
+}
+
+/* Adds a message whose values count `weight` times to the weighted sums. They are summed on their
+ * own first, so that equal weights change no bit of the squares either. */
+static enum tally_status add_weighted(const struct tally_setting *setting, uint32_t weight,
+                                      bool has_grid, struct incoming *incoming,
+                                      struct tally_scratch *scratch, int64_t *sums,
+                                      struct tally_error *err)
+{
     enum tally_status status = tally_scratch_widen(scratch, setting->dim, err);
     if (status != TALLY_OK) {
         return status;
     }
-    sum->sums = memset(scratch->wide.integers, 0, setting->dim * sizeof *sum->sums);
-    status = tally_adaptive_read_into(view->payload, view->n_payload, view->payload_bits,
-                                      setting->dim, rng, sum, ret_stats, err);
-    if (status == TALLY_OK) {
-        tally_weighted_sum_add_block(setting, weight, sum->sums, 0, setting->dim, weighted);
+    int64_t *const own = memset(scratch->wide.integers, 0, setting->dim * sizeof *own);
+    struct tally_adaptive_units units = {
+        .step = incoming->step, .bound = tally_fixed_point_bound(setting->cohort), .sums = own};
+    if (!has_grid) {
+        units.reach = TALLY_ADAPTIVE_NARROW_REACH + 1; /* whole words */
+        status = add_values(setting, incoming, own, err);
+    } else {
+        status = count_units(setting, incoming, &units, err);
+    }
+    for (size_t at = 0, n; status == TALLY_OK && at < setting->dim; at += n) {
+        int64_t addends[BLOCK];
+        n = setting->dim - at < BLOCK ? setting->dim - at : BLOCK;
+        tally_adaptive_units_get(&units, at, n, addends);
+        tally_weighted_sum_add_block(setting, weight, addends, at, n, sums);
     }
     return status;
-}
-
-/* The square of the difference that was sent, without the rounding's share. */
-static double square_of(const struct tally_setting *setting, const struct tally_adaptive_sum *sum)
-{
-    double square = -(double)setting->dim * sum->step * sum->step / 12;
-    for (size_t j = 0; j < TALLY_FIXED_POINT_LANES; j++) {
-        square += sum->squares[j];
-    }
-    return square;
 }
 
 enum tally_status tally_compression_receive(const struct tally_setting *setting,
@@ -338,7 +405,6 @@ enum tally_status tally_compression_receive(const struct tally_setting *setting,
                                             struct tally_bits *ret_bits, struct tally_error *err)
 {
     struct tally_message_view view = *message;
-    struct tally_level_stats stats;
     struct tally_grid grid;
     struct tally_rng rng;
     tally_rng_init(&rng, setting->key, message->client, message->number, TALLY_RNG_UPLINK);
@@ -346,15 +412,15 @@ enum tally_status tally_compression_receive(const struct tally_setting *setting,
     if (status != TALLY_OK) {
         return status;
     }
-    struct tally_adaptive_sum sum = {
-        .step = grid.step, .bound = tally_fixed_point_bound(setting->cohort), .sums = sums};
+    const bool has_grid = plan->grid.step > 0;
+    struct incoming incoming = {.view = &view, .rng = &rng, .step = grid.step};
     status = setting->weighs_points
-                 ? add_weighted(setting, message->weight, &view, &rng, scratch, &sum, &stats, err)
-                 : tally_adaptive_read_into(view.payload, view.n_payload, view.payload_bits,
-                                            setting->dim, &rng, &sum, &stats, err);
+                 ? add_weighted(setting, message->weight, has_grid, &incoming, scratch, sums, err)
+                 : add(setting, has_grid, &incoming, sums, err);
     if (status == TALLY_OK) {
-        scratch->square = square_of(setting, &sum);
-        *ret_bits = (struct tally_bits){.formula_bits = stats.formula_bits +
+        /* without the rounding's share */
+        scratch->square = incoming.square - (double)setting->dim * grid.step * grid.step / 12;
+        *ret_bits = (struct tally_bits){.formula_bits = incoming.stats.formula_bits +
                                                         (message->payload_bits - view.payload_bits),
                                         .payload_bits = message->payload_bits,
                                         .messages = 1};
@@ -382,24 +448,46 @@ static double deviation_of(double last, double square, double square_of_mean, do
 /* Adds the squares of values[n] to `lanes`: a single sum would wait for each addition. */
 static void add_squares(const double *values, size_t n, double lanes[SQUARE_LANES])
 {
+    double sums[SQUARE_LANES];
     size_t i = 0;
+    memcpy(sums, lanes, sizeof sums);
     for (; n - i >= SQUARE_LANES; i += SQUARE_LANES) {
         for (size_t j = 0; j < SQUARE_LANES; j++) {
-            lanes[j] += values[i + j] * values[i + j];
+            sums[j] += values[i + j] * values[i + j];
         }
     }
     for (; i < n; i++) {
-        lanes[0] += values[i] * values[i];
+        sums[0] += values[i] * values[i];
     }
+    memcpy(lanes, sums, sizeof sums);
 }
 
-static double sum_of(const double lanes[SQUARE_LANES])
+/* In a round on one grid the sums are in units of 2^-16 steps, with weights in fixed point of them.
+ * The low 16 bits of the dithers are rounded down, which makes values larger by half a unit, less
+ * 2^-17 of one, in the mean. */
+void tally_compression_means(const struct tally_server_task *task, size_t first, size_t n,
+                             double *means)
 {
-    double sum = 0;
-    for (size_t j = 0; j < SQUARE_LANES; j++) {
-        sum += lanes[j];
+    static const double EXCESS = (0x1p16 - 1) * 0x1p-33;
+    const double step = task->plan->grid.step;
+    if (!(step > 0)) {
+        tally_weighted_means(task, first, n, means);
+        return;
     }
-    return sum;
+    if (task->setting->weighs_points) {
+        const double factor = step * 0x1p24 / tally_weighted_divisor(task);
+        tally_weighted_values(task, first, n, means);
+        for (size_t i = 0; i < n; i++) {
+            means[i] *= factor;
+        }
+    } else {
+        const struct tally_adaptive_units units = units_of(task->setting, step, task->sums);
+        const double factor = step * 0x1p-16 / (double)task->received;
+        tally_adaptive_units_scaled(&units, first, n, factor, means);
+    }
+    for (size_t i = 0; i < n; i++) {
+        means[i] -= step * EXCESS;
+    }
 }
 
 /* Moves z by the server's step; returns the sums of squares of the mean and of that step. */
@@ -411,7 +499,8 @@ static void move(const struct tally_server_task *task, double scale, double *ret
     double of_mean[SQUARE_LANES] = {0}, of_step[SQUARE_LANES] = {0};
     for (size_t at = 0, n; at < setting->dim; at += n) {
         n = setting->dim - at < BLOCK ? setting->dim - at : BLOCK;
-        tally_weighted_means(task, at, n, steps);
+        tally_fetch_ahead(z + at, n * sizeof *z);
+        tally_compression_means(task, at, n, steps);
         add_squares(steps, n, of_mean);
         for (size_t i = 0; i < n; i++) {
             steps[i] *= scale;

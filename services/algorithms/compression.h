@@ -51,6 +51,9 @@ enum tally_status tally_compression_receive(const struct tally_setting *setting,
                                             const struct tally_message_view *message,
                                             struct tally_scratch *scratch, int64_t *sums,
                                             struct tally_bits *ret_bits, struct tally_error *err);
+/* The means of the messages, of coordinates first .. first + n - 1, n <= 256. */
+void tally_compression_means(const struct tally_server_task *task, size_t first, size_t n,
+                             double *means);
 /* Sets norm and broadcast of the decision. Errors: NOT_FINITE, NO_MEMORY. */
 enum tally_status tally_compression_decide(const struct tally_server_task *task, double scale,
                                            struct tally_scratch *scratch,

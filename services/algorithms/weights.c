@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "codec/numeric/fetch.h"
 #include "codec/numeric/gcd.h"
 #include "services/objectives/data/sharding.h"
 
@@ -100,6 +101,34 @@ size_t tally_weighted_sum_words(const struct tally_setting *setting)
     return setting->weighs_points ? 2 : 1;
 }
 
+static size_t coordinates_bytes(const struct tally_setting *setting)
+{
+    return setting->dim * tally_weighted_sum_words(setting) * sizeof(int64_t);
+}
+
+size_t tally_sums_bytes(const struct tally_setting *setting)
+{
+    return coordinates_bytes(setting) + sizeof(struct tally_sums_notes);
+}
+
+struct tally_sums_notes *tally_sums_notes(const struct tally_setting *setting, const int64_t *sums)
+{
+    const uintptr_t first = (uintptr_t)sums;
+    return (struct tally_sums_notes *)(first + coordinates_bytes(setting));
+}
+
+void tally_sums_begin(const struct tally_setting *setting, int64_t *sums)
+{
+    *tally_sums_notes(setting, sums) = (struct tally_sums_notes){0};
+}
+
+void tally_sums_clear(const struct tally_setting *setting, int64_t *sums)
+{
+    const size_t used = tally_sums_notes(setting, sums)->used_bytes;
+    memset(sums, 0, used > 0 ? used : coordinates_bytes(setting));
+    *tally_sums_notes(setting, sums) = (struct tally_sums_notes){0};
+}
+
 enum { BLOCK = 256 }; /* its addends stay in the processor's first cache */
 
 static void add_block(const struct tally_setting *setting, uint32_t weight, const int64_t *addends,
@@ -153,15 +182,30 @@ void tally_weighted_means(const struct tally_server_task *task, size_t first, si
                           double *ret_means)
 {
     if (!task->setting->weighs_points) {
+        tally_fetch_ahead(task->sums + first, n * sizeof *task->sums);
         tally_fixed_point_means(task->sums + first, n, (double)task->received, ret_means);
         return;
     }
-    const struct tally_weights *weights = &task->weights;
-    const uint64_t sum = weights->sum / weights->unit;
+    const double divisor = tally_weighted_divisor(task);
+    tally_weighted_values(task, first, n, ret_means);
+    for (size_t i = 0; i < n; i++) {
+        ret_means[i] /= divisor;
+    }
+}
+
+void tally_weighted_values(const struct tally_server_task *task, size_t first, size_t n,
+                           double *ret_values)
+{
     for (size_t i = 0; i < n; i++) {
         const int64_t *word = task->sums + 2 * (first + i);
-        ret_means[i] = tally_fixed_point_weighted_value(word, weights->unit) / (double)sum;
+        ret_values[i] = tally_fixed_point_weighted_value(word, task->weights.unit);
     }
+}
+
+double tally_weighted_divisor(const struct tally_server_task *task)
+{
+    const uint64_t sum = task->weights.sum / task->weights.unit;
+    return (double)sum;
 }
 
 double tally_weighted_mean(const struct tally_server_task *task, size_t i)

@@ -38,6 +38,17 @@ void tally_weights_add(struct tally_weights *weights, uint32_t weight);
 
 /* Number of int64 words in the sum of one coordinate. */
 size_t tally_weighted_sum_words(const struct tally_setting *setting);
+/* Behind the sums of a round, for the algorithm. */
+struct tally_sums_notes {
+    int64_t reach;     /* of sums in 32 bits: struct tally_adaptive_units */
+    size_t used_bytes; /* what is behind them is zero as it was; 0: all may be in use */
+};
+/* Size of the sums of a round with their notes. */
+size_t tally_sums_bytes(const struct tally_setting *setting);
+struct tally_sums_notes *tally_sums_notes(const struct tally_setting *setting, const int64_t *sums);
+/* To be called once, before the first tally_sums_clear(), which makes all sums 0. */
+void tally_sums_begin(const struct tally_setting *setting, int64_t *sums);
+void tally_sums_clear(const struct tally_setting *setting, int64_t *sums);
 /* Server: adds values[dim], or scale * levels[dim], to the sums. All lie within
  * tally_fixed_point_bound(cohort). */
 void tally_weighted_sum_add_floats(const struct tally_setting *setting, uint32_t weight,
@@ -51,6 +62,10 @@ void tally_weighted_sum_add_block(const struct tally_setting *setting, uint32_t 
 /* The means of the coordinates from `first` on, n of them, over the messages. */
 void tally_weighted_means(const struct tally_server_task *task, size_t first, size_t n,
                           double *ret_means);
+/* With weights: the sums over the weights' greatest common divisor, and what to divide them by. */
+void tally_weighted_values(const struct tally_server_task *task, size_t first, size_t n,
+                           double *ret_values);
+double tally_weighted_divisor(const struct tally_server_task *task);
 /* The mean of coordinate i. */
 double tally_weighted_mean(const struct tally_server_task *task, size_t i);
 

@@ -96,7 +96,7 @@ enum tally_status job_make_vectors(struct tally_job *job, struct tally_error *er
 {
     const size_t dim = job->setting.dim;
     job->x = vector_new(dim * sizeof *job->x);
-    job->sums = vector_new(job_sums_bytes(job));
+    job->sums = vector_new(tally_sums_bytes(&job->setting));
     const size_t memory_bytes = job_memory_bytes(job);
     job->memory = memory_bytes > 0 ? vector_new(memory_bytes) : NULL;
     const bool keeps_best = job->spec.keep.best[0] != '\0';
@@ -112,6 +112,7 @@ enum tally_status job_make_vectors(struct tally_job *job, struct tally_error *er
         drop_vectors(job);
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for a job of dim %zu", dim);
     }
+    tally_sums_begin(&job->setting, job->sums);
     job->evaluation.is_weighted = tally_job_spec_weighs_evaluations(&job->spec);
     job->clients.keeps_weights = job->evaluation.is_weighted;
     tally_job_spec_initial_point(&job->spec, job->x);
@@ -124,11 +125,6 @@ void job_begin_memory(struct tally_job *job, int64_t opening_samples, const char
     if (job->memory != NULL) {
         job->algorithm->memory.begin(&job->setting, job->x, opening_samples, schedule, job->memory);
     }
-}
-
-size_t job_sums_bytes(const struct tally_job *job)
-{
-    return job->setting.dim * tally_weighted_sum_words(&job->setting) * sizeof *job->sums;
 }
 
 bool tally_job_has_memory(const struct tally_job *job)

@@ -80,7 +80,6 @@ struct tally_job {
 
 enum tally_status job_make_queued(const struct tally_job_spec *spec, struct tally_job **ret_job,
                                   struct tally_error *err);
-size_t job_sums_bytes(const struct tally_job *job);
 /* Allocates what only a started job needs, and sets the point to the initial one. */
 enum tally_status job_make_vectors(struct tally_job *job, struct tally_error *err);
 /* Fills the algorithm's memory, if it has one. For `schedule` see algorithm.h. */

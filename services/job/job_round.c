@@ -209,7 +209,7 @@ static void open_survey(struct tally_job *job)
 
 void job_open_sums(struct tally_job *job)
 {
-    memset(job->sums, 0, job_sums_bytes(job));
+    tally_sums_clear(&job->setting, job->sums);
     job->weights = (struct tally_weights){0};
     job->received_bits = (struct tally_bits){0};
 }

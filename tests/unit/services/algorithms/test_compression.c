@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "codec/adaptive/adaptive.h"
+#include "codec/dithered/dithered_kernels.h"
+#include "services/algorithms/weights.h"
 #include "tests/harness.h"
 #include "tests/unit/services/algorithms/baseline_world.h"
 
@@ -21,7 +23,7 @@ struct world {
     struct tally_message message;
     struct tally_decision decision;
     double x[DIM], wish[DIM];
-    int64_t sums[2 * DIM];
+    int64_t sums[2 * DIM + 8]; /* with the notes */
     struct tally_weights weights;
     double squares;
     void *memory;
@@ -344,58 +346,168 @@ static void test_algorithms_compression__weights_count(void)
 
 /* Receives the message with the weight 1. Returns the squared norm. */
 static double receive_alone(const struct tally_setting *setting, bool weighs_points,
+                            const struct tally_round_plan *plan,
                             const struct tally_message *message, struct tally_scratch *scratch,
                             int64_t *sums)
 {
     struct tally_setting own = *setting;
-    const struct tally_round_plan plan = {.samples = 1};
     struct tally_message_view view = tally_message_view(message);
     struct tally_bits bits;
     struct tally_error err = TALLY_ERROR_INIT;
     own.weighs_points = weighs_points;
     view.number = view.weight = 1;
-    TALLY_ASSERT_STATUS(tally_compression_receive(&own, &plan, &view, scratch, sums, &bits, &err),
+    tally_sums_clear(&own, sums);
+    TALLY_ASSERT_STATUS(tally_compression_receive(&own, plan, &view, scratch, sums, &bits, &err),
                         TALLY_OK, &err);
     return scratch->square;
 }
 
-/* In both forms of a message, the second of which is added while it is read. */
+/* Sums that nothing has cleared before. */
+static int64_t *make_sums(const struct tally_setting *setting, bool weighs_points)
+{
+    struct tally_setting own = *setting;
+    own.weighs_points = weighs_points;
+    int64_t *sums = malloc(tally_sums_bytes(&own));
+    CU_ASSERT_PTR_NOT_NULL_FATAL(sums);
+    memset(sums, 0xa5, tally_sums_bytes(&own));
+    tally_sums_begin(&own, sums);
+    return sums;
+}
+
+/* A message of one client, in a round with or without a grid. `most` is added to some values. */
+static void send_alone(struct world *world, const struct tally_round_plan *plan, double most,
+                       struct tally_scratch *scratch)
+{
+    const struct tally_client_task task = {.setting = &world->setting, .plan = plan, .round = 1};
+    struct tally_error err = TALLY_ERROR_INIT;
+    for (size_t i = 0; i < world->setting.dim; i++) { /* with levels besides 0 and 1 */
+        scratch->vector[i] = (float)(sin((double)i) * (i % 100 == 0 ? 30 : 0.1));
+        scratch->vector[i] += (float)(i % 1000 == 3 ? most : 0);
+    }
+    TALLY_ASSERT_STATUS(tally_compression_send(&task, scratch, &world->message, &err), TALLY_OK,
+                        &err);
+}
+
+static size_t count_other_weighted(const struct tally_setting *setting,
+                                   const struct tally_round_plan *plan, const int64_t *sums,
+                                   const int64_t *weighted)
+{
+    const struct tally_weights weights = {.sum = 1, .unit = 1};
+    struct tally_setting own = *setting;
+    own.weighs_points = true;
+    const struct tally_server_task one = {
+        .setting = setting, .plan = plan, .sums = sums, .received = 1, .weights = weights};
+    const struct tally_server_task other = {
+        .setting = &own, .plan = plan, .sums = weighted, .received = 1, .weights = weights};
+    size_t n_differ = 0;
+    for (size_t i = 0; i < setting->dim; i++) {
+        double mean, of_weighted;
+        tally_compression_means(&one, i, 1, &mean);
+        tally_compression_means(&other, i, 1, &of_weighted);
+        n_differ += mean != of_weighted;
+    }
+    return n_differ;
+}
+
+/* In both forms of a message, the second of which is added while it is read; in rounds with and
+ * without a grid, and with sums that do not fit 32 bits. */
 static void test_algorithms_compression__equal_weights_change_no_bit(void)
 {
     static const size_t DIMS[] = {DIM, (1 << 18) + 100};
-    for (size_t k = 0; k < sizeof DIMS / sizeof DIMS[0]; k++) {
+    static const double STEPS[] = {0, 0.02, 0.02}, MOST[] = {0, 0, 2000};
+    for (size_t k = 0; k < 2 * sizeof STEPS / sizeof STEPS[0]; k++) {
         struct world world;
         init(&world, 0.01, 0.01);
-        const size_t dim = world.setting.dim = DIMS[k];
-        const struct tally_round_plan plan = {.samples = 1};
-        const struct tally_client_task task = {
-            .setting = &world.setting, .plan = &plan, .round = 1};
+        world.setting.dim = DIMS[k % 2];
+        const struct tally_round_plan plan = {
+            .samples = 1, .grid = {STEPS[k / 2], STEPS[k / 2] > 0 ? 1 << 21 : 0, 1}};
         struct tally_scratch scratch;
-        struct tally_error err = TALLY_ERROR_INIT;
-        int64_t *sums = calloc(dim, sizeof *sums), *weighted = calloc(2 * dim, sizeof *weighted);
-        CU_ASSERT_FATAL(sums != NULL && weighted != NULL);
-        TALLY_ASSERT_STATUS(tally_scratch_init(&scratch, dim, TALLY_SCRATCH_CLIENT, &err), TALLY_OK,
-                            &err);
-        for (size_t i = 0; i < dim; i++) { /* with levels besides 0 and 1 */
-            scratch.vector[i] = (float)(sin((double)i) * (i % 100 == 0 ? 30 : 0.1));
-        }
-        TALLY_ASSERT_STATUS(tally_compression_send(&task, &scratch, &world.message, &err), TALLY_OK,
-                            &err);
-        const double square = receive_alone(&world.setting, false, &world.message, &scratch, sums);
+        CU_ASSERT_EQUAL_FATAL(
+            tally_scratch_init(&scratch, world.setting.dim, TALLY_SCRATCH_CLIENT, NULL), TALLY_OK);
+        int64_t *sums = make_sums(&world.setting, false),
+                *weighted = make_sums(&world.setting, true);
+        send_alone(&world, &plan, MOST[k / 2], &scratch);
+        const double square =
+            receive_alone(&world.setting, false, &plan, &world.message, &scratch, sums);
         CU_ASSERT_TRUE(square > 0);
-        CU_ASSERT_EQUAL(receive_alone(&world.setting, true, &world.message, &scratch, weighted),
-                        square);
-        size_t n_differ = 0;
-        for (size_t i = 0; i < dim; i++) {
-            n_differ += tally_fixed_point_weighted_value(weighted + 2 * i, 1) !=
-                        tally_fixed_point_value(sums[i]);
-        }
-        CU_ASSERT_EQUAL(n_differ, 0);
+        CU_ASSERT_EQUAL(
+            receive_alone(&world.setting, true, &plan, &world.message, &scratch, weighted), square);
+        CU_ASSERT_EQUAL(count_other_weighted(&world.setting, &plan, sums, weighted), 0);
         free(sums);
         free(weighted);
         tally_scratch_fini(&scratch);
         fini(&world);
     }
+}
+
+/* Rounds whose sums take 32 bits, 64 and are of values, in all orders of two: the later sums are
+ * those of a round that comes first. */
+static void test_algorithms_compression__a_round_leaves_nothing_in_the_sums(void)
+{
+    static const double STEPS[] = {0, 0.02, 0.02}, MOST[] = {0, 0, 2000};
+    struct world world;
+    init(&world, 0.01, 0.01);
+    const size_t n_bytes = tally_sums_bytes(&world.setting);
+    for (size_t k = 0; k < 9; k++) {
+        const size_t first = k / 3, second = k % 3;
+        const struct tally_round_plan one = {
+            .samples = 1, .grid = {STEPS[first], STEPS[first] > 0 ? 1 << 21 : 0, 1}};
+        const struct tally_round_plan other = {
+            .samples = 1, .grid = {STEPS[second], STEPS[second] > 0 ? 1 << 21 : 0, 1}};
+        int64_t *sums = make_sums(&world.setting, false);
+        int64_t *fresh = make_sums(&world.setting, false);
+        send_alone(&world, &one, MOST[first], &world.scratch);
+        (void)receive_alone(&world.setting, false, &one, &world.message, &world.scratch, sums);
+        send_alone(&world, &other, MOST[second], &world.scratch);
+        (void)receive_alone(&world.setting, false, &other, &world.message, &world.scratch, sums);
+        (void)receive_alone(&world.setting, false, &other, &world.message, &world.scratch, fresh);
+        CU_ASSERT_EQUAL(memcmp(sums, fresh, n_bytes), 0);
+        free(sums);
+        free(fresh);
+    }
+    fini(&world);
+}
+
+/* The server rounds the dithers to 16 bits, which in the mean over the coordinates changes nothing:
+ * half a unit, 2^-17 steps, would. */
+static void test_algorithms_compression__means_are_those_of_the_exact_values(void)
+{
+    struct world world;
+    init(&world, 4, 4);
+    const double step = 0.5;
+    double expected[DIM] = {0}, means[1], difference = 0, largest = 0;
+    begin_round(&world);
+    world.plan.grid = (struct tally_grid){step, 1 << 21, 1};
+    for (uint32_t client = 0; client < CLIENTS; client++) {
+        struct tally_rng rng;
+        struct tally_level_stats stats;
+        int32_t levels[DIM], dithers[DIM];
+        make_difference(&world, client, 1, 1);
+        CU_ASSERT_EQUAL_FATAL(send(&world, client, 1, NULL), TALLY_OK);
+        receive(&world, client, 1);
+        tally_rng_init(&rng, world.setting.key, client, 1, TALLY_RNG_UPLINK);
+        CU_ASSERT_EQUAL_FATAL(
+            tally_adaptive_decode(world.message.payload.data, world.message.payload.size,
+                                  world.message.bits.payload_bits, DIM, &rng, levels, &stats, NULL),
+            TALLY_OK);
+        tally_dithered_kernel_for(TALLY_CPU_PORTABLE)->dithers(&rng, 0, DIM, dithers);
+        for (size_t i = 0; i < DIM; i++) {
+            expected[i] += step * (levels[i] - dithers[i] * 0x1p-32) / CLIENTS;
+        }
+    }
+    const struct tally_server_task task = {.setting = &world.setting,
+                                           .plan = &world.plan,
+                                           .sums = world.sums,
+                                           .received = CLIENTS,
+                                           .weights = world.weights};
+    for (size_t i = 0; i < DIM; i++) {
+        tally_compression_means(&task, i, 1, means);
+        difference += (means[0] - expected[i]) / DIM;
+        largest = fmax(largest, fabs(means[0] - expected[i]));
+    }
+    CU_ASSERT_TRUE(largest < step * 0x1p-17);
+    CU_ASSERT_TRUE(fabs(difference) < step * 0x1p-21);
+    fini(&world);
 }
 
 /* Clients that all stay where they are, and a later round in which they move. */
@@ -484,6 +596,8 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_algorithms_compression__auto_is_finer_while_the_model_moves),
     TALLY_TEST(test_algorithms_compression__weights_count),
     TALLY_TEST(test_algorithms_compression__equal_weights_change_no_bit),
+    TALLY_TEST(test_algorithms_compression__a_round_leaves_nothing_in_the_sums),
+    TALLY_TEST(test_algorithms_compression__means_are_those_of_the_exact_values),
     TALLY_TEST(test_algorithms_compression__standing_still_is_no_end),
     TALLY_TEST(test_algorithms_compression__junk_is_refused),
 };
