@@ -175,14 +175,14 @@ static inline void sum_by_density(const uint32_t totals[TALLY_ADAPTIVE_CONTEXTS]
     }
 }
 
-static inline void halve(uint32_t whole[TALLY_ADAPTIVE_CONTEXTS],
-                         uint32_t part[TALLY_ADAPTIVE_CONTEXTS])
+/* Contexts are learnt from one class of density after the other, as a tile has few. */
+static inline void halve(uint32_t *whole, uint32_t *part)
 {
-    for (size_t x = 0; x < TALLY_ADAPTIVE_CONTEXTS; x++) {
+    for (size_t b = 0; b < TALLY_ADAPTIVE_DITHERS; b++) {
         const uint32_t most = TALLY_ADAPTIVE_MOST_COUNT - 1;
-        const uint32_t halved = whole[x] / 2, half_part = part[x] / 2;
-        part[x] = whole[x] > most ? half_part : part[x];
-        whole[x] = whole[x] > most ? halved : whole[x];
+        const uint32_t halved = whole[b] / 2, half_part = part[b] / 2;
+        part[b] = whole[b] > most ? half_part : part[b];
+        whole[b] = whole[b] > most ? halved : whole[b];
     }
 }
 
@@ -199,10 +199,11 @@ static inline uint32_t share_of(uint32_t factor, uint32_t part, uint32_t whole)
                                (double)(int32_t)whole);
 }
 
-static inline void plain_settle(const struct tally_adaptive_counts *counts,
+/* Makes shares of the counts of contexts x .. x + 15. */
+static inline void settle_class(const struct tally_adaptive_counts *counts, size_t first,
                                 struct tally_adaptive_shares *ret_shares)
 {
-    for (size_t x = 0; x < TALLY_ADAPTIVE_CONTEXTS; x++) {
+    for (size_t x = first; x < first + TALLY_ADAPTIVE_DITHERS; x++) {
         const uint32_t nonzero =
             bounded(share_of(TOTAL, counts->nonzero[x], counts->total[x]), 2, TOTAL - 1);
         const uint32_t special =
@@ -212,8 +213,16 @@ static inline void plain_settle(const struct tally_adaptive_counts *counts,
     }
 }
 
-/* How often the contexts of a tile occur: those of the nonzero and of the special levels, and
- * either each density class, with dither, or each context. */
+static inline void plain_settle(const struct tally_adaptive_counts *counts,
+                                struct tally_adaptive_shares *ret_shares)
+{
+    for (size_t x = 0; x < TALLY_ADAPTIVE_CONTEXTS; x += TALLY_ADAPTIVE_DITHERS) {
+        settle_class(counts, x, ret_shares);
+    }
+}
+
+/* How often the contexts of a tile occur: those of the nonzero and of the special levels, each
+ * density class, and, without dither, each context. */
 struct occurrences {
     uint32_t by_density[TALLY_ADAPTIVE_DENSITIES];
     uint32_t all[TALLY_ADAPTIVE_CONTEXTS];
@@ -226,20 +235,22 @@ static inline void learn_occurrences(bool is_dithered, const struct occurrences 
                                      struct tally_adaptive_shares *ret_shares)
 {
     enum { ONE = TALLY_ADAPTIVE_COUNT_ONE, SIXTEENTH = ONE / TALLY_ADAPTIVE_DITHERS };
-    for (size_t x = 0; x < TALLY_ADAPTIVE_CONTEXTS; x++) {
-        counts->total[x] += is_dithered ? 0 : found->all[x] * ONE;
-        counts->nonzero[x] += found->nonzero[x] * ONE;
-        counts->all[x] += found->nonzero[x] * ONE;
-        counts->special[x] += found->special[x] * ONE;
-    }
-    for (size_t a = 0; is_dithered && a < TALLY_ADAPTIVE_DENSITIES; a++) {
-        for (size_t b = 0; b < TALLY_ADAPTIVE_DITHERS; b++) {
-            counts->total[TALLY_ADAPTIVE_DITHERS * a + b] += found->by_density[a] * SIXTEENTH;
+    for (size_t a = 0; a < TALLY_ADAPTIVE_DENSITIES; a++) {
+        const size_t first = TALLY_ADAPTIVE_DITHERS * a;
+        if (found->by_density[a] == 0) {
+            continue; /* nothing changes */
         }
+        for (size_t x = first; x < first + TALLY_ADAPTIVE_DITHERS; x++) {
+            counts->total[x] +=
+                is_dithered ? found->by_density[a] * SIXTEENTH : found->all[x] * ONE;
+            counts->nonzero[x] += found->nonzero[x] * ONE;
+            counts->all[x] += found->nonzero[x] * ONE;
+            counts->special[x] += found->special[x] * ONE;
+        }
+        halve(counts->total + first, counts->nonzero + first);
+        halve(counts->all + first, counts->special + first);
+        settle_class(counts, first, ret_shares);
     }
-    halve(counts->total, counts->nonzero);
-    halve(counts->all, counts->special);
-    plain_settle(counts, ret_shares);
 }
 
 /* The contexts of the coordinates in the masks; returns how many they are. */
