@@ -36,7 +36,7 @@ enum {
     STATE_LONG_EIGHTHS = 5,
     STATE_LONG_SUM_EIGHTHS = 10,
     STATE_MOST_CHANGES = 64,
-    STATE_MOST_ROUNDS_AGAIN = 16, /* if loading a change closes its round again: 0.1 s at 10^6 */
+    STATE_MOST_ROUNDS_AGAIN = 32, /* if loading a change closes its round again: 50 ms at 10^6 */
     STATE_MOST_BYTES = 900 * 1000 * 1000
 };
 

@@ -27,7 +27,7 @@ static void test_coordinator_stored_state__the_whole_is_due_sooner_or_later(void
     CU_ASSERT_EQUAL(count_taken(WHOLE, WHOLE / 4), 8);
     CU_ASSERT_EQUAL(count_taken(WHOLE, WHOLE / 10), 20);
     CU_ASSERT_EQUAL(count_taken(WHOLE, 1), 64);
-    CU_ASSERT_EQUAL(count_most(WHOLE, 1, STATE_MOST_ROUNDS_AGAIN), 16);
+    CU_ASSERT_EQUAL(count_most(WHOLE, 1, STATE_MOST_ROUNDS_AGAIN), 32);
 }
 
 static void test_coordinator_stored_state__a_long_change_may_be_half_as_long(void)
