@@ -470,6 +470,7 @@ enum tally_status tally_sqlite_init_memory(struct tally_sqlite *sqlite, struct t
     }
     if (status == TALLY_OK) { /* no page comes from outside, and none is read by others */
         status = tally_sqlite_exec(sqlite,
+                                   "PRAGMA page_size = 16384;"
                                    "PRAGMA cell_size_check = OFF;"
                                    "PRAGMA secure_delete = OFF;",
                                    err);
