@@ -1,5 +1,6 @@
 #include "services/algorithms/baseline.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -131,14 +132,24 @@ static double step_size_at(const struct tally_client_task *task, int64_t n)
     return params->step_size / (1 + params->step_decay * (double)(task->plan->stage + n));
 }
 
+enum { BLOCK = 256 }; /* its steps stay in the processor's first cache */
+
+static size_t block_at(size_t at, size_t dim)
+{
+    return dim - at < BLOCK ? dim - at : BLOCK;
+}
+
 static bool is_finite_vector(const double *x, size_t dim)
 {
-    for (size_t i = 0; i < dim; i++) {
-        if (!isfinite(x[i])) {
-            return false;
+    uint64_t n_others = 0;
+    for (size_t at = 0, n; at < dim && n_others == 0; at += n) {
+        n = block_at(at, dim);
+        tally_fetch_ahead(x + at, n * sizeof *x);
+        for (size_t i = at; i < at + n; i++) { /* no exit, for vector instructions */
+            n_others += !(fabs(x[i]) <= DBL_MAX);
         }
     }
-    return true;
+    return n_others == 0;
 }
 
 enum tally_status tally_baseline_diverged(const struct tally_client_task *task,
@@ -149,21 +160,27 @@ enum tally_status tally_baseline_diverged(const struct tally_client_task *task,
                       task->setting->params->baseline.step_size);
 }
 
-/* Takes the step after n queries of the open round, against scratch->gradient. */
+/* Takes the step after n queries of the open round from the point `from` to scratch->local, against
+ * scratch->gradient. */
 static void take_step(const struct tally_client_task *task, int64_t n, const double *correction,
-                      struct tally_scratch *scratch)
+                      const double *from, struct tally_scratch *scratch)
 {
     const struct tally_setting *setting = task->setting;
     const double mu = setting->params->baseline.mu;
     const double step_size = step_size_at(task, n);
     for (size_t i = 0; mu > 0 && i < setting->dim; i++) {
-        scratch->gradient[i] += mu * (scratch->local[i] - task->x[i]);
+        scratch->gradient[i] += mu * (from[i] - task->x[i]);
     }
     for (size_t i = 0; correction != NULL && i < setting->dim; i++) {
         scratch->gradient[i] += correction[i];
     }
-    for (size_t i = 0; i < setting->dim; i++) {
-        scratch->local[i] -= step_size * scratch->gradient[i];
+    for (size_t at = 0; at < setting->dim; at += BLOCK) {
+        const size_t m = block_at(at, setting->dim);
+        tally_fetch_ahead(scratch->gradient + at, m * sizeof *scratch->gradient);
+        tally_fetch_ahead(from + at, m * sizeof *from);
+        for (size_t i = at; i < at + m; i++) {
+            scratch->local[i] = from[i] - step_size * scratch->gradient[i];
+        }
     }
     tally_domain_project(&setting->domain, scratch->local, setting->dim);
 }
@@ -221,20 +238,24 @@ enum tally_status tally_baseline_corrected_walk(const struct tally_client_task *
     }
     struct tally_rng rng;
     tally_rng_init(&rng, setting->key, task->client, task->round, TALLY_RNG_SAMPLING);
-    memcpy(scratch->local, task->x, dim * sizeof *task->x);
+    const double *here = task->x; /* which need not be copied */
     enum tally_status status = TALLY_OK;
     for (int64_t step = 0; status == TALLY_OK && step < samples; step++) {
         if (task->evaluate) {
-            status = tally_loss_path_visit(&path, step, scratch->local, err);
+            status = tally_loss_path_visit(&path, step, here, err);
         }
         if (status == TALLY_OK) {
             status =
-                tally_objective_local_gradient(task->objective, task->client, scratch->local,
+                tally_objective_local_gradient(task->objective, task->client, here,
                                                setting->minibatch, &rng, scratch->gradient, err);
         }
         if (status == TALLY_OK) {
-            take_step(task, step, correction, scratch);
+            take_step(task, step, correction, here, scratch);
+            here = scratch->local;
         }
+    }
+    if (here == task->x) {
+        memcpy(scratch->local, task->x, dim * sizeof *task->x);
     }
     if (status == TALLY_OK && task->evaluate) {
         status = tally_loss_path_mean(&path, ret_loss, err);
@@ -252,12 +273,21 @@ enum tally_status tally_baseline_corrected_walk(const struct tally_client_task *
 void tally_baseline_difference(const struct tally_client_task *task, double scale,
                                struct tally_scratch *scratch)
 {
+    const size_t dim = task->setting->dim;
     const bool is_float = stays_float(task);
-    for (size_t i = 0; is_float && i < task->setting->dim; i++) {
-        scratch->vector[i] = (float)(scale * ((double)scratch->vector[i] - task->x[i]));
-    }
-    for (size_t i = 0; !is_float && i < task->setting->dim; i++) {
-        scratch->vector[i] = (float)(scale * (scratch->local[i] - task->x[i]));
+    for (size_t at = 0, n; at < dim; at += n) {
+        n = block_at(at, dim);
+        tally_fetch_ahead(task->x + at, n * sizeof *task->x);
+        tally_fetch_ahead(scratch->vector + at, n * sizeof *scratch->vector);
+        for (size_t i = at; is_float && i < at + n; i++) {
+            scratch->vector[i] = (float)(scale * ((double)scratch->vector[i] - task->x[i]));
+        }
+        if (!is_float) {
+            tally_fetch_ahead(scratch->local + at, n * sizeof *scratch->local);
+        }
+        for (size_t i = at; !is_float && i < at + n; i++) {
+            scratch->vector[i] = (float)(scale * (scratch->local[i] - task->x[i]));
+        }
     }
 }
 
@@ -345,8 +375,12 @@ size_t tally_baseline_first_unsummable(const struct tally_setting *setting, cons
 {
     const double bound = tally_fixed_point_bound(setting->cohort);
     uint32_t n_outside = 0;
-    for (size_t i = 0; i < n; i++) { /* no exit, for vector instructions */
-        n_outside += !(fabs((double)values[i]) <= bound);
+    for (size_t at = 0, m; at < n; at += m) {
+        m = block_at(at, n);
+        tally_fetch_ahead(values + at, m * sizeof *values);
+        for (size_t i = at; i < at + m; i++) { /* no exit, for vector instructions */
+            n_outside += !(fabs((double)values[i]) <= bound);
+        }
     }
     size_t i = n_outside > 0 ? 0 : n;
     while (i < n && is_summable(setting, values[i])) {
@@ -525,8 +559,6 @@ static int64_t next_stage(const struct tally_server_task *task)
     return task->plan->stage + (counts ? task->plan->samples : 0);
 }
 
-enum { BLOCK = 256 }; /* its steps stay in the processor's first cache */
-
 enum tally_status tally_baseline_decide(const struct tally_server_task *task, double scale,
                                         struct tally_scratch *scratch,
                                         struct tally_decision *decision, struct tally_error *err)
@@ -538,7 +570,7 @@ enum tally_status tally_baseline_decide(const struct tally_server_task *task, do
         return tally_compression_decide(task, scale, scratch, decision, err);
     }
     for (size_t at = 0; at < setting->dim; at += BLOCK) {
-        const size_t n = setting->dim - at < BLOCK ? setting->dim - at : BLOCK;
+        const size_t n = block_at(at, setting->dim);
         tally_fetch_ahead(task->x + at, n * sizeof *task->x);
         tally_fetch_ahead(scratch->vector + at, n * sizeof *scratch->vector);
         tally_weighted_means(task, at, n, steps);
@@ -584,7 +616,7 @@ enum tally_status tally_baseline_apply(const struct tally_setting *setting,
         return status;
     }
     for (size_t at = 0; at < setting->dim; at += BLOCK) {
-        const size_t n = setting->dim - at < BLOCK ? setting->dim - at : BLOCK;
+        const size_t n = block_at(at, setting->dim);
         tally_fetch_ahead(scratch->vector + at, n * sizeof *scratch->vector);
         tally_fetch_ahead(x + at, n * sizeof *x);
         for (size_t i = at; i < at + n; i++) {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codec/numeric/fetch.h"
 #include "codec/numeric/wide_sum.h"
 #include "services/objectives/known_losses.h"
 
@@ -30,11 +31,21 @@ static const struct plugin_objective *of(const struct tally_objective *objective
 /* The first coordinate whose size is not in [0, limit]; dim if there is none. */
 static size_t find_outside(const double *values, size_t dim, double limit)
 {
-    size_t i = 0;
-    while (i < dim && fabs(values[i]) <= limit) { /* false for NaN */
-        i++;
+    enum { BLOCK = 256 };
+    for (size_t at = 0, n; at < dim; at += n) {
+        uint64_t n_outside = 0;
+        n = dim - at < BLOCK ? dim - at : BLOCK;
+        tally_fetch_ahead(values + at, n * sizeof *values);
+        for (size_t i = at; i < at + n; i++) {        /* no exit, for vector instructions */
+            n_outside += !(fabs(values[i]) <= limit); /* true for NaN */
+        }
+        for (size_t i = at; n_outside > 0; i++) {
+            if (!(fabs(values[i]) <= limit)) {
+                return i;
+            }
+        }
     }
-    return i;
+    return dim;
 }
 
 static void plugin_free(struct tally_objective *objective)
