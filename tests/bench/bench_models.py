@@ -34,8 +34,8 @@ METHODS = {"fedavg": {"type": "fedavg"}, "fedpaq": {"type": "fedpaq", "levels": 
            "compressed": {"type": "fedavg", "compression": "auto"}}
 WARM_UP = 3  # rounds
 # Ratios, at the dimension and the number of clients that are the defaults; with margin, as the yardstick varies.
-LIMITS = {("fedavg", "memory:"): 16, ("fedavg", "sqlite:"): 24, ("fedpaq", "memory:"): 10, ("fedpaq", "sqlite:"): 14,
-          ("compressed", "memory:"): 13, ("compressed", "sqlite:"): 13}
+LIMITS = {("fedavg", "memory:"): 14, ("fedavg", "sqlite:"): 20, ("fedpaq", "memory:"): 9, ("fedpaq", "sqlite:"): 12,
+          ("compressed", "memory:"): 8, ("compressed", "sqlite:"): 8}
 MOST_MB = 120
 POLL_S = 0.1  # a request costs the coordinator about as much as it spends on a tenth of a float32 update
 WORKER = """
