@@ -28,15 +28,31 @@ static double target_of(const struct tally_vector *vector, size_t i, unsigned st
            tally_trellis_dither(state, dither) * 0x1p-32;
 }
 
-/* The level next to `target` that leads from a state with this offset along the branch `parity`,
- * and its magnitude at most `top`, which is at least 1. */
-static double nearest(double target, unsigned offset, unsigned parity, double top,
-                      bool *ret_is_clipped)
+/* The largest magnitudes of even and odd levels. */
+struct limits {
+    double most[2];
+};
+
+static struct limits limits_of(const struct tally_grid *grid)
 {
-    const double odd = (offset ^ parity) & 1;
-    const double level = 2 * rint((target - odd) / 2) + odd;
-    const double most = fmod(top, 2) == odd ? top : top - 1;
-    *ret_is_clipped = fabs(level) > most;
+    const uint32_t top = grid->intervals / 2;
+    return (struct limits){.most = {top - top % 2, top - (top + 1) % 2}};
+}
+
+/* Rounds to the nearest integer, halves to even. Beyond 2^51, gives another number beyond it. */
+static double round_to_even(double value)
+{
+    return value + 0x1.8p52 - 0x1.8p52;
+}
+
+/* The even or odd level next to `target`, however large. */
+static double nearest(double target, unsigned odd)
+{
+    return 2 * round_to_even((target - odd) / 2) + odd;
+}
+
+static double limited(double level, double most)
+{
     return level > most ? most : level < -most ? -most : level;
 }
 
@@ -49,18 +65,16 @@ static unsigned before(unsigned state, unsigned parity)
 
 /* Extends the best paths to all states by a coordinate. Bit s of the result: the parity on the best
  * path to state s. */
-static unsigned extend(const struct tally_vector *vector, size_t i, int32_t dither,
-                       double errors[STATES])
+static unsigned extend(const struct tally_vector *vector, const struct limits *limits, size_t i,
+                       int32_t dither, double errors[STATES])
 {
-    const double top = vector->grid->intervals / 2;
     double more[2][2], best[STATES];
     unsigned parities = 0;
     for (unsigned grid = 0; grid < 2; grid++) {
         const double target = target_of(vector, i, grid, dither);
         for (unsigned parity = 0; parity < 2; parity++) {
-            bool is_clipped;
-            const double level =
-                nearest(target, tally_trellis_offset(grid, dither), parity, top, &is_clipped);
+            const unsigned odd = (tally_trellis_offset(grid, dither) ^ parity) & 1;
+            const double level = limited(nearest(target, odd), limits->most[odd]);
             more[grid][parity] = (level - target) * (level - target);
         }
     }
@@ -79,6 +93,7 @@ static unsigned extend(const struct tally_vector *vector, size_t i, int32_t dith
 
 size_t tally_trellis_round(const struct tally_vector *vector, int32_t *levels, uint64_t *clipped)
 {
+    const struct limits limits = limits_of(vector->grid);
     struct dithers dithers = {.rng = vector->rng, .group = UINT32_MAX};
     double errors[STATES];
     unsigned state = 0;
@@ -89,7 +104,7 @@ size_t tally_trellis_round(const struct tally_vector *vector, int32_t *levels, u
         if (!isfinite(vector->y[i])) {
             return i;
         }
-        levels[i] = (int32_t)extend(vector, i, dither_of(&dithers, i), errors);
+        levels[i] = (int32_t)extend(vector, &limits, i, dither_of(&dithers, i), errors);
     }
     for (unsigned s = 1; s < STATES; s++) {
         state = errors[s] < errors[state] ? s : state;
@@ -99,14 +114,13 @@ size_t tally_trellis_round(const struct tally_vector *vector, int32_t *levels, u
         state = before(state, parity);
         levels[i] = (int32_t)parity;
     }
-    const double top = vector->grid->intervals / 2;
     for (size_t i = 0; i < vector->dim; i++) {
         const int32_t dither = dither_of(&dithers, i);
         const unsigned parity = (unsigned)levels[i];
-        bool is_clipped;
-        levels[i] = (int32_t)nearest(target_of(vector, i, state, dither),
-                                     tally_trellis_offset(state, dither), parity, top, &is_clipped);
-        *clipped += is_clipped;
+        const unsigned odd = (tally_trellis_offset(state, dither) ^ parity) & 1;
+        const double level = nearest(target_of(vector, i, state, dither), odd);
+        levels[i] = (int32_t)limited(level, limits.most[odd]);
+        *clipped += fabs(level) > limits.most[odd];
         state = tally_trellis_after(state, parity);
     }
     return vector->dim;
