@@ -176,7 +176,8 @@ const struct tally_field TALLY_BUDGET_FIELDS[] = {
      .min = 0,
      .max = 9007199254740991,
      .doc = "the most that may be broadcast, each bit counted once: payload and control bits, but "
-            "not the control bit with which a client declines to send; 0 = no limit"},
+            "not the control bit with which a client declines to send or those of a survey; 0 = "
+            "no limit"},
 };
 const size_t TALLY_N_BUDGET_FIELDS = sizeof TALLY_BUDGET_FIELDS / sizeof TALLY_BUDGET_FIELDS[0];
 
