@@ -96,17 +96,18 @@ tally_adaptive_read_into(const uint8_t *data, size_t n_bytes, uint64_t payload_b
                          struct tally_level_stats *ret_stats, struct tally_error *err);
 
 /* Sums over messages on one grid, in units of 2^-16 steps. A level l with dither u counts
- * 2^16 l - floor(2^16 u), an integer: so sums are exact in any order, and mostly fit 32 bits, half
- * the memory that each message reads and writes. `sums` has room for int64[dim], of which
- * int32[dim] are in use while no sum can be beyond `reach` steps; zero are both in the beginning.
- * A square is that of floor(value / 4), so that vectors of 16 bits suffice for most. */
+ * 2^16 l - floor(2^16 u), an integer, so sums are exact in any order. Most fit 32 bits, which
+ * halves the memory that each message reads and writes. `reach` bounds the magnitude of all sums,
+ * in steps. As long as it is at most TALLY_ADAPTIVE_NARROW_REACH, `sums` is an int32[dim], then an
+ * int64[dim], for which it has room. Both begin with 0. A square is that of floor(value / 4), so
+ * that vectors of 16 bits suffice for most. */
 enum { TALLY_ADAPTIVE_UNIT_BITS = 16, TALLY_ADAPTIVE_NARROW_REACH = (1 << 15) - 1 };
 struct tally_adaptive_units {
     double step, bound; /* as in tally_adaptive_sum */
     void *sums;         /* aligned as an int64 */
-    int64_t reach;      /* above TALLY_ADAPTIVE_NARROW_REACH: the sums are int64 */
-    uint64_t squares[TALLY_FIXED_POINT_LANES]; /* of levels that are zero or plain */
-    double more_squares;                       /* what the others have more than plain ones */
+    int64_t reach;
+    uint64_t squares[TALLY_FIXED_POINT_LANES]; /* as if all levels were zero or plain */
+    double more_squares;                       /* what the special levels have beyond that */
 };
 
 /* As tally_adaptive_read_into(). A long message is counted while it is read, which draws its
@@ -115,7 +116,7 @@ enum tally_status
 tally_adaptive_count_into(const uint8_t *data, size_t n_bytes, uint64_t payload_bits, size_t dim,
                           const struct tally_rng *dither, struct tally_adaptive_units *units,
                           struct tally_level_stats *ret_stats, struct tally_error *err);
-/* Counts a whole message of which the range is checked. */
+/* Counts a whole message, whose range has been checked. */
 void tally_adaptive_count(const struct tally_adaptive_message *message,
                           struct tally_adaptive_units *units);
 /* The sums of coordinates first .. first + n - 1. */

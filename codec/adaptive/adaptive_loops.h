@@ -175,7 +175,7 @@ static inline void sum_by_density(const uint32_t totals[TALLY_ADAPTIVE_CONTEXTS]
     }
 }
 
-/* Contexts are learnt from one class of density after the other, as a tile has few. */
+/* Contexts are learnt a density class at a time, because a tile has few of these classes. */
 static inline void halve(uint32_t *whole, uint32_t *part)
 {
     for (size_t b = 0; b < TALLY_ADAPTIVE_DITHERS; b++) {

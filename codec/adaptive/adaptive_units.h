@@ -27,9 +27,9 @@ void tally_adaptive_levels_and_dithers(const struct tally_adaptive_message *mess
                                        size_t n, int32_t levels[TALLY_ADAPTIVE_BLOCK],
                                        int32_t dithers[TALLY_ADAPTIVE_BLOCK]);
 
-/* Widens the sums unless they can take one more message without a level above `largest`. */
+/* Widens the sums if one more message, whose levels are at most `largest`, might not fit. */
 void tally_adaptive_units_reserve(struct tally_adaptive_units *units, size_t dim, uint32_t largest);
-/* The same, and counts such a message. */
+/* The same, and adds such a message to `reach`. */
 void tally_adaptive_units_reach(struct tally_adaptive_units *units, size_t dim, uint32_t largest);
 
 /* Replaces the plain value that was counted for a level that is neither zero nor plain. */

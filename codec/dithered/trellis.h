@@ -1,17 +1,18 @@
-/* trellis: which points a coordinate of a short message may be rounded to; FORMAT.md section 7.1.
+/* trellis: which points a coordinate of a short message may be rounded to; FORMAT.md section 7.
  *
  * Idea (trellis-coded quantization, Marcellin and Fischer 1990): two grids take turns, the second
  * of them half a step beside the first, and the parities of the levels so far decide which of them
  * is next. The encoder looks for the sequence of levels with the least squared error (Viterbi's
- * algorithm), and so the parities of levels choose well among points that lie half a step apart,
- * at the price of points that lie a step apart.
+ * algorithm). By the parities it chooses among points that lie half a step apart, although each
+ * level costs the bits of points that lie a step apart.
  *
  *     grid 0         0       1       2       3         level, with its parity b
  *                ----o-------o-------o-------o----
  *     grid 1             0       1       2       3
  *                --------o-------o-------o-------o
  *
- *     grid of coordinate i:  lowest bit of the state;   next state = s / 2 ^ 5 (s & 1) ^ 2 b
+ *     grid of coordinate i:  lowest bit of its state s
+ *     next state:            (s >> 1) xor 5 (s & 1) xor 2 b
  *
  * That is Ungerboeck's code of eight states. With a dither that is uniform over two steps (its
  * lowest bit says which of them), the error does not depend on the vector, as without a trellis. It
@@ -35,7 +36,8 @@ static inline int32_t tally_trellis_dither(unsigned state, int32_t dither)
     return (int32_t)((uint32_t)dither ^ (uint32_t)(state & 1) << 31);
 }
 
-/* The parity of level 0: of the step of a dither of two steps, and whether U' has lost a step. */
+/* The parity b of level 0, U + o in FORMAT.md: the lowest bit of U, flipped if U' has lost a step.
+ */
 static inline unsigned tally_trellis_offset(unsigned state, int32_t dither)
 {
     return ((unsigned)dither ^ (state & (dither >= 0))) & 1;
@@ -46,7 +48,7 @@ static inline unsigned tally_trellis_after(unsigned state, unsigned parity)
     return state >> 1 ^ 5 * (state & 1) ^ parity << 1;
 }
 
-/* The state after a level that was rounded with `dither`, before U' was made of it. */
+/* The state after a level; `dither` is U, not U'. */
 static inline unsigned tally_trellis_next(unsigned state, int32_t dither, int64_t level)
 {
     return tally_trellis_after(state, ((unsigned)level ^ tally_trellis_offset(state, dither)) & 1);

@@ -8,8 +8,8 @@
 
 enum { TALLY_FETCH_LINE = 64, TALLY_FETCH_AHEAD = 4096 };
 
-/* Asks for n_bytes, TALLY_FETCH_AHEAD bytes behind `at`. They may lie past the end of the vector,
- * where a prefetch may go but a pointer into it may not. */
+/* Asks for the n_bytes that begin at `at` + TALLY_FETCH_AHEAD. They may lie past the end of the
+ * vector: a prefetch may go there, but a pointer may not, so the address is an integer. */
 static inline void tally_fetch_ahead(const void *at, size_t n_bytes)
 {
     const uintptr_t first = (uintptr_t)at + TALLY_FETCH_AHEAD;

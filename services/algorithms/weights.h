@@ -38,16 +38,17 @@ void tally_weights_add(struct tally_weights *weights, uint32_t weight);
 
 /* Number of int64 words in the sum of one coordinate. */
 size_t tally_weighted_sum_words(const struct tally_setting *setting);
-/* Behind the sums of a round, for the algorithm. */
+/* What the algorithm notes about the sums of a round, behind them. */
 struct tally_sums_notes {
-    int64_t reach;     /* of sums in 32 bits: struct tally_adaptive_units */
-    size_t used_bytes; /* what is behind them is zero as it was; 0: all may be in use */
+    int64_t reach;     /* as in struct tally_adaptive_units */
+    size_t used_bytes; /* all behind these bytes of the sums is still 0; 0: all may be in use */
 };
 /* Size of the sums of a round with their notes. */
 size_t tally_sums_bytes(const struct tally_setting *setting);
 struct tally_sums_notes *tally_sums_notes(const struct tally_setting *setting, const int64_t *sums);
-/* To be called once, before the first tally_sums_clear(), which makes all sums 0. */
+/* Prepares new sums for their first tally_sums_clear(). */
 void tally_sums_begin(const struct tally_setting *setting, int64_t *sums);
+/* Makes all sums and notes 0. */
 void tally_sums_clear(const struct tally_setting *setting, int64_t *sums);
 /* Server: adds values[dim], or scale * levels[dim], to the sums. All lie within
  * tally_fixed_point_bound(cohort). */

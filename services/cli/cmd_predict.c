@@ -87,7 +87,7 @@ static enum tally_status fetch_model(struct tally_cli *cli, const char *job,
                             "%.200s has no model: name its file with --model", job);
 }
 
-/* Reads double[n] from the bytes of a .npy file as Tally writes it; `what` it is. */
+/* Reads double[n] from the bytes of a .npy file as Tally writes it. Errors call it `what`. */
 static enum tally_status read_numbers(const struct tally_buffer *bytes, const char *what, size_t n,
                                       double *ret_numbers, struct tally_error *err)
 {

@@ -102,9 +102,9 @@ bool tally_planned_set(struct tally_json *object, const struct tally_planned *pl
  * is null, because the bits depend on the run. `planned` is as above, or null for a
  * job without a plan. Both numbers of bytes are estimates of job_footprint.h; --max-job-bytes
  * limits them. `suggested_step_size` is null without a suggestion (step_suggestion.h).
- * `not_checked` lists the checks that run only when the job is prepared. Without a suggestion,
- * which reads the data, those of the files and of the step size are among them, the latter with the
- * reason why there is none. */
+ * `not_checked` lists the checks that run only when the job is prepared. Making a suggestion reads
+ * the data. So without one the list has the checks of the data files and of the step size, the
+ * latter with the reason why there is no suggestion. */
 
 /* Makes the preview of a valid spec. `planned` is its plan, or NULL if it has none; `suggestion`
  * may be NULL. NULL = out of memory. */

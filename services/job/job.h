@@ -35,9 +35,10 @@
  * identify the point that a client has seen. The round's mark does: a digest of everything that an
  * update depends on besides spec, client and round. An update with a different mark is refused.
  *
- * A job whose features are scaled by numbers that depend on the points of all clients begins with a
- * survey (job_survey.h): a round that all clients must answer, whatever cohort and policy, and that
- * has no record. It has the number of the first round, but another mark. No deadline ends it.
+ * A job whose features are scaled by numbers that depend on the points of all clients, although no
+ * process has these points, begins with a survey (job_survey.h): a round that all clients must
+ * answer, whatever cohort and policy, and that has no record. It has the number of the first round,
+ * but another mark. The deadline of rounds does not hold for it.
  *
  * With reference `none` f(x*) is unknown and there is no regret: both are NaN. Only such a job
  * accepts updates without a loss, from clients that have only gradients; f at that point is then
@@ -154,7 +155,8 @@ enum tally_status tally_job_stop(struct tally_job *job, double seconds,
                                  struct tally_job_outcome *ret_outcome, struct tally_error *err);
 
 /* Takes a message in a running or paused job. If it is the last one of the round, the round closes
- * (ret_outcome->n_records > 0, or the job completes) and the next one opens or the job completes.
+ * (ret_outcome->n_records > 0 or ->surveyed, or the job completes) and the next one opens or the
+ * job completes.
  * If the algorithm cannot continue, the job fails; see its status and reason. Errors, after which
  * nothing has changed: FAILED_PRECONDITION (job not open, not the open round, a different mark, or
  * client not drawn), ALREADY_EXISTS (this client sent other bytes for this round), OUT_OF_RANGE

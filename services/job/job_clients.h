@@ -41,7 +41,7 @@ struct job_clients {
     bool keeps_weights;            /* saved with the receipts; set before anything is saved */
     struct tally_cohort cohort;    /* of the open round, unless it asks all */
     bool asks_all;                 /* the open round asks all clients, whatever the cohorts */
-    struct tally_cohort everyone;  /* who they are, if cohorts are below M; n = 0: not needed */
+    struct tally_cohort everyone;  /* all clients, if cohorts are below M; n = 0: not needed */
     struct tally_cohort *recalled; /* scratch: of an earlier round */
 };
 
@@ -60,7 +60,7 @@ void job_clients_open_round(struct job_clients *clients, int64_t round);
 /* Opens a round of all clients, before the first one, whose number it has. Precondition:
  * job_clients_need_everyone() has been called. */
 void job_clients_open_all(struct job_clients *clients, int64_t round);
-/* Ends it: nothing of its answers is kept, and the next round may have its number. */
+/* Ends such a round: nothing of its answers is kept, and the next one may have its number. */
 void job_clients_close_all(struct job_clients *clients);
 /* The clients of the open round. */
 const struct tally_cohort *job_clients_open(const struct job_clients *clients);

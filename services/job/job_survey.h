@@ -5,7 +5,7 @@
  * exact, so only their total is kept, and the order of arrival does not matter. When all clients
  * have answered, the total gives the scaling, which the state contains from then on, and round 1
  * opens. The survey has the number of that round and another mark; it has no record, no queries
- * and no deadline, and needs the answers of all clients, whatever the cohorts and the policy. Its
+ * and no round deadline, and needs the answers of all clients, whatever cohort and policy. Its
  * bits, up and down, are control bits of the record of round 1. */
 #ifndef TALLY_SERVICES_JOB_JOB_SURVEY_H
 #define TALLY_SERVICES_JOB_JOB_SURVEY_H

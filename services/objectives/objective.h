@@ -64,10 +64,10 @@ double tally_objective_spec_convexity(const struct tally_objective_spec *spec);
 const char *tally_objective_dim_field(const struct tally_objective_spec *spec);
 
 /* Makes an objective with the data of all clients, drawn from the key's streams or loaded from the
- * source. If the data are surveyed, the objective keeps the clients' surveys; unless the points of
- * all clients are here, or source->scaling is fitted, its features are then not scaled
- * (tally_objective.scaling), and it serves for nothing else. Precondition: a valid spec. Errors:
- * NO_MEMORY, those of the file loader (data/load_data.h), FAILED_PRECONDITION for a plug-in
+ * source. If the data are surveyed, the objective keeps the clients' surveys. Its features are then
+ * scaled if source->scaling is fitted or the points of all clients are here; otherwise
+ * tally_objective.scaling is 0, and only the surveys are of use. Precondition: a valid spec.
+ * Errors: NO_MEMORY, those of the file loader (data/load_data.h), FAILED_PRECONDITION for a plug-in
  * (services/plugins makes it). */
 enum tally_status tally_objective_load(const struct tally_objective_spec *spec, uint32_t clients,
                                        struct tally_rng_key key,

@@ -42,8 +42,8 @@ struct job_copy *job_copy_find(struct job_copy *jobs, const char *id);
  * name; false for more names than fit. */
 bool job_copy_note_dropped(struct job_copy *copy, const char *name);
 
-/* Makes the features those that the task's clients need: if the job has a scaling (job_survey.h) by
- * which they are not scaled yet, reads the data again. Errors: DATA_LOSS (the scaling is not here,
+/* Scales the features as the task needs it: if the job has a scaling (job_survey.h) that the data
+ * here do not have yet, reads the data again with it. Errors: DATA_LOSS (the scaling is not here,
  * or not the job's), those of reading the data (in job_copy_new()). After an error the copy is to
  * be freed. */
 enum tally_status job_copy_scale(struct job_copy *copy, const struct tally_task *task,

@@ -180,7 +180,7 @@ void tally_data_spec_drop_test(struct tally_data_spec *data);
 bool tally_data_spec_is_shared(const struct tally_data_spec *data);
 
 /* Whether the features are scaled by numbers that depend on the points of all clients, although no
- * process has them: the clients' surveys give them (survey.h). */
+ * process has all these points: the clients' surveys give the numbers (survey.h). */
 bool tally_data_spec_is_surveyed(const struct tally_data_spec *data);
 
 #endif

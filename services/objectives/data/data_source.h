@@ -10,7 +10,7 @@ struct tally_load_progress {
     const char *file;        /* its name below the data folder */
     uint64_t read_bytes;     /* of the file as it is, compressed or not */
     uint64_t total_bytes;    /* its size */
-    uint64_t unpacked_bytes; /* what the bytes read so far are without compression */
+    uint64_t unpacked_bytes; /* length of what was read so far, without compression */
     uint64_t points;         /* read of it so far */
 };
 
@@ -35,9 +35,10 @@ struct tally_data_source {
      * `standardize` or `missing` and applied to the others; NULL = each are scaled by
      * themselves. */
     struct tally_scaling *scaling;
-    /* Where the surveys of surveyed data go (survey.h); zeroed. Then data without a fitted scaling
-     * are scaled if the points of all clients are here, and otherwise stay as they are. NULL = they
-     * are not kept, and data of which not all points are here are refused. */
+    /* Where the clients' surveys go, if the data are surveyed (survey.h); zeroed. NULL = they are
+     * not kept. Such data are scaled by `scaling` if that is fitted, or else by what the surveys
+     * give if the points of all clients are here. Otherwise they stay as they are; with `surveys`
+     * NULL they are refused. */
     struct tally_surveys *surveys;
     /* Where the digest of the data goes (tally_dataset_digest()); may be NULL. */
     uint64_t *ret_digest;

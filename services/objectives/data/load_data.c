@@ -444,7 +444,7 @@ static enum tally_status scale(struct loader *loader)
     return status;
 }
 
-/* The first client whose points are not here; their number = all are. */
+/* The first client whose points are not here; the number of clients if all are. */
 static uint32_t find_absent(const struct tally_dataset *dataset)
 {
     uint32_t m = 0;

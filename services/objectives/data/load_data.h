@@ -8,11 +8,10 @@
 #include "services/objectives/data/dataset.h"
 
 /* Reads the data, whose spec is valid and not a matrix, or draws synthetic_linear; random choices
- * come from the key's sharding stream. What the means and deviations of surveyed data are is told
- * beside tally_data_source.surveys. With BINARY, labels 0 and 1 become -1 and 1. Errors:
- * INVALID_ARGUMENT (a file that is missing, not a regular file below the folder, malformed, not
- * what the spec says, or too large; the message names the file and, in text, the line), CANCELLED,
- * NO_MEMORY. */
+ * come from the key's sharding stream. For surveyed data, see tally_data_source.surveys. With
+ * BINARY, labels 0 and 1 become -1 and 1. Errors: INVALID_ARGUMENT (a file that is
+ * missing, not a regular file below the folder, malformed, not what the spec says, or too large;
+ * the message names the file and, in text, the line), CANCELLED, NO_MEMORY. */
 enum tally_status tally_dataset_load(const struct tally_data_spec *data, enum tally_labels labels,
                                      uint32_t clients, struct tally_rng_key key,
                                      const struct tally_data_source *source,

@@ -7,9 +7,8 @@
 
 /* --- wide integers ----------------------------------------------------------------------------
  *
- * Natural numbers of up to 52 words, which is enough for all: with at most 2^52 points, |S| <
- * 2^(511
- * + 1074 + 52) and Q < 2^(2 (511 + 1074) + 52), so n Q and S^2 are below 2^3274. */
+ * Natural numbers of up to 52 words, which is enough for all: with at most 2^52 points,
+ * |S| < 2^(511 + 1074 + 52) and Q < 2^(2 (511 + 1074) + 52), so n Q and S^2 are below 2^3274. */
 
 __extension__ typedef unsigned __int128 uint128;
 

@@ -3,10 +3,10 @@
  *
  * With sharding `local` no process sees the points of all clients. So each client sends a survey:
  * its number of points N and, of each feature, the number n of values that are not missing, their
- * sum S and the sum Q of their squares. The sums are integers: a double is a multiple of 2^-1074,
- * and its square one of 2^-2148. So they are exact, and adding surveys is associative: neither the
- * order of the clients, nor how the points are split over them, nor the processor changes a bit.
- * From the totals follow
+ * sum S and the sum Q of their squares. S is an integer in units of 2^-1074, of which every double
+ * is a multiple, and Q in units of 2^-2148. So they are exact and adding is associative: neither
+ * the order of the clients, nor how the points are split over them, nor the processor changes a
+ * bit. From the totals follow
  *
  *     fill = S / n        mean = S / n        s^2 = (n Q - S^2) / (n N)
  *
@@ -14,18 +14,22 @@
  * 0 exactly if all values are equal: such a feature stays as it is. (Missing values become the
  * mean, so they add to N and not to the deviations.)
  *
- * A survey as bytes, of which there is one for the same sums; varints as in protobuf, and the
- * shortest:
+ * The bytes of a survey; varints are those of protobuf, and the shortest, so equal sums have equal
+ * bytes:
  *
  *     varint N, at least 1
  *     per feature:  varint N - n
  *                   number S, number Q
  *
- *     number        varint: twice the bytes that follow, plus 1 if the number is negative
- *                   unless there are none: varint: the bytes of zeros below them; the bytes, the
- *                   least significant first, of which the first and the last are not 0
+ *     number 0      varint 0
+ *     number else   varint 2 k, or 2 k + 1 if the number is negative
+ *                   varint: how many of its least significant bytes are 0
+ *                   the k other bytes, the least significant first; the first and the last of
+ *                   them are not 0
  *
- * A typical feature takes 35 bytes. */
+ * A typical feature takes 35 bytes. The answer to the survey is the scaling: fill of all features,
+ * then mean, then s, as little-endian float64. Without `standardize`, and for a feature that is
+ * constant, mean and s are 0 and 1. */
 #ifndef TALLY_SERVICES_OBJECTIVES_DATA_SURVEY_H
 #define TALLY_SERVICES_OBJECTIVES_DATA_SURVEY_H
 
@@ -51,10 +55,9 @@ enum tally_status tally_survey_make(const struct tally_dataset *dataset, struct 
 enum tally_status tally_survey_add(struct tally_buffer *total, const uint8_t *bytes, size_t n,
                                    size_t features, struct tally_error *err);
 
-/* Computes the scaling from a total that tally_survey_add() has made:
- * double[3][features]: fill, mean, s. Without `standardizes`,
- * and for a feature that is constant, mean and s are 0 and 1. Errors: INVALID_ARGUMENT (a feature
- * has no value at any point). */
+/* Computes the scaling from a total that tally_survey_add() has made: double[3][features], of fill,
+ * mean and s. Without `standardizes`, and for a feature that is constant, mean and s are 0 and 1.
+ * Errors: INVALID_ARGUMENT (a feature has no value at any point). */
 enum tally_status tally_survey_conclude(const struct tally_buffer *total, size_t features,
                                         bool standardizes, const struct tally_columns *columns,
                                         double *ret_numbers, struct tally_error *err);
