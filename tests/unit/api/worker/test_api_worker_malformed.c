@@ -291,7 +291,8 @@ static void test_api_worker_malformed__failure_leaves_the_result_alone(void)
 /* An update that also polls, and the response to both. */
 static void test_api_worker_malformed__poll_within_an_update(void)
 {
-    const struct tally_poll_request poll = {.wait_ms = 5, .n_cursors = 1, .cursors = {{"job", 3}}};
+    const struct tally_poll_request poll = {
+        .wait_ms = 5, .n_cursors = 1, .cursors = {{.job_id = "job", .iterate = 3}}};
     const struct tally_poll_response idle = {.kind = TALLY_POLL_IDLE, .jobs_pending = 2};
     struct tally_buffer inner = {0}, wire = {0};
     const struct tally_update update = full_update();

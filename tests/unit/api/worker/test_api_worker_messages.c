@@ -359,7 +359,7 @@ static void test_api_worker_messages__session_of_any_message(void)
 {
     struct tally_buffer wire = {.size = 0};
     const struct tally_poll_request poll = {
-        .session = 7, .wait_ms = 5, .n_cursors = 1, .cursors = {{"job", 3}}};
+        .session = 7, .wait_ms = 5, .n_cursors = 1, .cursors = {{.job_id = "job", .iterate = 3}}};
     uint64_t session = 0;
     CU_ASSERT_EQUAL(make_update_request(&wire), TALLY_OK);
     CU_ASSERT_EQUAL(tally_leave_request_decode(wire.data, wire.size, &session, NULL), TALLY_OK);
