@@ -407,6 +407,29 @@ static void stop_talking(struct calm_memory *memory, struct tally_decision *deci
     memory->downlink_bits++;
 }
 
+/* If no message fits into what is left of the budget, x is much farther from x* than the recursion
+ * has it, and communication must not end yet: the epoch is repeated on a grid of twice the step.
+ * Returns false if that cannot help either. */
+static bool try_coarser(const struct tally_server_task *task, struct tally_decision *decision)
+{
+    static const double COARSER = 2, COARSEST = 16, SHARE = 0.25, LEAST_RATE = 0.25;
+    const struct tally_setting *setting = task->setting;
+    struct calm_memory *memory = task->memory;
+    struct tally_calm_epoch *epoch = &memory->schedule.epochs[memory->epoch];
+    const int64_t most = (int64_t)(SHARE * (double)memory->state.samples_left);
+    const double left = (double)calm_bits_left(setting, memory);
+    if (memory->epoch >= memory->schedule.n || most == 0 || epoch->uplink_resolution > COARSEST ||
+        left < LEAST_RATE * (double)setting->dim) {
+        return false;
+    }
+    epoch->uplink_resolution *= COARSER;
+    epoch->samples = epoch->samples < most ? epoch->samples : most;
+    decision->passed = false;
+    decision->control_bits = 0; /* the engine counts the bit that says so */
+    memory->downlink_bits++;
+    return true;
+}
+
 double calm_mean_square(const struct tally_server_task *task)
 {
     const double scale = task->plan->grid.step * 0x1p-32 / (double)task->received;
@@ -610,7 +633,9 @@ static enum tally_status calm_decide(const struct tally_server_task *task,
     decision->next_stage = task->plan->stage + 1;
     memory->state.samples_left -= task->plan->samples;
     if (task->received == 0) {
-        stop_talking(memory, decision);
+        if (!try_coarser(task, decision)) {
+            stop_talking(memory, decision);
+        }
         return TALLY_OK;
     }
     double noise;

@@ -184,21 +184,50 @@ static void test_calm_budget__client_declines_only_under_a_cap(void)
     job_host_fini(&HOST);
 }
 
-static void test_calm_budget__all_decline_and_the_talking_ends(void)
+static void all_decline(void)
 {
-    open_capped();
     for (uint32_t m = 0; m < 3; m++) {
         HOST.updates[m].payload.size = 0;
         HOST.updates[m].payload_bits = 0;
         HOST.updates[m].clipped = 0;
         job_host_send(&HOST, m);
     }
-    CU_ASSERT_EQUAL_FATAL(HOST.n_records, 2);
-    CU_ASSERT_FALSE(HOST.records[0].passed);
-    CU_ASSERT_EQUAL(HOST.records[0].bits.control_bits, 3 + 1);
-    CU_ASSERT_TRUE(HOST.records[1].cut);
+}
+
+/* If all decline, the epoch is repeated on a grid of twice the step, until that cannot help. */
+static void test_calm_budget__all_decline_and_the_talking_ends(void)
+{
+    open_capped();
+    double step = 0;
+    int repeats = 0;
+    for (; tally_job_status(HOST.job) == TALLY_JOB_RUNNING && repeats < 9; repeats++) {
+        const double now = tally_job_open_round(HOST.job)->plan.grid.step;
+        CU_ASSERT_TRUE(repeats == 0 || fabs(now / step - 2) < 1e-9);
+        step = now;
+        if (repeats > 0) {
+            job_host_compute(&HOST);
+        }
+        all_decline();
+        CU_ASSERT_FALSE(HOST.records[repeats].passed);
+        CU_ASSERT_EQUAL(HOST.records[repeats].bits.control_bits, 3 + 1);
+    }
     CU_ASSERT_EQUAL(tally_job_status(HOST.job), TALLY_JOB_COMPLETED);
+    CU_ASSERT_EQUAL(HOST.n_records, (size_t)repeats + 1);
+    CU_ASSERT_TRUE(HOST.records[repeats].cut);
+    CU_ASSERT_TRUE(repeats >= 4 && repeats <= 7);
     CU_ASSERT_EQUAL(tally_job_progress(HOST.job)->bits.downlink.messages, 0);
+    job_host_fini(&HOST);
+}
+
+/* Clients whose messages did not fit send some that do. */
+static void test_calm_budget__a_coarser_grid_fits(void)
+{
+    open_capped();
+    all_decline();
+    job_host_round(&HOST);
+    CU_ASSERT_EQUAL_FATAL(HOST.n_records, 2);
+    CU_ASSERT_TRUE(HOST.records[1].passed);
+    CU_ASSERT_EQUAL(tally_job_progress(HOST.job)->bits.downlink.messages, 1);
     job_host_fini(&HOST);
 }
 
@@ -366,6 +395,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_calm_budget__coarser_grids_never_make_x_worse),
     TALLY_TEST(test_calm_budget__too_many_bits_are_not_spent),
     TALLY_TEST(test_calm_budget__all_decline_and_the_talking_ends),
+    TALLY_TEST(test_calm_budget__a_coarser_grid_fits),
     TALLY_TEST(test_calm_budget__messages_that_cannot_be_are_malformed),
     TALLY_TEST(test_calm_budget__opening_round_needs_its_bits),
 };
