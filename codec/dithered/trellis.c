@@ -85,8 +85,12 @@ static unsigned extend(const struct tally_vector *vector, const struct limits *l
         parities |= (unsigned)(by_odd < by_even) << state;
         best[state] = by_odd < by_even ? by_odd : by_even;
     }
+    double least = best[0];
+    for (unsigned state = 1; state < STATES; state++) {
+        least = best[state] < least ? best[state] : least;
+    }
     for (unsigned state = 0; state < STATES; state++) {
-        errors[state] = best[state];
+        errors[state] = best[state] - least; /* so that a clipped coordinate drowns no others */
     }
     return parities;
 }

@@ -79,6 +79,37 @@ static void test_codec_trellis__no_other_levels_are_nearer(void)
     }
 }
 
+/* A coordinate far beyond the top changes nothing for those after it. */
+static void test_codec_trellis__an_outlier_is_clipped_alone(void)
+{
+    enum { LENGTH = 20000 };
+    static float y[LENGTH];
+    static int32_t levels[LENGTH];
+    const struct tally_grid grid = {.step = 1, .intervals = 1 << 20};
+    uint32_t words[TALLY_RNG_LANES];
+    uint64_t clipped = 0;
+    struct tally_rng rng;
+    tally_rng_init(&rng, tally_rng_key(4, 0), 0, 1, TALLY_RNG_UPLINK);
+    for (size_t i = 0; i < LENGTH; i++) {
+        y[i] = i == 3 ? 1e30F : (float)(i % 100) / 7;
+    }
+    const struct tally_vector vector = {.y = y, .dim = LENGTH, .grid = &grid, .rng = &rng};
+    CU_ASSERT_EQUAL_FATAL(tally_trellis_round(&vector, levels, &clipped), LENGTH);
+    CU_ASSERT_EQUAL(clipped, 1);
+    double square = 0;
+    unsigned state = 0;
+    for (size_t i = 0; i < LENGTH; i++) {
+        if (i % TALLY_RNG_LANES == 0) {
+            tally_rng_lanes(&rng, (uint32_t)(i / TALLY_RNG_LANES), words);
+        }
+        const int32_t dither = (int32_t)words[i % TALLY_RNG_LANES];
+        const double value = levels[i] - tally_trellis_dither(state, dither) * 0x1p-32;
+        square += i == 3 ? 0 : (value - y[i]) * (value - y[i]);
+        state = tally_trellis_next(state, dither, levels[i]);
+    }
+    CU_ASSERT_DOUBLE_EQUAL(square / LENGTH / tally_dithered_error(LENGTH), 1, 0.02);
+}
+
 /* Two paths from a state part at once, and meet again after four coordinates at the earliest. */
 static void test_codec_trellis__paths_part(void)
 {
@@ -98,6 +129,7 @@ static void test_codec_trellis__paths_part(void)
 
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_codec_trellis__no_other_levels_are_nearer),
+    TALLY_TEST(test_codec_trellis__an_outlier_is_clipped_alone),
     TALLY_TEST(test_codec_trellis__paths_part),
 };
 TALLY_SUITE(codec_trellis, TESTS);
