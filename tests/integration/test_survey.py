@@ -184,6 +184,20 @@ class Service(SurveyCase):
         self.assertEqual(detail["x_checksum"], expected["x_checksum"])
         self.assertEqual(detail["bits"]["control"], expected["bits"]["control"])
 
+    def test_a_column_that_one_client_lacks_has_the_mean_of_the_others(self):
+        for i in self.shards[2]:
+            self.points[i][1] = None
+        self.write(self.data / "part-2.csv", self.shards[2])
+        coordinator = self.start_coordinator()
+        job_id = coordinator.client.submit(self.document("mine.csv", minibatch=0))
+        for m in range(CLIENTS):
+            folder = Path(self.folder) / f"of-{m}"
+            folder.mkdir()
+            shutil.copy(self.data / f"part-{m}.csv", folder / "mine.csv")
+            self.start_worker(coordinator, f"w{m}", clients=1, options=("--data-dir", folder))
+        detail = coordinator.client.wait_status(job_id, "completed")
+        self.assertEqual(detail["x_checksum"], simulate(self.document(minibatch=0), self.at)["x_checksum"])
+
     def test_cohorts_and_policies_survey_all_clients(self):
         coordinator = self.start_coordinator()
         self.start_workers(coordinator)

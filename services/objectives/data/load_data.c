@@ -493,7 +493,7 @@ static enum tally_status survey(struct loader *loader)
     struct tally_surveys *kept = loader->source->surveys;
     struct tally_surveys *surveys = kept != NULL ? kept : &of_files;
     const uint32_t absent = find_absent(dataset);
-    const bool has_all = absent == dataset->clients && (dataset->is_whole || kept != NULL);
+    const bool has_all = absent == dataset->clients && dataset->is_whole;
     enum tally_status status = TALLY_OK;
     if (kept != NULL || scaling->features == 0) {
         status = tally_surveys_make(dataset, loader->columns, surveys, loader->err);
