@@ -645,10 +645,15 @@ enum tally_status tally_compression_apply(const struct tally_setting *setting,
     return TALLY_OK;
 }
 
-/* Between a bit for all coordinates together and all that a level can take. */
+/* Between a bit for all coordinates together and what takes two gamma codes for a level of eight
+ * deviations. The first step is finer by a factor of up to 2 sqrt(2). */
 struct tally_message_bits tally_compression_bits(const struct tally_setting *setting)
 {
-    const uint64_t most = 64 + 16 * (uint64_t)setting->dim;
+    static const double FAR = 8 * 2 * M_SQRT2;
+    const struct resolutions at = resolutions_at(setting, (double)setting->horizon);
+    const double level = FAR / fmin(at.up, at.down);
+    const uint64_t each = (uint64_t)fmax(16, 8 + 2 * ceil(log2(level)));
+    const uint64_t most = 8 * HEAD_BYTES + 64 + each * (uint64_t)setting->dim;
     return (struct tally_message_bits){
         .uplink = most, .downlink = most, .is_bound = true, .least = setting->dim / 64 + 1};
 }

@@ -1,5 +1,6 @@
 """Jobs whose messages are compressed both ways: the service, the simulation, crashes, and the bits."""
 
+import json
 import unittest
 
 from common import TallyTestCase, Worker, essence, simulate, sum_of_rounds, wait_until
@@ -58,6 +59,18 @@ class Compression(TallyTestCase):
             self.assertLess(compressed["bits"][way]["payload"], plain["bits"][way]["payload"] / 8)
         gain = [detail["loss"] - detail["f_star"] for detail in (plain, compressed)]
         self.assertLess(gain[1], 1.1 * gain[0])
+
+    def test_no_job_takes_more_bits_than_are_expected_at_most(self):
+        coordinator = self.start_coordinator(store="memory:")
+        for resolution in 0.001, 0.03, 1:
+            with self.subTest(resolution):
+                document = job(AUTO | {"compression": {"uplink_resolution": resolution, "downlink_resolution": resolution}})
+                answer = coordinator.client.request("POST", "/v1/jobs?dry_run=1", json.dumps(document).encode(),
+                                                    {"Content-Type": "application/json"})
+                expected, bits = answer.json()["expected_bits"], simulate(document)["bits"]
+                self.assertFalse(expected["is_exact"])
+                self.assertLess(bits["uplink_per_client"]["payload"], expected["uplink_per_client"])
+                self.assertLess(bits["downlink"]["payload"], expected["downlink"])
 
     def test_crashes_change_nothing(self):
         document = training_job(horizon=400, weighting="points", algorithm={"type": "fedavg", "compression": "auto"})
