@@ -182,12 +182,24 @@ static bool has_other_data(const struct tally_json *detail, uint64_t data_digest
     return is_known;
 }
 
-static void note_columns(const char *file, const char *folder)
+static void note_columns(const char *file, const char *folder, const char *why)
 {
     fprintf(stderr,
-            "tally: the training file %s is not in %s: the columns of the given file are taken in "
-            "their own order\n",
-            file, folder);
+            "tally: the training file %s is not in %s%s%s: the columns of the given file are taken "
+            "in their own order\n",
+            file, folder, why[0] != '\0' ? ", or cannot be read: " : "", why);
+}
+
+static void warn_of_other_data(const struct tally_data_spec *data)
+{
+    fprintf(
+        stderr,
+        data->sharding == TALLY_SHARDING_LOCAL
+            ? "tally: no process of the job is known to have had all files %s as they are here; "
+              "predictions may be wrong\n"
+            : "tally: %s has other data than those that the job was trained on; predictions may "
+              "be wrong\n",
+        data->table.file);
 }
 
 /* Reads the columns and the scaling of the training file of the job with this detail. */
@@ -207,7 +219,7 @@ static enum tally_status read_training(struct tally_cli *cli, const struct tally
                               predictor->scaling.features == 0;
     const bool is_surveyed = predictor->scaling.features > 0; /* some clients' files may be here */
     if (!needs_points && !is_surveyed && !tally_data_file_exists(&files, table->file)) {
-        note_columns(table->file, files.dir);
+        note_columns(table->file, files.dir, "");
         return TALLY_OK;
     }
     struct tally_dataset *dataset = NULL;
@@ -216,15 +228,12 @@ static enum tally_status read_training(struct tally_cli *cli, const struct tally
         data, TALLY_OBJECTIVE_KINDS[spec->objective.type]->labels, (uint32_t)spec->clients,
         tally_job_spec_setting(spec).key, &files, &dataset, &why);
     if (is_surveyed && status == TALLY_INVALID_ARGUMENT && predictor->columns.n == 0) {
-        note_columns(table->file, files.dir); /* no file is here */
+        note_columns(table->file, files.dir, why.message); /* no file is here, as a rule */
         return TALLY_OK;
     }
-    if (status == TALLY_OK && data->sharding != TALLY_SHARDING_LOCAL &&
-        has_other_data(detail, digest)) {
-        fprintf(stderr,
-                "tally: %s has other data than those that the job was trained on; predictions may "
-                "be wrong\n",
-                table->file);
+    const bool matters = data->sharding != TALLY_SHARDING_LOCAL || needs_points;
+    if (status == TALLY_OK && matters && has_other_data(detail, digest)) {
+        warn_of_other_data(data);
     }
     tally_dataset_free(dataset);
     return status == TALLY_OK
