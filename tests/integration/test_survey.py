@@ -260,12 +260,21 @@ class Service(SurveyCase):
         X = (np.where(self.points == np.array(None), fill, self.points).astype(float) - mean) / s
         signs = np.where(np.hstack([X, np.ones((61, 1))]) @ x > 0, "1", "-1")
         self.assertEqual([line.split(",")[0] for line in predicted.stdout.splitlines()[1:]], list(signs))
+        bundle = Path(self.folder) / "job.tar"
+        self.assertEqual(run("export", detail["id"], "--bundle", bundle, *at[:2]).returncode, 0)
+        self.assertEqual(run("predict", bundle, self.data / "all.csv", *self.at).stderr, "")
+        # A file that has changed, and one that cannot be read.
+        text = (self.data / "part-0.csv").read_text()
+        (self.data / "part-0.csv").write_text(text + text.splitlines()[1] + "\n")
+        self.assertIn("no process of the job is known to have had all files part-{client}.csv as they are here",
+                      run("predict", bundle, self.data / "all.csv", *self.at).stderr)
+        (self.data / "part-0.csv").write_text("\n".join(line + ",1" for line in text.splitlines()) + "\n")
+        self.assertIn("cannot be read: ", run("predict", detail["id"], self.data / "all.csv", *at).stderr)
+        (self.data / "part-0.csv").write_text(text)
         # Without the file of one client the coordinator's scaling is needed.
         (self.data / "part-2.csv").unlink()
         again = run("predict", detail["id"], self.data / "all.csv", *at)
         self.assertEqual((again.returncode, again.stdout), (0, predicted.stdout), again.stderr)
-        bundle = Path(self.folder) / "job.tar"
-        self.assertEqual(run("export", detail["id"], "--bundle", bundle, *at[:2]).returncode, 0)
         refused = run("predict", bundle, self.data / "all.csv", *at)
         self.assertEqual(refused.returncode, 1)
         self.assertIn("those of client 2 are not here", refused.stderr)
