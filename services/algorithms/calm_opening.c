@@ -22,6 +22,7 @@
 #include <stdlib.h>
 
 #include "codec/numeric/bits.h"
+#include "codec/numeric/log_scale.h"
 #include "services/algorithms/calm.h"
 
 enum { VALUE_BITS = CALM_REPORT_BITS / 2 };
@@ -60,19 +61,11 @@ unsigned calm_report_bits(const union tally_algorithm_params *params)
 
 /* Positive numbers in 10 bits: code c stands for 2^((c - 512) / 8). */
 
-static const double EIGHTHS[] = {1,
-                                 0x1.172b83c7d517bp+0,
-                                 0x1.306fe0a31b715p+0,
-                                 0x1.4bfdad5362a27p+0,
-                                 0x1.6a09e667f3bcdp+0,
-                                 0x1.8ace5422aa0dbp+0,
-                                 0x1.ae89f995ad3adp+0,
-                                 0x1.d5818dcfba487p+0};
 enum { MIDDLE = 512, MOST_CODE = 1023 };
 
 static double value_of(uint64_t code)
 {
-    return ldexp(EIGHTHS[code % 8], (int)(code / 8) - MIDDLE / 8);
+    return tally_log_scale_value(((int)code - MIDDLE) * TALLY_LOG_SCALE_OCTAVE / 8);
 }
 
 /* The code in [least, most] whose value is nearest on the logarithmic scale. `value` is at least
