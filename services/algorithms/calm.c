@@ -412,14 +412,14 @@ static void stop_talking(struct calm_memory *memory, struct tally_decision *deci
  * Returns false if that cannot help either. */
 static bool try_coarser(const struct tally_server_task *task, struct tally_decision *decision)
 {
-    static const double COARSER = 2, COARSEST = 16, SHARE = 0.25, LEAST_RATE = 0.25;
+    static const double COARSER = 2, COARSEST = 16, SHARE = 0.25;
     const struct tally_setting *setting = task->setting;
     struct calm_memory *memory = task->memory;
     struct tally_calm_epoch *epoch = &memory->schedule.epochs[memory->epoch];
     const int64_t most = (int64_t)(SHARE * (double)memory->state.samples_left);
     const double left = (double)calm_bits_left(setting, memory);
     if (memory->epoch >= memory->schedule.n || most == 0 || epoch->uplink_resolution > COARSEST ||
-        left < LEAST_RATE * (double)setting->dim) {
+        left < TALLY_CALM_LEAST_RATE * (double)setting->dim) {
         return false;
     }
     epoch->uplink_resolution *= COARSER;

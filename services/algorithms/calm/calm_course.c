@@ -8,9 +8,6 @@
 
 enum { MAX = TALLY_CALM_COURSE_EPOCHS, UP = TALLY_CALM_UP, DOWN = TALLY_CALM_DOWN };
 
-/* The least number of bits per coordinate. With fewer, a message contains so little information
- * that its epoch only splits the next broadcast in two. */
-#define LEAST_RATE 0.25
 /* Relative step of the finite differences. */
 #define NUDGE 1e-6
 
@@ -43,7 +40,7 @@ static double overhead(const struct tally_calm_course *course)
 /* The shortest message. */
 static double least_bits(const struct tally_calm_course *course)
 {
-    return overhead(course) + LEAST_RATE * (double)course->constants->dim;
+    return overhead(course) + TALLY_CALM_LEAST_RATE * (double)course->constants->dim;
 }
 
 /* The bits of a pool beyond those of the shortest messages. */

@@ -55,6 +55,10 @@
  * the noise, and levels could overflow the clients' sums. */
 #define TALLY_CALM_FINEST 0.25
 
+/* The least bits per coordinate of a message that is worth its bits: with fewer, it contains so
+ * little information that its epoch only splits the next broadcast in two. */
+#define TALLY_CALM_LEAST_RATE 0.25
+
 enum { TALLY_CALM_MAX_EPOCHS = 32 };
 
 /* The constants of a problem for CALM. Variances are per coordinate. */
