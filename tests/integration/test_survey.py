@@ -122,6 +122,14 @@ class SurveyCase(TallyTestCase):
         options.setdefault("options", self.at)
         return [self.start_worker(coordinator, f"w{i}", clients=CLIENTS // n, **options) for i in range(n)]
 
+    def start_owners(self, coordinator):
+        """Starts a worker for each client, which has that client's file only, as mine.csv."""
+        for m in range(CLIENTS):
+            folder = Path(self.folder) / f"of-{m}"
+            folder.mkdir()
+            shutil.copy(self.data / f"part-{m}.csv", folder / "mine.csv")
+            self.start_worker(coordinator, f"w{m}", clients=1, options=("--data-dir", folder))
+
     def survey_bytes(self):
         return sum(len(survey_of([self.points[i] for i in shard])) for shard in self.shards)
 
@@ -174,11 +182,7 @@ class Service(SurveyCase):
         document = self.document("mine.csv", minibatch=0)
         coordinator = self.start_coordinator()
         job_id = coordinator.client.submit(document)
-        for m in range(CLIENTS):
-            folder = Path(self.folder) / f"of-{m}"
-            folder.mkdir()
-            shutil.copy(self.data / f"part-{m}.csv", folder / "mine.csv")
-            self.start_worker(coordinator, f"w{m}", clients=1, options=("--data-dir", folder))
+        self.start_owners(coordinator)
         detail = coordinator.client.wait_status(job_id, "completed")
         expected = simulate(self.document(minibatch=0), self.at)
         self.assertEqual(detail["x_checksum"], expected["x_checksum"])
@@ -190,11 +194,7 @@ class Service(SurveyCase):
         self.write(self.data / "part-2.csv", self.shards[2])
         coordinator = self.start_coordinator()
         job_id = coordinator.client.submit(self.document("mine.csv", minibatch=0))
-        for m in range(CLIENTS):
-            folder = Path(self.folder) / f"of-{m}"
-            folder.mkdir()
-            shutil.copy(self.data / f"part-{m}.csv", folder / "mine.csv")
-            self.start_worker(coordinator, f"w{m}", clients=1, options=("--data-dir", folder))
+        self.start_owners(coordinator)
         detail = coordinator.client.wait_status(job_id, "completed")
         self.assertEqual(detail["x_checksum"], simulate(self.document(minibatch=0), self.at)["x_checksum"])
 
