@@ -8,6 +8,7 @@
 
 #include "codec/record.h"
 #include "codec/utf8.h"
+#include "services/base/outage.h"
 #include "services/base/progress_bar.h"
 #include "services/base/signals.h"
 #include "services/base/text.h"
@@ -144,7 +145,8 @@ struct follower {
     int64_t started_ms;
     int64_t deadline_ms; /* INT64_MAX = none */
     int64_t backoff_ms;  /* 0 while the coordinator responds */
-    bool is_json;        /* prints details on stdout, the table on stderr */
+    struct tally_outage outage;
+    bool is_json; /* prints details on stdout, the table on stderr */
     struct tally_progress_painter painter;
     double first_fraction; /* NaN before the first response */
     char mark[TALLY_WATCH_TEXT_CAPACITY];
@@ -233,11 +235,11 @@ static int finish(struct follower *follower, const struct tally_json *detail,
     return job_status == TALLY_JOB_COMPLETED ? exit_code : TALLY_EXIT_FAILED;
 }
 
-/* Reports an outage once. */
+/* Reports an outage, and what else it is due to later. */
 static void note_away(struct follower *follower, const struct tally_error *err)
 {
     tally_progress_clear(&follower->painter);
-    if (follower->backoff_ms == 0) {
+    if (tally_outage_is_news(&follower->outage, err, tally_monotonic_ms())) {
         fprintf(stderr, "tally: the coordinator is not reachable, retrying: %s\n", err->message);
     }
     follower->backoff_ms = tally_job_watch_backoff_ms(follower->backoff_ms);
@@ -249,6 +251,7 @@ static void note_back(struct follower *follower)
         tally_progress_clear(&follower->painter);
         fprintf(stderr, "tally: the coordinator is reachable again\n");
         follower->backoff_ms = 0;
+        follower->outage = (struct tally_outage){0};
     }
 }
 

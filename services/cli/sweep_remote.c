@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "codec/numeric/checksum.h"
+#include "services/base/outage.h"
 #include "services/base/time.h"
 #include "services/cli/job_watch.h"
 
@@ -51,6 +52,7 @@ static enum tally_status call(struct tally_sweep_remote *remote,
                               struct tally_json **ret_value, struct tally_error *err)
 {
     int64_t backoff_ms = 0;
+    struct tally_outage outage = {0};
     for (;;) {
         struct tally_http_exchange exchange = *request;
         struct tally_error why = TALLY_ERROR_INIT;
@@ -62,7 +64,7 @@ static enum tally_status call(struct tally_sweep_remote *remote,
             return status == TALLY_OK ? status
                                       : tally_fail(err, status, why.field, "%s", why.message);
         }
-        if (backoff_ms == 0) {
+        if (tally_outage_is_news(&outage, &why, tally_monotonic_ms())) {
             remote->note(remote->context, why.message);
         }
         backoff_ms = tally_job_watch_backoff_ms(backoff_ms);

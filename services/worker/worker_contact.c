@@ -41,7 +41,7 @@ static void wait_about(struct worker *worker, int64_t pause_ms)
 /* Waits before the next attempt: twice as long as the last time, less a random part. */
 void contact_pause(struct worker *worker, const struct tally_error *why)
 {
-    if (worker->pause_ms == 0 && why != NULL) {
+    if (why != NULL && tally_outage_is_news(&worker->outage, why, tally_monotonic_ms())) {
         tally_log(TALLY_LOG_WARN,
                   tally_log_event(why->status == TALLY_RESOURCE_EXHAUSTED
                                       ? "coordinator refused, retrying"
@@ -67,6 +67,7 @@ void contact_reached(struct worker *worker)
         tally_log(TALLY_LOG_INFO, tally_log_event("coordinator reachable again"));
     }
     worker->pause_ms = 0;
+    worker->outage = (struct tally_outage){0};
     patience_reached(&worker->patience);
 }
 

@@ -4,6 +4,7 @@
 #define TALLY_SERVICES_WORKER_WORKER_STATE_H
 
 #include "codec/numeric/rng.h"
+#include "services/base/outage.h"
 #include "services/base/token_file.h"
 #include "services/worker/worker.h"
 #include "services/worker/worker_calls.h"
@@ -41,6 +42,7 @@ struct worker {
     struct tally_error refusal; /* why it cannot serve the last job that it refused; OK = none */
     struct tally_rng jitter;
     int64_t pause_ms;
+    struct tally_outage outage;
     /* Monotonic times at which the progress of a call was last logged, and told. */
     int64_t progress_logged_ms, progress_told_ms;
     int64_t session_timeout_ms; /* as the coordinator said; 0 = it is told of no progress */

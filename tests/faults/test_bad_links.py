@@ -14,7 +14,9 @@ from link import NEAR, Link
 from namespaces import skip
 from service import FaultTestCase, job_document, wait_until
 
-from common import HANG_S, Process, essence, free_port, simulate  # service.py has found the folder
+from common import (  # service.py has found the folder
+    HANG_S, Process, essence, free_port, simulate, wait_until_listening,
+)
 
 # On a busy machine, a worker may take longer than the session timeout to compute. Then a test is repeated with a longer
 # timeout and a slower link.
@@ -83,7 +85,7 @@ class BadLinks(FaultTestCase):
         self.assertEqual(detail["bits"]["recovery"], 0)
 
     def start_nginx(self, settings):
-        """Starts nginx before the coordinator; returns its URL."""
+        """Starts nginx in front of the coordinator; returns its URL."""
         if not NGINX.exists():
             skip("proxies: there is no nginx")
         port, folder = free_port(), self.folder
@@ -94,6 +96,7 @@ class BadLinks(FaultTestCase):
             http {{ access_log {folder}/nginx-access.log; {paths} server {{ listen {NEAR}:{port}; location / {{
                 proxy_pass {self.coordinator.url}; {settings} }} }} }}""")
         self.processes.append(Process(folder, "nginx", [NGINX, "-e", "stderr", "-c", f"{folder}/nginx.conf"]))
+        wait_until_listening(port, NEAR)
         return f"http://{NEAR}:{port}"
 
     def look(self, job_id):

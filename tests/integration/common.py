@@ -74,6 +74,19 @@ def wait_until(condition, what, timeout_s=SILENCE_S, pause_s=0.01, progress=None
         time.sleep(pause_s)
 
 
+def wait_until_listening(port, host="127.0.0.1"):
+    """Waits until a server that the test started accepts connections."""
+    wait_until(lambda: _accepts(port, host), f"a listener on port {port}")
+
+
+def _accepts(port, host):
+    try:
+        with socket.create_connection((host, port), SILENCE_S):
+            return True
+    except ConnectionRefusedError:
+        return False
+
+
 _claims = []  # sockets, held as long as this process lives
 
 

@@ -768,6 +768,12 @@ class Watch(CliCase):
         self.assertEqual(err.count("the coordinator is not reachable, retrying: disk full"), 1)
         self.assertEqual(err.count("is reachable again"), 1)
 
+    def test_another_reason_for_waiting_is_told(self):
+        self.serve(self.script(problem(503, "store", "disk full"), Answer(502, b"<html>", "text/html")))
+        with self.running("watch", "ab12", *self.FAST) as child:
+            self.assertIn("retrying: disk full", child.stderr.readline())
+            self.assertIn("HTTP 502", child.stderr.readline())
+
     def test_a_signal_ends_it(self):
         for number in (signal.SIGINT, signal.SIGTERM):
             self.serve(lambda *_: Answer(200, detail()))

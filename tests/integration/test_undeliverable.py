@@ -411,6 +411,15 @@ class Undeliverable(TallyTestCase):
         self.assertIn("HTTP 307", worker.log())
         self.assertIn("redirects to http://login.example/", worker.log())
 
+    def test_a_worker_tells_when_its_reason_for_waiting_changes(self):
+        current = [answer(302, "Location: http://login.example/")]
+        self.start(lambda method, request: current[0])
+        worker = self.start_behind()
+        wait_until(lambda: "login.example" in worker.log(), "the first reason")
+        current[0] = answer(200)
+        wait_until(lambda: "text/html" in worker.log(), "the second reason")
+        self.assertEqual(worker.log().count("retrying"), 2)
+
     def test_the_command_says_where_a_redirect_leads_to(self):
         self.start(lambda method, request: answer(308, "Location: https://tally.example/v1/jobs?limit=100"))
         ran = subprocess.run([PROGRAMS / "tally", "list", "--coordinator", self.proxy.url], capture_output=True,
