@@ -6,6 +6,7 @@
 
 #include "codec/numeric/bits.h"
 #include "codec/numeric/fixed_point.h"
+#include "codec/quantize/qsgd_kernels.h"
 #include "codec/quantize/quantizer_kernels.h"
 
 /* ceil(log2(s + 1)): the bits of s itself. */
@@ -19,16 +20,43 @@ uint64_t tally_qsgd_bits(uint32_t s, size_t dim)
     return 32 + (uint64_t)dim * (1 + level_width(s));
 }
 
-/* The norm rounded up, so that no coordinate exceeds it. */
-static enum tally_status norm_of(const float *y, size_t dim, float *ret_norm,
-                                 struct tally_error *err)
+/* The sum of squares of y and of `before`, added in order; sets *ret_is_finite. */
+static double add_squares(double before, const float *y, size_t n, bool *ret_is_finite)
+{
+    double sum = before;
+    uint32_t n_others = 0;
+    for (size_t i = 0; i < n; i++) { /* no exit, for vector instructions */
+        n_others += isfinite(y[i]) ? 0 : 1;
+    }
+    for (size_t i = 0; i < n; i++) {
+        sum += (double)y[i] * (double)y[i];
+    }
+    *ret_is_finite = n_others == 0;
+    return sum;
+}
+
+/* The norm rounded up, so that no coordinate exceeds it. Fills words[dim] with the coordinates'
+ * draws: the sum has to wait for each addition, and there is time to draw. */
+static enum tally_status norm_of(const float *y, size_t dim, const struct tally_rng *rng,
+                                 uint32_t *words, float *ret_norm, struct tally_error *err)
 {
     double square = 0;
-    for (size_t i = 0; i < dim; i++) {
-        if (!isfinite(y[i])) {
-            return tally_quantize_refuse(y, i, dim, err);
+    for (size_t at = 0, n; at < dim; at += n) {
+        uint32_t last[TALLY_RNG_LANES];
+        bool is_finite;
+        n = dim - at < TALLY_RNG_LANES ? dim - at : TALLY_RNG_LANES;
+        tally_rng_lanes(rng, (uint32_t)(at / TALLY_RNG_LANES),
+                        n == TALLY_RNG_LANES ? words + at : last);
+        if (n < TALLY_RNG_LANES) {
+            memcpy(words + at, last, n * sizeof *words);
         }
-        square += (double)y[i] * (double)y[i];
+        square = add_squares(square, y + at, n, &is_finite);
+        if (!is_finite) {
+            while (isfinite(y[at])) {
+                at++;
+            }
+            return tally_quantize_refuse(y, at, dim, err);
+        }
     }
     const double exact = sqrt(square);
     float norm = (float)exact;
@@ -42,28 +70,34 @@ static enum tally_status norm_of(const float *y, size_t dim, float *ret_norm,
     return TALLY_OK;
 }
 
+void tally_qsgd_round_ref(uint32_t s, double scale, const float *y, size_t n, int32_t *levels)
+{
+    tally_qsgd_round(s, scale, y, n, levels);
+}
+
+tally_qsgd_kernel *tally_qsgd_kernel_for(enum tally_cpu cpu)
+{
+    static tally_qsgd_kernel *const kernels[TALLY_N_CPUS] = {
+        [TALLY_CPU_PORTABLE] = tally_qsgd_round_ref,
+#ifdef TALLY_X86_64
+        [TALLY_CPU_AVX2] = tally_qsgd_round_avx2,
+        [TALLY_CPU_AVX512] = tally_qsgd_round_avx512,
+#endif
+    };
+    return kernels[cpu];
+}
+
 enum tally_status tally_qsgd_quantize(uint32_t s, const float *y, size_t dim,
                                       const struct tally_rng *rng, struct tally_qsgd *ret_qsgd,
                                       int32_t *levels, struct tally_error *err)
 {
     struct tally_qsgd qsgd = {.levels = s};
-    enum tally_status status = norm_of(y, dim, &qsgd.norm, err);
+    enum tally_status status = norm_of(y, dim, rng, (uint32_t *)levels, &qsgd.norm, err);
     if (status != TALLY_OK) {
         return status;
     }
     const double scale = qsgd.norm > 0 ? (double)s / (double)qsgd.norm : 0;
-    uint32_t words[TALLY_RNG_LANES];
-    for (size_t i = 0; i < dim; i++) {
-        if (i % TALLY_RNG_LANES == 0) {
-            tally_rng_lanes(rng, (uint32_t)(i / TALLY_RNG_LANES), words);
-        }
-        const double scaled = fabs((double)y[i]) * scale;
-        const double whole = trunc(scaled);
-        const double uniform = (double)words[i % TALLY_RNG_LANES] * 0x1p-32;
-        int32_t level = (int32_t)whole + (uniform < scaled - whole);
-        level = level < (int32_t)s ? level : (int32_t)s; /* the product may round above s */
-        levels[i] = y[i] < 0 ? -level : level;
-    }
+    tally_qsgd_kernel_for(tally_cpu_used())(s, scale, y, dim, levels);
     *ret_qsgd = qsgd;
     return TALLY_OK;
 }
@@ -71,16 +105,21 @@ enum tally_status tally_qsgd_quantize(uint32_t s, const float *y, size_t dim,
 enum tally_status tally_qsgd_encode(const struct tally_qsgd *qsgd, const int32_t *levels,
                                     size_t dim, uint8_t *data, size_t capacity)
 {
-    const unsigned width = level_width(qsgd->levels);
+    const unsigned width = 1 + level_width(qsgd->levels);
+    const size_t most = 64 / width; /* codes in a word */
     struct tally_bit_writer writer;
     tally_bit_writer_init(&writer, data, capacity);
     uint32_t norm_bits;
     memcpy(&norm_bits, &qsgd->norm, sizeof norm_bits);
     tally_bit_write(&writer, norm_bits, 32);
-    for (size_t i = 0; i < dim; i++) {
-        const uint64_t negative = levels[i] < 0;
-        const uint64_t magnitude = (uint64_t)(levels[i] < 0 ? -levels[i] : levels[i]);
-        tally_bit_write(&writer, negative | magnitude << 1, 1 + width);
+    for (size_t at = 0, n; at < dim; at += n) {
+        uint64_t codes = 0;
+        n = dim - at < most ? dim - at : most;
+        for (size_t i = 0; i < n; i++) {
+            const int32_t level = levels[at + i];
+            codes |= (uint64_t)(tally_magnitude(level) << 1 | (level < 0)) << i * width;
+        }
+        tally_bit_write(&writer, codes, (unsigned)n * width);
     }
     tally_bit_writer_finish(&writer);
     return writer.overflow ? TALLY_OUT_OF_RANGE : TALLY_OK;

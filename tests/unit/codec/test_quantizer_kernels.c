@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codec/quantize/qsgd_kernels.h"
 #include "tests/harness.h"
 
 enum { MAX_DIM = 700, GUARD = 16 };
@@ -168,6 +169,42 @@ static void test_codec_quantizer_kernels__name_the_first_that_is_not_finite(void
     }
 }
 
+/* Levels of QSGD, of values at and around the borders between two levels, with words that just
+ * round up or down. */
+static void test_codec_quantizer_kernels__qsgd_equals_the_reference(void)
+{
+    struct tally_rng rng;
+    tally_rng_init(&rng, tally_rng_key(53, 0), 0, 0, TALLY_RNG_SAMPLING);
+    for (int trial = 0; trial < 3000; trial++) {
+        const uint32_t s = trial % 3 == 0 ? 32767 : 1 + tally_rng_below(&rng, 200);
+        const size_t n = tally_rng_below(&rng, MAX_DIM);
+        const double scale = (double)s / (0.1 + tally_rng_uniform(&rng));
+        float y[MAX_DIM], *block;
+        int32_t words[MAX_DIM + GUARD], expected[MAX_DIM + GUARD], levels[MAX_DIM + GUARD];
+        memset(words, 0x55, sizeof words);
+        for (size_t i = 0; i < n; i++) {
+            const double level = tally_rng_below(&rng, 4) == 0
+                                     ? (double)tally_rng_below(&rng, s + 1)
+                                     : tally_rng_uniform(&rng) * (double)s;
+            const double part = level - floor(level);
+            const float value = (float)(level / scale);
+            y[i] = tally_rng_below(&rng, 2) == 0 ? value : -value;
+            words[i] = (int32_t)(tally_rng_below(&rng, 2) == 0
+                                     ? tally_rng_u32(&rng)
+                                     : (uint32_t)(part * 0x1p32) + tally_rng_below(&rng, 3) - 1);
+        }
+        const float *moved = place(y, n, tally_rng_below(&rng, 16), &block);
+        memcpy(expected, words, sizeof words);
+        tally_qsgd_round_ref(s, scale, y, n, expected);
+        for (int cpu = 0; cpu <= (int)tally_cpu_best(); cpu++) {
+            memcpy(levels, words, sizeof words);
+            tally_qsgd_kernel_for((enum tally_cpu)cpu)(s, scale, moved, n, levels);
+            CU_ASSERT_EQUAL(memcmp(levels, expected, sizeof levels), 0);
+        }
+        free(block);
+    }
+}
+
 /* Every limit on the instruction set; a limit above the machine's best selects the best. */
 static void test_codec_quantizer_kernels__the_limit_selects(void)
 {
@@ -188,6 +225,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_codec_quantizer_kernels__equal_the_reference),
     TALLY_TEST(test_codec_quantizer_kernels__a_word_equal_to_the_fraction_rounds_down),
     TALLY_TEST(test_codec_quantizer_kernels__name_the_first_that_is_not_finite),
+    TALLY_TEST(test_codec_quantizer_kernels__qsgd_equals_the_reference),
     TALLY_TEST(test_codec_quantizer_kernels__the_limit_selects),
 };
 TALLY_SUITE(codec_quantizer_kernels, TESTS);
