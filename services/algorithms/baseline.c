@@ -139,17 +139,13 @@ static size_t block_at(size_t at, size_t dim)
     return dim - at < BLOCK ? dim - at : BLOCK;
 }
 
-static bool is_finite_vector(const double *x, size_t dim)
+static uint64_t count_not_finite(const double *x, size_t n)
 {
-    uint64_t n_others = 0;
-    for (size_t at = 0, n; at < dim && n_others == 0; at += n) {
-        n = block_at(at, dim);
-        tally_fetch_ahead(x + at, n * sizeof *x);
-        for (size_t i = at; i < at + n; i++) { /* no exit, for vector instructions */
-            n_others += !(fabs(x[i]) <= DBL_MAX);
-        }
+    uint64_t count = 0;
+    for (size_t i = 0; i < n; i++) { /* no exit, for vector instructions */
+        count += !(fabs(x[i]) <= DBL_MAX);
     }
-    return n_others == 0;
+    return count;
 }
 
 enum tally_status tally_baseline_diverged(const struct tally_client_task *task,
@@ -161,8 +157,8 @@ enum tally_status tally_baseline_diverged(const struct tally_client_task *task,
 }
 
 /* Takes the step after n queries of the open round from the point `from` to scratch->local, against
- * scratch->gradient. */
-static void take_step(const struct tally_client_task *task, int64_t n, const double *correction,
+ * scratch->gradient. Whether the new point is finite. */
+static bool take_step(const struct tally_client_task *task, int64_t n, const double *correction,
                       const double *from, struct tally_scratch *scratch)
 {
     const struct tally_setting *setting = task->setting;
@@ -174,6 +170,7 @@ static void take_step(const struct tally_client_task *task, int64_t n, const dou
     for (size_t i = 0; correction != NULL && i < setting->dim; i++) {
         scratch->gradient[i] += correction[i];
     }
+    uint64_t n_others = 0;
     for (size_t at = 0; at < setting->dim; at += BLOCK) {
         const size_t m = block_at(at, setting->dim);
         tally_fetch_ahead(scratch->gradient + at, m * sizeof *scratch->gradient);
@@ -181,8 +178,13 @@ static void take_step(const struct tally_client_task *task, int64_t n, const dou
         for (size_t i = at; i < at + m; i++) {
             scratch->local[i] = from[i] - step_size * scratch->gradient[i];
         }
+        n_others += count_not_finite(scratch->local + at, m);
     }
-    tally_domain_project(&setting->domain, scratch->local, setting->dim);
+    if (tally_domain_is_bounded(&setting->domain)) {
+        tally_domain_project(&setting->domain, scratch->local, setting->dim);
+        n_others = count_not_finite(scratch->local, setting->dim);
+    }
+    return n_others == 0;
 }
 
 /* Whether the client's point is left in scratch->vector: a training loop has float weights, and
@@ -240,6 +242,7 @@ enum tally_status tally_baseline_corrected_walk(const struct tally_client_task *
     tally_rng_init(&rng, setting->key, task->client, task->round, TALLY_RNG_SAMPLING);
     const double *here = task->x; /* which need not be copied */
     enum tally_status status = TALLY_OK;
+    bool is_finite = true;
     for (int64_t step = 0; status == TALLY_OK && step < samples; step++) {
         if (task->evaluate) {
             status = tally_loss_path_visit(&path, step, here, err);
@@ -250,12 +253,13 @@ enum tally_status tally_baseline_corrected_walk(const struct tally_client_task *
                                                setting->minibatch, &rng, scratch->gradient, err);
         }
         if (status == TALLY_OK) {
-            take_step(task, step, correction, here, scratch);
+            is_finite = take_step(task, step, correction, here, scratch);
             here = scratch->local;
         }
     }
     if (here == task->x) {
         memcpy(scratch->local, task->x, dim * sizeof *task->x);
+        is_finite = count_not_finite(scratch->local, dim) == 0;
     }
     if (status == TALLY_OK && task->evaluate) {
         status = tally_loss_path_mean(&path, ret_loss, err);
@@ -264,7 +268,7 @@ enum tally_status tally_baseline_corrected_walk(const struct tally_client_task *
     if (status != TALLY_OK) {
         return status;
     }
-    if (!is_finite_vector(scratch->local, dim) || (task->evaluate && !isfinite(*ret_loss))) {
+    if (!is_finite || (task->evaluate && !isfinite(*ret_loss))) {
         return tally_baseline_diverged(task, err);
     }
     return TALLY_OK;
