@@ -420,6 +420,18 @@ class Undeliverable(TallyTestCase):
         wait_until(lambda: "text/html" in worker.log(), "the second reason")
         self.assertEqual(worker.log().count("retrying"), 2)
 
+    def test_a_worker_tells_of_each_outage(self):
+        login = answer(302, "Location: http://login.example/")
+        current = [login]
+        self.start(lambda method, request: current[0])
+        worker = self.start_behind(options=("--wait-ms", "100"))
+        for n in (1, 2, 3):  # the first meets a worker that joins, the others one that polls
+            wait_until(lambda n=n: worker.log().count("login.example") == n, f"outage {n}")
+            current[0] = None
+            known = self.proxy.n_begun["PollTask"]
+            wait_until(lambda known=known: self.proxy.n_begun["PollTask"] > known + 1, "an answered poll")
+            current[0] = login
+
     def test_the_command_says_where_a_redirect_leads_to(self):
         self.start(lambda method, request: answer(308, "Location: https://tally.example/v1/jobs?limit=100"))
         ran = subprocess.run([PROGRAMS / "tally", "list", "--coordinator", self.proxy.url], capture_output=True,
