@@ -36,7 +36,8 @@ struct tally_qsgd {
 };
 
 /* Quantizes y (float[dim]) to signed levels (int32[dim]), |level| <= s; coordinate i takes the word
- * that tally_rng_lanes() gives it. Errors: NOT_FINITE (a coordinate, or a norm above float32). */
+ * that tally_rng_lanes() gives it. Errors: NOT_FINITE (a coordinate, or a norm above float32); the
+ * levels are unspecified then. */
 enum tally_status tally_qsgd_quantize(uint32_t s, const float *y, size_t dim,
                                       const struct tally_rng *rng, struct tally_qsgd *ret_qsgd,
                                       int32_t *levels, struct tally_error *err);
