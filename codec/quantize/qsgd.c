@@ -20,42 +20,27 @@ uint64_t tally_qsgd_bits(uint32_t s, size_t dim)
     return 32 + (uint64_t)dim * (1 + level_width(s));
 }
 
-/* The sum of squares of y and of `before`, added in order; sets *ret_is_finite. */
-static double add_squares(double before, const float *y, size_t n, bool *ret_is_finite)
-{
-    double sum = before;
-    uint32_t n_others = 0;
-    for (size_t i = 0; i < n; i++) { /* no exit, for vector instructions */
-        n_others += isfinite(y[i]) ? 0 : 1;
-    }
-    for (size_t i = 0; i < n; i++) {
-        sum += (double)y[i] * (double)y[i];
-    }
-    *ret_is_finite = n_others == 0;
-    return sum;
-}
-
 /* The norm rounded up, so that no coordinate exceeds it. Fills words[dim] with the coordinates'
  * draws: the sum has to wait for each addition, and there is time to draw. */
 static enum tally_status norm_of(const float *y, size_t dim, const struct tally_rng *rng,
                                  uint32_t *words, float *ret_norm, struct tally_error *err)
 {
-    double square = 0;
+    double square = 0; /* finite if all coordinates are: it has room for all squares of floats */
     for (size_t at = 0, n; at < dim; at += n) {
         uint32_t last[TALLY_RNG_LANES];
-        bool is_finite;
         n = dim - at < TALLY_RNG_LANES ? dim - at : TALLY_RNG_LANES;
         tally_rng_lanes(rng, (uint32_t)(at / TALLY_RNG_LANES),
                         n == TALLY_RNG_LANES ? words + at : last);
         if (n < TALLY_RNG_LANES) {
             memcpy(words + at, last, n * sizeof *words);
         }
-        square = add_squares(square, y + at, n, &is_finite);
-        if (!is_finite) {
-            while (isfinite(y[at])) {
-                at++;
-            }
-            return tally_quantize_refuse(y, at, dim, err);
+        for (size_t i = at; i < at + n; i++) {
+            square += (double)y[i] * (double)y[i];
+        }
+    }
+    for (size_t i = 0; !isfinite(square) && i < dim; i++) {
+        if (!isfinite(y[i])) {
+            return tally_quantize_refuse(y, i, dim, err);
         }
     }
     const double exact = sqrt(square);
