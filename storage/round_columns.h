@@ -16,7 +16,7 @@
 
 /* The version of the schema, for both databases. A change of the tables, or of the form of a value
  * in them, takes the next number: there are no migrations before 1.0 (DESIGN.md). */
-enum { TALLY_SCHEMA_VERSION = 10 };
+enum { TALLY_SCHEMA_VERSION = 11 };
 
 /* Fails unless the database named `label` has that version. Errors: FAILED_PRECONDITION (another
  * version; the message names the release that reads it), DATA_LOSS (not a version). */

@@ -143,6 +143,23 @@ static enum tally_status run_write(struct tally_sql_call *call, int64_t job_key,
     return status == TALLY_OK ? status : tally_fail(err, status, NULL, "%s", cause.message);
 }
 
+/* tally_sqlite_fill() in a transaction. */
+static enum tally_status fill(struct tally_sqlite *sqlite, const char *table, const char *column,
+                              int64_t rowid, const void *bytes, size_t n, struct tally_error *err)
+{
+    const enum tally_status status = tally_sqlite_fill(sqlite, table, column, rowid, bytes, n, err);
+    sqlite->is_broken = sqlite->is_broken || status != TALLY_OK;
+    return status;
+}
+
+/* For the row that was inserted last. */
+static enum tally_status fill_last(struct tally_sqlite *sqlite, const char *table,
+                                   const char *column, const void *bytes, size_t n,
+                                   struct tally_error *err)
+{
+    return fill(sqlite, table, column, sqlite3_last_insert_rowid(sqlite->db), bytes, n, err);
+}
+
 /* The key is chosen here, not by SQLite, because the row's checksum covers it. */
 static enum tally_status next_key(struct tally_sqlite *sqlite, int64_t *ret_key,
                                   struct tally_error *err)
@@ -215,11 +232,10 @@ static enum tally_status write_state(struct tally_sqlite *sqlite, enum tally_sql
 {
     struct tally_sql_call call = tally_sql_call(sqlite, which);
     tally_sql_bind_int64(&call, 1, job_key);
-    tally_sql_bind_bytes(&call, 2, bytes, n);
+    tally_sql_bind_content(&call, 2, bytes, n);
     return run_write(&call, job_key, err);
 }
 
-/* All but the first use UPDATE, because ON CONFLICT would copy the state once more. */
 static enum tally_status sqlite_state_put(struct tally_store *store, int64_t job_key,
                                           const void *bytes, size_t n, struct tally_error *err)
 {
@@ -229,22 +245,28 @@ static enum tally_status sqlite_state_put(struct tally_store *store, int64_t job
         return status;
     }
     if (sqlite3_changes(sqlite->db) == 0) {
-        return write_state(sqlite, TALLY_SQL_STATE_INSERT, job_key, bytes, n, err);
+        status = write_state(sqlite, TALLY_SQL_STATE_INSERT, job_key, bytes, n, err);
+    } else {
+        struct tally_sql_call call = tally_sql_call(sqlite, TALLY_SQL_CHANGES_DELETE);
+        tally_sql_bind_int64(&call, 1, job_key);
+        status = run_write(&call, job_key, err);
     }
-    struct tally_sql_call call = tally_sql_call(sqlite, TALLY_SQL_CHANGES_DELETE);
-    tally_sql_bind_int64(&call, 1, job_key);
-    return run_write(&call, job_key, err);
+    return status == TALLY_OK ? fill(sqlite, "job_states", "state", job_key, bytes, n, err)
+                              : status;
 }
 
 static enum tally_status sqlite_state_append(struct tally_store *store, int64_t job_key,
                                              int64_t round, const void *bytes, size_t n,
                                              struct tally_error *err)
 {
-    struct tally_sql_call call = tally_sql_call(sqlite_of(store), TALLY_SQL_STATE_APPEND);
+    struct tally_sqlite *sqlite = sqlite_of(store);
+    struct tally_sql_call call = tally_sql_call(sqlite, TALLY_SQL_STATE_APPEND);
     tally_sql_bind_int64(&call, 1, job_key);
     tally_sql_bind_int64(&call, 2, round);
-    tally_sql_bind_bytes(&call, 3, bytes, n);
-    return run_write(&call, job_key, err);
+    tally_sql_bind_content(&call, 3, bytes, n);
+    const enum tally_status status = run_write(&call, job_key, err);
+    return status == TALLY_OK ? fill_last(sqlite, "job_state_changes", "change", bytes, n, err)
+                              : status;
 }
 
 static enum tally_status sqlite_job_delete(struct tally_store *store, int64_t job_key,
@@ -270,12 +292,16 @@ static enum tally_status sqlite_update_insert(struct tally_store *store, int64_t
                                               const struct tally_store_update *update,
                                               struct tally_error *err)
 {
-    struct tally_sql_call call = tally_sql_call(sqlite_of(store), TALLY_SQL_UPDATE_INSERT);
+    struct tally_sqlite *sqlite = sqlite_of(store);
+    struct tally_sql_call call = tally_sql_call(sqlite, TALLY_SQL_UPDATE_INSERT);
     tally_sql_bind_int64(&call, 1, job_key);
     tally_sql_bind_int64(&call, 2, update->round);
     tally_sql_bind_int64(&call, 3, update->client);
-    tally_sql_bind_bytes(&call, 4, update->body, update->n_body);
-    return run_write(&call, job_key, err);
+    tally_sql_bind_content(&call, 4, update->body, update->n_body);
+    const enum tally_status status = run_write(&call, job_key, err);
+    return status == TALLY_OK
+               ? fill_last(sqlite, "updates", "body", update->body, update->n_body, err)
+               : status;
 }
 
 static enum tally_status sqlite_updates_delete(struct tally_store *store, int64_t job_key,
@@ -323,15 +349,17 @@ static enum tally_status sqlite_model_put(struct tally_store *store, int64_t job
     struct tally_sql_call call = tally_sql_call(sqlite, TALLY_SQL_MODEL_PUT);
     tally_sql_bind_int64(&call, 1, job_key);
     tally_sql_bind_row(&call, &TALLY_MODEL_COLUMNS, model);
-    const enum tally_status status = run_write(&call, job_key, err);
+    enum tally_status status = run_write(&call, job_key, err);
     if (status != TALLY_OK) {
         return status;
     }
+    const size_t n = (size_t)model->n_bytes;
     call = tally_sql_call(sqlite, TALLY_SQL_POINT_PUT);
     tally_sql_bind_int64(&call, 1, job_key);
     tally_sql_bind_int64(&call, 2, model->slot);
-    tally_sql_bind_bytes(&call, 3, bytes, (size_t)model->n_bytes);
-    return run_write(&call, job_key, err);
+    tally_sql_bind_content(&call, 3, bytes, n);
+    status = run_write(&call, job_key, err);
+    return status == TALLY_OK ? fill_last(sqlite, "model_points", "point", bytes, n, err) : status;
 }
 
 /* Every write has already reported its result. */

@@ -188,6 +188,21 @@ void tally_sql_bind_uint64(struct tally_sql_call *call, int parameter, uint64_t 
 void tally_sql_bind_text(struct tally_sql_call *call, int parameter, const char *text);
 void tally_sql_bind_bytes(struct tally_sql_call *call, int parameter, const void *bytes, size_t n);
 void tally_sql_bind_json(struct tally_sql_call *call, int parameter, const char *json, size_t n);
+/* Binds content twice, as what is stored and, in the next parameter, as what is summed. SQLite
+ * copies a row before it writes it, so long content is stored as zeros, to be written over with
+ * tally_sqlite_fill() in the same transaction. It has to be the last column of its table: zeros
+ * before other columns would be copied, too. */
+void tally_sql_bind_content(struct tally_sql_call *call, int parameter, const void *bytes,
+                            size_t n);
+enum { TALLY_SQL_LONG_BYTES = 1 << 20 };
+static inline bool tally_sql_is_long(size_t n)
+{
+    return n >= TALLY_SQL_LONG_BYTES;
+}
+/* Writes content that is long into the row, otherwise does nothing. */
+enum tally_status tally_sqlite_fill(const struct tally_sqlite *sqlite, const char *table,
+                                    const char *column, int64_t rowid, const void *bytes, size_t n,
+                                    struct tally_error *err);
 /* Parameters 1 to TALLY_SQL_N_RESERVED are the statement's own; a row's columns follow. */
 enum { TALLY_SQL_N_RESERVED = 3 };
 void tally_sql_bind_row(struct tally_sql_call *call, const struct tally_columns *columns,

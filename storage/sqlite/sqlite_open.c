@@ -66,6 +66,24 @@ enum tally_status tally_sqlite_fail(const struct tally_sqlite *sqlite, int rc,
                       cause != 0 ? ": " : "", cause != 0 ? strerror(cause) : "");
 }
 
+enum tally_status tally_sqlite_fill(const struct tally_sqlite *sqlite, const char *table,
+                                    const char *column, int64_t rowid, const void *bytes, size_t n,
+                                    struct tally_error *err)
+{
+    if (!tally_sql_is_long(n)) {
+        return TALLY_OK;
+    }
+    sqlite3_blob *blob = NULL;
+    int rc = sqlite3_blob_open(sqlite->db, "main", table, column, rowid, 1, &blob);
+    if (rc == SQLITE_OK) {
+        rc = sqlite3_blob_write(blob, bytes, (int)n, 0);
+    }
+    const enum tally_status status =
+        rc == SQLITE_OK ? TALLY_OK : tally_sqlite_fail(sqlite, rc, err);
+    sqlite3_blob_close(blob);
+    return status;
+}
+
 enum tally_status tally_sqlite_exec(const struct tally_sqlite *sqlite, const char *sql,
                                     struct tally_error *err)
 {

@@ -39,24 +39,24 @@ static const struct {
            ") STRICT"},
     {NULL, "CREATE TABLE job_states ("
            "job_key INTEGER PRIMARY KEY REFERENCES jobs ON DELETE CASCADE,"
-           "state BLOB NOT NULL,"
-           "row_checksum INTEGER NOT NULL"
+           "row_checksum INTEGER NOT NULL,"
+           "state BLOB NOT NULL"
            ") STRICT"},
     /* What rounds have changed in a state since it was put. This table and the next one hold long
      * values, so they have rowids: without, SQLite reads whole values to compare their keys. */
     {NULL, "CREATE TABLE job_state_changes ("
            "job_key INTEGER NOT NULL REFERENCES job_states ON DELETE CASCADE,"
            "round INTEGER NOT NULL,"
-           "change BLOB NOT NULL,"
            "row_checksum INTEGER NOT NULL,"
+           "change BLOB NOT NULL,"
            "PRIMARY KEY (job_key, round)"
            ") STRICT"},
     {NULL, "CREATE TABLE updates ("
            "job_key INTEGER NOT NULL REFERENCES jobs ON DELETE CASCADE,"
            "round INTEGER NOT NULL,"
            "client INTEGER NOT NULL,"
-           "body BLOB NOT NULL,"
            "row_checksum INTEGER NOT NULL,"
+           "body BLOB NOT NULL,"
            "PRIMARY KEY (job_key, round, client)"
            ") STRICT"},
     {&TALLY_ROUND_COLUMNS, "CREATE TABLE rounds ("
@@ -75,8 +75,8 @@ static const struct {
     {NULL, "CREATE TABLE model_points ("
            "job_key INTEGER NOT NULL,"
            "slot INTEGER NOT NULL,"
-           "point BLOB NOT NULL,"
            "row_checksum INTEGER NOT NULL,"
+           "point BLOB NOT NULL,"
            "PRIMARY KEY (job_key, slot),"
            "FOREIGN KEY (job_key, slot) REFERENCES models ON DELETE CASCADE"
            ") STRICT"},

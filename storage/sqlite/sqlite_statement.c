@@ -69,17 +69,18 @@ static const struct statement_text STATEMENT_TEXT[TALLY_N_SQL] = {
     /* Rows of the other tables reference it with ON DELETE CASCADE. */
     [TALLY_SQL_JOB_DELETE] = {NULL, "DELETE FROM jobs WHERE job_key = ?1"
                                     " AND status IN (" TALLY_SQL_TERMINAL_NAMES ")"},
+    /* Of content (tally_sql_bind_content()), a row has the first parameter, its sum the second. */
     [TALLY_SQL_STATE_UPDATE] = {NULL, "UPDATE job_states SET state = ?2, row_checksum ="
-                                      " tally_checksum('job_states', ?1, ?2) WHERE job_key = ?1"},
+                                      " tally_checksum('job_states', ?1, ?3) WHERE job_key = ?1"},
     [TALLY_SQL_STATE_INSERT] = {NULL, "INSERT INTO job_states (job_key, state, row_checksum)"
-                                      " VALUES (?1, ?2, tally_checksum('job_states', ?1, ?2))"},
+                                      " VALUES (?1, ?2, tally_checksum('job_states', ?1, ?3))"},
     [TALLY_SQL_STATE_APPEND] = {NULL, "INSERT INTO job_state_changes (job_key, round, change,"
                                       " row_checksum) VALUES (?1, ?2, ?3,"
-                                      " tally_checksum('job_state_changes', ?1, ?2, ?3))"},
+                                      " tally_checksum('job_state_changes', ?1, ?2, ?4))"},
     [TALLY_SQL_CHANGES_DELETE] = {NULL, "DELETE FROM job_state_changes WHERE job_key = ?1"},
     [TALLY_SQL_UPDATE_INSERT] = {NULL, "INSERT INTO updates (job_key, round, client, body,"
                                        " row_checksum) VALUES (?1, ?2, ?3, ?4,"
-                                       " tally_checksum('updates', ?1, ?2, ?3, ?4))"},
+                                       " tally_checksum('updates', ?1, ?2, ?3, ?5))"},
     [TALLY_SQL_UPDATES_DELETE] = {NULL, "DELETE FROM updates"
                                         " WHERE job_key = ?1 AND round BETWEEN ?2 AND ?3"},
     [TALLY_SQL_ROUND_INSERT] = {&TALLY_ROUND_COLUMNS,
@@ -97,7 +98,7 @@ static const struct statement_text STATEMENT_TEXT[TALLY_N_SQL] = {
                              " row_checksum = tally_checksum('models', ?1, {values})"},
     [TALLY_SQL_POINT_PUT] = {NULL, "REPLACE INTO model_points (job_key, slot, point, row_checksum)"
                                    " VALUES (?1, ?2, ?3,"
-                                   " tally_checksum('model_points', ?1, ?2, ?3))"},
+                                   " tally_checksum('model_points', ?1, ?2, ?4))"},
     [TALLY_SQL_JOB_GET] = {&TALLY_JOB_COLUMNS,
                            "SELECT job_key, {names}" JOB_DAMAGE " FROM jobs WHERE id = ?1"},
     [TALLY_SQL_JOB_BY_IDEMPOTENCY_KEY] = {&TALLY_JOB_COLUMNS,
@@ -223,6 +224,15 @@ void tally_sql_bind_bytes(struct tally_sql_call *call, int parameter, const void
 {
     keep_first(call, sqlite3_bind_blob64(call->statement, parameter, n > 0 ? bytes : "", n,
                                          SQLITE_STATIC));
+}
+
+void tally_sql_bind_content(struct tally_sql_call *call, int parameter, const void *bytes, size_t n)
+{
+    tally_sql_bind_bytes(call, parameter, bytes, n);
+    tally_sql_bind_bytes(call, parameter + 1, bytes, n);
+    if (tally_sql_is_long(n)) {
+        keep_first(call, sqlite3_bind_zeroblob64(call->statement, parameter, n));
+    }
 }
 
 void tally_sql_bind_json(struct tally_sql_call *call, int parameter, const char *json, size_t n)

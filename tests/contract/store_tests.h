@@ -53,6 +53,7 @@
     X(test_store__appended_parts_of_any_size_are_exact)                                            \
     X(test_store__empty_state_can_be_appended_to)                                                  \
     X(test_store__many_appended_parts_are_whole)                                                   \
+    X(test_store__long_parts_are_exact)                                                            \
     X(test_store__state_past_the_limit_of_the_buffer_is_too_large)                                 \
     X(test_store__models_are_read_back_by_slot)                                                    \
     X(test_store__a_model_replaces_the_one_in_its_slot)                                            \

@@ -12,7 +12,7 @@ import numpy
 from common import REPO, wait_until
 
 STORES = REPO / "tests/integration/stores"
-SCHEMA_VERSION = 10
+SCHEMA_VERSION = 11
 # The jobs of three_jobs.sql and of changes.sql; the heads of these files describe them.
 COMPLETED, RUNNING, QUEUED = "52a79c2839a4", "e731455fa687", "0f35a73d729d"
 CHANGING, QUEUED_BESIDE = "5ed6279aa877", "8c7f7ce7f1c3"

@@ -422,7 +422,7 @@ class Found(MigrateTestCase):
         self.make_short_store()
         with edited_database(self.path) as database:
             database.execute("INSERT INTO models VALUES (1, 3, 3, 4, 0.5, 9, 8, 0)")
-            database.execute("INSERT INTO model_points VALUES (1, 3, x'0102030405060708', 0)")
+            database.execute("INSERT INTO model_points VALUES (1, 3, 0, x'0102030405060708')")
         for table, change in self.CHANGES.items():
             with self.subTest(table):
                 self.target = CLUSTER.new_database()

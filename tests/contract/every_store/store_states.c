@@ -283,6 +283,30 @@ void test_store__many_appended_parts_are_whole(void)
     store_fixture_close(&f);
 }
 
+void test_store__long_parts_are_exact(void)
+{
+    enum { N_STATE = 3 << 20, N_CHANGE = 2 << 20, N = N_STATE + N_CHANGE };
+    struct store_fixture f;
+    store_fixture_open(&f);
+    int64_t key = expect_job(&f, "a", TALLY_JOB_RUNNING);
+    uint8_t *bytes = pattern_new(N);
+    for (int i = 0; i < 2; i++) { /* inserts the state, then replaces it by other bytes */
+        struct tally_buffer out = {0};
+        bytes[1000] = (uint8_t)i;
+        expect_begin(&f);
+        TALLY_ASSERT_STATUS(f.ops->state_put(f.store, key, bytes, N_STATE, &f.err), TALLY_OK,
+                            &f.err);
+        TALLY_ASSERT_STATUS(f.ops->state_append(f.store, key, 1, bytes + N_STATE, N_CHANGE, &f.err),
+                            TALLY_OK, &f.err);
+        expect_commit(&f);
+        TALLY_ASSERT_STATUS(f.ops->state_get(f.store, key, &out, &f.err), TALLY_OK, &f.err);
+        CU_ASSERT(out.size == N && memcmp(out.data, bytes, N) == 0);
+        tally_buffer_fini(&out);
+    }
+    free(bytes);
+    store_fixture_close(&f);
+}
+
 void test_store__state_past_the_limit_of_the_buffer_is_too_large(void)
 {
     struct store_fixture f;

@@ -269,9 +269,9 @@ void test_store_postgres_server__other_schema_version_is_refused_untouched(void)
         enum tally_status status;
         const char *message;
     } CASES[] = {
-        {1000, TALLY_FAILED_PRECONDITION, "schema version 1000, newer than 10"},
+        {1000, TALLY_FAILED_PRECONDITION, "schema version 1000, newer than 11"},
         {5, TALLY_FAILED_PRECONDITION,
-         "schema version 5, not 10; the last release that reads it is Tally 0.15.0"},
+         "schema version 5, not 11; the last release that reads it is Tally 0.15.0"},
         {-1, TALLY_DATA_LOSS, "schema version -1, which no release has made"},
     };
     const struct tally_store_options reading = {.read_only = true};

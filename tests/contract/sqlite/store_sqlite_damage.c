@@ -64,7 +64,7 @@ void test_store_sqlite_file__header_says_whose_it_is(void)
     size_t n = 0;
     uint8_t *file = file_read(f.path, &n);
     CU_ASSERT_EQUAL(memcmp(file + HEADER_APPLICATION_ID, "Taly", 4), 0);
-    CU_ASSERT_EQUAL(memcmp(file + HEADER_USER_VERSION, "\0\0\0\xa", 4), 0);
+    CU_ASSERT_EQUAL(memcmp(file + HEADER_USER_VERSION, "\0\0\0\xb", 4), 0);
     free(file);
     store_fixture_close(&f);
 }
@@ -94,20 +94,20 @@ void test_store_sqlite_file__other_schema_version_is_refused_untouched(void)
     struct store_fixture f;
     make_database(&f);
     expect_version_refused(&f, "\0\0\0\x63", TALLY_FAILED_PRECONDITION,
-                           "schema version 99, newer than 10");
+                           "schema version 99, newer than 11");
     expect_version_refused(
         &f, "\0\0\0\x7", TALLY_FAILED_PRECONDITION,
-        "schema version 7, not 10; the last release that reads it is Tally 0.15.0");
+        "schema version 7, not 11; the last release that reads it is Tally 0.15.0");
     expect_version_refused(&f, "\0\0\0\x8", TALLY_FAILED_PRECONDITION,
-                           "schema version 8, not 10: it was made between two releases");
+                           "schema version 8, not 11: it was made between two releases");
     expect_version_refused(&f, "\0\0\0\x9", TALLY_FAILED_PRECONDITION,
-                           "schema version 9, not 10: it was made between two releases");
+                           "schema version 9, not 11: it was made between two releases");
     expect_version_refused(&f, "\0\0\0\x1", TALLY_FAILED_PRECONDITION, "is Tally 0.15.0");
     expect_version_refused(&f, "\0\0\0\0", TALLY_DATA_LOSS,
                            "schema version 0, which no release has made");
     expect_version_refused(&f, "\xff\xff\xff\xff", TALLY_DATA_LOSS,
                            "schema version -1, which no release has made");
-    file_patch(f.path, HEADER_USER_VERSION, "\0\0\0\xa", 4);
+    file_patch(f.path, HEADER_USER_VERSION, "\0\0\0\xb", 4);
     store_fixture_reopen(&f);
     store_fixture_close(&f);
 }
