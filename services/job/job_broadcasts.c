@@ -35,7 +35,7 @@ static void drop_long(struct job_broadcasts *broadcasts, size_t dim, struct tall
     int64_t first = broadcasts->newest;
     uint64_t bits = slot(broadcasts, first)->bits.payload_bits;
     while (first > broadcasts->oldest &&
-           (bits += slot(broadcasts, first - 1)->bits.payload_bits) <= most) {
+           (bits += slot(broadcasts, first - 1)->bits.payload_bits) < most) {
         first--;
     }
     for (; broadcasts->oldest < first; broadcasts->oldest++) {

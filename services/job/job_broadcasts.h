@@ -1,8 +1,8 @@
 /* job_broadcasts: the newest broadcasts of a job, for clients that are a few rounds behind.
  *
  * A ring: the broadcast that led to iterate k is at slot k % 16. The ring has the last 16 at most,
- * and of those only as many as fit into the size of the point or 64 KiB, whichever is more, because
- * more of them would be longer than the point itself. The newest is always kept. */
+ * and of those only as many as are shorter together than the point or 64 KiB, whichever is more: in
+ * place of more of them a client is sent the point. The newest is always kept. */
 #ifndef TALLY_SERVICES_JOB_JOB_BROADCASTS_H
 #define TALLY_SERVICES_JOB_JOB_BROADCASTS_H
 

@@ -67,13 +67,15 @@ static void test_job_broadcast_ring__drops_the_oldest_above_the_limit(void)
 {
     struct job_broadcasts broadcasts = {0};
     job_broadcasts_init(&broadcasts, 1);
+    add(&broadcasts, SMALL_DIM, LIMIT_KIBIBITS / 2 - 1);
     add(&broadcasts, SMALL_DIM, LIMIT_KIBIBITS / 2);
+    expect_kept(&broadcasts, 2, 3); /* together just below the limit */
     add(&broadcasts, SMALL_DIM, LIMIT_KIBIBITS / 2);
-    expect_kept(&broadcasts, 2, 3); /* together exactly the limit */
+    expect_kept(&broadcasts, 4, 4); /* together exactly the limit */
     add(&broadcasts, SMALL_DIM, 1);
-    expect_kept(&broadcasts, 3, 4);
+    expect_kept(&broadcasts, 4, 5);
     add(&broadcasts, SMALL_DIM, 2 * LIMIT_KIBIBITS);
-    expect_kept(&broadcasts, 5, 5); /* the newest is always kept */
+    expect_kept(&broadcasts, 6, 6); /* the newest is always kept */
     job_broadcasts_fini(&broadcasts);
 }
 
@@ -83,7 +85,7 @@ static void test_job_broadcast_ring__a_long_point_raises_the_limit(void)
     struct job_broadcasts broadcasts = {0};
     job_broadcasts_init(&broadcasts, 1);
     add(&broadcasts, DIM, LIMIT_KIBIBITS);
-    add(&broadcasts, DIM, LIMIT_KIBIBITS);
+    add(&broadcasts, DIM, LIMIT_KIBIBITS - 1);
     expect_kept(&broadcasts, 2, 3);
     add(&broadcasts, DIM, 1);
     expect_kept(&broadcasts, 3, 4);
