@@ -27,13 +27,22 @@ enum { SURVEY_ROUND = 1 };
 _Static_assert(sizeof(struct client_slot) + sizeof(struct client_traffic) <= TALLY_FOOTPRINT_SLOT,
                "as job_footprint.h says");
 
+void hosted_job_forget_task(struct hosted_job *job)
+{
+    struct shared_task *shared = &job->shared_task;
+    shared->round = 0;
+    shared->bytes.size = 0;
+    tally_shared_bytes_release(shared->tail);
+    shared->tail = NULL;
+}
+
 void hosted_job_free(struct hosted_job *job)
 {
     if (job != NULL) {
         tally_job_free(job->engine);
         tally_buffer_fini(&job->document);
+        hosted_job_forget_task(job);
         tally_buffer_fini(&job->shared_task.bytes);
-        tally_shared_bytes_release(job->shared_task.tail);
         hosted_job_drop_slots(job);
         provenance_forget(&job->origins);
         free(job->start);
@@ -421,7 +430,7 @@ enum tally_status hosted_job_reload(struct tally_store *store, struct hosted_job
         job->engine = engine;
         job->provenance_is_current = false;
         provenance_forget(&job->origins);
-        job->shared_task.round = 0; /* it may be a different round with the same number */
+        hosted_job_forget_task(job); /* it may be a different round with the same number */
         job->stored_state = (struct stored_state){0};
         job->has_stored_updates = true;
         hosted_job_mark_active(job); /* it may have been started by then */

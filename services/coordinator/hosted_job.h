@@ -215,6 +215,8 @@ enum tally_status hosted_job_load_later(struct tally_store *store,
 enum tally_status hosted_job_reload(struct tally_store *store, struct hosted_job *job,
                                     struct tally_error *err);
 void hosted_job_free(struct hosted_job *job);
+/* Drops the shared part of the round's tasks; the next task encodes it again. */
+void hosted_job_forget_task(struct hosted_job *job);
 
 /* How many more slots the job needs (tally_job_spec_slots) so that each client of a round can have
  * one, whichever clients are drawn. */

@@ -398,7 +398,6 @@ enum tally_status jobs_stop(struct tally_coordinator *coordinator, struct hosted
         status = tally_job_stop(job->engine, seconds, &outcome, err);
     }
     if (status == TALLY_OK) {
-        job->shared_task.round = 0; /* the last evaluation has the number of the open round */
         status = rounds_put_closed(coordinator, job, &outcome, err);
     }
     return status;

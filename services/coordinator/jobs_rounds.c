@@ -110,10 +110,11 @@ enum tally_status rounds_put_closed(struct tally_coordinator *coordinator, struc
                                     struct tally_error *err)
 {
     /* First, because they take as much memory as the state. If the round cannot be stored, nothing
-     * of the transaction is. */
+     * of the transaction is. The next round may have the number of this one (a survey, a last
+     * evaluation). */
+    hosted_job_forget_task(job);
     if (outcome->surveyed) { /* no answer of the round whose number it had has arrived yet */
         pending_forget(&coordinator->transaction->pending, job);
-        job->shared_task.round = 0;
     } else {
         pending_drop(&coordinator->transaction->pending, job);
     }

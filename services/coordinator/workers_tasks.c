@@ -268,10 +268,7 @@ static void share_task(struct hosted_job *job, const struct tally_job_round *rou
     }
     if (shared->round != round->round || shared->have != have) {
         describe_round(job, round, task);
-        shared->round = 0;
-        shared->bytes.size = 0;
-        tally_shared_bytes_release(shared->tail);
-        shared->tail = NULL;
+        hosted_job_forget_task(job);
         if (task->job_document.size + task->snapshot.size > 0 ||
             tally_task_encode_shared(task, &shared->bytes) != TALLY_OK) {
             return;
