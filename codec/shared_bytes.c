@@ -6,7 +6,8 @@ struct tally_shared_bytes *tally_shared_bytes_new(struct tally_buffer *bytes)
 {
     struct tally_shared_bytes *shared = malloc(sizeof *shared);
     if (shared != NULL) {
-        *shared = (struct tally_shared_bytes){.n_holders = 1, .bytes = *bytes};
+        *shared =
+            (struct tally_shared_bytes){.n_holders = 1, .bytes = *bytes, .fini = tally_buffer_fini};
         *bytes = (struct tally_buffer){.limit = bytes->limit};
     }
     return shared;
@@ -21,7 +22,7 @@ struct tally_shared_bytes *tally_shared_bytes_hold(struct tally_shared_bytes *sh
 void tally_shared_bytes_release(struct tally_shared_bytes *shared)
 {
     if (shared != NULL && --shared->n_holders == 0) {
-        tally_buffer_fini(&shared->bytes);
+        shared->fini(&shared->bytes);
         free(shared);
     }
 }

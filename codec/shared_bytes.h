@@ -6,7 +6,8 @@
 
 struct tally_shared_bytes {
     unsigned n_holders;
-    struct tally_buffer bytes; /* constant */
+    struct tally_buffer bytes;                /* constant */
+    void (*fini)(struct tally_buffer *bytes); /* frees them: tally_buffer_fini() at first */
 };
 
 /* Takes over the bytes, with one holder. NULL = out of memory; the caller then keeps the bytes. */

@@ -12,8 +12,6 @@
 
 enum { PART_AFTER_MS = 100 };
 
-enum { LONG_BODY_BYTES = 8 << 20, LONG_BODY_ROOM = 48 << 20 };
-
 /* ---- The handler ---- */
 
 /* To be called when the request is complete. The first call passes it to the handler; in later
@@ -167,14 +165,11 @@ static enum MHD_Result collect_body(struct tally_http_request *request, const ch
     return http_peer_hold(request->peer, request->body.size, false) ? MHD_YES : MHD_NO;
 }
 
-/* Reserves the whole body: pages for which nothing arrives are not touched. Long bodies reserve
- * the same room, so that each takes the place of the last one, whatever their lengths. If there is
- * no memory, the body grows as far as it can. */
+/* Reserves the whole body: pages for which nothing arrives are not touched. If there is no memory,
+ * the body grows as far as it can. */
 static void expect_upload(struct tally_http_request *request)
 {
-    const size_t n = request->upload.n_bytes, limit = request->body.limit;
-    const size_t room = limit < LONG_BODY_ROOM ? limit : LONG_BODY_ROOM;
-    (void)tally_buffer_reserve(&request->body, n > LONG_BODY_BYTES && n < room ? room : n);
+    http_request_reserve_body(request, request->upload.n_bytes);
     http_wide_expect(request->peer, request->upload.n_bytes);
 }
 

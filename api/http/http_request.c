@@ -1,6 +1,8 @@
 /* http_request: the life of a request, from its headers to its sent response, and what handlers can
  * read of it. */
+#include <malloc.h>
 #include <netdb.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -11,8 +13,15 @@
 enum {
     /* Finished requests are reused, with the memory of their bodies. */
     MAX_FREE_REQUESTS = 256,
-    KEPT_BODY_BYTES = 64 * 1024
+    KEPT_BODY_BYTES = 64 * 1024,
+    LONG_BODY_BYTES = 8 << 20,
+    LONG_BODY_ROOM = 48 << 20
 };
+
+/* LONG_BODY_ROOM bytes, kept from one long body for the next; NULL = none. Without it, the C
+ * library would give the memory of a long body to short blocks, and then need as much again. Not a
+ * member of the server, because a body that was taken may be freed after it. */
+static _Atomic(uint8_t *) long_body;
 
 /* ---- Its life ---- */
 
@@ -105,6 +114,40 @@ struct tally_http_request *http_request_new(struct http_peer *peer,
     return request;
 }
 
+void http_request_reserve_body(struct tally_http_request *request, size_t n)
+{
+    struct tally_buffer *body = &request->body;
+    if (n <= LONG_BODY_BYTES || n > LONG_BODY_ROOM) {
+        (void)tally_buffer_reserve(body, n);
+        return;
+    }
+    uint8_t *room = atomic_exchange(&long_body, NULL);
+    if (room == NULL) {
+        room = malloc(LONG_BODY_ROOM);
+    }
+    if (room != NULL) {
+        tally_buffer_fini(body);
+        body->data = room;
+        body->capacity = LONG_BODY_ROOM;
+    }
+}
+
+void tally_http_free_body(struct tally_buffer *body)
+{
+    uint8_t *none = NULL;
+    if (body->capacity == LONG_BODY_ROOM &&
+        atomic_compare_exchange_strong(&long_body, &none, body->data)) {
+        *body = (struct tally_buffer){.limit = body->limit};
+    }
+    tally_buffer_fini(body);
+}
+
+void tally_http_trim(void)
+{
+    free(atomic_exchange(&long_body, NULL));
+    (void)malloc_trim(0);
+}
+
 void http_request_drop_body(struct tally_http_request *request)
 {
     struct tally_http_server *server = request->server;
@@ -112,7 +155,7 @@ void http_request_drop_body(struct tally_http_request *request)
     http_uploads_end(&server->uploads, &request->upload);
     if (body->data == NULL || body->capacity > KEPT_BODY_BYTES ||
         server->n_spare_bodies == HTTP_SPARE_BODIES) {
-        tally_buffer_fini(body);
+        tally_http_free_body(body);
         return;
     }
     server->spare_bodies[server->n_spare_bodies++] =
@@ -148,6 +191,7 @@ void http_requests_clear(struct tally_http_server *server)
     while (server->n_spare_bodies > 0) {
         tally_buffer_fini(&server->spare_bodies[--server->n_spare_bodies]);
     }
+    free(atomic_exchange(&long_body, NULL));
 }
 
 /* ---- What the handler asks ---- */

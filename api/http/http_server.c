@@ -5,7 +5,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <limits.h>
-#include <malloc.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -230,7 +229,7 @@ static void give_memory_back(struct http_peers *peers)
     if (peers->most_connections >= MANY_CONNECTIONS &&
         peers->table.n < peers->most_connections / 4) {
         peers->most_connections = peers->table.n;
-        (void)malloc_trim(0);
+        tally_http_trim();
     }
 }
 

@@ -112,8 +112,11 @@ const char *tally_http_header(const struct tally_http_request *request, const ch
 const uint8_t *tally_http_body(const struct tally_http_request *request, size_t *ret_size);
 /* Frees the body: for a request whose response will take long. */
 void tally_http_forget_body(struct tally_http_request *request);
-/* The same, but moves the body's bytes to *ret_body. */
+/* The same, but moves the body's bytes to *ret_body, for tally_http_free_body(). */
 void tally_http_take_body(struct tally_http_request *request, struct tally_buffer *ret_body);
+void tally_http_free_body(struct tally_buffer *body);
+/* Returns freed memory to the system: the C library and the servers keep it. */
+void tally_http_trim(void);
 /* Appends path and query in the form of a request line. They mean the same as in the request, but
  * may be encoded differently. Errors: NO_MEMORY, TOO_LARGE. */
 enum tally_status tally_http_target(const struct tally_http_request *request,

@@ -605,7 +605,7 @@ static int check_certificate(const struct tally_http_server_config *server)
 /* Keeps the memory of request bodies, broadcasts and states, many MB in each round, for the next
  * round. By default the C library returns it to the system and faults it in again page by page;
  * blocks above 32 MiB, as long as a batch of updates, always. Code that frees much for good calls
- * malloc_trim() (jobs_remove(), http_server.c). */
+ * tally_http_trim() (jobs_remove(), http_server.c). */
 static void keep_freed_memory(void)
 {
     enum { KEPT_BYTES = 64 << 20 };

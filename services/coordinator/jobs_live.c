@@ -1,7 +1,6 @@
 #include "services/coordinator/jobs_live.h"
 #include "services/base/alloc.h"
 
-#include <malloc.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -166,7 +165,7 @@ void jobs_remove(struct tally_coordinator *coordinator, struct hosted_job **at)
     const bool is_large = job->row.dim >= LARGE_DIM;
     hosted_job_free(job);
     if (is_large) {
-        (void)malloc_trim(0);
+        tally_http_trim();
     }
 }
 

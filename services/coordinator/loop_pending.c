@@ -64,6 +64,7 @@ static enum tally_status keep_body(struct pending_updates *pending, struct pendi
             return TALLY_NO_MEMORY;
         }
         tally_http_take_body(owner, &body->bytes);
+        body->fini = tally_http_free_body;
         tally_shared_bytes_release(pending->body);
         pending->body = body;
     }

@@ -172,7 +172,7 @@ static enum tally_status send_call(struct tally_coordinator *coordinator, struct
     tally_http_take_body(call->request, &body);
     enum tally_status status =
         tally_http_forward(sent->forwarding->forwarder, &request, &sent->request, err);
-    tally_buffer_fini(&body);
+    tally_http_free_body(&body);
     return status;
 }
 

@@ -179,6 +179,15 @@ void tally_http_take_body(struct tally_http_request *request, struct tally_buffe
                 "out of memory");
 }
 
+void tally_http_free_body(struct tally_buffer *body)
+{
+    tally_buffer_fini(body);
+}
+
+void tally_http_trim(void)
+{
+}
+
 enum tally_status tally_http_target(const struct tally_http_request *request,
                                     struct tally_buffer *out)
 {

@@ -71,6 +71,15 @@ void tally_http_take_body(struct tally_http_request *request, struct tally_buffe
     request->body = (struct tally_buffer){0};
 }
 
+void tally_http_free_body(struct tally_buffer *body)
+{
+    tally_buffer_fini(body);
+}
+
+void tally_http_trim(void)
+{
+}
+
 enum tally_status tally_http_target(const struct tally_http_request *request,
                                     struct tally_buffer *out)
 {
