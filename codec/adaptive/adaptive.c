@@ -1,3 +1,4 @@
+#include "codec/adaptive/adaptive_dithers.h"
 #include "codec/adaptive/adaptive_kernels.h"
 #include "codec/adaptive/adaptive_long.h"
 #include "codec/adaptive/adaptive_model.h"
@@ -48,14 +49,14 @@ static inline void pass(struct model *model, uint32_t magnitude)
     model->density += (here - model->density) >> TALLY_ADAPTIVE_DENSITY_RATE;
 }
 
-/* The dithers of a block; without dither all are 0. */
-static void dithers_at(const struct tally_rng *dither, size_t start, size_t n, int32_t *dithers)
+/* The dithers of a block, to whole rows; without dither all are 0. */
+static void dithers_at(const struct tally_rng *dither, size_t start, size_t n,
+                       int32_t dithers[TALLY_ADAPTIVE_BLOCK])
 {
-    if (dither == NULL) {
-        memset(dithers, 0, n * sizeof *dithers);
-    } else {
-        tally_dithered_kernel_for(tally_cpu_used())
-            ->dithers(dither, (uint32_t)(start / TALLY_RNG_LANES), n, dithers);
+    struct tally_adaptive_words words;
+    tally_adaptive_words_init(&words, dither);
+    for (size_t at = 0; at < n; at += TALLY_ADAPTIVE_STEPS) {
+        tally_adaptive_dithers(&words, (start + at) / TALLY_ADAPTIVE_STEPS, dithers + at);
     }
 }
 

@@ -170,6 +170,7 @@ static void model(const struct tally_adaptive_shares *shares, bool is_dithered,
 }
 
 const struct tally_adaptive_kernel TALLY_ADAPTIVE_AVX2 = {
+    .halves = plain_halves,
     .classes = plain_classes,
     .transpose = plain_transpose,
     .count = plain_count,

@@ -667,6 +667,7 @@ static void learn(bool is_dithered, const struct tally_adaptive_tile *tile,
 }
 
 const struct tally_adaptive_kernel TALLY_ADAPTIVE_AVX512 = {
+    .halves = plain_halves,
     .classes = classes_of,
     .transpose = transpose,
     .levels = levels_of,

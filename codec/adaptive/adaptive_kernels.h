@@ -64,6 +64,10 @@ typedef uint32_t tally_adaptive_symbol;
 
 /* All kernels give equal results. */
 struct tally_adaptive_kernel {
+    /* The dithers of a row, from the low or the high halves of random words. */
+    void (*halves)(const int32_t words[TALLY_ADAPTIVE_STEPS], bool high,
+                   int32_t dithers[TALLY_ADAPTIVE_STEPS]);
+
     /* The classes of dithers[lane][step], by step. */
     void (*classes)(const int32_t dithers[TALLY_ADAPTIVE_LANES][TALLY_ADAPTIVE_STEPS],
                     uint8_t classes[TALLY_ADAPTIVE_STEPS][TALLY_ADAPTIVE_LANES]);

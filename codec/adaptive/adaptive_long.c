@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codec/adaptive/adaptive_dithers.h"
 #include "codec/adaptive/adaptive_kernels.h"
 #include "codec/adaptive/adaptive_units.h"
-#include "codec/dithered/dithered_kernels.h"
 #include "codec/quantize/payload.h"
 
 enum {
@@ -27,6 +27,7 @@ enum {
 struct model {
     const struct tally_adaptive_kernel *kernel;
     const struct tally_rng *dither;
+    struct tally_adaptive_words words[LANES];
     struct tally_adaptive_shares shares;
     struct tally_adaptive_counts counts;
     struct tally_adaptive_lanes lanes;
@@ -36,6 +37,9 @@ static void model_init(struct model *model, const struct tally_rng *dither)
 {
     model->kernel = tally_adaptive_kernel_for(tally_cpu_used());
     model->dither = dither;
+    for (size_t l = 0; l < LANES; l++) {
+        tally_adaptive_words_init(&model->words[l], dither);
+    }
     for (size_t x = 0; x < CONTEXTS; x++) {
         const size_t class_of_dither = dither != NULL ? x % DITHERS : 0;
         const uint32_t zero = TALLY_ADAPTIVE_ZERO[x / DITHERS][class_of_dither];
@@ -64,31 +68,22 @@ static size_t tiles_of(size_t dim)
     return (dim + TALLY_ADAPTIVE_TILE - 1) / TALLY_ADAPTIVE_TILE;
 }
 
-/* The dithers of a row of 64 coordinates; without dither all are 0. */
-static void dithers_by(const struct tally_dithered_kernel *kernel, const struct tally_rng *dither,
-                       size_t row, int32_t dithers[STEPS])
-{
-    if (dither == NULL) {
-        memset(dithers, 0, STEPS * sizeof *dithers);
-    } else {
-        kernel->dithers(dither, (uint32_t)row, STEPS, dithers);
-    }
-}
-
+/* The dithers of a row of 64 coordinates, of which others are not needed. */
 static void dithers_of(const struct tally_rng *dither, size_t row, int32_t dithers[STEPS])
 {
-    dithers_by(tally_dithered_kernel_for(tally_cpu_used()), dither, row, dithers);
+    struct tally_adaptive_words words;
+    tally_adaptive_words_init(&words, dither);
+    tally_adaptive_dithers(&words, row, dithers);
 }
 
-static void begin_tile(const struct model *model, size_t n_tiles, size_t k,
-                       int32_t dithers[LANES][STEPS], struct tally_adaptive_tile *tile)
+static void begin_tile(struct model *model, size_t n_tiles, size_t k, int32_t dithers[LANES][STEPS],
+                       struct tally_adaptive_tile *tile)
 {
     if (model->dither == NULL && k > 0) {
         return; /* they are as before */
     }
-    const struct tally_dithered_kernel *kernel = tally_dithered_kernel_for(tally_cpu_used());
     for (size_t l = 0; l < LANES; l++) {
-        dithers_by(kernel, model->dither, l * n_tiles + k, dithers[l]);
+        tally_adaptive_dithers(&model->words[l], l * n_tiles + k, dithers[l]);
     }
     model->kernel->classes((const int32_t(*)[STEPS])dithers, tile->classes);
 }

@@ -20,6 +20,14 @@ static inline uint64_t bit_of(bool is_set, size_t i)
     return (uint64_t)is_set << i;
 }
 
+static inline void plain_halves(const int32_t words[STEPS], bool high, int32_t dithers[STEPS])
+{
+    const unsigned by = high ? 0 : 16;
+    for (size_t j = 0; j < STEPS; j++) {
+        dithers[j] = (int32_t)(((uint32_t)words[j] << by & 0xffff0000) | 0x8000);
+    }
+}
+
 static inline void plain_classes(const int32_t dithers[LANES][STEPS], uint8_t classes[STEPS][LANES])
 {
     uint8_t rows[LANES][STEPS];
@@ -377,8 +385,8 @@ static inline uint8_t *plain_encode(const tally_adaptive_symbol symbols[STEPS][L
 
 #define PLAIN_KERNEL                                                                               \
     {                                                                                              \
-        .classes = plain_classes, .transpose = plain_transpose, .levels = plain_levels,            \
-        .add = plain_add, .masks = plain_masks, .count = plain_count,                              \
+        .halves = plain_halves, .classes = plain_classes, .transpose = plain_transpose,            \
+        .levels = plain_levels, .add = plain_add, .masks = plain_masks, .count = plain_count,      \
         .round_change = plain_round_change, .move = plain_move, .settle = plain_settle,            \
         .learn = plain_learn, .decode = plain_decode, .model = plain_model, .encode = plain_encode \
     }

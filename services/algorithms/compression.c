@@ -463,12 +463,11 @@ static void add_squares(const double *values, size_t n, double lanes[SQUARE_LANE
 }
 
 /* In a round on one grid the sums are in units of 2^-16 steps, with weights in fixed point of them.
- * The low 16 bits of the dithers are rounded down, which makes values larger by half a unit, less
- * 2^-17 of one, in the mean. */
+ * A dither ends in half a unit, which is rounded down, so values are larger by it. */
 void tally_compression_means(const struct tally_server_task *task, size_t first, size_t n,
                              double *means)
 {
-    static const double EXCESS = (0x1p16 - 1) * 0x1p-33;
+    static const double EXCESS = 0x1p-17;
     const double step = task->plan->grid.step;
     if (!(step > 0)) {
         tally_weighted_means(task, first, n, means);

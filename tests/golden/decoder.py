@@ -434,6 +434,13 @@ def dithers(dim, seed, run, client, round, purpose):
     return [word - 2**32 if word >= 2**31 else word for word in words]
 
 
+def adaptive_dithers(dim, **stream):
+    """Returns U for every coordinate of an uplink message of `adaptive`."""
+    words = dithers(dim, **stream)
+    halves = [words[64 * (i // 128) + i % 64] >> 16 * (i // 64 % 2) & 0xffff for i in range(dim)]
+    return [2**16 * (half - 2**16 * (half >= 2**15)) + 2**15 for half in halves]
+
+
 def read_normal_table():
     """Reads A_0 .. A_88 from the table of the text."""
     text = FORMAT.read_text().partition("\n### 7.1")[0]
@@ -718,7 +725,7 @@ def decode_adaptive_short(payload, payload_bits, dim, stream):
         return yes
 
     model = Adaptive(ask)
-    levels = [model.level(dither) for dither in (dithers(dim, **stream) if stream else dim * [0])]
+    levels = [model.level(dither) for dither in (adaptive_dithers(dim, **stream) if stream else dim * [0])]
     interval.check_end()
     return levels
 
@@ -768,7 +775,7 @@ class LongAdaptive:
     def __init__(self, dim, stream):
         self.dithered, self.dim = bool(stream), dim
         self.length = -(-dim // 4096) * 64  # of a lane
-        self.dithers = dithers(64 * self.length, **stream) if stream else [0] * (64 * self.length)
+        self.dithers = adaptive_dithers(64 * self.length, **stream) if stream else [0] * (64 * self.length)
         self.contexts = [[Context(row[b] if stream else row[0], self.dithered) for b in range(16)] for row in ADAPTIVE]
 
     def run(self, code):

@@ -585,7 +585,7 @@ def adaptive_steps(levels, stream):
         return yes
 
     model = decoder.Adaptive(ask)
-    for level, dither in zip(levels, decoder.dithers(len(levels), **stream) if stream else len(levels) * [0]):
+    for level, dither in zip(levels, decoder.adaptive_dithers(len(levels), **stream) if stream else len(levels) * [0]):
         above = f"{max(0, abs(level) - 14):b}"
         code = [bit == "1" for bit in "0" * (len(above) - 1) + above]
         try:

@@ -159,9 +159,9 @@ static void check_example(bool dithered, const uint8_t *payload, uint64_t bits)
 /* FORMAT.md, section 7.3: the worked example. */
 static void test_codec_adaptive__example_of_format_md(void)
 {
-    static const uint8_t with[] = {0xff, 0x74, 0x80, 0x44, 0x6b, 0x2f, 0x56, 0x51, 0x01},
+    static const uint8_t with[] = {0x7b, 0x50, 0x92, 0xec, 0x85, 0x4e, 0x47},
                          without[] = {0x7f, 0x77, 0xfc, 0xaa, 0x5b, 0xf4, 0x56, 0x15};
-    check_example(true, with, 65);
+    check_example(true, with, 47);
     check_example(false, without, 61);
 }
 
@@ -214,8 +214,10 @@ static double value_of(const struct sample *sample, size_t i, double step)
     if (sample->dither == NULL) {
         return step * sample->levels[i];
     }
-    tally_rng_lanes(sample->dither, (uint32_t)(i / TALLY_RNG_LANES), words);
-    return step * (sample->levels[i] - (int32_t)words[i % TALLY_RNG_LANES] * 0x1p-32);
+    tally_rng_lanes(sample->dither, (uint32_t)(i / 128), words);
+    const uint32_t word = words[i % 64];
+    const int16_t half = (int16_t)(i / 64 % 2 == 0 ? word & 0xffff : word >> 16);
+    return step * (sample->levels[i] - (half + 0.5) * 0x1p-16);
 }
 
 /* The mean over many streams of what a receiver takes for y is y, and its error uniform. */

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codec/adaptive/adaptive_dithers.h"
 #include "codec/adaptive/adaptive_long.h"
-#include "codec/dithered/dithered_kernels.h"
 #include "tests/harness.h"
 #include "tests/unit/codec/dithered_sample.h"
 
@@ -28,7 +28,14 @@ static void init(struct client *client, uint32_t number, size_t dim, int32_t lar
                               .dithers = dithered_allocate(dim * sizeof *client->dithers)};
     tally_rng_init(&client->rng, tally_rng_key(17, 0), number, 1, TALLY_RNG_UPLINK);
     tally_rng_init(&rng, tally_rng_key(5, 0), number, 0, TALLY_RNG_SAMPLING);
-    tally_dithered_kernel_for(TALLY_CPU_PORTABLE)->dithers(&client->rng, 0, dim, client->dithers);
+    struct tally_adaptive_words words;
+    tally_adaptive_words_init(&words, &client->rng);
+    for (size_t i = 0; i < dim; i += TALLY_ADAPTIVE_STEPS) {
+        int32_t row[TALLY_ADAPTIVE_STEPS];
+        tally_adaptive_dithers(&words, i / TALLY_ADAPTIVE_STEPS, row);
+        memcpy(client->dithers + i, row,
+               (dim - i < TALLY_ADAPTIVE_STEPS ? dim - i : TALLY_ADAPTIVE_STEPS) * sizeof *row);
+    }
     for (size_t i = 0; i < dim; i++) {
         const uint32_t drawn = tally_rng_below(&rng, 20);
         const int32_t level = drawn > 2 ? 0 : (int32_t)drawn - 1;
