@@ -129,6 +129,7 @@ struct tally_task {
     uint32_t quantizer_intervals;
     uint32_t quantizer_scale;
     double distance, client_spread, noise, noise_growth, travel_step, shift_gain, step_size;
+    uint32_t repeats;
     uint64_t max_bits;
     char encoding[TALLY_ENCODING_NAME_CAPACITY];
     bool evaluate;

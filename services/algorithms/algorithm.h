@@ -77,6 +77,7 @@ struct tally_calm_params {
     double initial_variance; /* V: mean square of x^(1) - x*; may be NaN */
     double local_step_limit; /* longest own step of a client; NaN: step_size */
     bool shifts;             /* both sides keep a shift per client (shift.h) */
+    bool is_found;           /* step_size follows from the opening round; not of documents */
     bool is_even;            /* m follows from the opening round; not a member of documents */
 };
 
@@ -110,11 +111,12 @@ struct tally_setting {
     struct tally_rng_key key;
     const struct tally_encoding *encoding; /* of the levels; NULL: `dithered` */
     struct tally_budget budget;
-    bool weighs_points; /* clients are weighted by their points (weights.h) */
-    uint32_t points;    /* of all clients, if weighs_points; 0: each client knows only its own */
-    bool has_regret;    /* f(x*) is known; otherwise the job is judged only by its final point */
-    bool is_program;    /* a user's program computes the gradients */
-    double convexity;   /* f's curvature is at least this in every direction; 0: unknown */
+    bool weighs_points;   /* clients are weighted by their points (weights.h) */
+    uint32_t points;      /* of all clients, if weighs_points; 0: each client knows only its own */
+    bool has_regret;      /* f(x*) is known; otherwise the job is judged only by its final point */
+    bool is_program;      /* a user's program computes the gradients */
+    bool start_is_random; /* x1 is drawn at random, so its length shows the unit of x */
+    double convexity;     /* f's curvature is at least this in every direction; 0: unknown */
 };
 
 /* Facts about the point of a round that the server knows and that clients need for their own steps,
@@ -129,6 +131,7 @@ struct tally_walk_facts {
     double shift_gain;    /* a client's shift changes by this times its message; 0: no shifts */
     double step_size;     /* 1 / h as estimated; 0: the document gives it */
     double shift_error;   /* W: of the shifts (calm/calm_model.h); only the server uses it */
+    int64_t repeats;      /* queries of the round before, at x, that the message includes */
 };
 
 /* What every client does in a round. */
@@ -351,7 +354,8 @@ struct tally_algorithm {
     bool needs_whole_space;
     /* Whether clients move away from the common point within a round. */
     bool moves_locally;
-    /* Whether a round of no samples has a message: that of the opening round's queries. */
+    /* Whether the message of a round may include the queries of the opening round (facts.repeats),
+     * and then have no samples of its own. */
     bool repeats_opening;
 
     /* Optional, for algorithms with messages of fixed or bounded length: the bits of each message

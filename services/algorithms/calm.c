@@ -29,8 +29,8 @@
  * or as long as calm_belief.c chooses.
  *
  * Unknown constants are estimated, first from reports in an opening round (calm_opening.c), later
- * from the spread of the clients' messages. The round after the opening makes no queries: clients
- * repeat the queries of the opening round and send the message that results from them.
+ * from the spread of the clients' messages. The message of the round after the opening includes the
+ * queries of the opening: clients make them again, without counting them, and a few more.
  *
  * If the clients' means show that some directions are much flatter than h, a job that is given only
  * a step size stops averaging and travels (calm/calm_travel.h). Clients then take gradient steps of
@@ -98,17 +98,12 @@ static int64_t first_stage(const union tally_algorithm_params *params)
     return calm_opens(params) ? 0 : 1;
 }
 
-static bool repeats_opening(const struct calm_memory *memory)
-{
-    return memory->epoch == 0 && memory->opening_samples > 0;
-}
-
 /* Applies the recursion to the walk of the round. */
 static void follow_walk(const struct tally_setting *setting, const struct tally_round_plan *plan,
                         struct tally_calm_walk *walk)
 {
-    const struct tally_calm_constants constants = calm_walk_constants(setting, plan);
-    tally_calm_walk_ahead(walk, &constants, plan->facts.distance, calm_message_samples(plan));
+    const struct tally_calm_constants constants = calm_constants(setting, &plan->facts);
+    tally_calm_walk_ahead(walk, &constants, plan->facts.distance, plan->samples);
 }
 
 static enum tally_status grid_of(const struct tally_setting *setting, struct tally_calm_grid grid,
@@ -134,20 +129,20 @@ static int64_t last_samples(const struct tally_setting *setting, const struct ca
     return sends ? memory->state.samples_left : setting->horizon + 1; /* the engine cuts it */
 }
 
-/* The number of queries of the open epoch; more than are left if it has no message. */
-static int64_t epoch_samples(const struct tally_setting *setting, const struct calm_memory *memory)
+/* The number of queries of the open epoch after `repeats` of the opening; more than are left if it
+ * has no message. */
+static int64_t epoch_samples(const struct tally_setting *setting, const struct calm_memory *memory,
+                             int64_t repeats)
 {
     const struct tally_calm_travel *travel = calm_travel(setting, (struct calm_memory *)memory);
     const bool is_last = travel != NULL
                              ? tally_calm_travel_is_last(travel, memory->state.samples_left)
                              : memory->epoch >= memory->schedule.n;
-    if (repeats_opening(memory)) {
-        return 0;
+    const int64_t n = travel != NULL ? travel->samples - repeats : calm_open_epoch(memory)->samples;
+    if (repeats > 0 && memory->schedule.n > 0) { /* the draws are worth a message at any horizon */
+        return n < memory->state.samples_left ? n : 0;
     }
-    if (is_last) {
-        return last_samples(setting, memory);
-    }
-    return travel != NULL ? travel->samples : calm_open_epoch(memory)->samples;
+    return is_last ? last_samples(setting, memory) : n;
 }
 
 /* Limits the open epoch by the budget. */
@@ -170,7 +165,7 @@ static struct tally_calm_grid uplink_grid(const struct tally_setting *setting,
                                           const struct calm_memory *memory,
                                           const struct tally_round_plan *plan, double *ret_noise)
 {
-    const double resolution = calm_open_epoch(memory)->uplink_resolution;
+    const double resolution = calm_open_grids(setting, memory).uplink_resolution;
     if (plan->facts.travel_step > 0) {
         const struct tally_calm_passage message = tally_calm_travel_message(
             calm_travel(setting, (struct calm_memory *)memory), plan->facts.noise);
@@ -188,7 +183,8 @@ static enum tally_status plan_epoch(const struct tally_setting *setting, const v
 {
     const struct calm_memory *memory = bytes;
     plan->facts = calm_facts(setting, memory);
-    plan->samples = epoch_samples(setting, memory);
+    plan->facts.repeats = plan->stage == 1 ? calm_drawn(setting, memory) : 0;
+    plan->samples = epoch_samples(setting, memory, plan->facts.repeats);
     limit_epoch(setting, memory, plan);
     if (plan->samples > memory->state.samples_left) {
         return TALLY_OK; /* no message */
@@ -423,6 +419,7 @@ static bool try_coarser(const struct tally_server_task *task, struct tally_decis
         return false;
     }
     epoch->uplink_resolution *= COARSER;
+    epoch->samples += task->plan->facts.repeats; /* that round is not the last one any more */
     epoch->samples = epoch->samples < most ? epoch->samples : most;
     decision->passed = false;
     decision->control_bits = 0; /* the engine counts the bit that says so */
@@ -471,8 +468,11 @@ static double measure_noise(const struct tally_server_task *task, double expecte
     const bool is_rough = task->plan->facts.travel_step > 0 || calm_has_belief(memory);
     const double least = is_rough ? LEAST_SHARE_ROUGH : LEAST_SHARE;
     const double noise = spread_of(task) - calm_rounding(task);
-    decision->control_bits += FACTOR_BITS;
-    return tally_calm_coded(fmax(noise, least * expected), expected, FACTOR_BITS);
+    const double coded = tally_calm_coded(fmax(noise, least * expected), expected, FACTOR_BITS);
+    const bool is_near = calm_has_belief(memory) && task->plan->facts.travel_step == 0;
+    decision->control_bits +=
+        is_near ? calm_index_bits(llrint(4 * log2(coded / expected))) : FACTOR_BITS;
+    return coded;
 }
 
 /* How z and the clients' mean merge. While clients travel, z becomes the mean of their ends. */
@@ -615,6 +615,9 @@ static void follow_belief(const struct tally_server_task *task, double gain)
     struct calm_memory *memory = task->memory;
     struct tally_calm_travel *travel = calm_travel(setting, memory);
     calm_belief_follow(memory, gain);
+    if (travel == NULL) {
+        return; /* the rest is planned */
+    }
     if (travel->is_on && task->plan->facts.travel_step == 0) {
         /* From now on s0 stands for the noise of a query at x. */
         memory->noise += setting->params->calm.noise_growth * memory->state.variance;
@@ -629,7 +632,7 @@ static enum tally_status calm_decide(const struct tally_server_task *task,
 {
     const struct tally_setting *setting = task->setting;
     struct calm_memory *memory = task->memory;
-    const struct tally_calm_epoch *epoch = calm_open_epoch(memory);
+    const struct tally_calm_epoch epoch = calm_open_grids(setting, memory);
     decision->next_stage = task->plan->stage + 1;
     memory->state.samples_left -= task->plan->samples;
     if (task->received == 0) {
@@ -649,7 +652,7 @@ static enum tally_status calm_decide(const struct tally_server_task *task,
         sight = look(task, noise, merge.gain);
     }
     decision->norm = take_mean(task, merge.gain, scratch);
-    struct tally_calm_grid grid = downlink_grid(task, merge.variance, epoch);
+    struct tally_calm_grid grid = downlink_grid(task, merge.variance, &epoch);
     grid.scale = broadcast_scale(task, scratch, grid, decision);
     enum tally_status status =
         make_broadcast(task, merge.variance, grid, scratch, decision, &decision->passed, err);

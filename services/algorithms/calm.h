@@ -81,6 +81,10 @@ struct tally_calm_travel *calm_travel(const struct tally_setting *setting,
                                       struct calm_memory *memory);
 /* Whether a job that has an opening round may travel. */
 bool calm_may_travel(const struct tally_setting *setting);
+/* Whether a job that has an opening round plans the rest of its epochs at every broadcast. */
+bool calm_replans(const struct tally_setting *setting);
+/* Whether the document limits neither the clients' own steps nor gives their spread. */
+bool calm_is_free(const struct tally_setting *setting);
 /* W of calm/calm_model.h. Precondition: the job keeps shifts. */
 double *calm_shift_error(const struct tally_setting *setting, struct calm_memory *memory);
 double *calm_last_mean(const struct tally_setting *setting, struct calm_memory *memory);
@@ -88,22 +92,22 @@ double *calm_last_mean(const struct tally_setting *setting, struct calm_memory *
 /* 1 / h: of `facts` if the job estimates it, otherwise of the document. */
 double calm_step_size(const struct tally_setting *setting, const struct tally_walk_facts *facts);
 
-/* The constants of the job for the recursion; noise and spread are those of `facts`. */
+/* The constants of the job for the recursion; noise, spread and repeats are those of `facts`. */
 struct tally_calm_constants calm_constants(const struct tally_setting *setting,
                                            const struct tally_walk_facts *facts);
 
 /* The constants of a job that has nothing to estimate, at its start. */
 struct tally_calm_constants calm_known_constants(const struct tally_setting *setting);
 
-/* calm_constants() for a round's walk: clients that repeat the opening queries do not move. */
-struct tally_calm_constants calm_walk_constants(const struct tally_setting *setting,
-                                                const struct tally_round_plan *plan);
-
 /* The open epoch as scheduled. A job that may travel uses only its resolutions. */
 const struct tally_calm_epoch *calm_open_epoch(const struct calm_memory *memory);
 
-/* The number of queries behind a client's message of this round. A round without queries repeats
- * those of the opening round. */
+/* The open epoch with the resolutions that its grids have now. */
+struct tally_calm_epoch calm_open_grids(const struct tally_setting *setting,
+                                        const struct calm_memory *memory);
+
+/* The number of queries behind a client's message of this round, with those of the opening round
+ * that it includes. */
 int64_t calm_message_samples(const struct tally_round_plan *plan);
 
 /* The facts that are sent to the clients of the open round. */
@@ -136,8 +140,9 @@ uint64_t calm_believe(const struct tally_server_task *task, const struct tally_c
                       double noise);
 /* Follows V from an epoch to the next; `gain` is that of z. */
 void calm_belief_follow(struct calm_memory *memory, double gain);
-/* The queries of the epoch that opens now; more than are left if it has no message. `before`: those
- * behind the last message. */
+/* The queries of the message of the epoch that opens now, in the first one with those of the
+ * opening; more than are left if it has no message. `before`: those of the last message, at first
+ * of the opening. */
 int64_t calm_next_length(const struct tally_setting *setting, const struct calm_memory *memory,
                          int64_t before);
 
@@ -149,10 +154,23 @@ bool calm_opens(const union tally_algorithm_params *params);
 /* Whether no direction of f can be much flatter than one of this curvature. */
 bool calm_is_round(const struct tally_setting *setting, double curvature);
 
-/* Gradient queries of every client in the opening round: at the initial point, and, if the step
- * size is estimated, near it (calm_curvature.c), more for a user's program. */
-enum { CALM_OPENING_SAMPLES = 6, CALM_PROBES = 2, CALM_PROGRAM_PROBES = 4 };
+/* Gradient queries of every client in the opening round: draws at the initial point, and, if the
+ * step size is to be found, probes near it (calm_curvature.c). Each query costs regret, so there
+ * are fewer than without a step size to find, and one probe is enough if many clients make one that
+ * will not fail because its length is a bad guess. A user's program needs more of both. The first
+ * message includes the draws, and at least CALM_OPENING_SAMPLES queries in all unless the job has
+ * chosen another number (calm_belief.c, calm_memory.c). */
+enum {
+    CALM_OPENING_SAMPLES = 6,
+    CALM_FEW_DRAWS = 4,
+    CALM_MANY_CLIENTS = 8,
+    CALM_PROGRAM_PROBES = 4
+};
+int64_t calm_draws(const struct tally_setting *setting, bool finds_step);
+int64_t calm_probes(const struct tally_setting *setting);
 int64_t calm_opening_samples(const struct tally_setting *setting);
+/* The draws of the opening round that has ended; 0: there was none. */
+int64_t calm_drawn(const struct tally_setting *setting, const struct calm_memory *memory);
 
 /* Bits of a client's report, and the most control bits of the opening round; both are more if the
  * step size is estimated. */

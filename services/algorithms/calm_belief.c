@@ -19,10 +19,12 @@
  *
  *     n = (2.5 s0 + m V) / (h^2 M V)
  *
- * but at least 1.5 times and at most 4 times as long as the last epoch; the first is at least three
- * queries long instead. So the epochs of a job with little noise at x* stay short while V falls.
- * There are as many messages as in a job whose epochs grow by three, and more while another one is
- * predicted to lower the regret of the whole job by more than a fifth.
+ * but at least 1.5 times and at most 4 times as long as the last epoch. The opening hardly shows V,
+ * so the first message has the queries of the opening, and at most 8 in all; the next epoch is at
+ * least three queries long. So the epochs of a job with little noise at x* stay short while V
+ * falls. There are as many messages as in a job whose epochs grow by three, more while another one
+ * is predicted to lower the regret of the whole job by more than a quarter, and fewer, but at least
+ * three, if the next one would not lower it by 6 %.
  *
  * Example: 10 clients, d = 30, one point a query, h = 1/3, so m = 29/9. With s0 = 2/3 (loud) and V
  * = 1/6 at the start, epochs of 24, 50, 125 and 301 queries follow the opening; with s0 = 1/3000
@@ -54,7 +56,8 @@ void calm_belief_begin(const struct tally_setting *setting, struct calm_memory *
 {
     const double v = memory->state.variance, far = setting->params->calm.noise_growth * v;
     const double one = memory->noise + far; /* noise of a query at the initial point */
-    const double message = one * memory->step_size * memory->step_size / CALM_OPENING_SAMPLES;
+    const double message =
+        one * memory->step_size * memory->step_size / (double)calm_drawn(setting, memory);
     const double values = setting->clients * (double)setting->dim;
     const double error = fmin(1, sqrt(2 / values) * (1 + message / v));
     const double known = OPENING_ERROR * one;
@@ -125,7 +128,8 @@ static void see_spread(const struct tally_server_task *task, const struct tally_
     struct calm_belief *belief = &memory->belief;
     const double growth = task->setting->params->calm.noise_growth;
     const double n = (double)walk->n, length = n / (memory->step_size * memory->step_size);
-    const double one = noise * length, far = growth * walk->sum_variance / n;
+    const double sum = walk->sum_variance + (double)walk->repeats * walk->start_variance;
+    const double one = noise * length, far = growth * sum / n;
     const double error = SPREAD_ERROR * SPREAD_ERROR * one * one;
     const double total = belief->noise + 2 * far * belief->both + far * far * belief->share + error;
     const double news = one - memory->noise - far, most = MOST_ERRORS * sqrt(total);
@@ -139,9 +143,8 @@ static void see_spread(const struct tally_server_task *task, const struct tally_
 static double regret_of(const struct tally_server_task *task, const struct tally_calm_walk *walk)
 {
     const struct calm_memory *memory = task->memory;
-    const double sum = task->plan->samples > 0
-                           ? walk->sum_variance
-                           : (double)memory->opening_samples * memory->state.variance;
+    const double opening = memory->epoch == 0 ? (double)memory->opening_samples : 0;
+    const double sum = walk->sum_variance + opening * walk->start_variance;
     return task->setting->clients * (double)task->setting->dim / (2 * memory->step_size) * sum;
 }
 
@@ -154,7 +157,7 @@ uint64_t calm_believe(const struct tally_server_task *task, const struct tally_c
     if (memory->epoch < SEEN_EPOCHS) {
         bits = see_length(task, (noise + calm_rounding(task)) / (double)task->received);
     }
-    if (task->plan->samples > 0) { /* those of the opening have been seen */
+    if (task->plan->samples > task->plan->facts.repeats) { /* most have not been seen */
         see_spread(task, walk, noise);
     }
     memory->belief.regret += regret_of(task, walk);
@@ -179,15 +182,14 @@ static int64_t usual_epochs(const struct tally_setting *setting)
     return epochs;
 }
 
-/* Whether another message, after n queries, lowers the regret by enough of what the job has in all,
- * as the recursion predicts. */
+/* Whether another message, after n queries, lowers the regret by this share of what the job has in
+ * all, as the recursion predicts. */
 static bool is_worth(const struct tally_setting *setting, const struct calm_memory *memory,
-                     double n)
+                     double n, double least_gain)
 {
-    static const double LEAST_GAIN = 0.2;
     const struct tally_walk_facts facts = calm_facts(setting, memory);
     const struct tally_calm_constants constants = calm_constants(setting, &facts);
-    const struct tally_calm_epoch *epoch = calm_open_epoch(memory);
+    const struct tally_calm_epoch epoch = calm_open_grids(setting, memory);
     const double v = memory->state.variance, vz = memory->state.estimate_variance;
     const double left = (double)memory->state.samples_left;
     if (n >= left) {
@@ -195,24 +197,30 @@ static bool is_worth(const struct tally_setting *setting, const struct calm_memo
     }
     const double alone = tally_calm_leg(&constants, v, left).regret;
     const struct tally_calm_leg leg = tally_calm_leg(&constants, v, n);
-    const double up = epoch->uplink_resolution, down = epoch->downlink_resolution;
+    const double up = epoch.uplink_resolution, down = epoch.downlink_resolution;
     const double vnew =
         leg.noise * (1 + up * up / 12) / setting->clients + constants.curvature_spread * v;
     const double after = vz * vnew / (vz + vnew) * (1 + down * down / 12);
     const double then = leg.regret + tally_calm_leg(&constants, after, left - n).regret;
-    return alone - then > LEAST_GAIN * (memory->belief.regret + alone);
+    return alone - then > least_gain * (memory->belief.regret + alone);
 }
 
 int64_t calm_next_length(const struct tally_setting *setting, const struct calm_memory *memory,
                          int64_t before)
 {
+    enum { SURE_EPOCHS = 3, FIRST = 8 };
     static const double GAIN = 2.5, LEAST_GROWTH = 1.5, MOST_GROWTH = 4, SHORTEST = 3;
+    static const double USUAL_GAIN = 0.06, MORE_GAIN = 0.25;
     const double h = 1 / memory->step_size, v = memory->state.variance;
     const double far = setting->params->calm.noise_growth * v;
     const double wanted = (GAIN * memory->noise + far) / (h * h * setting->clients * v);
+    if (memory->epoch == 0) {
+        return (int64_t)rint(fmin(fmax(wanted, (double)before), FIRST));
+    }
     const double least = memory->epoch > 1 ? LEAST_GROWTH * (double)before : SHORTEST;
     const double n = rint(fmin(fmax(wanted, least), MOST_GROWTH * (double)before));
-    return memory->epoch < usual_epochs(setting) || is_worth(setting, memory, n)
+    const double gain = memory->epoch < usual_epochs(setting) ? USUAL_GAIN : MORE_GAIN;
+    return memory->epoch < SURE_EPOCHS || is_worth(setting, memory, n, gain)
                ? (int64_t)n
                : memory->state.samples_left + 1;
 }

@@ -21,7 +21,7 @@
 
 int64_t calm_message_samples(const struct tally_round_plan *plan)
 {
-    return plan->samples > 0 ? plan->samples : CALM_OPENING_SAMPLES;
+    return plan->facts.repeats + plan->samples;
 }
 
 static enum tally_status diverged(const struct tally_client_task *task, struct tally_error *err)
@@ -56,6 +56,21 @@ static void average(const struct tally_client_task *task, struct course *course,
         const double away = w[i] - x[i];
         sum[i] += away - length * g[i];
         w[i] -= step * (g[i] + pull * away);
+    }
+}
+
+/* The same for the gradient of an earlier query, which was made at x. */
+static void average_repeated(const struct tally_client_task *task, struct course *course,
+                             struct tally_scratch *scratch)
+{
+    const double length = calm_step_size(task->setting, &task->plan->facts);
+    const double step = tally_calm_walk_repeat(&course->walk),
+                 pull = 1 / length + course->walk.pull;
+    double *w = scratch->local, *sum = scratch->wide.reals;
+    const double *g = scratch->gradient, *x = task->x;
+    for (size_t i = 0; i < task->setting->dim; i++) {
+        sum[i] -= length * g[i];
+        w[i] -= step * (g[i] + pull * (w[i] - x[i]));
     }
 }
 
@@ -115,12 +130,10 @@ static enum tally_status query(const struct tally_client_task *task, struct cour
 static void begin_course(const struct tally_client_task *task, struct course *course)
 {
     const struct tally_setting *setting = task->setting;
-    const bool repeats = task->plan->samples == 0;
-    const struct tally_calm_constants constants = calm_walk_constants(setting, task->plan);
+    const struct tally_calm_constants constants = calm_constants(setting, &task->plan->facts);
     *course = (struct course){.seen = task->plan->facts.noise};
     tally_calm_walk_begin(&course->walk, &constants, task->plan->facts.distance);
-    tally_rng_init(&course->rng, setting->key, task->client, task->round - repeats,
-                   TALLY_RNG_SAMPLING);
+    tally_rng_init(&course->rng, setting->key, task->client, task->round, TALLY_RNG_SAMPLING);
 }
 
 /* Sets scratch->vector to the vector that the client sends. */
@@ -137,6 +150,25 @@ static void conclude(const struct tally_client_task *task, int64_t samples,
     }
 }
 
+/* Makes the first queries of the opening round again. They have been counted. */
+static enum tally_status repeat_queries(const struct tally_client_task *task, struct course *course,
+                                        struct tally_scratch *scratch, struct tally_error *err)
+{
+    const struct tally_setting *setting = task->setting;
+    struct tally_rng rng;
+    enum tally_status status = TALLY_OK;
+    tally_rng_init(&rng, setting->key, task->client, task->round - 1, TALLY_RNG_SAMPLING);
+    for (int64_t i = 0; status == TALLY_OK && i < task->plan->facts.repeats; i++) {
+        status = tally_objective_local_gradient(task->objective, task->client, task->x,
+                                                setting->minibatch, &rng, scratch->gradient, err);
+        if (status == TALLY_OK) {
+            average_repeated(task, course, scratch);
+        }
+    }
+    tally_domain_project(&setting->domain, scratch->local, setting->dim);
+    return status;
+}
+
 /* Makes the queries of the round, starting at x, with the client's own steps between them. */
 static enum tally_status make_queries(const struct tally_client_task *task,
                                       struct tally_scratch *scratch, struct tally_loss_path *path,
@@ -148,8 +180,8 @@ static enum tally_status make_queries(const struct tally_client_task *task,
     begin_course(task, &course);
     memcpy(scratch->local, task->x, setting->dim * sizeof *task->x);
     memset(scratch->wide.reals, 0, setting->dim * sizeof *scratch->wide.reals);
-    enum tally_status status = TALLY_OK;
-    for (int64_t i = 0; status == TALLY_OK && i < samples; i++) {
+    enum tally_status status = repeat_queries(task, &course, scratch, err);
+    for (int64_t i = 0; status == TALLY_OK && i < task->plan->samples; i++) {
         if (task->evaluate) {
             status = tally_loss_path_visit(path, i, scratch->local, err);
         }
@@ -267,6 +299,15 @@ enum tally_status calm_client_step(const struct tally_client_task *task,
     }
     if (task->plan->stage == 0) {
         return calm_report(task, scratch, answer, err);
+    }
+    const int64_t repeats = task->plan->facts.repeats;
+    if (repeats > (task->round > 1 ? CALM_OPENING_SAMPLES : 0) ||
+        calm_message_samples(task->plan) == 0) {
+        return tally_fail(
+            err, TALLY_OUT_OF_RANGE, "repeats",
+            "a message of round %u cannot include %lld queries of an opening round and "
+            "%lld more",
+            task->round, (long long)repeats, (long long)task->plan->samples);
     }
     enum tally_status status = make_path(task, scratch, &answer->loss, err);
     return status != TALLY_OK || task->plan->cut ? status

@@ -1,9 +1,10 @@
 /* A client's measurement of the curvature of f in the opening round of CALM, for a job whose step
  * size is to be estimated.
  *
- *     g_1 .. g_6     gradients at x
- *     g'_i, i = 1, 2   the gradient of the same draws at x + dx, where dx = -l m_i / |m_i|, and m_i
- *                      is the mean of the gradients of the other draws; i = 2, 3, 4 in a program
+ *     g_1 .. g_n       gradients at x; n = 4, or 6 in a program
+ *     g'_i             the gradient of the same draws at x + dx, where dx = -l m_i / |m_i|, and m_i
+ *                      is the mean of the gradients of the other draws; i = 1 and 2, only 1 if x is
+ *                      random and there are 8 clients or more; i = 2, 3, 4 in a program
  *     c_i = <g'_i - g_i, dx> / |dx|^2          r_i = |g'_i - g_i|^2 / <g'_i - g_i, dx>
  *                      (r_i = |g'_i - g_i| / |dx| if the product is not positive)
  *
@@ -30,7 +31,7 @@
 
 #include "services/algorithms/calm.h"
 
-enum { N = CALM_OPENING_SAMPLES };
+enum { MOST_DRAWS = CALM_OPENING_SAMPLES };
 
 /* Changes of a gradient, relative to the gradients at x: as wanted; the least whose rounding does
  * not matter, in double and in a program, which may compute in float32; the most that is still
@@ -41,16 +42,17 @@ static const double SHARE = 0.01, LEAST_SHARE = 1e-9, LEAST_FLOAT_SHARE = 1e-5, 
 struct probe {
     const struct tally_client_task *task;
     struct tally_scratch *scratch;
-    int n_probes; /* queries after the first N */
+    int n_draws;  /* queries at x */
+    int n_probes; /* queries after them */
     int n_queries;
-    double *gradients;           /* double[N][dim] at x */
-    double *points;              /* double[n_probes][dim]: where the other queries were made */
-    struct tally_rng draws[N];   /* at the start of each query at x */
-    double size;                 /* root mean square of the gradients' norms */
-    double least;                /* change that counts */
-    double length;               /* l */
-    double curvatures, steepest; /* sums of the c_i and r_i */
-    int n;                       /* of them */
+    double *gradients; /* double[n_draws][dim] at x */
+    double *points;    /* double[n_probes][dim]: where the other queries were made */
+    struct tally_rng draws[MOST_DRAWS]; /* at the start of each query at x */
+    double size;                        /* root mean square of the gradients' norms */
+    double least;                       /* change that counts */
+    double length;                      /* l */
+    double curvatures, steepest;        /* sums of the c_i and r_i */
+    int n;                              /* of them */
 };
 
 /* Makes query i, with its draws, at scratch->local. */
@@ -64,10 +66,11 @@ static enum tally_status query(struct probe *probe, int i, double *gradient,
     enum tally_status status = tally_objective_local_gradient(
         task->objective, task->client, w, task->setting->minibatch, &rng, gradient, err);
     probe->n_queries++;
-    if (probe->n_queries < N) { /* the next query draws what follows */
+    if (probe->n_queries < probe->n_draws) { /* the next query draws what follows */
         probe->draws[i + 1] = rng;
-    } else if (probe->n_queries > N) {
-        memcpy(probe->points + (size_t)(probe->n_queries - N - 1) * dim, w, dim * sizeof *w);
+    } else if (probe->n_queries > probe->n_draws) {
+        memcpy(probe->points + (size_t)(probe->n_queries - probe->n_draws - 1) * dim, w,
+               dim * sizeof *w);
     }
     return status;
 }
@@ -80,7 +83,7 @@ static enum tally_status query_at_x(struct probe *probe, struct tally_error *err
     tally_rng_init(&probe->draws[0], task->setting->key, task->client, task->round,
                    TALLY_RNG_SAMPLING);
     memcpy(probe->scratch->local, task->x, dim * sizeof *task->x);
-    for (int i = 0; i < N; i++) {
+    for (int i = 0; i < probe->n_draws; i++) {
         double *g = probe->gradients + (size_t)i * dim;
         enum tally_status status = query(probe, i, g, err);
         if (status != TALLY_OK) {
@@ -90,7 +93,7 @@ static enum tally_status query_at_x(struct probe *probe, struct tally_error *err
             squares += g[j] * g[j];
         }
     }
-    probe->size = sqrt(squares / N);
+    probe->size = sqrt(squares / probe->n_draws);
     return TALLY_OK;
 }
 
@@ -101,7 +104,7 @@ static bool add_others(const struct probe *probe, int i, bool all, double *sum)
     const size_t dim = probe->task->setting->dim;
     const double *mine = probe->gradients + (size_t)i * dim;
     bool any = false;
-    for (int k = 0; k < N; k++) {
+    for (int k = 0; k < probe->n_draws; k++) {
         const double *g = probe->gradients + (size_t)k * dim;
         if (k != i && (all || memcmp(g, mine, dim * sizeof *g) != 0)) {
             any = true;
@@ -240,17 +243,17 @@ static double take_moments(const struct probe *probe)
     double *mean = probe->scratch->wide.reals, squares = 0;
     for (size_t j = 0; j < dim; j++) {
         double sum = 0, here = 0;
-        for (int i = 0; i < N; i++) {
+        for (int i = 0; i < probe->n_draws; i++) {
             sum += probe->gradients[(size_t)i * dim + j];
         }
-        mean[j] = sum / N;
-        for (int i = 0; i < N; i++) {
+        mean[j] = sum / probe->n_draws;
+        for (int i = 0; i < probe->n_draws; i++) {
             const double away = probe->gradients[(size_t)i * dim + j] - mean[j];
             here += away * away;
         }
         squares += here;
     }
-    return squares / (N - 1);
+    return squares / (probe->n_draws - 1);
 }
 
 /* The mean of f over all queries. */
@@ -259,15 +262,15 @@ static enum tally_status take_loss(const struct probe *probe, double *ret_loss,
 {
     const struct tally_objective *objective = probe->task->objective;
     double at_x = 0, near[CALM_PROGRAM_PROBES], sum = 0;
-    const int n = probe->n_probes;
+    const int n = probe->n_probes, all = probe->n_draws + n;
     enum tally_status status = tally_objective_losses(objective, probe->task->x, 1, &at_x, err);
     if (status == TALLY_OK) {
         status = tally_objective_losses(objective, probe->points, (size_t)n, near, err);
     }
     for (int i = 0; status == TALLY_OK && i < n; i++) {
-        sum += near[i] / (N + n);
+        sum += near[i] / all;
     }
-    *ret_loss = at_x * ((double)N / (N + n)) + sum;
+    *ret_loss = at_x * ((double)probe->n_draws / all) + sum;
     if (status == TALLY_OK && !isfinite(*ret_loss)) {
         return tally_fail(err, TALLY_NOT_FINITE, NULL,
                           "the loss at the initial point, or near it, is %g", *ret_loss);
@@ -281,19 +284,20 @@ enum tally_status calm_measure(const struct tally_client_task *task, struct tall
 {
     const size_t dim = task->setting->dim;
     const int64_t samples = task->plan->samples; /* as announced by a coordinator, of any release */
-    if (samples < N + CALM_PROBES || samples > N + CALM_PROGRAM_PROBES) {
+    if (samples != calm_opening_samples(task->setting)) {
         return tally_fail(err, TALLY_OUT_OF_RANGE, "samples",
-                          "samples %lld of an opening round outside [%d, %d]", (long long)samples,
-                          N + CALM_PROBES, N + CALM_PROGRAM_PROBES);
+                          "samples %lld of an opening round that has %lld", (long long)samples,
+                          (long long)calm_opening_samples(task->setting));
     }
-    const int n = (int)samples - N;
-    struct probe probe = {.task = task, .scratch = scratch, .n_probes = n, .least = LEAST_SHARE};
-    probe.gradients = malloc((size_t)(N + n) * dim * sizeof *probe.gradients);
+    const int n_draws = (int)calm_draws(task->setting, true), n = (int)samples - n_draws;
+    struct probe probe = {
+        .task = task, .scratch = scratch, .n_draws = n_draws, .n_probes = n, .least = LEAST_SHARE};
+    probe.gradients = malloc((size_t)samples * dim * sizeof *probe.gradients);
     if (probe.gradients == NULL) {
-        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for %d vectors of dim %zu", N + n,
-                          dim);
+        return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for %d vectors of dim %zu",
+                          (int)samples, dim);
     }
-    probe.points = probe.gradients + N * dim;
+    probe.points = probe.gradients + (size_t)n_draws * dim;
     enum tally_status status = measure_all(&probe, err);
     if (status == TALLY_OK) {
         *ret_variance = take_moments(&probe);

@@ -4,8 +4,8 @@
  * The lengths of messages scatter around the plan of a budget. After each round the grids of the
  * remaining epochs become coarser or finer, by one factor for the uplink and one for the downlink,
  * so that the rest of the budget is used but not exceeded. Clients are told the factor of the
- * uplink. If constants are estimated and both directions have a budget, the rest is planned again,
- * because the constants are known better. */
+ * uplink. If constants are estimated and both directions have a budget, the job is planned after
+ * the opening, and the rest again after each round, because the constants are known better. */
 #include <assert.h>
 #include <inttypes.h>
 #include <math.h>
@@ -52,11 +52,21 @@ struct tally_shift *calm_shift(const struct tally_setting *setting, void *memory
     return (struct tally_shift *)(first + client * tally_shift_bytes(setting->dim));
 }
 
-bool calm_may_travel(const struct tally_setting *setting)
+bool calm_is_free(const struct tally_setting *setting)
 {
     const struct tally_calm_params *params = &setting->params->calm;
-    return isnan(params->client_spread) && isnan(params->local_step_limit) && !params->shifts &&
-           setting->budget.uplink_bits == 0 && setting->budget.downlink_bits == 0;
+    return isnan(params->client_spread) && isnan(params->local_step_limit) && !params->shifts;
+}
+
+bool calm_may_travel(const struct tally_setting *setting)
+{
+    return calm_is_free(setting) && setting->budget.uplink_bits == 0 &&
+           setting->budget.downlink_bits == 0;
+}
+
+bool calm_replans(const struct tally_setting *setting)
+{
+    return setting->budget.uplink_bits > 0 && setting->budget.downlink_bits > 0;
 }
 
 struct tally_calm_travel *calm_travel(const struct tally_setting *setting,
@@ -88,6 +98,23 @@ const struct tally_calm_epoch *calm_open_epoch(const struct calm_memory *memory)
     return &memory->schedule.epochs[memory->epoch < last ? memory->epoch : last];
 }
 
+/* Grids are up to GAIN finer while noise falls along with V: a finer message then also makes later
+ * ones better. */
+struct tally_calm_epoch calm_open_grids(const struct tally_setting *setting,
+                                        const struct calm_memory *memory)
+{
+    static const double GAIN = 0.25;
+    const struct tally_calm_travel *travel = calm_travel(setting, (struct calm_memory *)memory);
+    struct tally_calm_epoch epoch = *calm_open_epoch(memory);
+    if (calm_has_belief(memory) && travel != NULL && !travel->is_on) {
+        const double far = setting->params->calm.noise_growth * memory->state.variance;
+        const double factor = 1 - GAIN * far / (memory->noise + far);
+        epoch.uplink_resolution *= factor;
+        epoch.downlink_resolution *= factor;
+    }
+    return epoch;
+}
+
 double calm_step_size(const struct tally_setting *setting, const struct tally_walk_facts *facts)
 {
     return facts->step_size > 0 ? facts->step_size : setting->params->calm.step_size;
@@ -109,17 +136,8 @@ struct tally_calm_constants calm_constants(const struct tally_setting *setting,
         .local_step_limit = isnan(params->local_step_limit) ? step_size : params->local_step_limit,
         .clients = setting->clients,
         .dim = setting->dim,
-        .horizon = setting->horizon};
-}
-
-struct tally_calm_constants calm_walk_constants(const struct tally_setting *setting,
-                                                const struct tally_round_plan *plan)
-{
-    struct tally_calm_constants constants = calm_constants(setting, &plan->facts);
-    if (plan->samples == 0) {
-        constants.local_step_limit = 0;
-    }
-    return constants;
+        .horizon = setting->horizon,
+        .repeats = facts->repeats};
 }
 
 struct tally_walk_facts calm_facts(const struct tally_setting *setting,
@@ -150,21 +168,27 @@ static double coarser(const struct tally_setting *setting, struct calm_memory *m
     return fmax(1, fmin(MOST, fmin(pow(excess, 0.1), sqrt(0.28 * setting->clients))));
 }
 
-/* Epochs that grow by a factor of three. With more coordinates, whose errors average out, grids are
- * coarser. */
+int64_t calm_drawn(const struct tally_setting *setting, const struct calm_memory *memory)
+{
+    return memory->opening_samples > 0 ? calm_draws(setting, memory->step_size > 0) : 0;
+}
+
+/* Epochs that grow by a factor of three; the first includes the draws of the opening. With more
+ * coordinates, whose errors average out, grids are coarser. */
 static void default_schedule(const struct tally_setting *setting, struct calm_memory *memory)
 {
     enum { EPOCHS = 5, GROWTH = 3 };
     const double excess = fmax(1, (double)setting->dim / 30);
-    const double least = calm_has_belief(memory) ? 1.4 : 1.3;
+    const double least = calm_has_belief(memory) ? 1.5 : 1.3;
+    const double downlink = calm_has_belief(memory) ? 1.45 : 1.6;
     const double uplink = least * pow(excess, 0.2) * coarser(setting, memory, excess);
     int64_t samples = CALM_OPENING_SAMPLES;
     memory->schedule = (struct tally_calm_schedule){.n = EPOCHS};
     for (int i = 0; i < EPOCHS; i++, samples *= GROWTH) {
-        memory->schedule.epochs[i] =
-            (struct tally_calm_epoch){.samples = samples,
-                                      .uplink_resolution = uplink,
-                                      .downlink_resolution = 1.6 * pow(excess, 0.09)};
+        memory->schedule.epochs[i] = (struct tally_calm_epoch){
+            .samples = samples - (i == 0 ? calm_drawn(setting, memory) : 0),
+            .uplink_resolution = uplink,
+            .downlink_resolution = downlink * pow(excess, 0.09)};
     }
 }
 
@@ -280,13 +304,14 @@ void calm_schedule(const struct tally_setting *setting, char ret_schedule[TALLY_
     assert(n < TALLY_SCHEDULE_CAPACITY); /* 16 epochs of at most 57 bytes each */
 }
 
-static bool schedule_is_valid(const struct tally_calm_schedule *schedule)
+/* `least`: of the queries of the first epoch. */
+static bool schedule_is_valid(const struct tally_calm_schedule *schedule, int64_t least)
 {
     bool is_valid = schedule->n >= 0 && schedule->n <= TALLY_CALM_MAX_EPOCHS;
     for (int i = 0; is_valid && i < schedule->n; i++) {
         const struct tally_calm_epoch *epoch = &schedule->epochs[i];
-        is_valid =
-            epoch->samples >= 1 && epoch->uplink_resolution > 0 && epoch->downlink_resolution > 0;
+        is_valid = epoch->samples >= (i == 0 ? least : 1) && epoch->uplink_resolution > 0 &&
+                   epoch->downlink_resolution > 0;
     }
     return is_valid;
 }
@@ -305,7 +330,7 @@ bool calm_read_schedule(const char *text, struct tally_calm_schedule *ret_schedu
         epoch->uplink_resolution = strtod(end, &end);
         epoch->downlink_resolution = strtod(end, &end);
     }
-    if (*end != '\0' || !schedule_is_valid(&schedule)) {
+    if (*end != '\0' || !schedule_is_valid(&schedule, 1)) {
         return false;
     }
     *ret_schedule = schedule;
@@ -328,7 +353,7 @@ double calm_mean_shift(const struct tally_server_task *task, size_t i)
 
 void calm_follow_shifts(const struct tally_server_task *task, double moved)
 {
-    const struct tally_calm_constants constants = calm_walk_constants(task->setting, task->plan);
+    const struct tally_calm_constants constants = calm_constants(task->setting, &task->plan->facts);
     struct tally_calm_walk walk;
     tally_calm_walk_ahead(&walk, &constants, task->plan->facts.distance, task->plan->samples);
     *calm_shift_error(task->setting, task->memory) = tally_calm_shift_error(
@@ -378,6 +403,26 @@ static struct tally_calm_budget budget_left(const struct tally_setting *setting,
                                       .downlink_margin = fmin(reserve, down / 3)};
 }
 
+/* What a plan assumes. After the opening, the noise s0 + m V of a query is known, but hardly which
+ * part of it is m V. A plan for too small a part ends too early and has nothing left, so the first
+ * one takes the part to be near one half. */
+static struct tally_walk_facts facts_to_plan(const struct tally_setting *setting,
+                                             const struct calm_memory *memory)
+{
+    static const double MIDDLE = 0.5, TRUST = 0.2;
+    struct tally_walk_facts facts = calm_facts(setting, memory);
+    if (memory->epoch == 0) {
+        facts.repeats = calm_drawn(setting, memory);
+    }
+    if (memory->epoch == 0 && calm_has_belief(memory)) {
+        const double far = facts.noise_growth * facts.distance, all = facts.noise + far;
+        const double part = MIDDLE + TRUST * (far / all - MIDDLE);
+        facts.distance = part * all / facts.noise_growth;
+        facts.noise = (1 - part) * all;
+    }
+    return facts;
+}
+
 /* Plans the n remaining epochs of a job that estimates constants, from the schedule so far: lengths
  * and resolutions follow from what is known now. A search from given epochs keeps their number, and
  * few bits may be better spent on fewer messages; so it starts from the first one of them, the
@@ -385,11 +430,13 @@ static struct tally_calm_budget budget_left(const struct tally_setting *setting,
  * only one direction even longer: the grids of such a job are only adjusted.) */
 static void plan_rest(const struct tally_setting *setting, struct calm_memory *memory, int n)
 {
-    const struct tally_walk_facts facts = calm_facts(setting, memory);
+    const struct tally_walk_facts facts = facts_to_plan(setting, memory);
     const struct tally_calm_constants constants = calm_constants(setting, &facts);
     const struct tally_calm_budget left = budget_left(setting, memory);
     struct tally_calm_epoch *const epochs = memory->schedule.epochs + memory->epoch;
-    const struct tally_calm_state state = planned_from(memory->state);
+    struct tally_calm_state state = planned_from(memory->state);
+    state.estimate_variance *= facts.distance / state.variance;
+    state.variance = facts.distance;
     struct tally_calm_schedule previous = {0}, rest = {0};
     double least = INFINITY;
     memcpy(previous.epochs, epochs, (size_t)n * sizeof *epochs);
@@ -402,6 +449,9 @@ static void plan_rest(const struct tally_setting *setting, struct calm_memory *m
             least = forecast.regret;
             rest = plan;
         }
+    }
+    if (memory->epoch == 0 && rest.n == 0) {
+        return; /* the opening is too rough to end all communication */
     }
     const int most = TALLY_CALM_MAX_EPOCHS - (int)memory->epoch;
     rest.n = rest.n < most ? rest.n : most;
@@ -418,7 +468,7 @@ uint64_t calm_fit_grids(const struct tally_setting *setting, struct calm_memory 
     if (n <= 0 || (budget->uplink_bits == 0 && budget->downlink_bits == 0)) {
         return 0;
     }
-    if (memory->opening_samples > 0 && budget->uplink_bits > 0 && budget->downlink_bits > 0) {
+    if (memory->opening_samples > 0 && calm_replans(setting)) {
         plan_rest(setting, memory, n);
         return CALM_LEFT_BITS;
     }
@@ -469,7 +519,7 @@ void calm_memory_begin(const struct tally_setting *setting, const double *x,
     memset(memory, 0, calm_memory_bytes(setting));
     memcpy(calm_estimate(memory), x, setting->dim * sizeof *x);
     memory->opening_samples = opening_samples;
-    memory->step_size = opening_samples > CALM_OPENING_SAMPLES ? params->step_size : 0;
+    memory->step_size = params->is_found ? params->step_size : 0;
     memory->noise = params->noise;
     memory->client_spread = given_spread(params);
     memory->state = (struct tally_calm_state){params->initial_variance, params->initial_variance,
@@ -479,9 +529,9 @@ void calm_memory_begin(const struct tally_setting *setting, const double *x,
     }
     if (calm_travel(setting, memory) != NULL) {
         tally_calm_travel_begin(calm_travel(setting, memory), CALM_OPENING_SAMPLES);
-        if (params->is_even) {
-            calm_belief_begin(setting, memory);
-        }
+    }
+    if (params->is_even) {
+        calm_belief_begin(setting, memory);
     }
     if (calm_keeps_shifts(setting)) {
         *calm_shift_error(setting, memory) = first_shift_error(params);
@@ -491,6 +541,13 @@ void calm_memory_begin(const struct tally_setting *setting, const double *x,
     }
     if (!calm_opens(setting->params) && !calm_read_schedule(schedule, &memory->schedule)) {
         default_schedule(setting, memory);
+    }
+    if (calm_has_belief(memory) && calm_travel(setting, memory) != NULL) {
+        calm_travel(setting, memory)->samples =
+            calm_next_length(setting, memory, calm_drawn(setting, memory));
+    }
+    if (opening_samples > 0 && calm_replans(setting)) {
+        plan_rest(setting, memory, memory->schedule.n);
     }
 }
 
@@ -503,13 +560,13 @@ static bool shifts_are_valid(const struct tally_setting *setting, struct calm_me
     return is_valid;
 }
 
-static bool belief_is_valid(const struct calm_memory *memory, bool may_travel)
+static bool belief_is_valid(const struct calm_memory *memory, bool may_be)
 {
     const struct calm_belief *belief = &memory->belief;
     return belief->noise >= 0 && belief->share >= 0 && belief->regret >= 0 &&
            isfinite(belief->noise) && isfinite(belief->both) && isfinite(belief->share) &&
            isfinite(belief->regret) &&
-           (!calm_has_belief(memory) || (may_travel && memory->step_size > 0));
+           (!calm_has_belief(memory) || (may_be && memory->step_size > 0));
 }
 
 bool calm_memory_is_valid(const struct tally_setting *setting, const void *bytes)
@@ -521,10 +578,11 @@ bool calm_memory_is_valid(const struct tally_setting *setting, const void *bytes
                                  ? memory->schedule.n > 0 && tally_calm_travel_is_valid(travel) &&
                                        travel->epochs == memory->epoch
                                  : memory->epoch <= memory->schedule.n;
-    return schedule_is_valid(&memory->schedule) && memory->epoch >= 0 && is_in_place &&
-           memory->state.samples_left >= 0 && memory->state.samples_left <= setting->horizon &&
-           memory->opening_samples >= 0 && memory->downlink_bits >= 0 && memory->step_size >= 0 &&
-           isfinite(memory->step_size) && belief_is_valid(memory, travel != NULL) &&
+    return schedule_is_valid(&memory->schedule, memory->opening_samples > 0 ? 0 : 1) &&
+           memory->epoch >= 0 && is_in_place && memory->state.samples_left >= 0 &&
+           memory->state.samples_left <= setting->horizon && memory->opening_samples >= 0 &&
+           memory->downlink_bits >= 0 && memory->step_size >= 0 && isfinite(memory->step_size) &&
+           belief_is_valid(memory, travel != NULL || calm_replans(setting)) &&
            (!calm_keeps_shifts(setting) ||
             shifts_are_valid(setting, (struct calm_memory *)memory)) &&
            (!has_begun || (memory->state.variance > 0 && memory->state.estimate_variance > 0 &&

@@ -1,5 +1,5 @@
-/* The opening round of CALM: unknown constants are estimated from six gradients of every client at
- * the initial point.
+/* The opening round of CALM: unknown constants are estimated from n gradients of every client at
+ * the initial point; n is six, or four if the step size is to be estimated as well.
  *
  *     client   the variance of its gradients, and the mean square of their mean D = -mean g / h
  *              per coordinate, each as one of 2^10 values                     20 bits
@@ -43,10 +43,21 @@ bool calm_is_round(const struct tally_setting *setting, double curvature)
     return curvature < MOST_CONDITION * setting->convexity;
 }
 
+int64_t calm_draws(const struct tally_setting *setting, bool finds_step)
+{
+    return finds_step && !setting->is_program ? CALM_FEW_DRAWS : CALM_OPENING_SAMPLES;
+}
+
+int64_t calm_probes(const struct tally_setting *setting)
+{
+    const bool is_one_enough = setting->clients >= CALM_MANY_CLIENTS && setting->start_is_random;
+    return setting->is_program ? CALM_PROGRAM_PROBES : is_one_enough ? 1 : 2;
+}
+
 int64_t calm_opening_samples(const struct tally_setting *setting)
 {
-    const int64_t probes = setting->is_program ? CALM_PROGRAM_PROBES : CALM_PROBES;
-    return CALM_OPENING_SAMPLES + (finds_step(setting->params) ? probes : 0);
+    const bool finds = finds_step(setting->params);
+    return calm_draws(setting, finds) + (finds ? calm_probes(setting) : 0);
 }
 
 unsigned calm_answer_bits(const union tally_algorithm_params *params)
@@ -290,9 +301,19 @@ static double points_of(const struct tally_setting *setting)
 static double growth_of(const struct tally_setting *setting, double step_size)
 {
     const struct tally_calm_params *params = &setting->params->calm;
-    const bool is_used = calm_may_travel(setting) && setting->clients > 1 && isnan(params->noise) &&
+    const bool is_used = (calm_may_travel(setting) || calm_replans(setting)) &&
+                         calm_is_free(setting) && setting->clients > 1 && isnan(params->noise) &&
                          isnan(params->initial_variance) && params->noise_growth == 0;
     return is_used ? ((double)setting->dim - 1) / points_of(setting) / (step_size * step_size) : 0;
+}
+
+/* By how much the mean of the squares of n standard normal values may exceed 1, but for one mean in
+ * 20,000 (Wilson and Hilferty 1931: its cube root is nearly normal). */
+static double most_by_chance(double n)
+{
+    static const double ERRORS = 3.9;
+    const double variance = 2 / (9 * n), root = 1 - variance + ERRORS * sqrt(variance);
+    return root * root * root;
 }
 
 /* h from the clients' reports, and whether all directions are alike. If a query draws `points`
@@ -309,7 +330,7 @@ static enum tally_status find_curvature(const struct tally_setting *setting,
                                         struct mean *ret_curvature, bool *ret_is_even,
                                         struct tally_error *err)
 {
-    static const double NOISE = 6.7, MOST_SHARE = 0.5, SAFETY = 1.25;
+    static const double MOST_SHARE = 0.5, SAFETY = 1.25;
     static const double LONGEST_STEP = 1e9; /* as in a document */
     const double points = points_of(setting);
     struct mean steepest, along;
@@ -328,8 +349,8 @@ static enum tally_status find_curvature(const struct tally_setting *setting,
     }
     const double share = 1 / (1 + ((double)setting->dim - 1) / points),
                  even = share * steepest.value;
-    const double scatter = NOISE / sqrt(points * (double)(n_measured * CALM_PROBES));
-    if (along.value <= fmin(MOST_SHARE, share * (1 + scatter)) * steepest.value) {
+    const double most = most_by_chance(points * (double)(n_measured * calm_probes(setting)));
+    if (along.value <= fmin(MOST_SHARE, share * most) * steepest.value) {
         *ret_curvature = (struct mean){even, share * steepest.error};
         *ret_is_even = true;
     } else {
@@ -376,10 +397,10 @@ static enum tally_status conclude(const struct tally_setting *setting,
     }
     double noise = isnan(params->noise) ? variances / (double)n : params->noise;
     const double square = squares / (double)n, growth = ret_estimates->noise_growth;
+    const int64_t draws = calm_draws(setting, finds_step(setting->params));
     double variance = params->initial_variance;
     if (isnan(variance)) {
-        variance =
-            fmax(square - noise * step * step / CALM_OPENING_SAMPLES, LEAST_VARIANCE * square);
+        variance = fmax(square - noise * step * step / (double)draws, LEAST_VARIANCE * square);
         if (growth * variance > noise) { /* V alone would make more noise than there is */
             variance = noise / growth;
         }
@@ -409,6 +430,7 @@ static bool adopt(const struct tally_setting *setting, const struct tally_estima
     struct tally_calm_params *calm = &params->calm;
     if (finds_step(params)) {
         calm->step_size = estimates->step_size;
+        calm->is_found = true;
         calm->noise_growth += estimates->noise_growth; /* one of them is 0 */
         calm->is_even = estimates->noise_growth > 0;
     }

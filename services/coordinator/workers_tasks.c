@@ -242,6 +242,7 @@ static void describe_round(const struct hosted_job *job, const struct tally_job_
     task->travel_step = round->plan.facts.travel_step;
     task->shift_gain = round->plan.facts.shift_gain;
     task->step_size = round->plan.facts.step_size;
+    task->repeats = (uint32_t)round->plan.facts.repeats;
     task->max_bits = round->plan.max_bits;
     snprintf(task->encoding, sizeof task->encoding, "%s",
              TALLY_JOB_ENCODING_NAMES[job->spec.encoding]);

@@ -183,6 +183,7 @@ static uint32_t mark_of(const struct tally_job *job)
                                  plan->grid.intervals,
                                  plan->grid.scale,
                                  plan->max_bits,
+                                 (uint64_t)facts->repeats,
                                  plan->cut,
                                  open->evaluate};
     const double reals[] = {plan->grid.step,   facts->distance,     facts->client_spread,
@@ -247,14 +248,18 @@ void job_open_round(struct tally_job *job, struct tally_job_outcome *outcome)
         fail_algorithm(job, &why);
         return;
     }
+    /* Clients that go on from queries of the opening round leave the point, whose loss is known. */
+    const bool leaves = job->open.plan.facts.repeats > 0 && job->open.plan.samples > 0;
+    const bool is_known = progress->has_loss && !leaves;
+    job->open.evaluate = !is_known;
     if (job->open.plan.samples > left) {
         job->open.plan.samples = left;
         job->open.plan.cut = true;
-        if (progress->has_loss && check_regret(job, left, &why) != TALLY_OK) {
+        if (is_known && check_regret(job, left, &why) != TALLY_OK) {
             fail_algorithm(job, &why);
             return;
         }
-        if (progress->has_loss) {
+        if (is_known) {
             cut_at_horizon(job, outcome);
             return;
         }

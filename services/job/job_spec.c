@@ -332,6 +332,7 @@ struct tally_setting tally_job_spec_setting(const struct tally_job_spec *spec)
         .points = tally_objective_spec_points(&spec->objective),
         .has_regret = spec->reference.type != TALLY_REFERENCE_NONE,
         .is_program = tally_objective_spec_is_plugin(&spec->objective),
+        .start_is_random = spec->initial_point.type == TALLY_INITIAL_RANDOM_SPHERE,
         .convexity = tally_objective_spec_convexity(&spec->objective),
     };
 }

@@ -105,7 +105,7 @@ static enum tally_status answer_client(struct worker *worker, struct job_copy *j
                  .grid = {task->quantizer_step, task->quantizer_intervals, task->quantizer_scale},
                  .cut = task->cut,
                  .facts = {task->distance, task->client_spread, task->noise, task->noise_growth,
-                           task->travel_step, task->shift_gain, task->step_size, 0},
+                           task->travel_step, task->shift_gain, task->step_size, 0, task->repeats},
                  .max_bits = task->max_bits},
         .evaluate = task->evaluate,
         .evaluate_model = task->evaluate_model,

@@ -206,21 +206,30 @@ static struct at exchange(const struct tally_calm_course *course, struct at at,
     return (struct at){after, estimate, shift};
 }
 
+/* The walk of epoch k. Only the first one includes queries that were made before. */
+static struct tally_calm_leg leg_of(const struct tally_calm_course *course, int k, double variance,
+                                    double n)
+{
+    struct tally_calm_constants own = *course->constants;
+    own.repeats = k == 0 ? own.repeats : 0;
+    return tally_calm_leg(&own, variance, n);
+}
+
 /* The regret that a unit of V, Vz or W at the end of an epoch costs. */
 struct price {
     double variance, estimate, shift;
 };
 
-/* Prepends an epoch to those whose price is `after`. Returns the price at its start and writes the
+/* Prepends epoch k to those whose price is `after`. Returns the price at its start and writes the
  * gradient by its queries and bits. */
-static struct price precede(const struct tally_calm_course *course, struct at at,
+static struct price precede(const struct tally_calm_course *course, int k, struct at at,
                             const double *values, struct price after, double *ret_gradient)
 {
     enum { INPUTS = 6, OWN = 3 };
     double own[OWN] = {values[0], values[1], values[2]}, slopes[INPUTS] = {0};
     double *const inputs[INPUTS] = {&at.variance, &at.estimate, &at.shift,
                                     &own[0],      &own[1],      &own[2]};
-    const struct tally_calm_leg leg = tally_calm_leg(course->constants, at.variance, own[0]);
+    const struct tally_calm_leg leg = leg_of(course, k, at.variance, own[0]);
     const struct at base = exchange(course, at, &leg, own[1], own[2]);
     for (int i = 0; i < INPUTS; i++) {
         const double kept = *inputs[i], nudge = kept * NUDGE;
@@ -228,10 +237,9 @@ static struct price precede(const struct tally_calm_course *course, struct at at
             continue;
         }
         *inputs[i] = kept + nudge;
-        const struct tally_calm_leg moved =
-            inputs[i] == &at.variance || inputs[i] == &own[0]
-                ? tally_calm_leg(course->constants, at.variance, own[0])
-                : leg;
+        const struct tally_calm_leg moved = inputs[i] == &at.variance || inputs[i] == &own[0]
+                                                ? leg_of(course, k, at.variance, own[0])
+                                                : leg;
         const struct at end = exchange(course, at, &moved, own[1], own[2]);
         *inputs[i] = kept;
         slopes[i] = (moved.regret - leg.regret + after.variance * (end.variance - base.variance) +
@@ -246,20 +254,17 @@ static struct price precede(const struct tally_calm_course *course, struct at at
 static void gradient_of(const struct tally_calm_course *course, const struct layout *layout,
                         const struct at *at, double left, double regret, double *ret_gradient)
 {
-    const struct tally_calm_constants *constants = course->constants;
     const int n = course->n;
-    const double tail = tally_calm_leg(constants, at[n].variance, left).regret;
+    const double tail = leg_of(course, n, at[n].variance, left).regret;
     const double by_left =
-        (tally_calm_leg(constants, at[n].variance, left * (1 + NUDGE)).regret - tail) /
-        (left * NUDGE);
-    struct price price = {
-        (tally_calm_leg(constants, at[n].variance * (1 + NUDGE), left).regret - tail) /
-            (at[n].variance * NUDGE),
-        0, 0};
+        (leg_of(course, n, at[n].variance, left * (1 + NUDGE)).regret - tail) / (left * NUDGE);
+    struct price price = {(leg_of(course, n, at[n].variance * (1 + NUDGE), left).regret - tail) /
+                              (at[n].variance * NUDGE),
+                          0, 0};
     for (int k = n - 1; k >= 0; k--) {
         double slopes[3];
         const double values[3] = {layout->samples[k], layout->bits[UP][k], layout->bits[DOWN][k]};
-        price = precede(course, at[k], values, price, slopes);
+        price = precede(course, k, at[k], values, price, slopes);
         ret_gradient[k] = (slopes[0] - by_left) / regret;
         ret_gradient[n + k] = slopes[1] / regret;
         ret_gradient[2 * n + k] = slopes[2] / regret;
@@ -274,8 +279,7 @@ double tally_calm_course_value(const void *context, const double *x, double *ret
         {course->state.variance, course->state.estimate_variance, course->constants->shift_error}};
     double left = (double)course->state.samples_left, regret = 0;
     for (int k = 0; k < course->n; k++) {
-        const struct tally_calm_leg leg =
-            tally_calm_leg(course->constants, at[k].variance, layout.samples[k]);
+        const struct tally_calm_leg leg = leg_of(course, k, at[k].variance, layout.samples[k]);
         regret += leg.regret;
         left -= layout.samples[k];
         at[k + 1] = exchange(course, at[k], &leg, layout.bits[UP][k], layout.bits[DOWN][k]);
@@ -283,7 +287,7 @@ double tally_calm_course_value(const void *context, const double *x, double *ret
     if (!(left >= 1)) {
         return INFINITY;
     }
-    regret += tally_calm_leg(course->constants, at[course->n].variance, left).regret;
+    regret += leg_of(course, course->n, at[course->n].variance, left).regret;
     if (ret_gradient != NULL) {
         gradient_of(course, &layout, at, left, regret, ret_gradient);
         through_layout(course, x, ret_gradient);
@@ -301,6 +305,7 @@ static struct tally_calm_epoch settle_epoch(const struct tally_calm_course *cour
     struct tally_calm_epoch epoch = {.samples = course->samples[k]};
     struct tally_calm_walk walk;
     own.shift_error = at->shift;
+    own.repeats = k == 0 ? own.repeats : 0;
     tally_calm_walk_ahead(&walk, constants, at->variance, epoch.samples);
     const double noise = tally_calm_walk_message_noise(&walk);
     struct tally_calm_grid grid = tally_calm_uplink_grid(&walk, TALLY_CALM_FINEST);

@@ -32,21 +32,32 @@ static void stride(struct tally_calm_walk *walk, double width)
     walk->sum_variance += stretch(width, v, walk->variance);
 }
 
-/* Walks n >= 1 queries from `variance` on. walk->n remains the number of single queries. */
+/* Begins a walk, with the queries that were made before it. */
+static void begin(struct tally_calm_walk *walk, const struct tally_calm_constants *constants,
+                  double variance)
+{
+    tally_calm_walk_begin(walk, constants, variance);
+    while (walk->repeats < constants->repeats) {
+        tally_calm_walk_repeat(walk);
+    }
+}
+
+/* Walks n >= 1 queries from `variance` on. walk->n counts only the single ones. */
 static void walk_in_strides(struct tally_calm_walk *walk,
                             const struct tally_calm_constants *constants, double variance, double n)
 {
-    tally_calm_walk_begin(walk, constants, variance);
-    for (int i = 1; i <= SINGLE_STEPS && i <= n; i++) {
+    begin(walk, constants, variance);
+    double done = 0;
+    for (; done < SINGLE_STEPS && done + 1 <= n; done++) {
         tally_calm_walk_next(walk);
     }
-    double done = (double)walk->n;
     while (done < n) {
         const double width = fmin(fmax(1, done * STRIDE), n - done);
         stride(walk, width);
         done += width;
     }
-    walk->sum_noise = n * walk->noise + walk->noise_growth * walk->sum_variance;
+    walk->sum_noise = (n + (double)walk->repeats) * walk->noise +
+                      walk->noise_growth * (walk->sum_variance + (double)walk->repeats * variance);
 }
 
 void tally_calm_walk_ahead(struct tally_calm_walk *walk,
@@ -54,11 +65,11 @@ void tally_calm_walk_ahead(struct tally_calm_walk *walk,
 {
     if (n > TALLY_CALM_EXACT_QUERIES) {
         walk_in_strides(walk, constants, variance, (double)n);
-        walk->n = n;
+        walk->n = n + walk->repeats;
         return;
     }
-    tally_calm_walk_begin(walk, constants, variance);
-    while (walk->n < n) {
+    begin(walk, constants, variance);
+    while (walk->n < n + walk->repeats) {
         tally_calm_walk_next(walk);
     }
 }
@@ -68,7 +79,8 @@ struct tally_calm_leg tally_calm_leg(const struct tally_calm_constants *constant
 {
     struct tally_calm_walk walk;
     walk_in_strides(&walk, constants, variance, n);
-    const double length = n * constants->curvature, rest = 1 - walk.sum_progress / n;
+    const double all = n + (double)walk.repeats;
+    const double length = all * constants->curvature, rest = 1 - walk.sum_progress / all;
     return (struct tally_calm_leg){
         .regret = walk.sum_variance * constants->clients * (double)constants->dim *
                   constants->curvature / 2,

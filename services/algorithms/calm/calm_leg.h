@@ -31,9 +31,9 @@ struct tally_calm_leg tally_calm_leg(const struct tally_calm_constants *constant
 /* Epochs of up to this many queries are predicted query by query. */
 enum { TALLY_CALM_EXACT_QUERIES = 1 << 18 };
 
-/* A walk after n >= 1 queries, for forecasts: exact up to TALLY_CALM_EXACT_QUERIES, and in strides
- * beyond that. Even a horizon of 2^31 therefore costs little time. Not for values on which client
- * and server must agree. */
+/* A walk after n >= 1 queries (or none after repeats), for forecasts: exact up to
+ * TALLY_CALM_EXACT_QUERIES, and in strides beyond that. Even a horizon of 2^31 therefore costs
+ * little time. Not for values on which client and server must agree. */
 void tally_calm_walk_ahead(struct tally_calm_walk *walk,
                            const struct tally_calm_constants *constants, double variance,
                            int64_t n);

@@ -76,6 +76,19 @@ double tally_calm_walk_next(struct tally_calm_walk *walk)
     return e;
 }
 
+double tally_calm_walk_repeat(struct tally_calm_walk *walk)
+{
+    const double noise = walk->noise + walk->noise_growth * walk->start_variance;
+    walk->n++;
+    walk->repeats++;
+    walk->sum_noise += noise;
+    const double e = step_length(walk, noise);
+    if (e > 0) {
+        move(walk, e, noise);
+    }
+    return e;
+}
+
 double tally_calm_walk_message_noise(const struct tally_calm_walk *walk)
 {
     assert(walk->n >= 1);
@@ -225,6 +238,7 @@ static struct tally_calm_epoch_forecast forecast_epoch(struct tally_calm_constan
     if (!is_last) {
         exchange(constants, &walk, epoch, state, &made);
     }
+    constants->repeats = 0;
     state->samples_left -= made.samples;
     made.variance = state->variance;
     made.estimate_variance = state->estimate_variance;

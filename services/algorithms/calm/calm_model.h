@@ -74,6 +74,7 @@ struct tally_calm_constants {
     uint32_t clients;        /* M >= 1 */
     size_t dim;              /* d >= 1 */
     int64_t horizon;         /* T: gradient queries of a client; >= 1 */
+    int64_t repeats;         /* queries at x before the epoch, which its message includes; >= 0 */
 };
 
 /* A client's own steps in one epoch, and the totals that its message needs. */
@@ -86,19 +87,26 @@ struct tally_calm_walk {
     double progress;       /* a of the next query */
     double own_noise;      /* nv of the next query */
     double variance;       /* v of the next query */
-    int64_t n;             /* queries so far */
+    int64_t n;             /* queries so far, with repeats */
+    int64_t repeats;       /* of them at x, before the epoch */
     double sum_noise;      /* of s0 + m v_i over the queries so far */
     double sum_progress;   /* of a */
-    double sum_variance;   /* of v_i: regret is clients * dim * h / 2 times this */
+    double sum_variance;   /* of v_i, not of repeats: regret is clients * dim * h / 2 times this */
 };
 
-/* Starts at x, whose variance is V >= 0. `constants` is not kept. */
+/* Starts at x, whose variance is V >= 0, and counts no query yet: constants->repeats is for
+ * calm_leg.h. `constants` is not kept. */
 void tally_calm_walk_begin(struct tally_calm_walk *walk,
                            const struct tally_calm_constants *constants, double variance);
 
 /* Counts the query at w_i and returns e_i, the length of the step that leads to w_{i+1}:
  * w <- w - e_i (g + pull (w - x)). In [0, local_step_limit]. */
 double tally_calm_walk_next(struct tally_calm_walk *walk);
+
+/* Counts a query that was made at x before the epoch, and returns e_i. The client steps as from a
+ * query at w_i, whose gradient a curvature h predicts from that at x:
+ * w <- w - e_i (g + (h + pull) (w - x)). */
+double tally_calm_walk_repeat(struct tally_calm_walk *walk);
 
 /* Returns e_i, the length of the next step, without counting its query. */
 double tally_calm_walk_step(const struct tally_calm_walk *walk);

@@ -26,6 +26,7 @@ static void make_world(struct world *world, double noise, double variance)
                                                             .curvature_spread = 0.02,
                                                             .initial_variance = variance,
                                                             .local_step_limit = NAN,
+                                                            .is_found = true,
                                                             .is_even = true}};
     world->setting = (struct tally_setting){.params = &world->params,
                                             .clients = CLIENTS,
@@ -34,7 +35,7 @@ static void make_world(struct world *world, double noise, double variance)
                                             .minibatch = 1,
                                             .has_regret = true};
     world->memory = malloc(calm_memory_bytes(&world->setting));
-    calm_memory_begin(&world->setting, X, CALM_OPENING_SAMPLES + CALM_PROBES, "", world->memory);
+    calm_memory_begin(&world->setting, X, CALM_FEW_DRAWS + 1, "", world->memory);
     CU_ASSERT_TRUE(calm_has_belief(world->memory));
     CU_ASSERT_TRUE(calm_memory_is_valid(&world->setting, world->memory));
 }
@@ -44,10 +45,13 @@ static void make_world(struct world *world, double noise, double variance)
  * control bits. */
 static uint64_t see(struct world *world, int64_t samples, double far, double one, double square)
 {
-    const int64_t n = samples > 0 ? samples : CALM_OPENING_SAMPLES;
-    const struct tally_round_plan plan = {
-        .stage = 1, .samples = samples, .grid = {.step = 1, .intervals = 2, .scale = 1}};
-    const struct tally_calm_walk walk = {.n = n, .sum_variance = (double)n * far};
+    const int64_t repeats = samples > 0 ? 0 : CALM_FEW_DRAWS, n = samples + repeats;
+    const struct tally_round_plan plan = {.stage = 1,
+                                          .samples = samples,
+                                          .grid = {.step = 1, .intervals = 2, .scale = 1},
+                                          .facts = {.repeats = repeats}};
+    const struct tally_calm_walk walk = {
+        .n = n, .repeats = repeats, .start_variance = far, .sum_variance = (double)samples * far};
     int64_t sums[DIM];
     for (int i = 0; i < DIM; i++) {
         sums[i] = llrint(sqrt(square) * CLIENTS * 0x1p32);
@@ -66,7 +70,7 @@ static void test_calm_belief__the_mean_shows_the_distance(void)
     struct world world;
     make_world(&world, 0.05, 0.05);
     const double one = 0.05 + GROWTH * 0.05,
-                 of_mean = (one * 9 / 6 + tally_dithered_error(DIM)) / CLIENTS;
+                 of_mean = (one * 9 / 4 + tally_dithered_error(DIM)) / CLIENTS;
     CU_ASSERT_EQUAL(see(&world, 0, 0.05, one, of_mean + 0.05), 1); /* as expected */
     CU_ASSERT_EQUAL(world.memory->state.variance, 0.05);
     free(world.memory);
@@ -143,9 +147,17 @@ static void test_calm_belief__lengths_follow_the_noise(void)
     CU_ASSERT_EQUAL(length(&world, 1, 1e-4, 0.1, 6), 3);
     CU_ASSERT_EQUAL(length(&world, 2, 1e-4, 0.1, 6), 9);  /* 1.5 times */
     CU_ASSERT_EQUAL(length(&world, 2, 0.5, 1e-6, 6), 24); /* 4 times */
+    /* The first message has the queries of the opening, and few more: V is hardly known. */
+    CU_ASSERT_EQUAL(length(&world, 0, 0.5, 0.3, 4), 7);
+    CU_ASSERT_EQUAL(length(&world, 0, 0.5, 0.1, 4), 8);
+    CU_ASSERT_EQUAL(length(&world, 0, 1e-4, 0.1, 4), 4);
     /* The last of five messages, unless another one is worth it. */
     world.memory->belief.regret = 400;
     CU_ASSERT_EQUAL(length(&world, 4, 0.5, 0.002, 150), 565);
+    /* After three messages, one that would hardly lower the regret is not sent. */
+    CU_ASSERT_EQUAL(length(&world, 2, 1e-4, 1e-4, 20), 30);
+    CU_ASSERT_TRUE(length(&world, 3, 1e-4, 1e-4, 20) > world.memory->state.samples_left);
+    CU_ASSERT_EQUAL(length(&world, 3, 1e-4, 0.1, 20), 30);
     CU_ASSERT_TRUE(length(&world, 5, 0.5, 0.002, 150) > world.memory->state.samples_left);
     CU_ASSERT_EQUAL(length(&world, 5, 0.5, 0.03, 30), 45);
     world.memory->state.samples_left = 20;
@@ -160,7 +172,7 @@ static void test_calm_belief__only_the_opening_begins_it(void)
     struct world world;
     make_world(&world, 0.5, 0.05);
     world.params.calm.is_even = false;
-    calm_memory_begin(&world.setting, X, CALM_OPENING_SAMPLES + CALM_PROBES, "", world.memory);
+    calm_memory_begin(&world.setting, X, CALM_FEW_DRAWS + 1, "", world.memory);
     CU_ASSERT_FALSE(calm_has_belief(world.memory));
     CU_ASSERT_EQUAL(world.memory->client_spread, 0);
     free(world.memory);

@@ -381,7 +381,12 @@ static void test_calm_budget__opening_round_needs_its_bits(void)
     spec.budget = (struct tally_budget){.uplink_bits = 20, .downlink_bits = 20};
     job_host_init(&HOST, &spec);
     job_host_round(&HOST);
-    CU_ASSERT_EQUAL_FATAL(HOST.n_records, 2); /* no bits are left */
+    CU_ASSERT_TRUE(tally_job_open_round(HOST.job)->plan.cut); /* no bits are left */
+    CU_ASSERT_TRUE(tally_job_open_round(HOST.job)->evaluate); /* but clients move */
+    const double at_start = tally_job_progress(HOST.job)->loss;
+    job_host_round(&HOST);
+    CU_ASSERT_EQUAL_FATAL(HOST.n_records, 2);
+    CU_ASSERT_TRUE(HOST.records[1].loss < at_start);
     CU_ASSERT_EQUAL(HOST.records[0].bits.control_bits, 20);
     CU_ASSERT_TRUE(HOST.records[1].cut);
     job_host_fini(&HOST);
