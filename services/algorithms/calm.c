@@ -642,7 +642,8 @@ static enum tally_status calm_decide(const struct tally_server_task *task,
         return TALLY_OK;
     }
     double noise;
-    uplink_grid(setting, memory, task->plan, &noise);
+    const double message_bits =
+        tally_calm_message_bits(setting->dim, uplink_grid(setting, memory, task->plan, &noise));
     noise = measure_noise(task, noise, decision);
     decision->control_bits += calm_keeps_shifts(setting); /* whether a client's message counted */
     correct(task, noise, decision);
@@ -677,7 +678,7 @@ static enum tally_status calm_decide(const struct tally_server_task *task,
         calm_follow_shifts(task, tally_calm_moved(before, merge.variance, memory->state.variance));
     }
     memory->downlink_bits += (int64_t)decision->broadcast.bits.payload_bits;
-    decision->control_bits += calm_fit_grids(setting, memory);
+    decision->control_bits += calm_fit_grids(setting, memory, message_bits);
     memory->downlink_bits += (int64_t)decision->control_bits;
     return TALLY_OK;
 }

@@ -25,18 +25,21 @@ struct calm_memory {
     int64_t opening_samples; /* queries of the opening round; 0: there was none */
     double step_size;        /* 1 / h, if it is estimated; 0: the document gives it */
     int64_t downlink_bits;   /* broadcast and control bits so far */
+    double told_left;        /* bits that each client may still send, as told to clients */
     struct calm_belief belief;
     struct tally_calm_schedule schedule;
 };
 
 /* Control bits. If a value differs from the one that clients expect, the server sends them the
  * factor as 2^(k/4): one bit for k = 0; otherwise also the sign and |k| in unary, because |k| is
- * mostly small. Three factors are sent this way. The first is between the planned uplink grids and
+ * mostly small. Four factors are sent this way. The first is between the planned uplink grids and
  * those that the rest of a budget allows; its |k| is at most CALM_MOST_INDEX. The second, if
  * constants are estimated, is between the expected and the true size of a broadcast. The third is
  * between the V that clients expect and the V that the messages show: once, after the first
- * message, or after each of the first three if the job keeps a belief (calm_belief.c). A broadcast
- * grid that is 1.125^i times as coarse as intended takes i + 1 bits. */
+ * message, or after each of the first three if the job keeps a belief (calm_belief.c). The fourth,
+ * of such a job, is between the expected and the true noise of a message. If the rest is planned
+ * again, k is also the number of units between the expected and the true bits that are left up. A
+ * broadcast grid that is 1.125^i times as coarse as intended takes i + 1 bits. */
 uint64_t calm_index_bits(int64_t k);
 
 enum { CALM_MOST_INDEX = 8, CALM_MOST_INDEX_BITS = CALM_MOST_INDEX + 2 };
@@ -121,9 +124,10 @@ uint64_t calm_bits_left(const struct tally_setting *setting, const struct calm_m
 /* Adjusts the grids of the remaining epochs so that they use the rest of the budget, and no more;
  * if constants are estimated and both directions have a budget, plans these epochs again. Returns
  * the number of control bits that state this to clients, at most CALM_MOST_INDEX_BITS: of the
- * factor of the uplink's grids, or of the bits that are left up. */
-enum { CALM_LEFT_BITS = 8 };
-uint64_t calm_fit_grids(const struct tally_setting *setting, struct calm_memory *memory);
+ * factor of the uplink's grids, or of the bits that are left up. `message_bits`: the expected
+ * length of the last message. */
+uint64_t calm_fit_grids(const struct tally_setting *setting, struct calm_memory *memory,
+                        double message_bits);
 
 /* Updates s0 and B, in a job that estimates them, from the messages of a walk. `noise` is the
  * variance of these messages around x*. */

@@ -383,20 +383,43 @@ uint64_t calm_index_bits(int64_t k)
     return k == 0 ? 1 : 2 + (uint64_t)llabs(k);
 }
 
-/* The bits that a plan of the remaining epochs may spend. Up: less than one in 256 of the budget is
- * left out, so that clients can be told what is left. Down: each broadcast is followed by about ten
- * control bits that state what has been estimated, and usually three broadcasts are left after the
- * first. Half a bit for each root of d is the scatter of the lengths (reserve_down()). Small
- * budgets keep less back: the grids of the last message fit what is left anyway. */
-static struct tally_calm_budget budget_left(const struct tally_setting *setting,
-                                            const struct calm_memory *memory)
+/* By how much the longest of the clients' nth messages in all exceeds the last one, beyond their
+ * mean length. (The mean of the largest of M normal values is about 0.72 sqrt(2 ln M).) */
+static double excess_of_longest(const struct tally_setting *setting, int n)
 {
-    enum { USUAL_EPOCHS = 3, USUAL_CONTROL_BITS = 10 };
-    const double unit = ldexp((double)setting->budget.uplink_bits, -CALM_LEFT_BITS);
-    const double up = unit * floor((double)calm_bits_left(setting, memory) / unit);
+    static const double SHARE = 0.72;
+    return SHARE * sqrt(2 * log(setting->clients)) *
+           (tally_calm_scatter_bits(setting->dim, n) -
+            tally_calm_scatter_bits(setting->dim, n - 1));
+}
+
+/* Tells clients what is left up after a message of this expected length, in units of half a bit for
+ * each root of d, and returns the bits of that. */
+static uint64_t tell_left(const struct tally_setting *setting, struct calm_memory *memory,
+                          double message_bits)
+{
+    const double unit = 0.5 * sqrt((double)setting->dim);
+    const double expected =
+        memory->told_left - message_bits - excess_of_longest(setting, (int)memory->epoch);
+    const double more = ((double)calm_bits_left(setting, memory) - expected) / unit;
+    const double k = fmax(-CALM_MOST_INDEX, fmin(CALM_MOST_INDEX, floor(more)));
+    memory->told_left = fmax(expected + k * unit, 0);
+    return calm_index_bits((int64_t)k);
+}
+
+/* The bits that a plan of `n` more epochs may spend. Each broadcast is followed by about ten
+ * control bits that state what has been estimated; there may be three more than planned, as a job
+ * whose V was estimated too small needs them. Half a bit for each root of d is the scatter of the
+ * lengths (reserve_down()). Small budgets keep less back: the grids of the last message fit what is
+ * left anyway. */
+static struct tally_calm_budget budget_left(const struct tally_setting *setting,
+                                            const struct calm_memory *memory, int n)
+{
+    enum { USUAL_CONTROL_BITS = 10, LEAST_EPOCHS = 3 };
+    const double up = memory->told_left;
     const double down = fmax((double)(setting->budget.downlink_bits - memory->downlink_bits), 0);
-    const double reserve =
-        0.5 * sqrt((double)setting->dim) + (double)(USUAL_CONTROL_BITS * USUAL_EPOCHS);
+    const double reserve = 0.5 * sqrt((double)setting->dim) +
+                           (double)(USUAL_CONTROL_BITS * (n > LEAST_EPOCHS ? n : LEAST_EPOCHS));
     return (struct tally_calm_budget){.uplink_bits = up,
                                       .downlink_bits = down,
                                       .uplink_margin = fmin(reserve_up(setting), up / 4),
@@ -432,7 +455,6 @@ static void plan_rest(const struct tally_setting *setting, struct calm_memory *m
 {
     const struct tally_walk_facts facts = facts_to_plan(setting, memory);
     const struct tally_calm_constants constants = calm_constants(setting, &facts);
-    const struct tally_calm_budget left = budget_left(setting, memory);
     struct tally_calm_epoch *const epochs = memory->schedule.epochs + memory->epoch;
     struct tally_calm_state state = planned_from(memory->state);
     state.estimate_variance *= facts.distance / state.variance;
@@ -443,6 +465,7 @@ static void plan_rest(const struct tally_setting *setting, struct calm_memory *m
     for (previous.n = 1; previous.n <= n; previous.n++) {
         struct tally_calm_schedule plan;
         struct tally_calm_forecast forecast;
+        const struct tally_calm_budget left = budget_left(setting, memory, previous.n);
         tally_calm_plan(&constants, &state, &left, &previous, &plan);
         tally_calm_forecast(&constants, &state, &plan, &forecast);
         if (forecast.regret < least) {
@@ -461,7 +484,8 @@ static void plan_rest(const struct tally_setting *setting, struct calm_memory *m
 
 /* Clients derive the factor of the downlink from the broadcasts. Only the factor of the uplink,
  * which depends on what each client has sent, is sent to them. */
-uint64_t calm_fit_grids(const struct tally_setting *setting, struct calm_memory *memory)
+uint64_t calm_fit_grids(const struct tally_setting *setting, struct calm_memory *memory,
+                        double message_bits)
 {
     const struct tally_budget *budget = &setting->budget;
     const int n = memory->schedule.n - (int)memory->epoch;
@@ -469,8 +493,9 @@ uint64_t calm_fit_grids(const struct tally_setting *setting, struct calm_memory 
         return 0;
     }
     if (memory->opening_samples > 0 && calm_replans(setting)) {
+        const uint64_t bits = tell_left(setting, memory, message_bits);
         plan_rest(setting, memory, n);
-        return CALM_LEFT_BITS;
+        return bits;
     }
     const struct tally_walk_facts facts = calm_facts(setting, memory);
     const struct tally_calm_constants constants = calm_constants(setting, &facts);
@@ -547,6 +572,7 @@ void calm_memory_begin(const struct tally_setting *setting, const double *x,
             calm_next_length(setting, memory, calm_drawn(setting, memory));
     }
     if (opening_samples > 0 && calm_replans(setting)) {
+        memory->told_left = (double)calm_bits_left(setting, memory);
         plan_rest(setting, memory, memory->schedule.n);
     }
 }
@@ -582,6 +608,7 @@ bool calm_memory_is_valid(const struct tally_setting *setting, const void *bytes
            memory->epoch >= 0 && is_in_place && memory->state.samples_left >= 0 &&
            memory->state.samples_left <= setting->horizon && memory->opening_samples >= 0 &&
            memory->downlink_bits >= 0 && memory->step_size >= 0 && isfinite(memory->step_size) &&
+           memory->told_left >= 0 && isfinite(memory->told_left) &&
            belief_is_valid(memory, travel != NULL || calm_replans(setting)) &&
            (!calm_keeps_shifts(setting) ||
             shifts_are_valid(setting, (struct calm_memory *)memory)) &&

@@ -99,16 +99,17 @@ class Unknowns(TallyTestCase):
         self.assertAlmostEqual(32 * math.log2(found), round(32 * math.log2(found)), places=9)
         self.assertLess(detail["estimates"]["step_size_error"], 0.1)
         opening, repeated, *others = records
-        self.assertEqual((opening["j"], opening["samples"], opening["received"]), (0, 8, 10))
+        self.assertEqual((opening["j"], opening["samples"], opening["received"]), (0, 5, 10))
         self.assertEqual(opening["bits"]["uplink"], {"formula": 380, "payload": 380, "messages": 10, "clipped": 0})
         self.assertEqual(opening["bits"]["control"], 33)
-        self.assertEqual(repeated["samples"], 0)
+        # Its message includes the four queries at the initial point, and the clients go on from them.
+        self.assertIn(repeated["samples"], range(5))
         # One point a query, and all directions alike: the noise grows by h^2 (d - 1).
         self.assertAlmostEqual(detail["estimates"]["noise_growth"], 29 / found**2, places=9)
         # The queries near the initial point are as bad as those at it: the loss is the mean over all of them.
         at_start = simulate(job_document("synthetic-calm-auto", horizon=6))
-        self.assertAlmostEqual(opening["regret"] / 8, at_start["cumulative_regret"] / 6, delta=0.1)
-        self.assertNotEqual(opening["regret"] / 8, at_start["cumulative_regret"] / 6)
+        self.assertAlmostEqual(opening["regret"] / 5, at_start["cumulative_regret"] / 6, delta=0.1)
+        self.assertNotEqual(opening["regret"] / 5, at_start["cumulative_regret"] / 6)
 
     def test_epochs_of_calm_follow_the_noise(self):
         """While the noise falls with the distance, epochs stay short; otherwise they grow."""
@@ -127,13 +128,13 @@ class Unknowns(TallyTestCase):
         given = simulate(job_document("synthetic-calm-auto", algorithm={"type": "calm", "step_size": 3}), ("--runs", 20))
         given = sum(detail["cumulative_regret"] for detail in given) / 20
         self.assertLess(regrets["synthetic-calm-auto"] / given, 1.1)
-        self.assertLess(regrets["synthetic-quiet-calm-auto"], 55)  # 68 with epochs of 18, 54, 162 and 486 queries
+        self.assertLess(regrets["synthetic-quiet-calm-auto"], 46)  # 68 with epochs of 18, 54, 162 and 486 queries
 
     def test_calm_plans_the_rest_of_a_budget(self):
-        """With few bits, fewer messages than epochs that grow by three would have; a mean of 126 in place of 379."""
+        """With few bits, fewer messages than epochs that grow by three would have; a mean of 96 in place of 379."""
         budget = {"uplink_bits": 200, "downlink_bits": 220}
         runs = simulate(job_document("synthetic-quiet-calm-auto", algorithm={"type": "calm"}, budget=budget), ("--runs", 20))
-        self.assertLess(statistics.mean(run["cumulative_regret"] for run in runs), 220)
+        self.assertLess(statistics.mean(run["cumulative_regret"] for run in runs), 120)
         for run in runs:
             bits = run["bits"]
             self.assertLessEqual(bits["uplink_per_client"]["payload"], 200)

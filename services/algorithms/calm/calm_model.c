@@ -193,12 +193,9 @@ struct tally_calm_state tally_calm_start(const struct tally_calm_constants *cons
                                      constants->horizon};
 }
 
-/* The bits of a message of `dim` coordinates. */
-static double message_bits(const struct tally_calm_constants *constants,
-                           struct tally_calm_grid grid)
+double tally_calm_message_bits(size_t dim, struct tally_calm_grid grid)
 {
-    return (double)constants->dim * tally_calm_rate(grid.step / grid.scale) +
-           TALLY_CALM_MESSAGE_BITS;
+    return (double)dim * tally_calm_rate(grid.step / grid.scale) + TALLY_CALM_MESSAGE_BITS;
 }
 
 /* Applies message and broadcast after the walk of an epoch. */
@@ -208,13 +205,13 @@ static void exchange(struct tally_calm_constants *constants, const struct tally_
 {
     const double before = state->variance;
     ret->uplink = tally_calm_uplink_grid(walk, epoch->uplink_resolution);
-    ret->uplink_bits = message_bits(constants, ret->uplink);
+    ret->uplink_bits = tally_calm_message_bits(constants->dim, ret->uplink);
     state->estimate_variance = tally_calm_merge(constants, walk, ret->uplink.step,
                                                 constants->clients, state->estimate_variance)
                                    .variance;
     ret->downlink = tally_calm_downlink_grid(constants->dim, state->variance,
                                              state->estimate_variance, epoch->downlink_resolution);
-    ret->downlink_bits = message_bits(constants, ret->downlink);
+    ret->downlink_bits = tally_calm_message_bits(constants->dim, ret->downlink);
     state->variance =
         tally_calm_broadcast_variance(constants->dim, state->estimate_variance, ret->downlink.step);
     constants->shift_error =

@@ -122,6 +122,8 @@ struct tally_calm_grid {
 
 /* The variance of the rounding of a message of `dim` coordinates: E step^2. */
 double tally_calm_rounding(size_t dim, double step);
+/* The expected bits of a message of `dim` coordinates on a grid. */
+double tally_calm_message_bits(size_t dim, struct tally_calm_grid grid);
 /* The step whose rounding has the variance width^2 / 12, as that of a plain grid of the step
  * `width`. */
 double tally_calm_step(size_t dim, double width);

@@ -206,6 +206,7 @@ static void test_api_worker_messages__shifts_round_trip(void)
         {.client = 7, .round = 3, .vector = bytes_of(VECTOR, sizeof VECTOR)}, {.client = 0}};
     struct tally_poll_response sent = full_task_response(clients, 2, 1), got = {.jobs_pending = 0};
     sent.task.shift_gain = 0.75;
+    sent.task.repeats = 4;
     struct tally_buffer shared = {.size = 0};
     CU_ASSERT_EQUAL(tally_task_encode_shared(&sent.task, &shared), TALLY_OK);
     for (int is_shared = 0; is_shared < 2; is_shared++) {
@@ -217,6 +218,7 @@ static void test_api_worker_messages__shifts_round_trip(void)
         CU_ASSERT_EQUAL_FATAL(tally_poll_response_decode(wire.data, wire.size, &got, NULL),
                               TALLY_OK);
         CU_ASSERT_EQUAL(got.task.shift_gain, 0.75);
+        CU_ASSERT_EQUAL(got.task.repeats, 4);
         CU_ASSERT_EQUAL_FATAL(got.task.n_shifts, 2);
         CU_ASSERT_TRUE(got.task.shifts[0].client == 7 && got.task.shifts[0].round == 3);
         CU_ASSERT_EQUAL_FATAL(got.task.shifts[0].vector.size, sizeof VECTOR);

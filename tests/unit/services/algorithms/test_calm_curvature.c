@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codec/dithered/dithered.h"
 #include "services/algorithms/calm.h"
 #include "tests/harness.h"
 
@@ -16,7 +17,7 @@ struct fake {
     bool is_round, forgets, saturates;
     double points[POINTS][DIM];
     int n_queries;
-    double losses[64]; /* at each query */
+    double losses[64], firsts[64]; /* at each query: f, and the first coordinate of the gradient */
 };
 
 static double loss_at(const double *w)
@@ -62,6 +63,7 @@ static enum tally_status gradient(const struct tally_objective *objective, uint3
         }
         ret_gradient[j] += fake->forgets ? fake->noise * sin(fake->n_queries * (j + 1)) : 0;
     }
+    fake->firsts[fake->n_queries - 1] = ret_gradient[0];
     return TALLY_OK;
 }
 
@@ -231,6 +233,82 @@ static void test_calm_curvature__the_loss_is_that_of_all_queries(void)
     CU_ASSERT_NOT_EQUAL(fake.losses[5], fake.losses[0]);
 }
 
+/* The vector of the message after the opening round: `repeats` of its queries, and `samples` more.
+ */
+static enum tally_status step_after(struct fake *fake, uint32_t round, int64_t repeats,
+                                    int64_t samples, const double *x, double *ret_vector,
+                                    struct tally_error *err)
+{
+    static const union tally_algorithm_params PARAMS = {
+        .calm = {.step_size = 1, .noise = 1, .initial_variance = 1, .local_step_limit = NAN}};
+    const struct tally_setting setting = {.params = &PARAMS,
+                                          .clients = 1,
+                                          .dim = DIM,
+                                          .horizon = 100,
+                                          .minibatch = 1,
+                                          .key = tally_rng_key(17, 0)};
+    const struct tally_round_plan plan = {
+        .stage = 1,
+        .samples = samples,
+        .grid = {.step = 0.5, .intervals = 2 * tally_dithered_top(1), .scale = 8},
+        .facts = {.distance = 1, .noise = 1, .step_size = 1, .repeats = repeats}};
+    const struct tally_client_task task = {
+        .setting = &setting, .plan = &plan, .objective = &fake->base, .round = round, .x = x};
+    struct tally_scratch scratch;
+    struct tally_client_answer answer = {.loss = 0};
+    CU_ASSERT_EQUAL_FATAL(tally_scratch_init(&scratch, DIM, TALLY_SCRATCH_CLIENT, NULL), TALLY_OK);
+    fake->n_queries = 0;
+    const enum tally_status status = calm_client_step(&task, &scratch, &answer, err);
+    for (int j = 0; j < DIM; j++) {
+        ret_vector[j] = scratch.vector[j];
+    }
+    tally_buffer_fini(&answer.message.payload);
+    tally_scratch_fini(&scratch);
+    return status;
+}
+
+/* The draws are those of the opening; later queries are made where these lead. The message is x* -
+ * x less the mean of the noise, wherever that is. */
+static void test_calm_curvature__the_message_includes_the_opening(void)
+{
+    double x[DIM] = {0}, vector[DIM], opening[CALM_FEW_DRAWS], noise = 0;
+    struct tally_error err = TALLY_ERROR_INIT;
+    struct fake fake = make_fake(1, true);
+    fake.noise = 0.5;
+    (void)measure(&fake, 0, x, false); /* in round 1 */
+    memcpy(opening, fake.firsts, sizeof opening);
+    TALLY_ASSERT_STATUS(step_after(&fake, 2, CALM_FEW_DRAWS, 3, x, vector, &err), TALLY_OK, &err);
+    CU_ASSERT_EQUAL(fake.n_queries, CALM_FEW_DRAWS + 3);
+    CU_ASSERT_EQUAL(memcmp(opening, fake.firsts, sizeof opening), 0);
+    CU_ASSERT_EQUAL(fake.losses[CALM_FEW_DRAWS - 1], fake.losses[0]);
+    CU_ASSERT_TRUE(fake.losses[CALM_FEW_DRAWS] < 0.5 * fake.losses[0]);
+    fake.noise = 0;
+    TALLY_ASSERT_STATUS(step_after(&fake, 2, CALM_FEW_DRAWS, 3, x, vector, &err), TALLY_OK, &err);
+    CU_ASSERT_DOUBLE_EQUAL(vector[0], 1, 1e-6);
+    fake.noise = 0.5; /* the same queries without moves */
+    TALLY_ASSERT_STATUS(step_after(&fake, 2, CALM_FEW_DRAWS, 0, x, vector, &err), TALLY_OK, &err);
+    for (int i = 0; i < CALM_FEW_DRAWS; i++) {
+        noise -= opening[i] / CALM_FEW_DRAWS;
+    }
+    CU_ASSERT_DOUBLE_EQUAL(vector[0], noise, 1e-6);
+}
+
+/* A coordinator of another release, or a hostile one, may ask for what there was not. */
+static void test_calm_curvature__refuses_what_the_opening_did_not_have(void)
+{
+    static const int64_t ROWS[][3] = {{2, 7, 3}, {1, 1, 3}, {2, 1 << 30, 3}, {2, 0, 0}};
+    for (size_t i = 0; i < sizeof ROWS / sizeof ROWS[0]; i++) {
+        double x[DIM] = {0}, vector[DIM];
+        struct tally_error err = TALLY_ERROR_INIT;
+        struct fake fake = make_fake(1, true);
+        CU_ASSERT_EQUAL(
+            step_after(&fake, (uint32_t)ROWS[i][0], ROWS[i][1], ROWS[i][2], x, vector, &err),
+            TALLY_OUT_OF_RANGE);
+        TALLY_ASSERT_TEXT(err.field, "repeats");
+        CU_ASSERT_EQUAL(fake.n_queries, 0);
+    }
+}
+
 static void test_calm_curvature__a_program_must_repeat_its_draws(void)
 {
     const double x[DIM] = {0};
@@ -386,6 +464,8 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_calm_curvature__a_wrong_length_does_not_count),
     TALLY_TEST(test_calm_curvature__refuses_a_number_of_queries),
     TALLY_TEST(test_calm_curvature__the_loss_is_that_of_all_queries),
+    TALLY_TEST(test_calm_curvature__the_message_includes_the_opening),
+    TALLY_TEST(test_calm_curvature__refuses_what_the_opening_did_not_have),
     TALLY_TEST(test_calm_curvature__a_program_must_repeat_its_draws),
     TALLY_TEST(test_calm_curvature__without_a_gradient_there_is_none),
     TALLY_TEST(test_calm_curvature__the_server_weighs_both_measures),

@@ -270,6 +270,51 @@ static void test_algorithms_calm_plan__margins_stay_free(void)
 
 /* Equal arguments give equal bits. A search that starts from the rest of a plan finds the same
  * regret as one that starts from nothing. */
+/* An epoch that follows queries at x counts them in its message and its steps, not in its regret.
+ */
+static void test_algorithms_calm_plan__walks_on_from_earlier_queries(void)
+{
+    struct tally_calm_constants job = LOUD;
+    struct tally_calm_walk at_x, moved;
+    job.client_spread = job.noise_growth = 0;
+    job.repeats = 4;
+    tally_calm_walk_begin(&at_x, &job, 0.1);
+    tally_calm_walk_begin(&moved, &job, 0.1);
+    for (int i = 0; i < 4; i++) { /* without growth, noise is the same everywhere */
+        CU_ASSERT_EQUAL(tally_calm_walk_repeat(&at_x), tally_calm_walk_next(&moved));
+    }
+    CU_ASSERT_TRUE(at_x.variance == moved.variance && at_x.variance < 0.1);
+    CU_ASSERT_EQUAL(tally_calm_walk_message_noise(&at_x), tally_calm_walk_message_noise(&moved));
+    CU_ASSERT_TRUE(at_x.sum_variance == 0 && at_x.sum_progress == 0 && at_x.n == 4);
+    double regret = 0;
+    for (int i = 0; i < 50; i++) {
+        regret += at_x.variance * job.clients * (double)job.dim * job.curvature / 2;
+        (void)tally_calm_walk_next(&at_x);
+    }
+    struct tally_calm_walk ahead;
+    tally_calm_walk_ahead(&ahead, &job, 0.1, 50);
+    CU_ASSERT_TRUE(ahead.n == 54 && ahead.repeats == 4 && ahead.sum_noise == at_x.sum_noise &&
+                   ahead.variance == at_x.variance);
+    const struct tally_calm_leg leg = tally_calm_leg(&job, 0.1, 50);
+    CU_ASSERT_DOUBLE_EQUAL(leg.regret / regret, 1, 0.01);
+    CU_ASSERT_DOUBLE_EQUAL(leg.noise / tally_calm_walk_message_noise(&at_x), 1, 1e-9);
+    /* Only the first epoch of a plan follows them. */
+    const struct tally_calm_schedule schedule = {.n = 2, .epochs = {{50, 1, 1}, {60, 1, 1}}};
+    const struct tally_calm_state start = tally_calm_start(&job);
+    struct tally_calm_forecast with, without;
+    tally_calm_forecast(&job, &start, &schedule, &with);
+    job.repeats = 0;
+    tally_calm_forecast(&job, &start, &schedule, &without);
+    CU_ASSERT_TRUE(with.epochs[0].regret < without.epochs[0].regret);
+    CU_ASSERT_TRUE(with.epochs[0].estimate_variance < without.epochs[0].estimate_variance);
+    struct tally_calm_state then = {with.epochs[0].variance, with.epochs[0].estimate_variance,
+                                    job.horizon - 50};
+    const struct tally_calm_schedule rest = {.n = 1, .epochs = {{60, 1, 1}}};
+    struct tally_calm_forecast later;
+    tally_calm_forecast(&job, &then, &rest, &later);
+    CU_ASSERT_EQUAL(later.epochs[0].regret, with.epochs[1].regret);
+}
+
 static void test_algorithms_calm_plan__replans(void)
 {
     struct tally_calm_schedule schedule, rest, cold;
@@ -347,6 +392,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_algorithms_calm_plan__any_job_keeps_its_budget),
     TALLY_TEST(test_algorithms_calm_plan__no_message_fits),
     TALLY_TEST(test_algorithms_calm_plan__margins_stay_free),
+    TALLY_TEST(test_algorithms_calm_plan__walks_on_from_earlier_queries),
     TALLY_TEST(test_algorithms_calm_plan__replans),
     TALLY_TEST(test_algorithms_calm_plan__price),
     TALLY_TEST(test_algorithms_calm_plan__limit_lines),

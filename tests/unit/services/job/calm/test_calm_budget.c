@@ -284,7 +284,7 @@ static void test_calm_budget__control_bits_name_the_factor(void)
         memory->epoch = 1;
         calm_memory_spend(&setting, memory, 0, sent);
         const double before = memory->schedule.epochs[1].uplink_resolution;
-        const uint64_t bits = calm_fit_grids(&setting, memory);
+        const uint64_t bits = calm_fit_grids(&setting, memory, 0);
         const double k = 4 * log2(memory->schedule.epochs[1].uplink_resolution / before);
         CU_ASSERT_EQUAL(bits, fabs(k) < 0.5 ? 1 : 2 + (uint64_t)rint(fabs(k)));
         finer = finer || k < -0.5;
@@ -293,6 +293,46 @@ static void test_calm_budget__control_bits_name_the_factor(void)
         free(memory);
     }
     CU_ASSERT_TRUE(finer && same && coarser);
+}
+
+/* A job that is planned again tells clients what is left up, unless the message was as long as
+ * expected: in units, rounded down, and never far above what is left. */
+static void test_calm_budget__clients_are_told_what_is_left(void)
+{
+    struct tally_job_spec spec = calm_job_auto(30, 3);
+    spec.budget = (struct tally_budget){.uplink_bits = 300, .downlink_bits = 300};
+    const struct tally_setting setting = tally_job_spec_setting(&spec);
+    union tally_algorithm_params params = spec.params;
+    struct tally_setting opened = setting;
+    params.calm.noise = 1;
+    params.calm.initial_variance = 0.1;
+    opened.params = &params;
+    const double x[30] = {0}, unit = 0.5 * sqrt(30), expected_length = 60;
+    bool is_as_expected = false, is_more = false, is_less = false;
+    for (uint64_t sent = 50; sent <= 90; sent += 2) {
+        struct calm_memory *memory = malloc(calm_memory_bytes(&opened));
+        CU_ASSERT_PTR_NOT_NULL_FATAL(memory);
+        calm_memory_begin(&opened, x, CALM_OPENING_SAMPLES, "", memory);
+        CU_ASSERT_EQUAL(memory->told_left, 280); /* less the report */
+        /* The first plan: no epochs of 6, 18, 54, ... queries */
+        CU_ASSERT_TRUE(memory->schedule.epochs[0].samples >= 1);
+        CU_ASSERT_TRUE(memory->schedule.epochs[1].samples != 18);
+        memory->epoch = 1;
+        calm_memory_spend(&opened, memory, 0, sent);
+        const uint64_t bits = calm_fit_grids(&opened, memory, expected_length);
+        const double left = 280 - (double)sent;
+        CU_ASSERT_TRUE(bits <= CALM_MOST_INDEX_BITS);
+        CU_ASSERT_TRUE(bits == CALM_MOST_INDEX_BITS ||
+                       (memory->told_left <= left && memory->told_left > left - unit));
+        is_as_expected = is_as_expected || bits == 1;
+        is_more = is_more || memory->told_left > 280 - expected_length;
+        is_less = is_less || memory->told_left < 280 - expected_length - 3 * unit;
+        CU_ASSERT_TRUE(calm_memory_is_valid(&opened, memory));
+        memory->told_left = NAN;
+        CU_ASSERT_FALSE(calm_memory_is_valid(&opened, memory));
+        free(memory);
+    }
+    CU_ASSERT_TRUE(is_as_expected && is_more && is_less);
 }
 
 static const struct tally_ledger *play(const struct tally_job_spec *spec)
@@ -396,6 +436,7 @@ static const struct tally_test TESTS[] = {
     TALLY_TEST(test_calm_budget__is_never_exceeded),
     TALLY_TEST(test_calm_budget__client_declines_only_under_a_cap),
     TALLY_TEST(test_calm_budget__control_bits_name_the_factor),
+    TALLY_TEST(test_calm_budget__clients_are_told_what_is_left),
     TALLY_TEST(test_calm_budget__too_few_bits_are_better_than_none),
     TALLY_TEST(test_calm_budget__coarser_grids_never_make_x_worse),
     TALLY_TEST(test_calm_budget__too_many_bits_are_not_spent),

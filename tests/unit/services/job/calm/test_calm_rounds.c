@@ -36,6 +36,33 @@ static void test_calm_rounds__opening_is_repeated_without_queries(void)
     job_host_fini(&HOST);
 }
 
+/* If the step size is found too, there are fewer queries at x, and some more follow them: the
+ * clients move, and are asked for the loss there. */
+static void test_calm_rounds__first_message_goes_on_from_the_opening(void)
+{
+    for (int i = 0; i < 2; i++) {
+        struct tally_job_spec spec = calm_job_auto(30, i == 0 ? 3 : 10);
+        spec.params = TALLY_CALM.defaults();
+        spec.initial_point.radius = 1; /* few of the opening's gradients are signal */
+        job_host_init(&HOST, &spec);
+        job_host_round(&HOST);
+        CU_ASSERT_EQUAL(HOST.records[0].samples, i == 0 ? 6 : 5);
+        const struct tally_job_round *open = tally_job_open_round(HOST.job);
+        const int64_t samples = open->plan.samples;
+        CU_ASSERT_EQUAL(open->plan.facts.repeats, CALM_FEW_DRAWS);
+        CU_ASSERT_TRUE(samples > 0 && samples <= 4);
+        CU_ASSERT_TRUE(open->evaluate);
+        calm_job_crash(&HOST);
+        CU_ASSERT_TRUE(tally_job_open_round(HOST.job)->evaluate);
+        job_host_round(&HOST);
+        CU_ASSERT_TRUE_FATAL(HOST.n_records == 2 && HOST.records[1].passed);
+        CU_ASSERT_EQUAL(HOST.records[1].samples, samples);
+        CU_ASSERT_TRUE(HOST.records[1].loss < HOST.records[0].loss);
+        CU_ASSERT_EQUAL(tally_job_open_round(HOST.job)->plan.facts.repeats, 0);
+        job_host_fini(&HOST);
+    }
+}
+
 static void test_calm_rounds__malformed_report_changes_nothing(void)
 {
     const struct tally_job_spec spec = calm_job_auto(30, 3);
@@ -387,6 +414,7 @@ static void test_calm_rounds__point_comes_near_the_optimum(void)
 
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_calm_rounds__opening_is_repeated_without_queries),
+    TALLY_TEST(test_calm_rounds__first_message_goes_on_from_the_opening),
     TALLY_TEST(test_calm_rounds__malformed_report_changes_nothing),
     TALLY_TEST(test_calm_rounds__horizon_may_end_in_or_behind_the_opening),
     TALLY_TEST(test_calm_rounds__job_without_noise_completes),
