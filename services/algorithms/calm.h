@@ -159,11 +159,11 @@ bool calm_opens(const union tally_algorithm_params *params);
 bool calm_is_round(const struct tally_setting *setting, double curvature);
 
 /* Gradient queries of every client in the opening round: draws at the initial point, and, if the
- * step size is to be found, probes near it (calm_curvature.c). Each query costs regret, so there
- * are fewer than without a step size to find, and one probe is enough if many clients make one that
- * will not fail because its length is a bad guess. A user's program needs more of both. The first
- * message includes the draws, and at least CALM_OPENING_SAMPLES queries in all unless the job has
- * chosen another number (calm_belief.c, calm_memory.c). */
+ * step size is to be found, probes near it (calm_curvature.c). Each query costs regret, so many
+ * clients make fewer draws, and one probe if that will not fail because its length is a bad guess.
+ * A user's program needs more probes. The first message includes the draws, and at least
+ * CALM_OPENING_SAMPLES queries in all unless the job has chosen another number (calm_belief.c,
+ * calm_memory.c). */
 enum {
     CALM_OPENING_SAMPLES = 6,
     CALM_FEW_DRAWS = 4,

@@ -1,7 +1,7 @@
 /* A client's measurement of the curvature of f in the opening round of CALM, for a job whose step
  * size is to be estimated.
  *
- *     g_1 .. g_n       gradients at x; n = 4, or 6 in a program
+ *     g_1 .. g_n       gradients at x; n = 4, or 6 in a program or with fewer than 8 clients
  *     g'_i             the gradient of the same draws at x + dx, where dx = -l m_i / |m_i|, and m_i
  *                      is the mean of the gradients of the other draws; i = 1 and 2, only 1 if x is
  *                      random and there are 8 clients or more; i = 2, 3, 4 in a program

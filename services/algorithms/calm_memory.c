@@ -553,7 +553,9 @@ void calm_memory_begin(const struct tally_setting *setting, const double *x,
         spend_opening(setting, memory);
     }
     if (calm_travel(setting, memory) != NULL) {
-        tally_calm_travel_begin(calm_travel(setting, memory), CALM_OPENING_SAMPLES);
+        const bool is_exact = setting->minibatch == 0; /* all draws are the same */
+        tally_calm_travel_begin(calm_travel(setting, memory),
+                                is_exact ? calm_drawn(setting, memory) : CALM_OPENING_SAMPLES);
     }
     if (params->is_even) {
         calm_belief_begin(setting, memory);

@@ -1,5 +1,6 @@
 /* The opening round of CALM: unknown constants are estimated from n gradients of every client at
- * the initial point; n is six, or four if the step size is to be estimated as well.
+ * the initial point; n is six, or four if the step size is to be estimated as well and there are
+ * many clients.
  *
  *     client   the variance of its gradients, and the mean square of their mean D = -mean g / h
  *              per coordinate, each as one of 2^10 values                     20 bits
@@ -45,7 +46,8 @@ bool calm_is_round(const struct tally_setting *setting, double curvature)
 
 int64_t calm_draws(const struct tally_setting *setting, bool finds_step)
 {
-    return finds_step && !setting->is_program ? CALM_FEW_DRAWS : CALM_OPENING_SAMPLES;
+    const bool are_many = setting->clients >= CALM_MANY_CLIENTS && !setting->is_program;
+    return finds_step && are_many ? CALM_FEW_DRAWS : CALM_OPENING_SAMPLES;
 }
 
 int64_t calm_probes(const struct tally_setting *setting)

@@ -134,12 +134,12 @@ static void test_calm_curvature__refuses_a_number_of_queries(void)
     static const int64_t NUMBERS[] = {INT64_MIN,
                                       -1,
                                       1,
-                                      CALM_FEW_DRAWS,
-                                      CALM_FEW_DRAWS + 1,
-                                      CALM_FEW_DRAWS + 3,
+                                      CALM_OPENING_SAMPLES,
+                                      CALM_OPENING_SAMPLES + 1,
+                                      CALM_OPENING_SAMPLES + 3,
                                       CALM_OPENING_SAMPLES + CALM_PROGRAM_PROBES,
                                       60,
-                                      (INT64_C(1) << 32) + CALM_FEW_DRAWS + 2,
+                                      (INT64_C(1) << 32) + CALM_OPENING_SAMPLES + 2,
                                       INT64_MAX};
     const double x[DIM] = {0};
     for (size_t i = 0; i < sizeof NUMBERS / sizeof NUMBERS[0]; i++) {
@@ -165,7 +165,7 @@ static void test_calm_curvature__is_exact_at_every_scale(void)
             fake.noise = SCALES[i] * (k == 2 ? 1000 : 1);
             const struct measured m = measure(&fake, 0, x, false);
             TALLY_ASSERT_STATUS(m.status, TALLY_OK, &m.err);
-            CU_ASSERT_EQUAL(fake.n_queries, CALM_FEW_DRAWS + 2);
+            CU_ASSERT_EQUAL(fake.n_queries, CALM_OPENING_SAMPLES + 2);
             CU_ASSERT_DOUBLE_EQUAL(m.curvature / SCALES[i], 1, 1e-6);
             CU_ASSERT_DOUBLE_EQUAL(m.steepest / SCALES[i], 1, 1e-6);
         }
@@ -219,18 +219,18 @@ static void test_calm_curvature__a_wrong_length_does_not_count(void)
     CU_ASSERT_TRUE(far.steepest == 0 || fabs(far.curvature - 1) < 0.05);
 }
 
-/* The mean over four queries at x and two near it. */
+/* The mean over six queries at x and two near it. */
 static void test_calm_curvature__the_loss_is_that_of_all_queries(void)
 {
     double x[DIM] = {0}, expected = 0;
     struct fake fake = make_fake(1, true);
     const struct measured m = measure(&fake, 0, x, true);
     TALLY_ASSERT_STATUS(m.status, TALLY_OK, &m.err);
-    for (int i = 0; i < CALM_FEW_DRAWS + 2; i++) {
-        expected += fake.losses[i] / (CALM_FEW_DRAWS + 2);
+    for (int i = 0; i < CALM_OPENING_SAMPLES + 2; i++) {
+        expected += fake.losses[i] / (CALM_OPENING_SAMPLES + 2);
     }
     CU_ASSERT_DOUBLE_EQUAL(m.loss, expected, 1e-12);
-    CU_ASSERT_NOT_EQUAL(fake.losses[5], fake.losses[0]);
+    CU_ASSERT_NOT_EQUAL(fake.losses[7], fake.losses[0]);
 }
 
 /* The vector of the message after the opening round: `repeats` of its queries, and `samples` more.
@@ -271,24 +271,27 @@ static enum tally_status step_after(struct fake *fake, uint32_t round, int64_t r
  * x less the mean of the noise, wherever that is. */
 static void test_calm_curvature__the_message_includes_the_opening(void)
 {
-    double x[DIM] = {0}, vector[DIM], opening[CALM_FEW_DRAWS], noise = 0;
+    double x[DIM] = {0}, vector[DIM], opening[CALM_OPENING_SAMPLES], noise = 0;
     struct tally_error err = TALLY_ERROR_INIT;
     struct fake fake = make_fake(1, true);
     fake.noise = 0.5;
     (void)measure(&fake, 0, x, false); /* in round 1 */
     memcpy(opening, fake.firsts, sizeof opening);
-    TALLY_ASSERT_STATUS(step_after(&fake, 2, CALM_FEW_DRAWS, 3, x, vector, &err), TALLY_OK, &err);
-    CU_ASSERT_EQUAL(fake.n_queries, CALM_FEW_DRAWS + 3);
+    TALLY_ASSERT_STATUS(step_after(&fake, 2, CALM_OPENING_SAMPLES, 3, x, vector, &err), TALLY_OK,
+                        &err);
+    CU_ASSERT_EQUAL(fake.n_queries, CALM_OPENING_SAMPLES + 3);
     CU_ASSERT_EQUAL(memcmp(opening, fake.firsts, sizeof opening), 0);
-    CU_ASSERT_EQUAL(fake.losses[CALM_FEW_DRAWS - 1], fake.losses[0]);
-    CU_ASSERT_TRUE(fake.losses[CALM_FEW_DRAWS] < 0.5 * fake.losses[0]);
+    CU_ASSERT_EQUAL(fake.losses[CALM_OPENING_SAMPLES - 1], fake.losses[0]);
+    CU_ASSERT_TRUE(fake.losses[CALM_OPENING_SAMPLES] < 0.5 * fake.losses[0]);
     fake.noise = 0;
-    TALLY_ASSERT_STATUS(step_after(&fake, 2, CALM_FEW_DRAWS, 3, x, vector, &err), TALLY_OK, &err);
+    TALLY_ASSERT_STATUS(step_after(&fake, 2, CALM_OPENING_SAMPLES, 3, x, vector, &err), TALLY_OK,
+                        &err);
     CU_ASSERT_DOUBLE_EQUAL(vector[0], 1, 1e-6);
     fake.noise = 0.5; /* the same queries without moves */
-    TALLY_ASSERT_STATUS(step_after(&fake, 2, CALM_FEW_DRAWS, 0, x, vector, &err), TALLY_OK, &err);
-    for (int i = 0; i < CALM_FEW_DRAWS; i++) {
-        noise -= opening[i] / CALM_FEW_DRAWS;
+    TALLY_ASSERT_STATUS(step_after(&fake, 2, CALM_OPENING_SAMPLES, 0, x, vector, &err), TALLY_OK,
+                        &err);
+    for (int i = 0; i < CALM_OPENING_SAMPLES; i++) {
+        noise -= opening[i] / CALM_OPENING_SAMPLES;
     }
     CU_ASSERT_DOUBLE_EQUAL(vector[0], noise, 1e-6);
 }
@@ -346,7 +349,7 @@ static enum tally_status conclude(const double *curvature, const double *steepes
         .calm = {.step_size = NAN, .noise = NAN, .initial_variance = NAN}};
     static const struct tally_setting SETTING = {
         .params = &PARAMS, .clients = 4, .dim = DIM, .horizon = 100, .minibatch = 1};
-    const struct tally_round_plan plan = {.samples = 6};
+    const struct tally_round_plan plan = {.samples = 8};
     struct tally_report reports[4];
     uint64_t control = 0;
     for (int64_t m = 0; m < n; m++) {
@@ -365,7 +368,7 @@ static enum tally_status conclude(const double *curvature, const double *steepes
         CU_ASSERT_EQUAL(params.calm.step_size, ret_estimates->step_size);
         const double v = params.calm.initial_variance / ret_estimates->step_size /
                          ret_estimates->step_size; /* the mean square 1 less the noise */
-        CU_ASSERT_DOUBLE_EQUAL(v, 1 - 1.0 / CALM_FEW_DRAWS, 0.05);
+        CU_ASSERT_DOUBLE_EQUAL(v, 1 - 1.0 / CALM_OPENING_SAMPLES, 0.05);
     }
     return status;
 }
@@ -404,7 +407,7 @@ static void test_calm_curvature__a_ridge_bounds_the_curvature(void)
     static const double ROWS[][2] = {{0, 2.5}, {0.49, 2.5}, {0.51, 1.255}, {1, 1.5}};
     const struct tally_report report = {.variance = 1, .norm = 1, .curvature = 2, .steepest = 3};
     const struct tally_report reports[] = {report, report, report, report};
-    const struct tally_round_plan plan = {.samples = 6};
+    const struct tally_round_plan plan = {.samples = 8};
     for (size_t i = 0; i < sizeof ROWS / sizeof ROWS[0]; i++) {
         const struct tally_setting setting = {.params = &PARAMS,
                                               .clients = 4,
@@ -432,12 +435,14 @@ static void test_calm_curvature__noise_is_what_the_distance_leaves(void)
     for (int i = 0; i < 3; i++) {
         /* As the sum of both; with a V that would make more noise than there is; not alike. */
         const double v = i == 1 ? 8 : 0.25, s = 2 + growth * 0.25, along = i == 2 ? 20 : 1;
-        const struct tally_report report = {
-            .variance = s, .norm = v + s / CALM_FEW_DRAWS, .curvature = along, .steepest = DIM};
+        const struct tally_report report = {.variance = s,
+                                            .norm = v + s / CALM_OPENING_SAMPLES,
+                                            .curvature = along,
+                                            .steepest = DIM};
         const struct tally_report reports[] = {report, report, report, report};
         const struct tally_setting setting = {
             .params = &PARAMS, .clients = 4, .dim = DIM, .horizon = 100, .minibatch = 1};
-        const struct tally_round_plan plan = {.samples = 6};
+        const struct tally_round_plan plan = {.samples = 8};
         struct tally_estimates found;
         union tally_algorithm_params params = PARAMS;
         uint64_t control = 0;
