@@ -118,7 +118,9 @@ struct tally_estimates {
     double gradient_bound;
     double step_size;
     double step_size_error; /* standard error of its reciprocal, as a share; 0: unknown */
-    double noise_growth;    /* m of services/algorithms/CALM.md; 0: not estimated */
+    /* m of services/algorithms/CALM.md; 0: not estimated; -1: some directions are much flatter than
+     * others. */
+    double noise_growth;
 };
 
 /* Bounds of the eigenvalues of the Hessian of f at every x: the gradient is Lipschitz with

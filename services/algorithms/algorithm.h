@@ -77,8 +77,10 @@ struct tally_calm_params {
     double initial_variance; /* V: mean square of x^(1) - x*; may be NaN */
     double local_step_limit; /* longest own step of a client; NaN: step_size */
     bool shifts;             /* both sides keep a shift per client (shift.h) */
-    bool is_found;           /* step_size follows from the opening round; not of documents */
-    bool is_even;            /* m follows from the opening round; not a member of documents */
+    /* As the opening round has it; not members of documents: */
+    bool is_found;  /* step_size follows from it */
+    bool is_even;   /* all directions are alike, and m follows */
+    bool is_uneven; /* some directions are much flatter than others */
 };
 
 /* `own`: for an algorithm that does not fit these structs; its file names the elements. */
@@ -234,10 +236,12 @@ struct tally_decision {
 
 /* A client's report in an opening round. */
 struct tally_report {
-    double variance;  /* of its gradients, 0 if sigma is given */
-    double norm;      /* of their mean, 0 if gradient_bound is given */
-    double curvature; /* of `calm`, along them; 0 if step_size is given */
-    double steepest;  /* of `calm`, at most that of a sample's steepest direction; likewise */
+    double variance; /* of its gradients, 0 if sigma is given */
+    double norm;     /* of their mean, 0 if gradient_bound is given */
+    /* Curvatures, of `calm` (struct calm_curvature); 0 if step_size is given: */
+    double steepest; /* at most that of a sample's steepest direction */
+    float curvature; /* along the gradients */
+    float steep;     /* along the gradient's change */
 };
 
 /* The opening round of an algorithm whose parameters may be unknown: round 1, stage 0. The client's

@@ -32,9 +32,10 @@
  * from the spread of the clients' messages. The message of the round after the opening includes the
  * queries of the opening: clients make them again, without counting them, and a few more.
  *
- * If the clients' means show that some directions are much flatter than h, a job that is given only
- * a step size stops averaging and travels (calm/calm_travel.h). Clients then take gradient steps of
- * a fixed length and send their displacement; z is the mean of their ends, and epochs grow slowly.
+ * If the opening round or the clients' means show that some directions are much flatter than h, a
+ * job that is given at most a step size stops averaging and travels (calm/calm_travel.h). Clients
+ * then take gradient steps of a fixed length and send their displacement; z is the mean of their
+ * ends, and epochs grow slowly.
  *
  * A budget is never exceeded. A client whose message would be too long sends an empty one. The
  * server coarsens a broadcast until it fits; if no grid fits, communication ends.
@@ -551,6 +552,7 @@ static void choose_way(const struct tally_server_task *task, const struct tally_
             .curvature = curvature,
             .dim = setting->dim,
             .is_even = calm_has_belief(task->memory),
+            .is_uneven = setting->params->calm.is_uneven,
             .is_round = calm_is_round(setting, curvature),
         };
         decision->control_bits += (uint64_t)tally_calm_travel_advance(travel, &ground, sight);

@@ -178,18 +178,24 @@ int64_t calm_drawn(const struct tally_setting *setting, const struct calm_memory
 
 /* Bits of a client's report, and the most control bits of the opening round; both are more if the
  * step size is estimated. */
-enum { CALM_REPORT_BITS = 20, CALM_CURVATURE_BITS = 18, CALM_STEP_BITS = 13 };
+enum { CALM_REPORT_BITS = 20, CALM_CURVATURE_BITS = 24, CALM_STEP_BITS = 14 };
 unsigned calm_report_bits(const union tally_algorithm_params *params);
 unsigned calm_answer_bits(const union tally_algorithm_params *params);
 
+/* What a client measures of the curvature of f near the initial point (calm_curvature.c): c1 along
+ * its gradients, c2 along the gradient's change, and r. c1 and c2 may be negative if f is not
+ * convex; all are 0 if nothing could be measured. */
+struct calm_curvature {
+    double along, steep, sample;
+};
+
 /* Client: makes the queries of the opening round of a job whose step size is to be estimated.
  * scratch->wide.reals is the mean of the gradients at x, *ret_variance the sum of their variances
- * over the coordinates. *ret_curvature and *ret_steepest are the c and r of calm_curvature.c; c may
- * be negative if f is not convex, and both are 0 if nothing could be measured. *ret_loss is the
- * mean of f over all queries; NULL = not wanted. Errors: FAILED_PRECONDITION (the gradients of a
- * program do not repeat their draws), NOT_FINITE (the loss), NO_MEMORY, those of the objective. */
+ * over the coordinates. *ret_loss is the mean of f over all queries; NULL = not wanted. Errors:
+ * FAILED_PRECONDITION (the gradients of a program do not repeat their draws), NOT_FINITE (the
+ * loss), NO_MEMORY, those of the objective. */
 enum tally_status calm_measure(const struct tally_client_task *task, struct tally_scratch *scratch,
-                               double *ret_variance, double *ret_curvature, double *ret_steepest,
+                               double *ret_variance, struct calm_curvature *ret_curvature,
                                double *ret_loss, struct tally_error *err);
 
 /* Client: the slot tally_algorithm.client_step. */

@@ -2,13 +2,15 @@
  * size is to be estimated.
  *
  *     g_1 .. g_n       gradients at x; n = 4, or 6 in a program or with fewer than 8 clients
- *     g'_i             the gradient of the same draws at x + dx, where dx = -l m_i / |m_i|, and m_i
- *                      is the mean of the gradients of the other draws; i = 1 and 2, only 1 if x is
- *                      random and there are 8 clients or more; i = 2, 3, 4 in a program
+ *     g'_i             the gradient of the same draws at x + dx; i = 1 and 2, only 1 if x is random
+ *                      and there are 8 clients or more; i = 2, 3, 4 in a program
+ *     dx = -l m / |m|  m: the mean of the gradients of the draws that are not repeated
+ *     dx = l u / |u|   u = g'_i - g_i of the query before, if it serves (below)
  *     c_i = <g'_i - g_i, dx> / |dx|^2          r_i = |g'_i - g_i|^2 / <g'_i - g_i, dx>
  *                      (r_i = |g'_i - g_i| / |dx| if the product is not positive)
  *
- * The client reports the means of c_i and of r_i; r = 0 if it could measure neither.
+ * The client reports the means c1 of the c_i along m, c2 of those along a u, and that of all r_i.
+ * c1 = c2 if it has only one of them; all are 0 if it could measure none.
  *
  * Idea: with the same draws, the difference is H_i dx, where H_i is the Hessian of the sample, and
  * has no noise of the gradients. The draws are independent of dx, so for a quadratic c_i is an
@@ -16,6 +18,11 @@
  * would be several times too large.) It scatters: if a sample is one point a of a linear model, H_i
  * is a multiple of a a', and c_i that of <a, dx>^2. But then r_i is the trace of H_i, whatever dx
  * is. In general r_i is between c_i and the largest eigenvalue of H_i, if H_i has no negative one.
+ *
+ * u = H_i dx is a step of the power method: it turns to the steepest directions, which a gradient
+ * may hardly contain. It serves unless its squared cosine with dx, c_i / r_i, is below a third, as
+ * for a sample of one point, because then it is mostly the sample's own; without noise always; in a
+ * program never, because f need not be convex there.
  *
  * l is to change a gradient by SHARE. The scale of x is not known, so the first l is a guess, and
  * a query that changes the gradient by far too much or too little does not count, but corrects l
@@ -36,8 +43,11 @@ enum { MOST_DRAWS = CALM_OPENING_SAMPLES };
 /* Changes of a gradient, relative to the gradients at x: as wanted; the least whose rounding does
  * not matter, in double and in a program, which may compute in float32; the most that is still
  * local; and the most by which a repeated query may differ. */
-static const double SHARE = 0.01, LEAST_SHARE = 1e-9, LEAST_FLOAT_SHARE = 1e-5, MOST_SHARE = 0.5,
+static const double SHARE = 0.01, LEAST_SHARE = 1e-11, LEAST_FLOAT_SHARE = 1e-5, MOST_SHARE = 0.5,
                     REPEATED_SHARE = 1e-3;
+/* The first l as a share of the root of d, if x is 0. It is small because data may be large; a
+ * program's must not be. */
+static const double NEAR_SHARE = 1e-4;
 
 struct probe {
     const struct tally_client_task *task;
@@ -51,8 +61,12 @@ struct probe {
     double size;                        /* root mean square of the gradients' norms */
     double least;                       /* change that counts */
     double length;                      /* l */
-    double curvatures, steepest;        /* sums of the c_i and r_i */
-    int n;                              /* of them */
+    double *direction;                  /* double[dim]: of -dx, with any length */
+    bool is_exact;                      /* all gradients at x are equal */
+    bool has_turned;                    /* the direction is no longer m */
+    double along, steep;                /* sums of the c_i along m, and of the others */
+    double samples;                     /* sum of the r_i */
+    int n_along, n_steep;
 };
 
 /* Makes query i, with its draws, at scratch->local. */
@@ -97,42 +111,78 @@ static enum tally_status query_at_x(struct probe *probe, struct tally_error *err
     return TALLY_OK;
 }
 
-/* Adds the gradients of the draws other than i to `sum`: all, or only those that differ from g_i.
- * Returns whether there was one. */
-static bool add_others(const struct probe *probe, int i, bool all, double *sum)
+/* Whether the draws i and k have the same points, as far as their gradients show. */
+static bool is_same_draw(const struct probe *probe, int i, int k)
 {
     const size_t dim = probe->task->setting->dim;
-    const double *mine = probe->gradients + (size_t)i * dim;
+    const double *a = probe->gradients + (size_t)i * dim, *b = probe->gradients + (size_t)k * dim;
+    return memcmp(a, b, dim * sizeof *a) == 0;
+}
+
+/* Whether draw k is one of those to be repeated, from query `first` on, or the same as one. */
+static bool is_repeated(const struct probe *probe, int first, int k)
+{
+    bool is_one = false;
+    for (int i = first; i < probe->n_probes; i++) {
+        is_one = is_one || is_same_draw(probe, i, k);
+    }
+    return is_one;
+}
+
+/* Adds the gradients at x to the direction: all, or those of draws that are not repeated. Returns
+ * whether there was one. */
+static bool add_gradients(struct probe *probe, int first, bool all)
+{
+    const size_t dim = probe->task->setting->dim;
     bool any = false;
     for (int k = 0; k < probe->n_draws; k++) {
         const double *g = probe->gradients + (size_t)k * dim;
-        if (k != i && (all || memcmp(g, mine, dim * sizeof *g) != 0)) {
+        if (all || !is_repeated(probe, first, k)) {
             any = true;
             for (size_t j = 0; j < dim; j++) {
-                sum[j] += g[j];
+                probe->direction[j] += g[j];
             }
         }
     }
     return any;
 }
 
-/* Sets scratch->local to x + dx for query i. If another query drew the same points as query i, its
- * gradient is left out of m_i. (Without noise all gradients are equal, and may be used.) */
-static void move(const struct probe *probe, int i)
+/* Sets the first direction, m. (Without noise all gradients are equal, and may be used.) */
+static void begin_direction(struct probe *probe, int first)
+{
+    memset(probe->direction, 0, probe->task->setting->dim * sizeof *probe->direction);
+    probe->is_exact = !add_gradients(probe, first, false);
+    if (probe->is_exact) {
+        (void)add_gradients(probe, first, true);
+    }
+}
+
+/* After query i was repeated with the gradient `again`: the next direction, unless a query that is
+ * still to be repeated has the same points. */
+static void turn(struct probe *probe, int i, const double *again)
 {
     const size_t dim = probe->task->setting->dim;
-    const double *x = probe->task->x;
-    double *w = probe->scratch->local, squares = 0;
-    memset(w, 0, dim * sizeof *w);
-    if (!add_others(probe, i, false, w)) {
-        (void)add_others(probe, i, true, w);
+    const double *g = probe->gradients + (size_t)i * dim;
+    if (probe->is_exact || !is_repeated(probe, i + 1, i)) {
+        probe->has_turned = true;
+        for (size_t j = 0; j < dim; j++) {
+            probe->direction[j] = g[j] - again[j];
+        }
     }
+}
+
+/* Sets scratch->local to x + dx. */
+static void move(const struct probe *probe)
+{
+    const size_t dim = probe->task->setting->dim;
+    const double *x = probe->task->x, *direction = probe->direction;
+    double *w = probe->scratch->local, squares = 0;
     for (size_t j = 0; j < dim; j++) {
-        squares += w[j] * w[j];
+        squares += direction[j] * direction[j];
     }
     const double factor = squares > 0 ? probe->length / sqrt(squares) : 0;
     for (size_t j = 0; j < dim; j++) {
-        w[j] = x[j] - factor * w[j];
+        w[j] = x[j] - factor * direction[j];
     }
     tally_domain_project(&probe->task->setting->domain, w, dim);
 }
@@ -186,12 +236,18 @@ static enum tally_status check_draws(struct probe *probe, struct tally_error *er
  * may be chance, so l grows little: f far away may be huge, and the query counts in the regret. */
 static enum tally_status measure(struct probe *probe, int i, struct tally_error *err)
 {
-    static const double NEARER = 1e-3, FARTHER = 30, MOST = 3;
+    static const double NEARER = 1e-3, FARTHER = 30, MOST = 3, LEAST_SQUARE = 1.0 / 3;
+    const struct tally_client_task *task = probe->task;
+    const bool is_turned = probe->has_turned;
     struct difference seen;
-    move(probe, i);
+    move(probe);
     enum tally_status status = query_again(probe, i, &seen, err);
     if (status != TALLY_OK) {
         return status;
+    }
+    if (isfinite(seen.change) && seen.change > probe->least && !task->objective->ops->is_program &&
+        (probe->is_exact || seen.curvature > LEAST_SQUARE * seen.steepest)) {
+        turn(probe, i, probe->scratch->gradient);
     }
     const double wanted = SHARE / seen.change; /* times as long */
     if (!isfinite(seen.change) || seen.change > MOST_SHARE) {
@@ -199,9 +255,9 @@ static enum tally_status measure(struct probe *probe, int i, struct tally_error 
     } else if (seen.change < probe->least) {
         probe->length *= FARTHER;
     } else if (isfinite(seen.curvature) && isfinite(seen.steepest)) {
-        probe->curvatures += seen.curvature;
-        probe->steepest += seen.steepest;
-        probe->n++;
+        *(is_turned ? &probe->steep : &probe->along) += seen.curvature;
+        *(is_turned ? &probe->n_steep : &probe->n_along) += 1;
+        probe->samples += seen.steepest;
         probe->length *= fmax(1 / MOST, fmin(MOST, wanted));
     }
     return TALLY_OK;
@@ -214,7 +270,10 @@ static double first_length(const struct tally_client_task *task)
     for (size_t j = 0; j < dim; j++) {
         squares += task->x[j] * task->x[j];
     }
-    return SHARE * sqrt(squares > 0 ? squares : (double)dim);
+    if (squares > 0) {
+        return SHARE * sqrt(squares);
+    }
+    return (task->objective->ops->is_program ? SHARE : NEAR_SHARE) * sqrt((double)dim);
 }
 
 static enum tally_status measure_all(struct probe *probe, struct tally_error *err)
@@ -228,6 +287,9 @@ static enum tally_status measure_all(struct probe *probe, struct tally_error *er
     const bool is_program = task->objective->ops->is_program;
     if (is_program) {
         status = check_draws(probe, err);
+    }
+    if (status == TALLY_OK) {
+        begin_direction(probe, is_program);
     }
     for (int i = is_program; status == TALLY_OK && i < probe->n_probes; i++) {
         status = measure(probe, i, err);
@@ -256,6 +318,18 @@ static double take_moments(const struct probe *probe)
     return squares / (probe->n_draws - 1);
 }
 
+static struct calm_curvature take_curvature(const struct probe *probe)
+{
+    const int n_along = probe->n_along, n_steep = probe->n_steep;
+    if (n_along + n_steep == 0) {
+        return (struct calm_curvature){0};
+    }
+    return (struct calm_curvature){
+        .along = n_along > 0 ? probe->along / n_along : probe->steep / n_steep,
+        .steep = n_steep > 0 ? probe->steep / n_steep : probe->along / n_along,
+        .sample = probe->samples / (n_along + n_steep)};
+}
+
 /* The mean of f over all queries. */
 static enum tally_status take_loss(const struct probe *probe, double *ret_loss,
                                    struct tally_error *err)
@@ -279,7 +353,7 @@ static enum tally_status take_loss(const struct probe *probe, double *ret_loss,
 }
 
 enum tally_status calm_measure(const struct tally_client_task *task, struct tally_scratch *scratch,
-                               double *ret_variance, double *ret_curvature, double *ret_steepest,
+                               double *ret_variance, struct calm_curvature *ret_curvature,
                                double *ret_loss, struct tally_error *err)
 {
     const size_t dim = task->setting->dim;
@@ -292,17 +366,17 @@ enum tally_status calm_measure(const struct tally_client_task *task, struct tall
     const int n_draws = (int)calm_draws(task->setting, true), n = (int)samples - n_draws;
     struct probe probe = {
         .task = task, .scratch = scratch, .n_draws = n_draws, .n_probes = n, .least = LEAST_SHARE};
-    probe.gradients = malloc((size_t)samples * dim * sizeof *probe.gradients);
+    probe.gradients = malloc((size_t)(samples + 1) * dim * sizeof *probe.gradients);
     if (probe.gradients == NULL) {
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for %d vectors of dim %zu",
-                          (int)samples, dim);
+                          (int)samples + 1, dim);
     }
     probe.points = probe.gradients + (size_t)n_draws * dim;
+    probe.direction = probe.points + (size_t)n * dim;
     enum tally_status status = measure_all(&probe, err);
     if (status == TALLY_OK) {
         *ret_variance = take_moments(&probe);
-        *ret_curvature = probe.n > 0 ? probe.curvatures / probe.n : 0;
-        *ret_steepest = probe.n > 0 ? probe.steepest / probe.n : 0;
+        *ret_curvature = take_curvature(&probe);
     }
     if (status == TALLY_OK && ret_loss != NULL) {
         status = take_loss(&probe, ret_loss, err);

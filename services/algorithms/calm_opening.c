@@ -10,9 +10,9 @@
  * If the step size is to be estimated as well, a client makes more queries near that point
  * (calm_curvature.c). h is not known yet, so the mean square is that of mean g:
  *
- *     client   r in 12 bits, c / r in 6                                      18 bits more
- *     server   1 / h in 12, where h follows from both means, and    13 control bits more
- *              whether all directions are alike
+ *     client   r in 12 bits, c1 / 2 r and c2 / 2 r in 6 each                 24 bits more
+ *     server   1 / h in 12, where h follows from the means, and     14 control bits more
+ *              in 2, whether directions are alike, unlike or neither is clear
  *
  * If they are alike and the job uses the growth m of the noise (growth_of()), the mean variance is
  * that of s0 + m V: the server limits V to the mean variance / m, and sends s0 without m V.
@@ -120,8 +120,11 @@ static uint64_t fine_code_of(double value)
 }
 
 /* A share in 6 bits: code c > 0 stands for 2^((c - 63) / 4), an error of at most 9.1 %; 0 for
- * nothing, or less. */
-enum { SHARE_BITS = CALM_CURVATURE_BITS - FINE_BITS, MOST_SHARE_CODE = (1 << SHARE_BITS) - 1 };
+ * nothing, or less. The curvatures c1 and c2 are sent as shares of 2 r. */
+enum {
+    SHARE_BITS = (CALM_CURVATURE_BITS - FINE_BITS) / 2,
+    MOST_SHARE_CODE = (1 << SHARE_BITS) - 1
+};
 
 static double share_of(uint64_t code)
 {
@@ -146,10 +149,11 @@ static enum tally_status sample(const struct tally_client_task *task, struct tal
                                 struct tally_error *err)
 {
     const size_t dim = task->setting->dim;
-    double *mean = scratch->wide.reals, variance = 0, curvature = 0, steepest = 0, norm = 0;
+    double *mean = scratch->wide.reals, variance = 0, norm = 0;
+    struct calm_curvature curvature = {0};
     enum tally_status status =
         finds_step(task->setting->params)
-            ? calm_measure(task, scratch, &variance, &curvature, &steepest, ret_loss, err)
+            ? calm_measure(task, scratch, &variance, &curvature, ret_loss, err)
             : tally_client_moments(task, scratch, mean, &variance, err);
     if (status != TALLY_OK) {
         return status;
@@ -159,8 +163,9 @@ static enum tally_status sample(const struct tally_client_task *task, struct tal
     }
     *ret_report = (struct tally_report){.variance = variance / (double)dim,
                                         .norm = norm / (double)dim,
-                                        .curvature = curvature,
-                                        .steepest = steepest};
+                                        .curvature = (float)curvature.along,
+                                        .steep = (float)curvature.steep,
+                                        .steepest = curvature.sample};
     return TALLY_OK;
 }
 
@@ -180,7 +185,10 @@ static enum tally_status write_report(const struct tally_setting *setting,
     tally_bit_write(&writer, code_of(report->norm), VALUE_BITS);
     if (finds_step(setting->params)) {
         tally_bit_write(&writer, fine_code_of(report->steepest), FINE_BITS);
-        tally_bit_write(&writer, share_code_of(report->curvature / report->steepest), SHARE_BITS);
+        tally_bit_write(&writer, share_code_of((double)report->curvature / (2 * report->steepest)),
+                        SHARE_BITS);
+        tally_bit_write(&writer, share_code_of((double)report->steep / (2 * report->steepest)),
+                        SHARE_BITS);
     }
     message->payload.size = tally_bit_writer_finish(&writer);
     message->grid = (struct tally_grid){0};
@@ -240,8 +248,9 @@ static enum tally_status receive(const struct tally_setting *setting,
     ret_report->norm = value_of(tally_bit_read(&reader, VALUE_BITS));
     if (finds_step(setting->params)) {
         ret_report->steepest = fine_value_of(tally_bit_read(&reader, FINE_BITS));
-        ret_report->curvature =
-            ret_report->steepest * share_of(tally_bit_read(&reader, SHARE_BITS));
+        const double whole = 2 * ret_report->steepest;
+        ret_report->curvature = (float)(whole * share_of(tally_bit_read(&reader, SHARE_BITS)));
+        ret_report->steep = (float)(whole * share_of(tally_bit_read(&reader, SHARE_BITS)));
     }
     *ret_bits = (struct tally_bits){.formula_bits = n_bits, .payload_bits = n_bits, .messages = 1};
     return TALLY_OK;
@@ -269,25 +278,49 @@ static struct mean mean_of(const double *values, int64_t n)
     return (struct mean){mean, n > 1 ? sqrt(squares / (double)(n - 1) / (double)n) : 0};
 }
 
-/* The means of r and c over the clients that measured them; returns how many did. */
-static int64_t average(const struct tally_report *reports, int64_t n, double *values,
-                       struct mean *ret_steepest, struct mean *ret_along)
+/* The means of r, c1, c2 and (c1 + c2) / 2 over the clients that measured them. */
+struct survey {
+    struct mean sample, along, steep, both;
+    int64_t n;
+};
+
+static double sample_of(const struct tally_report *report)
 {
-    int64_t n_measured = 0;
-    for (int64_t m = 0; m < n; m++) {
-        if (reports[m].steepest > 0) {
-            values[n_measured++] = reports[m].steepest;
+    return report->steepest;
+}
+
+static double along_of(const struct tally_report *report)
+{
+    return (double)report->curvature;
+}
+
+static double steep_of(const struct tally_report *report)
+{
+    return (double)report->steep;
+}
+
+static double both_of(const struct tally_report *report)
+{
+    return ((double)report->curvature + (double)report->steep) / 2;
+}
+
+/* `values`: room for n. */
+static struct survey survey_of(const struct tally_report *reports, int64_t n, double *values)
+{
+    struct survey survey = {0};
+    double (*const member[])(const struct tally_report *) = {sample_of, along_of, steep_of,
+                                                             both_of};
+    struct mean *const mean[] = {&survey.sample, &survey.along, &survey.steep, &survey.both};
+    for (int i = 0; i < 4; i++) {
+        survey.n = 0;
+        for (int64_t m = 0; m < n; m++) {
+            if (reports[m].steepest > 0) {
+                values[survey.n++] = member[i](&reports[m]);
+            }
         }
+        *mean[i] = survey.n > 0 ? mean_of(values, survey.n) : (struct mean){0};
     }
-    *ret_steepest = mean_of(values, n_measured);
-    n_measured = 0;
-    for (int64_t m = 0; m < n; m++) {
-        if (reports[m].steepest > 0) {
-            values[n_measured++] = reports[m].curvature;
-        }
-    }
-    *ret_along = mean_of(values, n_measured);
-    return n_measured;
+    return survey;
 }
 
 /* Points that a query draws. */
@@ -318,48 +351,73 @@ static double most_by_chance(double n)
     return root * root * root;
 }
 
-/* h from the clients' reports, and whether all directions are alike. If a query draws `points`
- * points of a linear model that are alike in all directions, the mean of r is h (1 + (d - 1) /
- * points): of one point d h, the trace. It has little noise. The mean of c has more, and is that of
- * gradients' directions, so it may be near the largest eigenvalue. If c is not well above what r
- * shows, all directions are taken to be alike. Otherwise some may be much steeper than the mean,
- * and along them a step that is too long diverges, so h is above c; but not above r, which is at
- * most the largest eigenvalue of a sample. If c is near r, every sample has the Hessian of f, and r
- * is not a trace. If f is round, 1 / h is the best constant step of gradient descent for curvatures
- * from its least to c. */
+/* What the opening says of the directions of f. */
+enum directions { UNKNOWN, ALIKE, UNLIKE };
+
+/* If a query draws `points` points of a linear model that are alike in all directions, the mean of
+ * r is h (1 + (d - 1) / points): of one point d h, the trace. It has little noise. The curvatures c
+ * have more, and are those of gradients' directions, so they may be near the largest eigenvalue. If
+ * c is not well above what r shows, all directions are taken to be alike; if it is, some are much
+ * flatter than others. If c is near r, every sample may have the Hessian of f, and r is not a
+ * trace; nor is it of use if it scatters as it does for points of very different lengths. */
+static enum directions directions_of(const struct tally_setting *setting,
+                                     const struct survey *survey, double share)
+{
+    static const double UNLIKE_NOISE = 4, LEAST_EXCESS = 0.25, MOST_SHARE = 0.5,
+                        USUAL_SCATTER = 0.25;
+    const double c = survey->both.value, r = survey->sample.value, even = share * r;
+    const double n = points_of(setting) * (double)(survey->n * calm_probes(setting));
+    const double scatter = survey->sample.error / r * sqrt((double)survey->n);
+    if (c <= fmin(MOST_SHARE * r, most_by_chance(n) * even) &&
+        scatter < USUAL_SCATTER + 1 / sqrt((double)setting->dim)) {
+        return ALIKE;
+    }
+    const double excess = c / even - 1;
+    return setting->clients > 1 && excess > fmax(LEAST_EXCESS, UNLIKE_NOISE / sqrt(n)) ? UNLIKE
+                                                                                       : UNKNOWN;
+}
+
+/* h if directions are not alike. The second direction is steeper than the first; what it gained is
+ * gained once more by a margin. If f is round, 1 / h is the best constant step of gradient descent
+ * for curvatures from its least to c1. */
+static struct mean curvature_of(const struct tally_setting *setting, const struct survey *survey)
+{
+    static const double MOST_RATIO = 4;
+    const double c = survey->along.value > 0 ? survey->along.value : survey->both.value;
+    if (calm_is_round(setting, c)) {
+        return (struct mean){(c + setting->convexity) / 2, survey->along.error / 2};
+    }
+    const double steep = fmax(survey->steep.value, c), margin = sqrt(fmin(steep / c, MOST_RATIO));
+    return (struct mean){steep * margin, survey->steep.error * margin};
+}
+
+/* h from the clients' reports. */
 static enum tally_status find_curvature(const struct tally_setting *setting,
                                         const struct tally_report *reports, int64_t n,
-                                        struct mean *ret_curvature, bool *ret_is_even,
+                                        struct mean *ret_curvature, enum directions *ret_directions,
                                         struct tally_error *err)
 {
-    static const double MOST_SHARE = 0.5, SAFETY = 1.25;
     static const double LONGEST_STEP = 1e9; /* as in a document */
-    const double points = points_of(setting);
-    struct mean steepest, along;
-    *ret_is_even = false;
     double *values = calloc((size_t)n, sizeof *values);
     if (values == NULL) {
         return tally_fail(err, TALLY_NO_MEMORY, NULL, "no memory for the clients' reports");
     }
-    const int64_t n_measured = average(reports, n, values, &steepest, &along);
+    const struct survey survey = survey_of(reports, n, values);
     free(values);
-    if (n_measured == 0 || !(along.value > 0)) {
+    if (survey.n == 0 || !(survey.both.value > 0)) {
         return tally_fail(
             err, TALLY_FAILED_PRECONDITION, "algorithm.step_size",
             "f has no curvature along its gradient at the initial point, or no client "
             "could measure it; state step_size");
     }
-    const double share = 1 / (1 + ((double)setting->dim - 1) / points),
-                 even = share * steepest.value;
-    const double most = most_by_chance(points * (double)(n_measured * calm_probes(setting)));
-    if (along.value <= fmin(MOST_SHARE, share * most) * steepest.value) {
-        *ret_curvature = (struct mean){even, share * steepest.error};
-        *ret_is_even = true;
-    } else {
-        const double upper = fmin(SAFETY * along.value, steepest.value), least = setting->convexity;
-        const double h = calm_is_round(setting, along.value) ? (along.value + least) / 2 : upper;
-        *ret_curvature = (struct mean){h, along.error / along.value * h};
+    const double share = 1 / (1 + ((double)setting->dim - 1) / points_of(setting));
+    *ret_directions = directions_of(setting, &survey, share);
+    if (*ret_directions == UNLIKE && calm_is_round(setting, survey.along.value)) {
+        *ret_directions = UNKNOWN;
     }
+    *ret_curvature = *ret_directions == ALIKE
+                         ? (struct mean){share * survey.sample.value, share * survey.sample.error}
+                         : curvature_of(setting, &survey);
     return ret_curvature->value > 1 / LONGEST_STEP
                ? TALLY_OK
                : tally_fail(err, TALLY_FAILED_PRECONDITION, "algorithm.step_size",
@@ -385,8 +443,8 @@ static enum tally_status conclude(const struct tally_setting *setting,
     }
     if (finds_step(setting->params)) {
         struct mean h;
-        bool is_even;
-        enum tally_status status = find_curvature(setting, reports, n, &h, &is_even, err);
+        enum directions directions;
+        enum tally_status status = find_curvature(setting, reports, n, &h, &directions, err);
         if (status != TALLY_OK) {
             return status;
         }
@@ -394,11 +452,13 @@ static enum tally_status conclude(const struct tally_setting *setting,
         squares *= step * step;
         ret_estimates->step_size = step;
         ret_estimates->step_size_error = h.error / h.value;
-        ret_estimates->noise_growth = is_even ? growth_of(setting, step) : 0;
+        ret_estimates->noise_growth = directions == ALIKE    ? growth_of(setting, step)
+                                      : directions == UNLIKE ? -1
+                                                             : 0;
         *ret_control_bits += CALM_STEP_BITS;
     }
     double noise = isnan(params->noise) ? variances / (double)n : params->noise;
-    const double square = squares / (double)n, growth = ret_estimates->noise_growth;
+    const double square = squares / (double)n, growth = fmax(ret_estimates->noise_growth, 0);
     const int64_t draws = calm_draws(setting, finds_step(setting->params));
     double variance = params->initial_variance;
     if (isnan(variance)) {
@@ -433,8 +493,9 @@ static bool adopt(const struct tally_setting *setting, const struct tally_estima
     if (finds_step(params)) {
         calm->step_size = estimates->step_size;
         calm->is_found = true;
-        calm->noise_growth += estimates->noise_growth; /* one of them is 0 */
+        calm->noise_growth += fmax(estimates->noise_growth, 0); /* one of them is 0 */
         calm->is_even = estimates->noise_growth > 0;
+        calm->is_uneven = estimates->noise_growth < 0;
     }
     const double dim = (double)setting->dim, distance = estimates->gradient_bound * calm->step_size;
     calm->noise = isnan(calm->noise) ? estimates->sigma * estimates->sigma / dim : calm->noise;

@@ -5,10 +5,12 @@ have gradients but no losses.
 import csv
 import io
 import math
+import random
 import statistics
 import subprocess
 import unittest
 from itertools import pairwise
+from pathlib import Path
 
 from common import (
     BIN, HANG_S, ForeignWorker, TallyTestCase, essence, job_document, simulate, sum_of_rounds, uplink_of_workers,
@@ -100,8 +102,8 @@ class Unknowns(TallyTestCase):
         self.assertLess(detail["estimates"]["step_size_error"], 0.1)
         opening, repeated, *others = records
         self.assertEqual((opening["j"], opening["samples"], opening["received"]), (0, 5, 10))
-        self.assertEqual(opening["bits"]["uplink"], {"formula": 380, "payload": 380, "messages": 10, "clipped": 0})
-        self.assertEqual(opening["bits"]["control"], 33)
+        self.assertEqual(opening["bits"]["uplink"], {"formula": 440, "payload": 440, "messages": 10, "clipped": 0})
+        self.assertEqual(opening["bits"]["control"], 34)
         # Its message includes the four queries at the initial point, and the clients go on from them.
         self.assertIn(repeated["samples"], range(5))
         # One point a query, and all directions alike: the noise grows by h^2 (d - 1).
@@ -153,6 +155,40 @@ class Unknowns(TallyTestCase):
 
     def test_calm_is_killed_after_it_found_the_step_size(self):
         self.check_killed(job_document("synthetic-calm-auto", algorithm={"type": "calm"}, horizon=1000), last=2)
+
+    def test_calm_travels_at_once_along_flat_directions(self):
+        """The opening shows that directions are unlike, and a coordinator that is killed remembers it."""
+        draw = random.Random(5)
+        folder = Path(self.folder) / "data"
+        folder.mkdir()
+        with open(folder / "flat.csv", "w", newline="", encoding="utf-8") as file:
+            rows = csv.writer(file)
+            rows.writerow([*(f"c{i}" for i in range(12)), "y"])
+            for _ in range(600):
+                point = [draw.gauss(0, 2 / (i + 1)) for i in range(12)]
+                rows.writerow([*point, 1 if sum(point) + draw.gauss(0, 1) > 0 else -1])
+        options = ("--data-dir", folder)
+        document = {"name": "flat", "clients": 4, "horizon": 300, "minibatch": 8, "seed": 3, "evaluate_every": 20,
+                    "algorithm": {"type": "calm"}, "reference": {"type": "solve"},
+                    "objective": {"type": "logistic_regression", "l2": 0.01,
+                                  "data": {"type": "csv", "file": "flat.csv", "label": "y", "features": 12}}}
+        expected = simulate(document, options)
+        self.coordinator.kill()
+        self.coordinator = self.start_coordinator(port=self.coordinator.port, store=self.coordinator.store, options=options)
+        gate = start_gate(self, self.coordinator, last=2)
+        self.start_worker(gate, "flat", clients=4, options=options)
+        client = self.coordinator.client
+        job_id = client.submit(document)
+        wait_until(lambda: client.job(job_id)["round"] >= 2, "the opening and another round", pause_s=0.002)
+        self.coordinator.kill()
+        gate.open()
+        self.coordinator = self.start_coordinator(port=self.coordinator.port, store=self.coordinator.store, options=options)
+        detail = self.coordinator.client.wait_status(job_id, "completed")
+        self.assertEqual(essence(detail), essence(expected))
+        self.assertIsNone(detail["estimates"]["noise_growth"])
+        records = self.coordinator.client.rounds(job_id)
+        self.assertEqual([record["samples"] for record in records[:5]], [6, 2, 24, 24, 24])  # averaging: 18, 54
+        self.check_sums(detail, records)
 
     def check_killed(self, document, last):
         """Kills the coordinator after the opening round has closed, at a gate after round `last`."""

@@ -163,18 +163,23 @@ static int64_t next_samples(const struct tally_calm_travel *travel,
     return share > least ? share : least;
 }
 
+/* Whether there is nothing to decide: all epochs after the first travel. */
+static bool has_to_travel(const struct tally_calm_ground *ground)
+{
+    return ground->is_uneven && !ground->is_round;
+}
+
 /* Starts or stops travelling. Returns whether it starts now. */
 static bool change_regime(struct tally_calm_travel *travel, const struct tally_calm_ground *ground,
                           const struct tally_calm_sight *sight, const struct view *view)
 {
-    if (travel->epochs == 0) {
-        return false;
-    }
+    const bool has_to = has_to_travel(ground);
     if (!travel->is_on) {
-        travel->is_on = !ground->is_round && shall_start(travel, ground, sight, view);
+        travel->is_on = has_to || (travel->epochs > 0 && !ground->is_round &&
+                                   shall_start(travel, ground, sight, view));
         return travel->is_on;
     }
-    if (travel->is_first && sight->cosine < STOP_COSINE) {
+    if (travel->is_first && !has_to && sight->cosine < STOP_COSINE) {
         travel->is_on = false;
     }
     return false;
@@ -189,7 +194,7 @@ int tally_calm_travel_advance(struct tally_calm_travel *travel,
     const struct view view = view_of(travel, ground, sight);
     const bool was_on = travel->is_on, is_settled = was_on && !travel->is_first;
     const int step_bits = is_settled ? SETTLED_BITS : TALLY_CALM_TRAVEL_BITS;
-    int bits = travel->epochs > 0 && !is_settled; /* announces the next regime */
+    int bits = travel->epochs > 0 && !is_settled && !has_to_travel(ground); /* the next regime */
     travel->total_reach += view.reach;
     const bool is_fresh = change_regime(travel, ground, sight, &view);
     if (travel->is_on) {
@@ -252,6 +257,6 @@ bool tally_calm_travel_is_valid(const struct tally_calm_travel *travel)
         is_valid = is_valid && positive[i] > 0 && isfinite(positive[i]);
     }
     return is_valid && (!travel->is_on ||
-                        (travel->epochs > 1 && travel->time >= 1 && travel->step > 0 &&
+                        (travel->epochs > 0 && travel->time >= 1 && travel->step > 0 &&
                          travel->told > 0 && isfinite(travel->step) && isfinite(travel->told)));
 }

@@ -91,6 +91,9 @@ struct tally_calm_ground {
     size_t dim;
     bool is_even;  /* the opening round took all directions to be alike */
     bool is_round; /* f is known to have no direction that is much flatter than h */
+    /* The opening round showed that some directions are much flatter. All epochs after the first
+     * travel, and no bit announces it. */
+    bool is_uneven;
 };
 
 /* The job starts by averaging, with a first epoch of `samples` queries. */

@@ -10,10 +10,12 @@
 enum { DIM = 30, POINTS = 20 };
 
 /* f of the tests: the mean of scale <a, w - x*>^2 / 2 over POINTS normal points a, or scale |w -
- * x*|^2 / 2 if `is_round`; a query adds noise that is drawn or, if `forgets`, never the same. */
+ * x*|^2 / 2 if `is_round`, where coordinate 0 may be steeper; a query adds noise that is drawn or,
+ * if `forgets`, never the same. */
 struct fake {
     struct tally_objective base;
     double scale, noise;
+    double first; /* curvature along coordinate 0, as a multiple of the others */
     bool is_round, forgets, saturates;
     double points[POINTS][DIM];
     int n_queries;
@@ -58,6 +60,9 @@ static enum tally_status gradient(const struct tally_objective *objective, uint3
     for (int j = 0; j < DIM; j++) {
         ret_gradient[j] =
             fake->scale * (fake->is_round ? w[j] - 1 : product * a[j]) + fake->noise * noise[j];
+        if (j == 0 && fake->first > 0) {
+            ret_gradient[j] += fake->scale * (fake->first - 1) * (w[j] - 1);
+        }
         if (fake->saturates) {
             ret_gradient[j] = fmax(-1e-3, fmin(1e-3, ret_gradient[j]));
         }
@@ -85,7 +90,8 @@ static struct fake make_fake(double scale, bool is_round)
 
 struct measured {
     enum tally_status status;
-    double variance, curvature, steepest, loss;
+    double variance, loss;
+    struct calm_curvature curvature;
     struct tally_error err;
 };
 
@@ -115,9 +121,8 @@ static struct measured measure_with(struct fake *fake, uint32_t client, const do
     CU_ASSERT_EQUAL_FATAL(tally_scratch_init(&scratch, DIM, TALLY_SCRATCH_CLIENT, NULL), TALLY_OK);
     CU_ASSERT_EQUAL_FATAL(tally_scratch_widen(&scratch, DIM, NULL), TALLY_OK);
     fake->n_queries = 0;
-    measured.status =
-        calm_measure(&task, &scratch, &measured.variance, &measured.curvature, &measured.steepest,
-                     is_judged ? &measured.loss : NULL, &measured.err);
+    measured.status = calm_measure(&task, &scratch, &measured.variance, &measured.curvature,
+                                   is_judged ? &measured.loss : NULL, &measured.err);
     tally_scratch_fini(&scratch);
     return measured;
 }
@@ -166,8 +171,9 @@ static void test_calm_curvature__is_exact_at_every_scale(void)
             const struct measured m = measure(&fake, 0, x, false);
             TALLY_ASSERT_STATUS(m.status, TALLY_OK, &m.err);
             CU_ASSERT_EQUAL(fake.n_queries, CALM_OPENING_SAMPLES + 2);
-            CU_ASSERT_DOUBLE_EQUAL(m.curvature / SCALES[i], 1, 1e-6);
-            CU_ASSERT_DOUBLE_EQUAL(m.steepest / SCALES[i], 1, 1e-6);
+            CU_ASSERT_DOUBLE_EQUAL(m.curvature.along / SCALES[i], 1, 1e-6);
+            CU_ASSERT_DOUBLE_EQUAL(m.curvature.steep / SCALES[i], 1, 1e-6);
+            CU_ASSERT_DOUBLE_EQUAL(m.curvature.sample / SCALES[i], 1, 1e-6);
         }
     }
 }
@@ -179,7 +185,7 @@ static void test_calm_curvature__draws_are_independent_of_the_direction(void)
     enum { CLIENTS = 500 };
     struct fake fake = make_fake(1, false);
     const double x[DIM] = {0};
-    double curvature = 0, steepest = 0, trace = 0;
+    double along = 0, steep = 0, sample = 0, trace = 0;
     for (int i = 0; i < POINTS; i++) {
         for (int j = 0; j < DIM; j++) {
             trace += fake.points[i][j] * fake.points[i][j] / POINTS;
@@ -188,11 +194,43 @@ static void test_calm_curvature__draws_are_independent_of_the_direction(void)
     for (uint32_t m = 0; m < CLIENTS; m++) {
         const struct measured measured = measure(&fake, m, x, false);
         TALLY_ASSERT_STATUS(measured.status, TALLY_OK, &measured.err);
-        curvature += measured.curvature / CLIENTS;
-        steepest += measured.steepest / CLIENTS;
+        along += measured.curvature.along / CLIENTS;
+        steep += measured.curvature.steep / CLIENTS;
+        sample += measured.curvature.sample / CLIENTS;
     }
-    CU_ASSERT_DOUBLE_EQUAL(curvature, 1, 0.15); /* of independent directions, trace / DIM */
-    CU_ASSERT_DOUBLE_EQUAL(steepest / trace, 1, 0.03);
+    CU_ASSERT_DOUBLE_EQUAL(along, 1, 0.15); /* of independent directions, trace / DIM */
+    CU_ASSERT_DOUBLE_EQUAL(steep, 1, 0.15);
+    CU_ASSERT_DOUBLE_EQUAL(sample / trace, 1, 0.03);
+}
+
+/* A gradient may hardly contain the steepest direction. Its change contains it squared. If the
+ * change is far from the gradient, that is more likely to be the noise of the sample. A program's f
+ * need not be convex, and it never turns. */
+static void test_calm_curvature__the_second_query_turns_to_the_steepest_direction(void)
+{
+    static const struct {
+        double first, noise;
+        const struct tally_objective_ops *ops;
+        bool turns;
+    } ROWS[] = {{10, 0, &OPS, true},
+                {10, 1e-4, &OPS, true},
+                {100, 0, &OPS, true},
+                {100, 1e-4, &OPS, false},
+                {10, 0, &PROGRAM_OPS, false}};
+    for (size_t i = 0; i < sizeof ROWS / sizeof ROWS[0]; i++) {
+        const double h = ROWS[i].first, rest = DIM - 1;
+        double x[DIM] = {0};
+        x[0] = 1 - 1 / h; /* the gradient is -1 along each coordinate */
+        struct fake fake = make_fake(1, true);
+        fake.base.ops = ROWS[i].ops;
+        fake.first = h;
+        fake.noise = ROWS[i].noise;
+        const struct measured m = measure(&fake, 0, x, false);
+        TALLY_ASSERT_STATUS(m.status, TALLY_OK, &m.err);
+        const double along = (h + rest) / DIM, steep = (h * h * h + rest) / (h * h + rest);
+        CU_ASSERT_DOUBLE_EQUAL(m.curvature.along / along, 1, 0.01);
+        CU_ASSERT_DOUBLE_EQUAL(m.curvature.steep / (ROWS[i].turns ? steep : along), 1, 0.01);
+    }
 }
 
 /* One query of a client may be lost to a wrong length; no other value comes of it. Nor does one of
@@ -207,16 +245,16 @@ static void test_calm_curvature__a_wrong_length_does_not_count(void)
     struct fake fake = make_fake(1, true);
     const struct measured m = measure(&fake, 0, x, false);
     TALLY_ASSERT_STATUS(m.status, TALLY_OK, &m.err);
-    CU_ASSERT_DOUBLE_EQUAL(m.curvature, 1, 1e-6);
+    CU_ASSERT_DOUBLE_EQUAL(m.curvature.along, 1, 1e-6);
     fake.base.ops = &PROGRAM_OPS;
     const struct measured of_program = measure(&fake, 0, x, false);
     TALLY_ASSERT_STATUS(of_program.status, TALLY_OK, &of_program.err);
-    CU_ASSERT_DOUBLE_EQUAL(of_program.curvature, 1, 1e-6);
+    CU_ASSERT_DOUBLE_EQUAL(of_program.curvature.along, 1, 1e-6);
     fake.base.ops = &OPS;
     fake.saturates = true; /* as a logistic loss far from its data: the change shows no curvature */
     const struct measured far = measure(&fake, 0, x, false);
     TALLY_ASSERT_STATUS(far.status, TALLY_OK, &far.err);
-    CU_ASSERT_TRUE(far.steepest == 0 || fabs(far.curvature - 1) < 0.05);
+    CU_ASSERT_TRUE(far.curvature.sample == 0 || fabs(far.curvature.along - 1) < 0.05);
 }
 
 /* The mean over six queries at x and two near it. */
@@ -321,7 +359,7 @@ static void test_calm_curvature__a_program_must_repeat_its_draws(void)
     struct measured m = measure(&fake, 0, x, false);
     TALLY_ASSERT_STATUS(m.status, TALLY_OK, &m.err);
     CU_ASSERT_EQUAL(fake.n_queries, CALM_OPENING_SAMPLES + CALM_PROGRAM_PROBES);
-    CU_ASSERT_DOUBLE_EQUAL(m.curvature, 1, 1e-6);
+    CU_ASSERT_DOUBLE_EQUAL(m.curvature.along, 1, 1e-6);
     fake.forgets = true;
     m = measure(&fake, 0, x, false);
     CU_ASSERT_EQUAL(m.status, TALLY_FAILED_PRECONDITION);
@@ -338,34 +376,41 @@ static void test_calm_curvature__without_a_gradient_there_is_none(void)
     struct fake fake = make_fake(1, true);
     const struct measured m = measure(&fake, 0, x, false);
     TALLY_ASSERT_STATUS(m.status, TALLY_OK, &m.err);
-    CU_ASSERT_TRUE(m.curvature == 0 && m.steepest == 0); /* the client could measure nothing */
+    CU_ASSERT_TRUE(m.curvature.along == 0 && m.curvature.steep == 0 &&
+                   m.curvature.sample == 0); /* the client could measure nothing */
 }
 
-/* The estimates from reports with these curvatures and these steepest ones. */
-static enum tally_status conclude(const double *curvature, const double *steepest, int64_t n,
-                                  struct tally_estimates *ret_estimates)
+/* The estimates from reports with these curvatures along gradients, and turned: `steep` times them.
+ */
+static enum tally_status conclude(const double *curvature, double steep, const double *steepest,
+                                  int64_t n, struct tally_estimates *ret_estimates)
 {
     static const union tally_algorithm_params PARAMS = {
         .calm = {.step_size = NAN, .noise = NAN, .initial_variance = NAN}};
-    static const struct tally_setting SETTING = {
-        .params = &PARAMS, .clients = 4, .dim = DIM, .horizon = 100, .minibatch = 1};
+    const struct tally_setting setting = {
+        .params = &PARAMS, .clients = n > 1 ? 4 : 1, .dim = DIM, .horizon = 100, .minibatch = 1};
     const struct tally_round_plan plan = {.samples = 8};
     struct tally_report reports[4];
     uint64_t control = 0;
     for (int64_t m = 0; m < n; m++) {
-        reports[m] = (struct tally_report){
-            .variance = 1, .norm = 1, .curvature = curvature[m], .steepest = steepest[m]};
+        reports[m] = (struct tally_report){.variance = 1,
+                                           .norm = 1,
+                                           .curvature = (float)curvature[m],
+                                           .steep = (float)(steep * curvature[m]),
+                                           .steepest = steepest[m]};
     }
     struct tally_error err = TALLY_ERROR_INIT;
     const enum tally_status status =
-        CALM_OPENING.conclude(&SETTING, &plan, reports, n, ret_estimates, &control, &err);
-    CU_ASSERT_TRUE(status != TALLY_OK || control == 33);
+        CALM_OPENING.conclude(&setting, &plan, reports, n, ret_estimates, &control, &err);
+    CU_ASSERT_TRUE(status != TALLY_OK || control == 34);
     if (status != TALLY_OK) {
         TALLY_ASSERT_TEXT(err.field, "algorithm.step_size");
     } else { /* what the server adopts fits the bits that it sent */
         union tally_algorithm_params params = PARAMS;
-        CU_ASSERT_TRUE(CALM_OPENING.adopt(&SETTING, ret_estimates, &params));
+        CU_ASSERT_TRUE(CALM_OPENING.adopt(&setting, ret_estimates, &params));
         CU_ASSERT_EQUAL(params.calm.step_size, ret_estimates->step_size);
+        CU_ASSERT_EQUAL(params.calm.is_uneven, ret_estimates->noise_growth == -1);
+        CU_ASSERT_EQUAL(params.calm.noise_growth, 0);
         const double v = params.calm.initial_variance / ret_estimates->step_size /
                          ret_estimates->step_size; /* the mean square 1 less the noise */
         CU_ASSERT_DOUBLE_EQUAL(v, 1 - 1.0 / CALM_OPENING_SAMPLES, 0.05);
@@ -379,23 +424,43 @@ static void test_calm_curvature__the_server_weighs_both_measures(void)
     struct tally_estimates found;
     const double r[] = {DIM, DIM, DIM, DIM}, alike[] = {0.2, 4, 1, 4.7}, steep[] = {8, 12, 8, 12},
                  flat[] = {-1, -1, 1, 1}, none[] = {0, 0, 0, 0}, some[] = {DIM, 0, 0, DIM};
-    CU_ASSERT_EQUAL(conclude(alike, r, 4, &found), TALLY_OK);
+    CU_ASSERT_EQUAL(conclude(alike, 1, r, 4, &found), TALLY_OK);
     CU_ASSERT_EQUAL(found.step_size, 1);
     CU_ASSERT_EQUAL(found.step_size_error, 0);
-    CU_ASSERT_EQUAL(conclude(steep, r, 4, &found), TALLY_OK); /* 1 / (1.25 * 10), an 8th octave */
-    CU_ASSERT_DOUBLE_EQUAL(found.step_size * 12.5, 1, 0.05);
+    CU_ASSERT_EQUAL(found.noise_growth, 0);                      /* this job does not use it */
+    CU_ASSERT_EQUAL(conclude(steep, 1, r, 4, &found), TALLY_OK); /* 1 / 10, a 32nd octave */
+    CU_ASSERT_DOUBLE_EQUAL(found.step_size * 10, 1, 0.012);
     CU_ASSERT_DOUBLE_EQUAL(found.step_size_error, sqrt(16.0 / 3 / 4) / 10, 1e-12);
-    CU_ASSERT_EQUAL(conclude(steep, (double[]){11, 11, 11, 11}, 4, &found), TALLY_OK);
-    CU_ASSERT_DOUBLE_EQUAL(found.step_size * 11, 1, 0.05);
-    CU_ASSERT_EQUAL(conclude(steep, r, 1, &found), TALLY_OK);
+    CU_ASSERT_EQUAL(found.noise_growth, -1);
+    CU_ASSERT_EQUAL(conclude(steep, 2, r, 4, &found), TALLY_OK); /* 20, and a margin of sqrt(2) */
+    CU_ASSERT_DOUBLE_EQUAL(found.step_size * 20 * sqrt(2), 1, 0.012);
+    CU_ASSERT_EQUAL(conclude(steep, 0.5, r, 4, &found),
+                    TALLY_OK); /* no less than along gradients */
+    CU_ASSERT_DOUBLE_EQUAL(found.step_size * 10, 1, 0.012);
+    CU_ASSERT_EQUAL(conclude(steep, 9, r, 4, &found), TALLY_OK); /* a margin of at most 2 */
+    CU_ASSERT_DOUBLE_EQUAL(found.step_size * 180, 1, 0.012);
+    CU_ASSERT_EQUAL(conclude(steep, 1, r, 1, &found), TALLY_OK);
     CU_ASSERT_EQUAL(found.step_size_error, 0);
-    CU_ASSERT_EQUAL(conclude(flat, r, 4, &found), TALLY_FAILED_PRECONDITION);
-    CU_ASSERT_EQUAL(conclude(none, r, 4, &found), TALLY_FAILED_PRECONDITION);
-    CU_ASSERT_EQUAL(conclude(alike, none, 4, &found), TALLY_FAILED_PRECONDITION);
-    CU_ASSERT_EQUAL(conclude((double[]){1, 99, 99, 1}, some, 4, &found), TALLY_OK);
+    CU_ASSERT_EQUAL(found.noise_growth, 0); /* one client does not travel at once */
+    CU_ASSERT_EQUAL(conclude(flat, 1, r, 4, &found), TALLY_FAILED_PRECONDITION);
+    CU_ASSERT_EQUAL(conclude(none, 1, r, 4, &found), TALLY_FAILED_PRECONDITION);
+    CU_ASSERT_EQUAL(conclude(alike, 1, none, 4, &found), TALLY_FAILED_PRECONDITION);
+    CU_ASSERT_EQUAL(conclude((double[]){1, 99, 99, 1}, 1, some, 4, &found), TALLY_OK);
     CU_ASSERT_EQUAL(found.step_size, 1); /* of those that measured */
-    CU_ASSERT_EQUAL(conclude((double[]){1e-12}, (double[]){1e-12}, 1, &found),
+    CU_ASSERT_EQUAL(conclude((double[]){1e-12}, 1, (double[]){1e-12}, 1, &found),
                     TALLY_FAILED_PRECONDITION);
+}
+
+/* If points are of very different lengths, r / d is not the mean eigenvalue, and c is taken. */
+static void test_calm_curvature__lengths_that_scatter_show_no_trace(void)
+{
+    struct tally_estimates found;
+    const double c[] = {2, 2, 2, 2}, close[] = {20, 30, 30, 40}, apart[] = {5, 10, 15, 90};
+    CU_ASSERT_EQUAL(conclude(c, 1, close, 4, &found), TALLY_OK);
+    CU_ASSERT_DOUBLE_EQUAL(found.step_size, 1, 0.012);
+    CU_ASSERT_EQUAL(conclude(c, 1, apart, 4, &found), TALLY_OK);
+    CU_ASSERT_DOUBLE_EQUAL(found.step_size, 0.5, 0.012);
+    CU_ASSERT_EQUAL(found.noise_growth, 0); /* nor does it show that some are flatter */
 }
 
 /* f = g + mu |x|^2 has no curvature below 2 mu. If that is more than a fourth of the measured one,
@@ -404,8 +469,9 @@ static void test_calm_curvature__a_ridge_bounds_the_curvature(void)
 {
     static const union tally_algorithm_params PARAMS = {
         .calm = {.step_size = NAN, .noise = NAN, .initial_variance = NAN}};
-    static const double ROWS[][2] = {{0, 2.5}, {0.49, 2.5}, {0.51, 1.255}, {1, 1.5}};
-    const struct tally_report report = {.variance = 1, .norm = 1, .curvature = 2, .steepest = 3};
+    static const double ROWS[][2] = {{0, 2}, {0.49, 2}, {0.51, 1.255}, {1, 1.5}};
+    const struct tally_report report = {
+        .variance = 1, .norm = 1, .curvature = 2, .steep = 2, .steepest = 3};
     const struct tally_report reports[] = {report, report, report, report};
     const struct tally_round_plan plan = {.samples = 8};
     for (size_t i = 0; i < sizeof ROWS / sizeof ROWS[0]; i++) {
@@ -434,10 +500,12 @@ static void test_calm_curvature__noise_is_what_the_distance_leaves(void)
     const double growth = DIM - 1; /* of h = 1 and one point a query */
     for (int i = 0; i < 3; i++) {
         /* As the sum of both; with a V that would make more noise than there is; not alike. */
-        const double v = i == 1 ? 8 : 0.25, s = 2 + growth * 0.25, along = i == 2 ? 20 : 1;
+        const double v = i == 1 ? 8 : 0.25, s = 2 + growth * 0.25;
+        const float along = i == 2 ? 20 : 1;
         const struct tally_report report = {.variance = s,
                                             .norm = v + s / CALM_OPENING_SAMPLES,
                                             .curvature = along,
+                                            .steep = along,
                                             .steepest = DIM};
         const struct tally_report reports[] = {report, report, report, report};
         const struct tally_setting setting = {
@@ -449,8 +517,9 @@ static void test_calm_curvature__noise_is_what_the_distance_leaves(void)
         CU_ASSERT_EQUAL(CALM_OPENING.conclude(&setting, &plan, reports, 4, &found, &control, NULL),
                         TALLY_OK);
         CU_ASSERT_TRUE(CALM_OPENING.adopt(&setting, &found, &params));
-        CU_ASSERT_DOUBLE_EQUAL(found.noise_growth, i == 2 ? 0 : growth, 1e-9);
-        CU_ASSERT_EQUAL(params.calm.noise_growth, found.noise_growth);
+        CU_ASSERT_DOUBLE_EQUAL(found.noise_growth, i == 2 ? -1 : growth, 1e-9);
+        CU_ASSERT_EQUAL(params.calm.noise_growth, i == 2 ? 0 : found.noise_growth);
+        CU_ASSERT_EQUAL(params.calm.is_uneven, i == 2);
         CU_ASSERT_EQUAL(params.calm.is_even, i < 2);
         if (i < 2) { /* to the precision of the codes */
             const double expected_v = i == 0 ? v : s / growth;
@@ -466,6 +535,8 @@ static void test_calm_curvature__noise_is_what_the_distance_leaves(void)
 static const struct tally_test TESTS[] = {
     TALLY_TEST(test_calm_curvature__is_exact_at_every_scale),
     TALLY_TEST(test_calm_curvature__draws_are_independent_of_the_direction),
+    TALLY_TEST(test_calm_curvature__the_second_query_turns_to_the_steepest_direction),
+    TALLY_TEST(test_calm_curvature__lengths_that_scatter_show_no_trace),
     TALLY_TEST(test_calm_curvature__a_wrong_length_does_not_count),
     TALLY_TEST(test_calm_curvature__refuses_a_number_of_queries),
     TALLY_TEST(test_calm_curvature__the_loss_is_that_of_all_queries),

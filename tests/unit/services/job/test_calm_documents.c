@@ -75,10 +75,10 @@ static void test_document_calm__members_that_do_not_go_together(void)
     expect_error(CALM, ", \"budget\": {\"uplink_bits\": -1}", "budget.uplink_bits");
     expect_error(CALM, ", \"budget\": {\"uplink_bits\": 19}", "budget.uplink_bits");
     expect_error(CALM, ", \"budget\": {\"downlink_bits\": 19}", "budget.downlink_bits");
-    expect_error(ALONE, ", \"budget\": {\"uplink_bits\": 37}", "budget.uplink_bits");
-    expect_error(ALONE, ", \"budget\": {\"downlink_bits\": 32}", "budget.downlink_bits");
+    expect_error(ALONE, ", \"budget\": {\"uplink_bits\": 43}", "budget.uplink_bits");
+    expect_error(ALONE, ", \"budget\": {\"downlink_bits\": 33}", "budget.downlink_bits");
     TALLY_ASSERT_STATUS(
-        parse(ALONE, ", \"budget\": {\"uplink_bits\": 38, \"downlink_bits\": 33}", &spec, &err),
+        parse(ALONE, ", \"budget\": {\"uplink_bits\": 44, \"downlink_bits\": 34}", &spec, &err),
         TALLY_OK, &err);
     expect_error("\"type\": \"calm\", \"step_size\": 3, \"noise\": 0", "", "algorithm.noise");
 }

@@ -178,7 +178,7 @@ static void play(const struct tally_calm_ground *ground, const struct row *rows,
 }
 
 #define PLAY(rows, ...)                                                                            \
-    play(&(struct tally_calm_ground){__VA_ARGS__, false, false}, rows,                             \
+    play(&(struct tally_calm_ground){__VA_ARGS__, false, false, false}, rows,                      \
          sizeof(rows) / sizeof(rows)[0])
 
 static void test_algorithms_calm_travel__decides_as_the_reference(void)
@@ -189,11 +189,39 @@ static void test_algorithms_calm_travel__decides_as_the_reference(void)
     PLAY(STEEP, 2.176, 400);
 }
 
+/* On uneven ground it travels after the first epoch, whatever the means are, and no bit says so. */
+static void test_algorithms_calm_travel__uneven_ground_leaves_no_choice(void)
+{
+    struct tally_calm_ground ground = {1, 30, false, false, true};
+    const struct tally_calm_sight sight = {.square = 1,
+                                           .cosine = -0.5,
+                                           .noise = 0.1,
+                                           .spread = 0.1,
+                                           .variance = 1,
+                                           .query = 1,
+                                           .gain = 1,
+                                           .answers = 4,
+                                           .time = 6};
+    struct tally_calm_travel travel;
+    tally_calm_travel_begin(&travel, 6);
+    for (int k = 0; k < 4; k++) {
+        CU_ASSERT_EQUAL(tally_calm_travel_advance(&travel, &ground, &sight), k < 2 ? 12 : 11);
+        CU_ASSERT_TRUE(travel.is_on);
+        CU_ASSERT_TRUE(tally_calm_travel_is_valid(&travel));
+    }
+    ground.is_round = true;
+    tally_calm_travel_begin(&travel, 6);
+    for (int k = 0; k < 4; k++) {
+        CU_ASSERT_EQUAL(tally_calm_travel_advance(&travel, &ground, &sight), k > 0);
+        CU_ASSERT_FALSE(travel.is_on);
+    }
+}
+
 /* Whether a job starts to travel when epoch `epochs` ends with this cosine, m / V and m / N. */
 static bool starts(int64_t epochs, double cosine, double by_variance, double by_noise, size_t dim,
                    bool is_even, bool is_round)
 {
-    const struct tally_calm_ground ground = {1, dim, is_even, is_round};
+    const struct tally_calm_ground ground = {1, dim, is_even, is_round, false};
     struct tally_calm_travel travel;
     struct tally_calm_sight sight = {
         .square = 1, .noise = 1e-9, .rounding = 1e-19, .query = 1, .product = 1e6, .gain = 1};
@@ -246,7 +274,7 @@ static void test_algorithms_calm_travel__starts_at_the_thresholds(void)
 static void test_algorithms_calm_travel__contradiction_is_counted_in_standard_errors(void)
 {
     enum { DIM = 100 };
-    const struct tally_calm_ground ground = {1, DIM, false, false};
+    const struct tally_calm_ground ground = {1, DIM, false, false, false};
     const double noise = 0.04, m = 1, next = 0.03;
     const double expected = m / 4 + noise / 4 + 0.02 * m;
     struct tally_calm_travel travel = {
@@ -285,7 +313,7 @@ static void test_algorithms_calm_travel__a_small_variance_alone_does_not_start_i
         {0.8, 0.19, 0.3, true},
         {0.6, 2, 2, false},
     };
-    const struct tally_calm_ground ground = {1, 30, false, false};
+    const struct tally_calm_ground ground = {1, 30, false, false, false};
     for (size_t i = 0; i < sizeof ROWS / sizeof ROWS[0]; i++) {
         struct tally_calm_travel travel;
         struct tally_calm_sight sight = {.square = 1,
@@ -355,7 +383,7 @@ static struct tally_calm_travel started(const struct tally_calm_ground *ground, 
  * octave. */
 static void test_algorithms_calm_travel__first_step_is_bounded(void)
 {
-    const struct tally_calm_ground ground = {4, 30, false, false};
+    const struct tally_calm_ground ground = {4, 30, false, false, false};
     const double quiet = started(&ground, 1e-9).step, loud = started(&ground, 100).step;
     CU_ASSERT_TRUE(quiet < 0.95 / 4 && quiet > 0.8 / 4);
     CU_ASSERT_TRUE(fabs(loud / (2 * 4 / (16 + 100.0)) - 1) < 0.1);
@@ -364,7 +392,7 @@ static void test_algorithms_calm_travel__first_step_is_bounded(void)
 /* The first epochs of a long vector are longer: n = 24 (d / 30)^0.12. Later ones are not. */
 static void test_algorithms_calm_travel__long_vectors_make_long_epochs(void)
 {
-    const struct tally_calm_ground ground = {4, 25450, false, false};
+    const struct tally_calm_ground ground = {4, 25450, false, false, false};
     struct tally_calm_travel travel = started(&ground, 1);
     CU_ASSERT_EQUAL(travel.samples, 54);
     const struct tally_calm_sight sight = {.square = 1,
@@ -416,7 +444,7 @@ static void test_algorithms_calm_travel__values_are_coded_in_quarter_octaves(voi
 
 static void test_algorithms_calm_travel__damaged_states_are_not_valid(void)
 {
-    const struct tally_calm_ground ground = {4, 30, false, false};
+    const struct tally_calm_ground ground = {4, 30, false, false, false};
     const struct tally_calm_travel good = started(&ground, 1);
     CU_ASSERT_TRUE(tally_calm_travel_is_valid(&good));
     struct tally_calm_travel bad = good;
@@ -442,7 +470,7 @@ static void test_algorithms_calm_travel__damaged_states_are_not_valid(void)
     bad.samples = 0;
     CU_ASSERT_FALSE(tally_calm_travel_is_valid(&bad));
     bad = good;
-    bad.epochs = 1; /* it cannot travel yet */
+    bad.epochs = 0; /* it cannot travel yet */
     CU_ASSERT_FALSE(tally_calm_travel_is_valid(&bad));
     bad = good;
     bad.time = 0;
@@ -450,6 +478,7 @@ static void test_algorithms_calm_travel__damaged_states_are_not_valid(void)
 }
 
 static const struct tally_test TESTS[] = {
+    TALLY_TEST(test_algorithms_calm_travel__uneven_ground_leaves_no_choice),
     TALLY_TEST(test_algorithms_calm_travel__decides_as_the_reference),
     TALLY_TEST(test_algorithms_calm_travel__starts_at_the_thresholds),
     TALLY_TEST(test_algorithms_calm_travel__contradiction_is_counted_in_standard_errors),
