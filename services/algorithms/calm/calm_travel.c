@@ -103,7 +103,12 @@ static double gap_at_start(const struct tally_calm_travel *travel,
                            const struct tally_calm_ground *ground,
                            const struct tally_calm_sight *sight, const struct view *view)
 {
-    const double h = ground->curvature, s = sight->query, m = view->motion;
+    static const double LEAST_SHARE = 0.1;
+    const double h = ground->curvature, s = sight->query;
+    /* Noise may hide the motion, but is not common to two means. Without motion e would be 0, and
+     * remain so. */
+    const double common = fmax(sight->cosine, 0) * sqrt(sight->square * travel->square);
+    const double m = fmax(view->motion, LEAST_SHARE * common);
     const double slope = fmax(m / (view->reach * view->reach), sight->cosine * view->cross);
     const double gap =
         fmin(2 * STEP_GAIN * slope * travel->total_reach / h, MOST_NOISE * s / (h * h));

@@ -189,6 +189,30 @@ static void test_algorithms_calm_travel__decides_as_the_reference(void)
     PLAY(STEEP, 2.176, 400);
 }
 
+/* Two means that agree start it even if the noise of the second is as large as its motion. Then the
+ * step must not be 0, because it would remain so. */
+static void test_algorithms_calm_travel__noise_does_not_hide_the_motion(void)
+{
+    const struct tally_calm_ground ground = {1, 30, false, false, false};
+    struct tally_calm_travel travel;
+    struct tally_calm_sight sight = {.square = 1,
+                                     .cosine = 0.9,
+                                     .noise = 0.1,
+                                     .spread = 0.1,
+                                     .variance = 1,
+                                     .query = 1,
+                                     .gain = 0.5,
+                                     .answers = 1,
+                                     .time = 6};
+    tally_calm_travel_begin(&travel, 6);
+    (void)tally_calm_travel_advance(&travel, &ground, &sight);
+    sight.noise = sight.spread = 2;
+    sight.time = 24;
+    (void)tally_calm_travel_advance(&travel, &ground, &sight);
+    CU_ASSERT_TRUE(travel.is_on);
+    CU_ASSERT_TRUE(travel.step > 0.1 && travel.step < 0.3);
+}
+
 /* On uneven ground it travels after the first epoch, whatever the means are, and no bit says so. */
 static void test_algorithms_calm_travel__uneven_ground_leaves_no_choice(void)
 {
@@ -478,6 +502,7 @@ static void test_algorithms_calm_travel__damaged_states_are_not_valid(void)
 }
 
 static const struct tally_test TESTS[] = {
+    TALLY_TEST(test_algorithms_calm_travel__noise_does_not_hide_the_motion),
     TALLY_TEST(test_algorithms_calm_travel__uneven_ground_leaves_no_choice),
     TALLY_TEST(test_algorithms_calm_travel__decides_as_the_reference),
     TALLY_TEST(test_algorithms_calm_travel__starts_at_the_thresholds),
