@@ -178,8 +178,9 @@ int64_t calm_drawn(const struct tally_setting *setting, const struct calm_memory
 
 /* Bits of a client's report, and the most control bits of the opening round; both are more if the
  * step size is estimated. */
-enum { CALM_REPORT_BITS = 20, CALM_CURVATURE_BITS = 24, CALM_STEP_BITS = 14 };
-unsigned calm_report_bits(const union tally_algorithm_params *params);
+enum { CALM_REPORT_BITS = 20, CALM_CURVATURE_BITS = 18, CALM_SHARE_BITS = 6, CALM_STEP_BITS = 14 };
+unsigned calm_report_bits(const struct tally_setting *setting, bool finds_step);
+unsigned calm_most_report_bits(const union tally_algorithm_params *params);
 unsigned calm_answer_bits(const union tally_algorithm_params *params);
 
 /* What a client measures of the curvature of f near the initial point (calm_curvature.c): c1 along

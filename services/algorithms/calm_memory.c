@@ -529,7 +529,7 @@ uint64_t calm_fit_grids(const struct tally_setting *setting, struct calm_memory 
 static void spend_opening(const struct tally_setting *setting, struct calm_memory *memory)
 {
     const bool found_step = memory->step_size > 0;
-    const uint64_t bits = CALM_REPORT_BITS + (found_step ? CALM_CURVATURE_BITS : 0);
+    const uint64_t bits = calm_report_bits(setting, found_step);
     memory->downlink_bits = CALM_REPORT_BITS + (found_step ? CALM_STEP_BITS : 0);
     for (uint32_t m = 0; m < setting->clients; m++) {
         calm_spent(setting, memory)[m] = bits;

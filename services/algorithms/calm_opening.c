@@ -10,7 +10,8 @@
  * If the step size is to be estimated as well, a client makes more queries near that point
  * (calm_curvature.c). h is not known yet, so the mean square is that of mean g:
  *
- *     client   r in 12 bits, c1 / 2 r and c2 / 2 r in 6 each                 24 bits more
+ *     client   r in 12 bits, c1 / 2 r in 6, and, if it makes more         18 or 24 bits more
+ *              than one of these queries, c2 / 2 r in 6
  *     server   1 / h in 12, where h follows from the means, and     14 control bits more
  *              in 2, whether directions are alike, unlike or neither is clear
  *
@@ -67,9 +68,21 @@ unsigned calm_answer_bits(const union tally_algorithm_params *params)
     return CALM_REPORT_BITS + (finds_step(params) ? CALM_STEP_BITS : 0);
 }
 
-unsigned calm_report_bits(const union tally_algorithm_params *params)
+/* A client that makes one query near the initial point has no second curvature. */
+static bool has_steep(const struct tally_setting *setting)
 {
-    return CALM_REPORT_BITS + (finds_step(params) ? CALM_CURVATURE_BITS : 0);
+    return calm_probes(setting) > 1;
+}
+
+unsigned calm_report_bits(const struct tally_setting *setting, bool finds_step)
+{
+    const unsigned curvature = CALM_CURVATURE_BITS + (has_steep(setting) ? CALM_SHARE_BITS : 0);
+    return CALM_REPORT_BITS + (finds_step ? curvature : 0);
+}
+
+unsigned calm_most_report_bits(const union tally_algorithm_params *params)
+{
+    return CALM_REPORT_BITS + (finds_step(params) ? CALM_CURVATURE_BITS + CALM_SHARE_BITS : 0);
 }
 
 /* Positive numbers in 10 bits: code c stands for 2^((c - 512) / 8). */
@@ -121,10 +134,7 @@ static uint64_t fine_code_of(double value)
 
 /* A share in 6 bits: code c > 0 stands for 2^((c - 63) / 4), an error of at most 9.1 %; 0 for
  * nothing, or less. The curvatures c1 and c2 are sent as shares of 2 r. */
-enum {
-    SHARE_BITS = (CALM_CURVATURE_BITS - FINE_BITS) / 2,
-    MOST_SHARE_CODE = (1 << SHARE_BITS) - 1
-};
+enum { SHARE_BITS = CALM_SHARE_BITS, MOST_SHARE_CODE = (1 << SHARE_BITS) - 1 };
 
 static double share_of(uint64_t code)
 {
@@ -173,7 +183,7 @@ static enum tally_status write_report(const struct tally_setting *setting,
                                       const struct tally_report *report,
                                       struct tally_message *message, struct tally_error *err)
 {
-    const unsigned n_bits = calm_report_bits(setting->params);
+    const unsigned n_bits = calm_report_bits(setting, finds_step(setting->params));
     message->payload.size = 0;
     enum tally_status status = tally_buffer_reserve(&message->payload, sizeof(uint64_t));
     if (status != TALLY_OK) {
@@ -187,8 +197,10 @@ static enum tally_status write_report(const struct tally_setting *setting,
         tally_bit_write(&writer, fine_code_of(report->steepest), FINE_BITS);
         tally_bit_write(&writer, share_code_of((double)report->curvature / (2 * report->steepest)),
                         SHARE_BITS);
-        tally_bit_write(&writer, share_code_of((double)report->steep / (2 * report->steepest)),
-                        SHARE_BITS);
+        if (has_steep(setting)) {
+            tally_bit_write(&writer, share_code_of((double)report->steep / (2 * report->steepest)),
+                            SHARE_BITS);
+        }
     }
     message->payload.size = tally_bit_writer_finish(&writer);
     message->grid = (struct tally_grid){0};
@@ -235,7 +247,7 @@ static enum tally_status receive(const struct tally_setting *setting,
                                  struct tally_report *ret_report, struct tally_bits *ret_bits,
                                  struct tally_error *err)
 {
-    const unsigned n_bits = calm_report_bits(setting->params);
+    const unsigned n_bits = calm_report_bits(setting, finds_step(setting->params));
     if (message->payload_bits != n_bits ||
         !tally_bits_are_framed(message->payload, message->n_payload, message->payload_bits)) {
         return tally_fail(err, TALLY_MALFORMED, "payload",
@@ -250,7 +262,9 @@ static enum tally_status receive(const struct tally_setting *setting,
         ret_report->steepest = fine_value_of(tally_bit_read(&reader, FINE_BITS));
         const double whole = 2 * ret_report->steepest;
         ret_report->curvature = (float)(whole * share_of(tally_bit_read(&reader, SHARE_BITS)));
-        ret_report->steep = (float)(whole * share_of(tally_bit_read(&reader, SHARE_BITS)));
+        ret_report->steep = has_steep(setting)
+                                ? (float)(whole * share_of(tally_bit_read(&reader, SHARE_BITS)))
+                                : ret_report->curvature;
     }
     *ret_bits = (struct tally_bits){.formula_bits = n_bits, .payload_bits = n_bits, .messages = 1};
     return TALLY_OK;

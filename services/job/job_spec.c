@@ -502,7 +502,7 @@ static enum tally_status check_reference(const struct tally_job_spec *spec, stru
 static enum tally_status check_budget(const struct tally_job_spec *spec, struct tally_error *err)
 {
     const struct tally_budget *budget = &spec->budget;
-    const int report = (int)calm_report_bits(&spec->params),
+    const int report = (int)calm_most_report_bits(&spec->params),
               answer = (int)calm_answer_bits(&spec->params);
     const bool up = budget->uplink_bits > 0 && budget->uplink_bits < report;
     const bool down = budget->downlink_bits > 0 && budget->downlink_bits < answer;

@@ -102,7 +102,7 @@ class Unknowns(TallyTestCase):
         self.assertLess(detail["estimates"]["step_size_error"], 0.1)
         opening, repeated, *others = records
         self.assertEqual((opening["j"], opening["samples"], opening["received"]), (0, 5, 10))
-        self.assertEqual(opening["bits"]["uplink"], {"formula": 440, "payload": 440, "messages": 10, "clipped": 0})
+        self.assertEqual(opening["bits"]["uplink"], {"formula": 380, "payload": 380, "messages": 10, "clipped": 0})
         self.assertEqual(opening["bits"]["control"], 34)
         # Its message includes the four queries at the initial point, and the clients go on from them.
         self.assertIn(repeated["samples"], range(5))
