@@ -187,7 +187,7 @@ class Unknowns(TallyTestCase):
         self.assertEqual(essence(detail), essence(expected))
         self.assertIsNone(detail["estimates"]["noise_growth"])
         records = self.coordinator.client.rounds(job_id)
-        self.assertEqual([record["samples"] for record in records[:5]], [6, 2, 24, 24, 24])  # averaging: 18, 54
+        self.assertEqual([record["samples"] for record in records[:5]], [8, 0, 24, 24, 24])  # averaging: 18, 54
         self.check_sums(detail, records)
 
     def check_killed(self, document, last):
