@@ -432,12 +432,15 @@ static enum tally_status find_curvature(const struct tally_setting *setting,
     *ret_curvature = *ret_directions == ALIKE
                          ? (struct mean){share * survey.sample.value, share * survey.sample.error}
                          : curvature_of(setting, &survey);
-    return ret_curvature->value > 1 / LONGEST_STEP
-               ? TALLY_OK
-               : tally_fail(err, TALLY_FAILED_PRECONDITION, "algorithm.step_size",
-                            "f is so flat at the initial point (curvature %.3g) that no step size "
-                            "can be estimated there; state step_size",
-                            ret_curvature->value);
+    const bool is_flat = !(ret_curvature->value > 1 / LONGEST_STEP);
+    if (is_flat || fine_code_of(1 / ret_curvature->value) == 0) { /* 1 / h has no code */
+        return tally_fail(err, TALLY_FAILED_PRECONDITION, "algorithm.step_size",
+                          "f is so %s at the initial point (curvature %.3g) that no step size can "
+                          "be estimated there; state step_size%s",
+                          is_flat ? "flat" : "steep", ret_curvature->value,
+                          is_flat ? "" : ", or the data in larger units");
+    }
+    return TALLY_OK;
 }
 
 static enum tally_status conclude(const struct tally_setting *setting,

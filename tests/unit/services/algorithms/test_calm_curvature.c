@@ -449,6 +449,8 @@ static void test_calm_curvature__the_server_weighs_both_measures(void)
     CU_ASSERT_EQUAL(found.step_size, 1); /* of those that measured */
     CU_ASSERT_EQUAL(conclude((double[]){1e-12}, 1, (double[]){1e-12}, 1, &found),
                     TALLY_FAILED_PRECONDITION);
+    CU_ASSERT_EQUAL(conclude((double[]){0x1p65}, 1, (double[]){0x1p64}, 1, &found),
+                    TALLY_FAILED_PRECONDITION); /* 1 / h would be sent as 0 */
 }
 
 /* If points are of very different lengths, r / d is not the mean eigenvalue, and c is taken. */
