@@ -78,9 +78,9 @@ struct tally_http_request *http_request_new(struct http_peer *peer,
                                             struct MHD_Connection *connection, const char *method,
                                             const char *path, const char *version);
 void http_request_free(struct tally_http_request *request);
-/* The body is no longer needed; a small buffer is kept for the next request. */
 /* Makes room for a body of n bytes, as far as there is memory. Precondition: it is empty. */
 void http_request_reserve_body(struct tally_http_request *request, size_t n);
+/* The body is no longer needed; a small buffer is kept for the next request. */
 void http_request_drop_body(struct tally_http_request *request);
 /* Length of the request line, the headers and the blank line. */
 size_t http_request_header_bytes(const struct tally_http_request *request);

@@ -337,9 +337,15 @@ static enum tally_status estimate(struct tally_job *job, struct tally_round_reco
     enum tally_status status = opening->conclude(&job->setting, &job->open.plan, reports, n,
                                                  &estimates, &record->bits.control_bits, err);
     free(reports);
+    union tally_algorithm_params params = job->params;
+    if (status == TALLY_OK && !opening->adopt(&job->setting, &estimates, &params)) {
+        status = tally_fail(err, TALLY_FAILED_PRECONDITION, "algorithm",
+                            "an estimate of the opening round is not a positive finite number; "
+                            "give the members that are `auto`");
+    }
     if (status == TALLY_OK) {
         job->progress.estimates = estimates;
-        opening->adopt(&job->setting, &estimates, &job->params);
+        job->params = params;
         job->progress.stage = job->algorithm->first_stage(&job->params);
         job_begin_memory(job, job->open.plan.samples, "");
     }
