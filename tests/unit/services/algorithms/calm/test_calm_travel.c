@@ -189,21 +189,27 @@ static void test_algorithms_calm_travel__decides_as_the_reference(void)
     PLAY(STEEP, 2.176, 400);
 }
 
+/* Of a mean of this many messages, whose noise is small. */
+static struct tally_calm_sight clear_sight(double cosine, double gain, int64_t answers)
+{
+    return (struct tally_calm_sight){.square = 1,
+                                     .cosine = cosine,
+                                     .noise = 0.1,
+                                     .spread = 0.1,
+                                     .variance = 1,
+                                     .query = 1,
+                                     .gain = gain,
+                                     .answers = answers,
+                                     .time = 6};
+}
+
 /* Two means that agree start it even if the noise of the second is as large as its motion. Then the
  * step must not be 0, because it would remain so. */
 static void test_algorithms_calm_travel__noise_does_not_hide_the_motion(void)
 {
     const struct tally_calm_ground ground = {1, 30, false, false, false};
     struct tally_calm_travel travel;
-    struct tally_calm_sight sight = {.square = 1,
-                                     .cosine = 0.9,
-                                     .noise = 0.1,
-                                     .spread = 0.1,
-                                     .variance = 1,
-                                     .query = 1,
-                                     .gain = 0.5,
-                                     .answers = 1,
-                                     .time = 6};
+    struct tally_calm_sight sight = clear_sight(0.9, 0.5, 1);
     tally_calm_travel_begin(&travel, 6);
     (void)tally_calm_travel_advance(&travel, &ground, &sight);
     sight.noise = sight.spread = 2;
@@ -217,15 +223,7 @@ static void test_algorithms_calm_travel__noise_does_not_hide_the_motion(void)
 static void test_algorithms_calm_travel__uneven_ground_leaves_no_choice(void)
 {
     struct tally_calm_ground ground = {1, 30, false, false, true};
-    const struct tally_calm_sight sight = {.square = 1,
-                                           .cosine = -0.5,
-                                           .noise = 0.1,
-                                           .spread = 0.1,
-                                           .variance = 1,
-                                           .query = 1,
-                                           .gain = 1,
-                                           .answers = 4,
-                                           .time = 6};
+    const struct tally_calm_sight sight = clear_sight(-0.5, 1, 4);
     struct tally_calm_travel travel;
     tally_calm_travel_begin(&travel, 6);
     for (int k = 0; k < 4; k++) {
